@@ -1,0 +1,126 @@
+//! The buffer pool: blocks of two sizes, reused, counted.
+
+use core::fmt;
+
+/// Capacity of a large block: a 64 KB super-segment with its virtio-net header, headroom, and room to grow. Bytes.
+pub const LARGE_BLOCK_BYTES: usize = 72 * 1024;
+/// Capacity of a small block: an ordinary or jumbo-less packet with headroom. Bytes.
+pub const SMALL_BLOCK_BYTES: usize = 4 * 1024;
+
+/// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size.
+const FREE_LARGE_MAX: usize = 64;
+const FREE_SMALL_MAX: usize = 512;
+
+/// Owned bytes out of a [`Pool`]. A type of its own so that they can live in shared memory one day.
+pub struct Block {
+    bytes: Box<[u8]>,
+}
+
+impl Block {
+    fn with_capacity(capacity_bytes: usize) -> Self {
+        Self { bytes: vec![0; capacity_bytes].into_boxed_slice() }
+    }
+
+    /// A block of no bytes, to leave in the place of one that was taken out. It allocates nothing.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { bytes: Box::default() }
+    }
+
+    /// All the bytes. What a fresh block holds is whatever its last user left.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All the bytes, to write.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({} bytes)", self.capacity())
+    }
+}
+
+/// Hands out [`Block`]s and takes them back. Taking always succeeds: the limit is a mark that callers look at through
+/// [`Pool::is_short`] before they hold more.
+#[derive(Debug)]
+pub struct Pool {
+    limit_bytes: usize,
+    used_bytes: usize,
+    free_large: Vec<Block>,
+    free_small: Vec<Block>,
+}
+
+impl Pool {
+    /// A pool whose outstanding blocks should stay within `limit_bytes`.
+    #[must_use]
+    pub fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, used_bytes: 0, free_large: Vec::new(), free_small: Vec::new() }
+    }
+
+    /// A block of [`LARGE_BLOCK_BYTES`].
+    pub fn take_large(&mut self) -> Block {
+        self.used_bytes = self.used_bytes.saturating_add(LARGE_BLOCK_BYTES);
+        self.free_large.pop().unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
+    }
+
+    /// A block of [`SMALL_BLOCK_BYTES`].
+    pub fn take_small(&mut self) -> Block {
+        self.used_bytes = self.used_bytes.saturating_add(SMALL_BLOCK_BYTES);
+        self.free_small.pop().unwrap_or_else(|| Block::with_capacity(SMALL_BLOCK_BYTES))
+    }
+
+    /// The smaller of the two sizes that has `bytes`; a block of exactly `bytes` when neither has.
+    pub fn take_for(&mut self, bytes: usize) -> Block {
+        if bytes <= SMALL_BLOCK_BYTES {
+            self.take_small()
+        } else if bytes <= LARGE_BLOCK_BYTES {
+            self.take_large()
+        } else {
+            self.used_bytes = self.used_bytes.saturating_add(bytes);
+            Block::with_capacity(bytes)
+        }
+    }
+
+    /// Take a block back, for reuse or for the allocator.
+    pub fn give_back(&mut self, block: Block) {
+        self.used_bytes = self.used_bytes.saturating_sub(block.capacity());
+        let (list, max) = match block.capacity() {
+            LARGE_BLOCK_BYTES => (&mut self.free_large, FREE_LARGE_MAX),
+            SMALL_BLOCK_BYTES => (&mut self.free_small, FREE_SMALL_MAX),
+            _ => return,
+        };
+        if list.len() < max {
+            list.push(block);
+        }
+    }
+
+    /// Capacity of the blocks handed out and not given back, in bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    /// The mark given to [`Pool::new`], in bytes.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// As much as the limit, or more, is outstanding.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.used_bytes >= self.limit_bytes
+    }
+}

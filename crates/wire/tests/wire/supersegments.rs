@@ -1,0 +1,93 @@
+//! Super-segments and the virtio-net header that announces them.
+
+use crate::headers::jumbogram;
+use crate::helpers::*;
+use farlink_wire::*;
+
+fn cut(p: &[u8], gso_size: u16) -> Vec<Vec<u8>> {
+    let gso = if p[0] >> 4 == 4 { Gso::Tcp4 } else { Gso::Tcp6 };
+    let offload = Offload { gso, gso_size, ..Offload::default() };
+    let mut out = Vec::new();
+    segment(p, &offload, &mut |s| out.push(s.to_vec()));
+    out
+}
+
+#[test]
+fn a_full_one() {
+    for v6 in [false, true] {
+        let h = SegmentHeader {
+            flags: Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR | Flags::URG,
+            urgent: 9,
+            ip_id: 0xffff,
+            ..header(v6)
+        };
+        let p = finished(&h, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], &payload(65_000));
+        let out = cut(&p, 1_448);
+        assert_eq!(out.len(), 45);
+        let mut joined = Vec::new();
+        for (n, s) in out.iter().enumerate() {
+            assert!(is_right(s));
+            let seg = tcp(s);
+            assert_eq!(seg.seq, h.seq + 1_448 * n as u32);
+            assert_eq!(seg.ip.id, if v6 { 0 } else { 0xffffu16.wrapping_add(n as u16) });
+            assert_eq!(seg.flags.contains(Flags::PSH | Flags::FIN), n == 44);
+            assert_eq!(seg.flags.any(Flags::PSH | Flags::FIN), n == 44);
+            assert_eq!(seg.flags.cwr(), n == 0);
+            assert_eq!((seg.urgent, seg.flags.urg(), seg.ip.dont_fragment), (9, true, true));
+            assert_eq!(seg.ip.traffic_class, h.traffic_class);
+            joined.extend_from_slice(seg.payload(s));
+        }
+        assert_eq!(joined, payload(65_000));
+    }
+}
+
+#[test]
+fn ordinary_packets_come_out_as_they_are() {
+    let p = packet(false, &[], b"abc");
+    assert_eq!(cut(&p, 3), std::slice::from_ref(&p));
+    assert_eq!(cut(&p, 0), std::slice::from_ref(&p));
+    assert_eq!(cut(b"no packet", 4), [b"no packet".to_vec()]);
+    let (bytes, offload) = header(false).write(3).unwrap();
+    let partial = [&bytes[..], b"abc"].concat();
+    let mut out = Vec::new();
+    segment(&partial, &offload, &mut |s| out.push(s.to_vec()));
+    assert_eq!(out, [p], "a partial checksum is completed");
+}
+
+#[test]
+fn oversized_ones_become_ordinary() {
+    let out = cut(&jumbogram(66_000), 1_400);
+    assert_eq!(out.len(), 48);
+    assert!(out.iter().all(|s| is_right(s)));
+    assert_eq!(out.iter().map(|s| tcp(s).payload_len).sum::<usize>(), 66_000);
+    let mut big = [&packet(false, &[], b"")[..], &payload(66_000)].concat();
+    big[2..4].fill(0);
+    fix_ipv4(&mut big);
+    let out = cut(&big, 1_400);
+    assert!(out.len() == 48 && out.iter().all(|s| is_right(s)));
+}
+
+#[test]
+fn virtio_net_header() {
+    // NEEDS_CSUM, TCPv4 with ECN, 54 bytes of header, 1,448 a segment, checksum at 20 + 16.
+    let le: [u8; 10] = [1, 0x81, 54, 0, 0xa8, 5, 20, 0, 16, 0];
+    let be: [u8; 10] = [1, 0x81, 0, 54, 5, 0xa8, 0, 20, 0, 16];
+    let bytes = if cfg!(target_endian = "little") { le } else { be };
+    let want = Offload {
+        checksum: ChecksumState::Partial { start: 20, offset: 16 },
+        gso: Gso::Tcp4,
+        gso_size: 1_448,
+        gso_ecn: true,
+        header_len: 54,
+    };
+    assert_eq!(Offload::parse(&bytes), Ok(want));
+    assert_eq!(want.write(), bytes);
+    assert_eq!(Offload::parse(&[0; 10]), Ok(Offload::default()));
+    assert_eq!(Offload::default().write(), [0; 10]);
+    assert_eq!(Offload::parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap().checksum, ChecksumState::Verified);
+    assert_eq!(Offload::parse(&[0, 4, 0, 0, 0, 0, 0, 0, 0, 0]), Err(OffloadError::ZeroGsoSize(4)));
+    for unsupported in [2, 3, 5, 0x7f] {
+        let got = Offload::parse(&[0, unsupported, 0, 0, 1, 1, 0, 0, 0, 0]);
+        assert_eq!(got, Err(OffloadError::UnsupportedGso(unsupported)));
+    }
+}
