@@ -1,0 +1,132 @@
+//! What goes into a controller: its configuration and the events it hears.
+
+use core::fmt;
+use core::str::FromStr;
+
+use farlink_wire::time::{Duration, Instant};
+
+/// Which algorithm governs the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
+pub enum Kind {
+    /// RFC 5681 and RFC 6582 with byte counting (RFC 3465) and HyStart++ (RFC 9406).
+    NewReno,
+    /// RFC 9438 with HyStart++ (RFC 9406).
+    #[default]
+    Cubic,
+    /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
+    /// egress queue (or a configured rate) is the clock.
+    FixedRate,
+}
+
+impl Kind {
+    /// Every kind, in the order in which a person should read them.
+    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::FixedRate];
+
+    /// The name used in configuration files and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewReno => "reno",
+            Self::Cubic => "cubic",
+            Self::FixedRate => "fixed-rate",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no congestion controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKind(pub String);
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown congestion control {:?}; known are", self.0)?;
+        for (i, kind) in Kind::ALL.iter().enumerate() {
+            write!(f, "{} {kind}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownKind {}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == s).ok_or_else(|| UnknownKind(s.to_owned()))
+    }
+}
+
+/// How a controller starts and where its bounds are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The algorithm.
+    pub kind: Kind,
+    /// Largest payload of a segment on this leg, in bytes (SMSS of RFC 5681).
+    pub mss: u32,
+    /// Initial window in segments; RFC 6928 gives 10.
+    pub initial_window_segments: u32,
+    /// [`Kind::FixedRate`] only: the rate to pace at, in bits per second; `None`: unpaced, the egress queue is the clock.
+    pub fixed_rate_bps: Option<u64>,
+    /// The window never grows past this many bytes; for [`Kind::FixedRate`] it *is* the window.
+    pub window_limit_bytes: u64,
+    /// Leave slow start on rising delay (HyStart++, RFC 9406).
+    pub hystart: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Cubic,
+            mss: 1460,
+            initial_window_segments: 10,
+            fixed_rate_bps: None,
+            window_limit_bytes: 64 << 20,
+            hystart: true,
+        }
+    }
+}
+
+/// What one arriving acknowledgement says. Every ACK that acknowledges something new (cumulatively or by SACK) is
+/// reported, in recovery too: rounds and RTTs are counted there as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// When it arrived.
+    pub now: Instant,
+    /// Bytes newly acknowledged: cumulatively, or by SACK for the first time. A byte counts once.
+    pub acked_bytes: u64,
+    /// The newest RTT sample of this ACK, not from a retransmitted segment.
+    pub rtt: Option<Duration>,
+    /// Smoothed RTT (RFC 6298); zero while unknown.
+    pub srtt: Duration,
+    /// Smallest RTT seen on this leg; zero while unknown.
+    pub min_rtt: Duration,
+    /// Bytes in flight after this ACK.
+    pub in_flight_bytes: u64,
+    /// Bytes in flight before this ACK.
+    pub prior_in_flight_bytes: u64,
+    /// Delivery rate sample, in bits per second.
+    pub delivery_rate_bps: Option<u64>,
+    /// The sender had less to send than the window allowed (the source or the receiver's window was the limit).
+    pub app_limited: bool,
+    /// Fast recovery (or CWR after ECN) is under way: PRR governs, the window does not grow. False in the slow start that
+    /// follows a time-out.
+    pub in_recovery: bool,
+    /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has passed.
+    pub round_start: bool,
+}
+
+/// Why the sender believes that the path is congested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Congestion {
+    /// Segments were lost.
+    Loss,
+    /// The receiver echoed congestion-experienced marks (RFC 3168).
+    Ecn,
+}

@@ -1,0 +1,277 @@
+//! What the controllers that take loss for congestion share: slow start, reductions and their undoing, and growing only what is
+//! used.
+
+use farlink_wire::time::{Duration, Instant};
+
+use crate::api::{Ack, Config, Kind};
+use crate::cubic::Cubic;
+use crate::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
+use crate::reno::Reno;
+
+/// A loss-based controller.
+#[derive(Clone, Debug)]
+pub(crate) struct LossBased {
+    mss: u64,
+    initial_window: u64,
+    initial_segments: u64,
+    limit: u64,
+    cwnd: u64,
+    ssthresh: u64,
+    /// HyStart++ while the initial slow start lasts.
+    hystart: Option<HyStart>,
+    avoidance: Avoidance,
+    usage: Usage,
+    undo: Option<Undo>,
+    phase: Phase,
+    /// Something was acknowledged: the window is no longer the initial one.
+    started: bool,
+}
+
+/// How the window grows above `ssthresh`.
+#[derive(Clone, Debug)]
+enum Avoidance {
+    Reno(Reno),
+    Cubic(Cubic),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    /// From [`LossBased::on_congestion`] to its end.
+    Recovery,
+    /// From a time-out to the next ACK: a further time-out is of the same data.
+    TimedOut,
+}
+
+/// What a spurious reduction has to give back.
+#[derive(Clone, Debug)]
+struct Undo {
+    cwnd: u64,
+    ssthresh: u64,
+    avoidance: Avoidance,
+}
+
+/// The most that was in flight in this round trip and in the one before: how much of the window is really used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    current: u64,
+    previous: u64,
+}
+
+impl Usage {
+    fn note(&mut self, in_flight: u64) {
+        self.current = self.current.max(in_flight);
+    }
+    fn max(self) -> u64 {
+        self.current.max(self.previous)
+    }
+}
+
+impl LossBased {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mss = u64::from(config.mss.max(1));
+        let initial_segments = u64::from(config.initial_window_segments.max(1));
+        let limit = config.window_limit_bytes.max(2 * mss);
+        let initial_window = (initial_segments * mss).min(limit);
+        Self {
+            mss,
+            initial_window,
+            initial_segments,
+            limit,
+            cwnd: initial_window,
+            ssthresh: u64::MAX,
+            hystart: config.hystart.then(HyStart::default),
+            avoidance: match config.kind {
+                Kind::NewReno => Avoidance::Reno(Reno::default()),
+                Kind::Cubic | Kind::FixedRate => Avoidance::Cubic(Cubic::default()),
+            },
+            usage: Usage::default(),
+            undo: None,
+            phase: Phase::Open,
+            started: false,
+        }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
+        self.usage.note(in_flight);
+        if in_flight <= bytes
+            && let Avoidance::Cubic(cubic) = &mut self.avoidance
+        {
+            cubic.skip_time(now);
+        }
+    }
+
+    pub(crate) fn on_ack(&mut self, ack: &Ack) {
+        self.usage.note(ack.prior_in_flight_bytes);
+        if ack.round_start {
+            self.usage.previous = self.usage.current;
+            self.usage.current = ack.in_flight_bytes;
+        }
+        if ack.acked_bytes == 0 {
+            return;
+        }
+        self.started = true;
+        if self.phase == Phase::TimedOut {
+            self.phase = Phase::Open;
+        }
+        if ack.in_recovery || self.phase == Phase::Recovery {
+            return;
+        }
+        // RFC 7661: the window is valid as long as at least half of it is used; Linux grows in slow start to twice what was used.
+        let used = self.usage.max().saturating_mul(2) > self.cwnd;
+        let mut acked = ack.acked_bytes;
+        if self.in_slow_start() {
+            acked = self.slow_start(ack, acked, used);
+            if acked == 0 {
+                return;
+            }
+        }
+        if used && !ack.app_limited {
+            self.cwnd = match &mut self.avoidance {
+                Avoidance::Reno(reno) => reno.grow(self.cwnd, acked, self.mss),
+                Avoidance::Cubic(cubic) => cubic.grow(ack.now, self.cwnd, acked, ack.srtt, self.mss),
+            }
+            .min(self.limit);
+        } else if let Avoidance::Cubic(cubic) = &mut self.avoidance {
+            cubic.skip_time(ack.now);
+        }
+    }
+
+    /// Grows by what was acknowledged (RFC 3465 with L unbounded: senders pace, RFC 9406 4.2) up to `ssthresh`; returns the
+    /// acknowledged bytes that are left for congestion avoidance.
+    fn slow_start(&mut self, ack: &Ack, acked: u64, used: bool) -> u64 {
+        let advice = match &mut self.hystart {
+            Some(hystart) => hystart.on_ack(ack.round_start, ack.rtt),
+            None => Advice::Standard,
+        };
+        if advice == Advice::Exit {
+            self.hystart = None;
+            self.ssthresh = self.cwnd;
+            if let Avoidance::Cubic(cubic) = &mut self.avoidance {
+                cubic.begin_flat();
+            }
+            return acked;
+        }
+        if !used {
+            return 0;
+        }
+        let growth = if advice == Advice::Conservative { acked / CSS_GROWTH_DIVISOR } else { acked };
+        let room = self.ssthresh - self.cwnd;
+        self.cwnd = (self.cwnd + growth.min(room)).min(self.limit);
+        growth.saturating_sub(room)
+    }
+
+    pub(crate) fn on_congestion(&mut self, in_flight: u64) {
+        if self.phase == Phase::Recovery {
+            return;
+        }
+        self.remember();
+        self.phase = Phase::Recovery;
+        self.reduce(in_flight);
+        self.cwnd = self.ssthresh;
+    }
+
+    pub(crate) fn on_rto(&mut self, in_flight: u64) {
+        match self.phase {
+            Phase::Open => {
+                self.remember();
+                self.reduce(in_flight);
+            }
+            // The window fell already for this flight (as in Linux): only that is given back if the time-out was spurious.
+            Phase::Recovery => self.remember(),
+            // RFC 5681 3.1: ssthresh is held for repeated time-outs.
+            Phase::TimedOut => {}
+        }
+        self.phase = Phase::TimedOut;
+        self.cwnd = self.mss;
+        if let Avoidance::Cubic(cubic) = &mut self.avoidance {
+            cubic.begin_flat();
+        }
+    }
+
+    pub(crate) fn on_recovery_exit(&mut self) {
+        if self.phase == Phase::Recovery {
+            self.phase = Phase::Open;
+        }
+    }
+
+    pub(crate) fn undo(&mut self, now: Instant) {
+        let Some(Undo { cwnd, ssthresh, avoidance }) = self.undo.take() else { return };
+        self.phase = Phase::Open;
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+        self.avoidance = avoidance;
+        if let Avoidance::Cubic(cubic) = &mut self.avoidance {
+            cubic.skip_time(now);
+        }
+    }
+
+    pub(crate) fn on_idle_restart(&mut self, idle: Duration, rto: Duration) {
+        // As Linux tcp_cwnd_restart: half per RTO, not below the restart window, and ssthresh remembers three quarters.
+        let restart = self.initial_window.min(self.cwnd);
+        let halvings = idle.as_nanos().checked_div(rto.as_nanos()).unwrap_or(0);
+        if halvings == 0 {
+            return;
+        }
+        if self.ssthresh != u64::MAX {
+            self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        }
+        let shift = u32::try_from(halvings).unwrap_or(u32::MAX);
+        self.cwnd = self.cwnd.checked_shr(shift).unwrap_or(0).max(restart);
+        self.usage = Usage::default();
+    }
+
+    pub(crate) fn set_mss(&mut self, mss: u32) {
+        self.mss = u64::from(mss.max(1));
+        self.limit = self.limit.max(2 * self.mss);
+        self.initial_window = (self.initial_segments * self.mss).min(self.limit);
+        self.cwnd = if self.started { self.cwnd.max(self.mss) } else { self.initial_window };
+    }
+
+    pub(crate) fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    pub(crate) fn ssthresh(&self) -> u64 {
+        self.ssthresh
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.avoidance {
+            Avoidance::Reno(_) => Kind::NewReno,
+            Avoidance::Cubic(_) => Kind::Cubic,
+        }
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Linux tcp_update_pacing_rate: twice the rate of the window in early slow start, 1.2 times after.
+    pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
+        let srtt_ns = srtt.as_nanos();
+        if srtt_ns == 0 {
+            return None;
+        }
+        let percent = if self.cwnd < self.ssthresh / 2 { 200 } else { 120 };
+        let rate = u128::from(self.cwnd) * 8 * 1_000_000_000 * percent / 100 / srtt_ns;
+        Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// Sets `ssthresh` for the flight that met congestion. The flight is what was in the network when it happened: at least
+    /// what the round's largest was, however much of it is by now marked lost; never more than the window (RFC 9438 4.6).
+    fn reduce(&mut self, in_flight: u64) {
+        let flight = in_flight.max(self.usage.max()).min(self.cwnd);
+        self.hystart = None;
+        let ssthresh = match &mut self.avoidance {
+            Avoidance::Reno(reno) => reno.reduce(flight),
+            Avoidance::Cubic(cubic) => cubic.reduce(flight),
+        };
+        self.ssthresh = ssthresh.max(2 * self.mss);
+    }
+
+    fn remember(&mut self) {
+        self.undo =
+            Some(Undo { cwnd: self.cwnd, ssthresh: self.ssthresh, avoidance: self.avoidance.clone() });
+    }
+}
