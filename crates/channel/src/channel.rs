@@ -1,0 +1,194 @@
+//! The channel itself: a packet's way through it.
+
+use farlink_wire::time::{Duration, Instant};
+
+use crate::config::{ChannelConfig, Stats, WinkSide};
+use crate::flight::Flight;
+use crate::impair::Impairments;
+use crate::line::{Departure, Line};
+use crate::payload::Payload;
+use crate::schedule::section;
+use crate::wink::Winker;
+
+/// Intervals and contacts that [`Channel::next_transition`] looks ahead.
+const TRANSITION_STEPS: usize = 10_000;
+
+/// One direction of an emulated path.
+#[derive(Debug)]
+pub struct Channel<P> {
+    config: ChannelConfig,
+    seed: u64,
+    line: Line<P>,
+    impairments: Impairments,
+    winker: Option<Winker>,
+    flight: Flight<P>,
+    /// The latest delivery that jitter has to keep behind.
+    last_due: Instant,
+    stats: Stats,
+}
+
+impl<P: Payload> Channel<P> {
+    /// An empty channel. What is random in it depends on `seed` alone.
+    #[must_use]
+    pub fn new(config: ChannelConfig, seed: u64) -> Self {
+        Self {
+            seed,
+            line: Line::new(&config),
+            impairments: Impairments::new(seed),
+            winker: config.wink.map(|wink| Winker::new(&wink, config.start, seed)),
+            flight: Flight::default(),
+            last_due: Instant::ZERO,
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// A packet enters. Times must not go back from call to call.
+    pub fn push(&mut self, now: Instant, packet: P) {
+        self.advance(now);
+        self.stats.offered_packets += 1;
+        self.stats.offered_bytes += packet.len_bytes() as u64;
+        if self.line.push(now, packet, &self.config) {
+            self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.line.queue_bytes());
+            self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.line.queue_packets());
+        } else {
+            self.stats.dropped_queue += 1;
+        }
+    }
+
+    /// The next packet whose time of delivery has come.
+    pub fn pop(&mut self, now: Instant) -> Option<P> {
+        self.advance(now);
+        let packet = self.flight.pop(now)?;
+        self.stats.delivered_packets += 1;
+        self.stats.delivered_bytes += packet.len_bytes() as u64;
+        Some(packet)
+    }
+
+    /// When [`Self::pop`] can next succeed, as far as is known now: never later than it does, but perhaps earlier (the packet may
+    /// turn out lost, or late). `None`: nothing is under way, or what waits can never leave.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let departing = self.line.next_departure(&self.config).map(|at| at + self.config.delay);
+        [self.flight.next_due(), departing].into_iter().flatten().min()
+    }
+
+    /// Other parameters from now on: what propagates already is not touched; what waits, and what is left of the packet on the
+    /// line, leaves under the new ones. The draws go on where they were.
+    pub fn set_config(&mut self, now: Instant, config: ChannelConfig) {
+        self.advance(now);
+        self.line.reconfigure(now, &self.config, &config);
+        if config.wink != self.config.wink || config.start != self.config.start {
+            self.winker = config.wink.map(|wink| Winker::new(&wink, config.start, self.seed));
+        }
+        self.config = config;
+    }
+
+    /// Changes some of the parameters, as [`Self::set_config`].
+    pub fn update(&mut self, now: Instant, change: impl FnOnce(&mut ChannelConfig)) {
+        let mut config = self.config.clone();
+        change(&mut config);
+        self.set_config(now, config);
+    }
+
+    /// The parameters in force.
+    #[must_use]
+    pub fn config(&self) -> &ChannelConfig {
+        &self.config
+    }
+
+    /// Whether the link is there: in contact and not winking.
+    #[must_use]
+    pub fn is_up(&self, now: Instant) -> bool {
+        self.is_up_with(&mut self.winker.clone(), now)
+    }
+
+    /// The next time after `now` at which [`Self::is_up`] changes; `None`: not within the next 10,000 intervals and contacts.
+    #[must_use]
+    pub fn next_transition(&self, now: Instant) -> Option<Instant> {
+        let mut winker = self.winker.clone();
+        let before = self.is_up_with(&mut winker, now);
+        let mut at = now;
+        for _ in 0..TRANSITION_STEPS {
+            let contact = section(&self.config, at).until;
+            let wink = winker.as_ref().map(|winker| winker.next_interval(at));
+            at = [contact, wink].into_iter().flatten().min()?;
+            if self.is_up_with(&mut winker, at) != before {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Bytes that wait for the line, without the packet on it.
+    #[must_use]
+    pub fn queue_bytes(&self) -> usize {
+        self.line.queue_bytes()
+    }
+
+    /// Nothing waits and nothing is under way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.flight.len() == 0
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn is_up_with(&self, winker: &mut Option<Winker>, at: Instant) -> bool {
+        section(&self.config, at).open && !winker.as_mut().is_some_and(|winker| winker.is_down(at))
+    }
+
+    fn advance(&mut self, now: Instant) {
+        while let Some(departure) = self.line.pop(now, &self.config) {
+            self.depart(departure);
+        }
+    }
+
+    /// A packet has left the line: is it lost, and when does it arrive?
+    fn depart(&mut self, departure: Departure<P>) {
+        let Departure { mut packet, begin, end, missed_contact } = departure;
+        let len_bytes = packet.len_bytes();
+        self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
+        let fate = self.impairments.draw(&self.config, len_bytes);
+        let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
+        let mut due = end + self.config.delay + fate.jitter;
+        if self.config.jitter_keeps_order {
+            due = due.max(self.last_due);
+            self.last_due = due;
+        }
+        due += extra;
+
+        let winked =
+            self.winker.as_mut().is_some_and(|winker| match self.config.wink.map(|wink| wink.side) {
+                Some(WinkSide::Exit) => winker.is_down(due),
+                _ => winker.is_down_within(begin, end),
+            });
+        let counter = if missed_contact {
+            &mut self.stats.dropped_contact
+        } else if winked {
+            &mut self.stats.dropped_wink
+        } else if fate.lost {
+            &mut self.stats.dropped_loss
+        } else if fate.bit_error {
+            &mut self.stats.dropped_ber
+        } else {
+            if let Some(bit) = fate.corrupted {
+                packet.flip_bit(bit);
+                self.stats.corrupted += 1;
+            }
+            self.stats.reordered += u64::from(fate.reordered);
+            let copy = fate.duplicated.then(|| packet.clone());
+            self.flight.push(due, fate.reordered, packet);
+            if let Some(copy) = copy {
+                self.stats.duplicated += 1;
+                self.flight.push(due, fate.reordered, copy);
+            }
+            return;
+        };
+        *counter += 1;
+    }
+}

@@ -1,0 +1,213 @@
+//! What a channel is told and what it tells.
+
+use farlink_wire::time::{Duration, Instant};
+
+/// One direction of an emulated path. The default is a perfect wire: no delay, no limit, no impairment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ChannelConfig {
+    /// Time zero of everything that is stated as a time since the start (winks, contacts, rate changes). Both directions of a
+    /// link take the same.
+    pub start: Instant,
+    /// Serialisation rate in bits per second; `None`: infinitely fast.
+    pub rate_bps: Option<u64>,
+    /// Link-layer bytes that each packet costs on the wire besides its own.
+    pub overhead_bytes: u32,
+    /// One-way propagation delay.
+    pub delay: Duration,
+    /// Bytes that may wait for serialisation; `None`: no limit.
+    pub queue_limit_bytes: Option<usize>,
+    /// Packets that may wait for serialisation; `None`: no limit.
+    pub queue_limit_packets: Option<usize>,
+    /// Bit error rate: a packet is lost with probability `1 - (1 - ber)^(8 * length)`, as the link's frame check discards it.
+    pub ber: f64,
+    /// Independent packet loss probability.
+    pub loss: f64,
+    /// Bursty packet loss.
+    pub gilbert_elliott: Option<GilbertElliott>,
+    /// Probability that a packet is delayed by `reorder_extra` more, so that later ones overtake it.
+    pub reorder: f64,
+    /// Extra delay of a reordered packet.
+    pub reorder_extra: Duration,
+    /// Probability that a packet is delivered twice.
+    pub duplicate: f64,
+    /// Probability that a packet is delivered with one bit inverted.
+    pub corrupt: f64,
+    /// Uniform extra delay, from zero to this.
+    pub jitter: Duration,
+    /// Jitter does not reorder: a packet waits for the one before.
+    pub jitter_keeps_order: bool,
+    /// The link comes and goes at random.
+    pub wink: Option<Wink>,
+    /// When the link is there at all, in order of time; empty: always.
+    pub contact_plan: Vec<Contact>,
+    /// The contact plan repeats after this time; `None`: after its last contact the link is gone.
+    pub contact_period: Option<Duration>,
+    /// Between contacts packets wait in the queue instead of being lost.
+    pub contact_hold: bool,
+    /// Rates from given times on, in order of time; they override `rate_bps`.
+    pub rate_changes: Vec<RateChange>,
+}
+
+/// A parameter that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// The field of [`ChannelConfig`].
+    pub field: &'static str,
+    /// What is allowed there.
+    pub allowed: &'static str,
+}
+
+impl core::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}: must be {}", self.field, self.allowed)
+    }
+}
+
+impl core::error::Error for Invalid {}
+
+impl ChannelConfig {
+    /// Finds the first parameter that makes no sense. A channel works with any parameters (a probability above one is
+    /// certainty), but a person who wrote them meant something else.
+    ///
+    /// # Errors
+    /// The field and what is allowed there.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let ge = self.gilbert_elliott;
+        let probabilities = [
+            ("ber", Some(self.ber)),
+            ("loss", Some(self.loss)),
+            ("reorder", Some(self.reorder)),
+            ("duplicate", Some(self.duplicate)),
+            ("corrupt", Some(self.corrupt)),
+            ("gilbert_elliott.p_good_to_bad", ge.map(|g| g.p_good_to_bad)),
+            ("gilbert_elliott.p_bad_to_good", ge.map(|g| g.p_bad_to_good)),
+            ("gilbert_elliott.loss_good", ge.map(|g| g.loss_good)),
+            ("gilbert_elliott.loss_bad", ge.map(|g| g.loss_bad)),
+            ("wink.p", self.wink.map(|w| w.p)),
+        ];
+        for (field, p) in probabilities {
+            if p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+                return Err(Invalid { field, allowed: "a probability from 0 to 1" });
+            }
+        }
+        let rules = [
+            (self.wink.is_some_and(|w| w.interval.is_zero()), "wink.interval", "longer than zero"),
+            (self.contact_period.is_some_and(|p| p.is_zero()), "contact_period", "longer than zero"),
+            (
+                self.contact_plan.iter().any(|c| c.end <= c.start),
+                "contact_plan",
+                "contacts that end after they start",
+            ),
+            (
+                self.contact_plan.iter().zip(self.contact_plan.iter().skip(1)).any(|(a, b)| b.start < a.end),
+                "contact_plan",
+                "in order of time, without overlaps",
+            ),
+            (
+                self.contact_period.is_some_and(|p| self.contact_plan.last().is_some_and(|c| c.end > p)),
+                "contact_plan",
+                "within contact_period",
+            ),
+            (!self.rate_changes.is_sorted_by_key(|c| c.at), "rate_changes", "in order of time"),
+        ];
+        match rules.into_iter().find(|(broken, ..)| *broken) {
+            Some((_, field, allowed)) => Err(Invalid { field, allowed }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Two-state loss model of Gilbert and Elliott. The state moves once per packet, then the packet is lost with the probability of
+/// the state.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GilbertElliott {
+    /// Probability per packet of going from good to bad.
+    pub p_good_to_bad: f64,
+    /// Probability per packet of going from bad to good; the mean burst is its inverse.
+    pub p_bad_to_good: f64,
+    /// Loss probability while good.
+    pub loss_good: f64,
+    /// Loss probability while bad.
+    pub loss_bad: f64,
+}
+
+/// The link wink of Reynolds (3.2.1, 3.3.2): in each interval the link is down with probability `p`, independently of all other
+/// intervals.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wink {
+    /// Probability that the link is down in an interval.
+    pub p: f64,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// Seed of the draws; `None`: the channel's own. The paper's link fails in both directions at once: give both channels
+    /// the same seed and start.
+    pub seed: Option<u64>,
+    /// At which end of the direction the packets are destroyed.
+    pub side: WinkSide,
+}
+
+/// Where the winker sits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WinkSide {
+    /// Before the propagation delay: a packet is lost when the link is down at any time of its serialisation; what already
+    /// propagates arrives.
+    #[default]
+    Entry,
+    /// After the propagation delay: a packet is lost when the link is down at the time it arrives.
+    Exit,
+}
+
+/// One time at which the link is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contact {
+    /// Begin, since the start (of the period).
+    pub start: Duration,
+    /// End, since the start (of the period).
+    pub end: Duration,
+    /// Rate during this contact, in bits per second; `None`: the channel's.
+    pub rate_bps: Option<u64>,
+}
+
+/// A rate that holds from a time on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateChange {
+    /// From when on, since the start.
+    pub at: Duration,
+    /// The rate in bits per second.
+    pub rate_bps: u64,
+}
+
+/// Counters of one channel since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Packets offered.
+    pub offered_packets: u64,
+    /// Bytes offered.
+    pub offered_bytes: u64,
+    /// Packets delivered, copies included.
+    pub delivered_packets: u64,
+    /// Bytes delivered, copies included.
+    pub delivered_bytes: u64,
+    /// Dropped because the queue was full.
+    pub dropped_queue: u64,
+    /// Dropped by independent or bursty packet loss.
+    pub dropped_loss: u64,
+    /// Dropped because of a bit error.
+    pub dropped_ber: u64,
+    /// Dropped because the link winked.
+    pub dropped_wink: u64,
+    /// Dropped outside the contacts.
+    pub dropped_contact: u64,
+    /// Copies made.
+    pub duplicated: u64,
+    /// Packets with an inverted bit.
+    pub corrupted: u64,
+    /// Packets delayed for reordering.
+    pub reordered: u64,
+    /// Bytes that serialised, overhead included, whether or not they arrived.
+    pub serialised_bytes: u64,
+    /// The most bytes that ever waited.
+    pub queue_max_bytes: usize,
+    /// The most packets that ever waited.
+    pub queue_max_packets: usize,
+}

@@ -1,0 +1,37 @@
+//! The emulated path: delay, rate, queue, loss, wink, contact plan.
+//!
+//! One [`Channel`] is one direction. A packet passes, in this order: drop-tail queue, serialisation at the link's rate, loss draws,
+//! propagation delay with jitter, delivery. Times come in as arguments and everything random comes from one seed; each impairment
+//! draws from a stream of its own, one draw per packet, so that changing one of them changes nothing about the others.
+//!
+//! Where what is:
+//! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be able to do
+//! - `line.rs` queue and serialisation; `schedule.rs` rates and contacts over time
+//! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs` the streams
+//! - `flight.rs` what propagates
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+mod channel;
+mod config;
+mod flight;
+mod impair;
+mod line;
+mod payload;
+mod random;
+mod schedule;
+mod wink;
+
+pub use channel::Channel;
+pub use config::{ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide};
+pub use payload::Payload;

@@ -1,0 +1,215 @@
+//! The queue and the serialisation at the link's rate.
+
+use std::collections::VecDeque;
+
+use farlink_wire::time::{Duration, Instant};
+
+use crate::config::ChannelConfig;
+use crate::payload::Payload;
+use crate::schedule::{Section, section};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// What waits for the line, and what is on it. Exact in the long run: back-to-back packets follow without gaps and what a
+/// division leaves over is carried.
+#[derive(Debug)]
+pub(crate) struct Line<P> {
+    queue: VecDeque<P>,
+    queue_bytes: usize,
+    current: Option<Current<P>>,
+    /// Up to here the line's time is spent.
+    clock: Instant,
+    /// Time beyond `clock` in units of `1 / rate` ns.
+    fraction: u64,
+    section: Section,
+}
+
+/// A packet being serialised.
+#[derive(Debug)]
+struct Current<P> {
+    packet: P,
+    begin: Instant,
+    left_bits: u64,
+    /// Part of it was sent outside a contact.
+    missed_contact: bool,
+}
+
+/// A packet that has left the line.
+#[derive(Debug)]
+pub(crate) struct Departure<P> {
+    pub(crate) packet: P,
+    pub(crate) begin: Instant,
+    pub(crate) end: Instant,
+    pub(crate) missed_contact: bool,
+}
+
+/// What the line does next, and when.
+enum Next {
+    /// The current packet's last bit leaves; the rest is the fraction.
+    Finish(Instant, u64),
+    /// The section ends first.
+    Change(Instant),
+    /// Nothing, ever, under these parameters.
+    Never,
+}
+
+impl<P: Payload> Line<P> {
+    pub(crate) fn new(config: &ChannelConfig) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            current: None,
+            clock: Instant::ZERO,
+            fraction: 0,
+            section: section(config, Instant::ZERO),
+        }
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.queue_bytes
+    }
+
+    pub(crate) fn queue_packets(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current.is_none() && self.queue.is_empty()
+    }
+
+    /// A packet arrives. The line has been advanced to `now`. False: the queue is full, the packet is dropped.
+    pub(crate) fn push(&mut self, now: Instant, packet: P, config: &ChannelConfig) -> bool {
+        if self.current.is_none() {
+            if now > self.clock {
+                self.clock = now;
+                self.fraction = 0;
+            }
+            self.start(packet, config);
+            return true;
+        }
+        let bytes = self.queue_bytes.saturating_add(packet.len_bytes());
+        let too_many = config.queue_limit_packets.is_some_and(|limit| self.queue.len() >= limit);
+        if too_many || config.queue_limit_bytes.is_some_and(|limit| bytes > limit) {
+            return false;
+        }
+        self.queue_bytes = bytes;
+        self.queue.push_back(packet);
+        true
+    }
+
+    /// The next packet whose serialisation ends at `now` or before.
+    pub(crate) fn pop(&mut self, now: Instant, config: &ChannelConfig) -> Option<Departure<P>> {
+        loop {
+            self.current.as_ref()?;
+            self.refresh(config);
+            match self.next(config) {
+                Next::Finish(end, fraction) if end <= now => {
+                    self.clock = end;
+                    self.fraction = fraction;
+                    let Current { packet, begin, missed_contact, .. } = self.current.take()?;
+                    if let Some(next) = self.queue.pop_front() {
+                        self.queue_bytes = self.queue_bytes.saturating_sub(next.len_bytes());
+                        self.start(next, config);
+                    }
+                    return Some(Departure { packet, begin, end, missed_contact });
+                }
+                Next::Change(at) if at <= now => self.progress(at, config),
+                Next::Finish(..) | Next::Change(_) | Next::Never => return None,
+            }
+        }
+    }
+
+    /// Not before this does the next packet leave; `None`: none does.
+    pub(crate) fn next_departure(&self, config: &ChannelConfig) -> Option<Instant> {
+        self.current.as_ref()?;
+        match self.next(config) {
+            Next::Finish(at, _) | Next::Change(at) => Some(at),
+            Next::Never => None,
+        }
+    }
+
+    /// Other parameters from `now` on; the line has been advanced to `now` under the old ones.
+    pub(crate) fn reconfigure(&mut self, now: Instant, old: &ChannelConfig, new: &ChannelConfig) {
+        if self.clock < now {
+            self.progress(now, old);
+        }
+        self.section = section(new, self.clock);
+        self.fraction = 0;
+    }
+
+    fn start(&mut self, packet: P, config: &ChannelConfig) {
+        let left_bits = bits(&packet, config);
+        self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false });
+    }
+
+    /// Brings the section up to the clock.
+    fn refresh(&mut self, config: &ChannelConfig) {
+        if self.section.until.is_some_and(|until| until <= self.clock) {
+            self.section = section(config, self.clock);
+        }
+        if let Some(current) = &mut self.current {
+            current.missed_contact |= !self.section.open && !config.contact_hold;
+        }
+    }
+
+    fn next(&self, config: &ChannelConfig) -> Next {
+        let stale = self.section.until.is_some_and(|until| until <= self.clock);
+        let section = if stale { section(config, self.clock) } else { self.section };
+        let change = section.until.map_or(Next::Never, Next::Change);
+        let Some(current) = &self.current else { return Next::Never };
+        if !section.open && config.contact_hold {
+            return change;
+        }
+        match section.rate_bps {
+            None => Next::Finish(self.clock, 0),
+            Some(0) => change,
+            Some(rate) => {
+                let (time, fraction) = serialise(current.left_bits, self.fraction, rate);
+                let end = self.clock + time;
+                match section.until {
+                    Some(until) if until < end => Next::Change(until),
+                    _ => Next::Finish(end, fraction),
+                }
+            }
+        }
+    }
+
+    /// Moves the clock to `at`, within the section and before the current packet's end.
+    fn progress(&mut self, at: Instant, config: &ChannelConfig) {
+        let passed = at.since(self.clock).as_nanos();
+        self.clock = at;
+        self.fraction = 0;
+        let Some(current) = &mut self.current else { return };
+        let sending = self.section.open || !config.contact_hold;
+        if let Some(rate) = self.section.rate_bps
+            && sending
+        {
+            let sent = u64::try_from(passed * u128::from(rate) / u128::from(NS_PER_S)).unwrap_or(u64::MAX);
+            current.left_bits = current.left_bits.saturating_sub(sent);
+        }
+        if config.contact_hold && !section(config, at).open {
+            // Cut by the end of the contact: the whole packet is sent again in the next one.
+            current.left_bits = bits(&current.packet, config);
+        }
+        if !sending {
+            current.begin = at;
+        }
+    }
+}
+
+fn bits<P: Payload>(packet: &P, config: &ChannelConfig) -> u64 {
+    (packet.len_bytes() as u64).saturating_add(u64::from(config.overhead_bytes)).saturating_mul(8)
+}
+
+/// Time for so many bits after a rest of time, and the new rest.
+fn serialise(bits: u64, fraction: u64, rate_bps: u64) -> (Duration, u64) {
+    let (time, rest) = match bits.checked_mul(NS_PER_S).and_then(|work| work.checked_add(fraction)) {
+        Some(work) => (work.checked_div(rate_bps).unwrap_or(0), work.checked_rem(rate_bps).unwrap_or(0)),
+        None => {
+            let work = u128::from(bits) * u128::from(NS_PER_S) + u128::from(fraction);
+            let rate = u128::from(rate_bps.max(1));
+            (u64::try_from(work / rate).unwrap_or(u64::MAX), u64::try_from(work % rate).unwrap_or(0))
+        }
+    };
+    (Duration::from_nanos(time), rest)
+}

@@ -1,0 +1,93 @@
+//! What an egress queue is told and what it tells.
+
+use farlink_wire::time::Duration;
+
+/// Bytes of a full-size packet as the default for bursts and quanta: Ethernet's 1,500 and its header.
+pub const DEFAULT_MTU_BYTES: u32 = 1514;
+/// The largest burst and the largest grant: one super-segment.
+pub const MAX_BURST_BYTES: u32 = 65_536;
+
+/// How one link is shaped and shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Rate of the link in bits per second, link-layer overhead included; `None`: unshaped, everything is granted at once.
+    /// Zero grants nothing.
+    pub rate_bps: Option<u64>,
+    /// Link-layer bytes that each packet costs besides its wire bytes.
+    pub overhead_bytes: u32,
+    /// Largest packet (IP length) that is normally sent; a flow is never granted less.
+    pub mtu_bytes: u32,
+    /// The largest burst that leaves at once, in bytes; `None`: what the link carries in 1 ms, at least one packet and at most
+    /// 64 KB.
+    pub burst_bytes: Option<u32>,
+    /// Bytes of owned packets that may wait.
+    pub queue_limit_bytes: usize,
+    /// Deficit round robin: bytes a flow may send per round; `None`: the burst.
+    pub quantum_bytes: Option<u32>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rate_bps: None,
+            overhead_bytes: 0,
+            mtu_bytes: DEFAULT_MTU_BYTES,
+            burst_bytes: None,
+            queue_limit_bytes: 4 << 20,
+            quantum_bytes: None,
+        }
+    }
+}
+
+/// Priority of what waits: a class goes before those below it, within limits that keep the lower ones (except
+/// [`Class::Background`]) from starving: three quarters of what it shares with them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Class {
+    /// Pure ACKs and handshakes.
+    Control,
+    /// Small and urgent.
+    Interactive,
+    /// The rest.
+    Bulk,
+    /// Delay tolerant: only what the others leave, from the first idle moment on.
+    Background,
+}
+
+/// The link's next customer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Grant<P> {
+    /// An owned packet, already charged: send it.
+    Packet(P),
+    /// The flow may send up to `bytes` of wire bytes (IP headers included) now; answer with [`crate::Egress::used`].
+    Flow {
+        /// The flow.
+        id: u64,
+        /// The class it was ready in.
+        class: Class,
+        /// Budget in wire bytes, at least one MTU.
+        bytes: u32,
+    },
+}
+
+/// Counters of one queue since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Owned bytes waiting now, a packet counted as 64 bytes at least.
+    pub backlog_bytes: usize,
+    /// Owned packets waiting now.
+    pub backlog_packets: usize,
+    /// The most owned bytes that ever waited.
+    pub backlog_max_bytes: usize,
+    /// Wire bytes sent, without link-layer overhead.
+    pub sent_bytes: u64,
+    /// Packets and grants that were used.
+    pub sent_grants: u64,
+    /// Packets dropped.
+    pub dropped_packets: u64,
+    /// Wire bytes dropped.
+    pub dropped_bytes: u64,
+    /// Flows listed now: those with something to send, and some that had until lately.
+    pub flows: usize,
+    /// Time the link was busy with what was sent (zero when unshaped).
+    pub busy: Duration,
+}

@@ -1,0 +1,137 @@
+//! When the link is free: a virtual clock that says when the last byte has left.
+
+use farlink_wire::time::{Duration, Instant};
+
+/// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes out at once. Timers of a busy
+/// two-core machine are late by tens of microseconds, rarely by a millisecond.
+const CATCH_UP_MAX: Duration = Duration::from_millis(2);
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// The clock of one link. Exact in the long run: what a division leaves over is carried to the next packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Shaper {
+    rate_bps: Option<u64>,
+    /// Lateness that is made up for, never more than a burst.
+    catch_up: Duration,
+    next_free: Instant,
+    /// Time beyond `next_free` in units of `1 / rate_bps` ns.
+    fraction: u64,
+    busy: Duration,
+}
+
+impl Shaper {
+    pub(crate) fn new(rate_bps: Option<u64>, burst_bytes: u32) -> Self {
+        let mut shaper = Self {
+            rate_bps,
+            catch_up: Duration::ZERO,
+            next_free: Instant::ZERO,
+            fraction: 0,
+            busy: Duration::ZERO,
+        };
+        shaper.limit_catch_up(burst_bytes);
+        shaper
+    }
+
+    /// When the next byte may leave; `None`: never at this rate.
+    pub(crate) fn free_at(&self) -> Option<Instant> {
+        match self.rate_bps {
+            None => Some(Instant::ZERO),
+            Some(0) => None,
+            Some(_) => Some(self.next_free),
+        }
+    }
+
+    /// Bytes leave. `waiting_since`: since when, without a break, something has been waiting; if that was before the link was free,
+    /// the link was never idle and only our caller is late.
+    pub(crate) fn spend(&mut self, now: Instant, waiting_since: Option<Instant>, bytes: u64) {
+        let Some(rate) = self.rate_bps.filter(|rate| *rate > 0) else { return };
+        let begin = self.begin(now, waiting_since);
+        if begin > self.next_free {
+            self.next_free = begin;
+            self.fraction = 0;
+        }
+        let work = u128::from(bytes) * 8 * u128::from(NS_PER_S) + u128::from(self.fraction);
+        let time = Duration::from_nanos(u64::try_from(work / u128::from(rate)).unwrap_or(u64::MAX));
+        self.fraction = u64::try_from(work % u128::from(rate)).unwrap_or(0);
+        self.next_free += time;
+        self.busy = self.busy.saturating_add(time);
+    }
+
+    /// Bytes that the link could have carried already, had the caller been in time.
+    pub(crate) fn overdue_bytes(&self, now: Instant, waiting_since: Option<Instant>) -> u64 {
+        let Some(rate) = self.rate_bps else { return 0 };
+        let late = now.since(self.begin(now, waiting_since)).as_nanos();
+        u64::try_from(late * u128::from(rate) / (8 * u128::from(NS_PER_S))).unwrap_or(u64::MAX)
+    }
+
+    /// When the transmission that is decided at `now` begins.
+    fn begin(&self, now: Instant, waiting_since: Option<Instant>) -> Instant {
+        let idle_until = waiting_since.unwrap_or(now).min(now);
+        self.next_free.max(idle_until).max(now - self.catch_up)
+    }
+
+    /// Another rate from now on. What is being sent is finished at the new one.
+    pub(crate) fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>, burst_bytes: u32) {
+        if self.rate_bps == rate_bps {
+            return;
+        }
+        if self.next_free > now
+            && let (Some(old), Some(new)) = (self.rate_bps, rate_bps)
+            && new > 0
+        {
+            let rest = self.next_free.since(now).as_nanos() * u128::from(old) / u128::from(new);
+            self.next_free = now + Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX));
+        } else {
+            self.next_free = self.next_free.min(now);
+        }
+        self.fraction = 0;
+        self.rate_bps = rate_bps;
+        self.limit_catch_up(burst_bytes);
+    }
+
+    pub(crate) fn busy(&self) -> Duration {
+        self.busy
+    }
+
+    fn limit_catch_up(&mut self, burst_bytes: u32) {
+        self.catch_up = match self.rate_bps {
+            Some(rate) if rate > 0 => {
+                Duration::from_nanos(u64::from(burst_bytes) * 8 * NS_PER_S / rate).min(CATCH_UP_MAX)
+            }
+            _ => Duration::ZERO,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,500 bytes at 7 Mbit/s take 1,714,285.714... ns: after 7 million packets the clock is right to the nanosecond.
+    #[test]
+    fn remainders_are_carried() {
+        let mut shaper = Shaper::new(Some(7_000_000), 1514);
+        let start = Instant::from_millis(1);
+        let mut now = start;
+        for _ in 0..70_000 {
+            shaper.spend(now, Some(start), 1500);
+            now = shaper.free_at().unwrap();
+        }
+        assert_eq!(now.since(start), Duration::from_secs(120));
+        assert_eq!(shaper.fraction, 0);
+    }
+
+    #[test]
+    fn a_new_rate_finishes_what_is_being_sent() {
+        let mut shaper = Shaper::new(Some(8_000), 1514);
+        let now = Instant::from_millis(1000);
+        shaper.spend(now, None, 1000);
+        assert_eq!(shaper.free_at(), Some(Instant::from_millis(2000)));
+        shaper.set_rate(Instant::from_millis(1500), Some(80_000), 1514);
+        assert_eq!(shaper.free_at(), Some(Instant::from_millis(1550)));
+        shaper.set_rate(Instant::from_millis(1500), Some(0), 1514);
+        assert_eq!(shaper.free_at(), None);
+        shaper.set_rate(Instant::from_millis(9500), None, 1514);
+        assert_eq!(shaper.free_at(), Some(Instant::ZERO));
+    }
+}
