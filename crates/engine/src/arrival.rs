@@ -1,0 +1,524 @@
+//! What an arriving segment means for its split connection.
+
+use farlink_wire::{Ecn, PacketBuf, SeqNum, TcpSegment, edit};
+
+use crate::flow::{Beyond, Cx, Flow};
+use crate::mode::Mode;
+use crate::receiver;
+use crate::side::Side;
+
+/// What is to be done with the packet.
+#[derive(Debug)]
+pub enum Fate {
+    /// It goes on as it is (or as it was edited).
+    Forward(PacketBuf),
+    /// The engine has it, or answers in its stead.
+    Taken,
+    /// The connection is over or begins anew: the flow is removed, then the packet is handled without it.
+    Forget(PacketBuf),
+}
+
+/// Acknowledgements of unsent bytes that are believed without exact sequence number, and how long they must last.
+const BEYOND_COUNT: u8 = 8;
+const BEYOND_TIME: farlink_wire::Duration = farlink_wire::Duration::from_secs(1);
+/// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
+const RAISE_FROM_BYTES: u32 = 512;
+/// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
+pub const STRANGER_BYTES: u64 = 1 << 26;
+/// Slack behind MAX.SND.WND for old acknowledgements: one super-segment.
+pub const OLD_ACK_SLACK: u64 = 65_536;
+
+/// How an acknowledgement number relates to what was sent.
+enum AckKind {
+    /// Older than any window reaches back.
+    TooOld,
+    /// Within what was sent (or old but plausible).
+    Good,
+    /// Of bytes that were not sent from here, and not believed yet.
+    BeyondDoubtful,
+    /// Of bytes that were not sent from here, by a host that is clearly the other end.
+    BeyondCertain,
+}
+
+impl Flow {
+    /// A segment from a host of a split or draining flow.
+    pub fn on_segment(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, mut packet: PacketBuf) -> Fate {
+        if s.flags.syn() {
+            return self.on_syn(cx, from, s, packet);
+        }
+        if s.flags.rst() {
+            return self.on_rst(cx, from, s, packet);
+        }
+        if !s.flags.ack() {
+            return Fate::Forward(packet);
+        }
+        if self.reset_from.is_some_and(|(dead, _)| dead == from) {
+            // Its reset is on the way to the other host; nothing it repeats matters.
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
+        if self.is_old_timestamp(from, s) {
+            // RFC 7323 5.3 R1: acknowledge and drop.
+            self.owe_now(from);
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
+        let kind = self.judge_ack(cx, from, s);
+        match kind {
+            AckKind::TooOld => {
+                self.challenge(cx, from);
+                cx.pool.give_back(packet.into_block().0);
+                return Fate::Taken;
+            }
+            AckKind::BeyondDoubtful => {
+                cx.counters.bypass_events += 1;
+                self.note_bypass();
+                if !self.is_stranger(from, s) {
+                    self.hear(cx, from, s);
+                }
+                return Fate::Forward(packet);
+            }
+            AckKind::Good | AckKind::BeyondCertain => {}
+        }
+        let acceptable = self.is_in_window(from, s);
+        if !acceptable && !self.is_probe(from, s) {
+            return self.out_of_window(cx, from, s, packet);
+        }
+        self.hear(cx, from, s);
+        if self.new_syn.is_some_and(|(side, ..)| side == from) {
+            self.new_syn = None;
+        }
+        self.update_ts_recent(from, s);
+        self.on_ece_and_ce(from, s);
+        let news = self.take_ack(cx, from, s, matches!(kind, AckKind::BeyondCertain));
+        if s.payload_len == 0 && !s.flags.fin() {
+            return self.pure_ack(cx, from, s, packet, news);
+        }
+        if let Some(fate) = self.past_frozen_edge(cx, from, s, &mut packet) {
+            return match fate {
+                true => Fate::Forward(packet),
+                false => {
+                    cx.pool.give_back(packet.into_block().0);
+                    Fate::Taken
+                }
+            };
+        }
+        self.take_payload(cx, from, s, packet)
+    }
+
+    fn hear(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
+        let leg = self.legs.get_mut(from);
+        leg.hear(cx.now, s);
+        let told = leg.peer.on_segment(s.options.farlink.as_ref());
+        let heard = leg.peer.is_heard();
+        let Some(r) = self.relays.as_mut() else { return };
+        let towards = r.get_mut(from.other());
+        if !heard {
+            towards.far_ack = None;
+        }
+        let Some(told) = told else {
+            // No gateway made it: its acknowledgement is the far host's own.
+            towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt)));
+            return;
+        };
+        // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
+        towards.far_ack.get_or_insert(towards.tx.snd_una);
+        if let Some(far) = told.far_ack
+            && far.before_eq(s.ack)
+            && towards.far_ack.is_none_or(|old| far.after(old))
+        {
+            towards.far_ack = Some(far);
+        }
+        if let Some(w) = told.window_bytes {
+            self.legs.get_mut(from).window_bytes = self.legs.get(from).window_bytes.max(w);
+        }
+    }
+
+    /// PAWS (RFC 7323 section 5). A timestamp of a host that was silent for 24 days says nothing.
+    fn is_old_timestamp(&self, from: Side, s: &TcpSegment) -> bool {
+        let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return false };
+        (t.val.wrapping_sub(self.legs.get(from).ts_recent) as i32) < 0
+    }
+
+    /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).
+    fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
+        let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
+        let Some(r) = self.relays.as_ref() else { return };
+        if s.seq.before_eq(r.get(from).rx.last_ack_sent) {
+            self.legs.get_mut(from).ts_recent = t.val;
+        }
+    }
+
+    fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
+        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
+        let towards = r.get(from.other());
+        let tx = &towards.tx;
+        if s.ack.before_eq(tx.snd_nxt) {
+            let reach = tx.window_max_bytes().max(u64::from(towards.limit_bytes)) + OLD_ACK_SLACK;
+            let age = u64::from(tx.snd_una.since(s.ack));
+            let old = s.ack.before(tx.snd_una) && age > reach;
+            if old && age > STRANGER_BYTES {
+                return AckKind::BeyondDoubtful;
+            }
+            *self.beyond.get_mut(from) = Beyond::default();
+            return if old { AckKind::TooOld } else { AckKind::Good };
+        }
+        let distance = u64::from(s.ack.since(tx.snd_nxt));
+        // The source cannot have sent more than a window past what we have sent, or than we have seen of it.
+        let possible =
+            distance <= tx.window_max_bytes().max(OLD_ACK_SLACK) || s.ack.before_eq(towards.buffer.highest());
+        if !possible {
+            return AckKind::BeyondDoubtful;
+        }
+        let exact = s.seq == r.get(from).rcv_nxt();
+        // A drained direction holds nothing that a false acknowledgement could cost.
+        if exact || towards.is_drained() {
+            return AckKind::BeyondCertain;
+        }
+        let b = self.beyond.get_mut(from);
+        if b.count == 0 || s.ack.before(b.ack) {
+            *b = Beyond { count: 0, first_at: cx.now, ack: s.ack };
+        }
+        b.count = b.count.saturating_add(1);
+        b.ack = s.ack;
+        if b.count >= BEYOND_COUNT && cx.now.since(b.first_at) >= BEYOND_TIME {
+            AckKind::BeyondCertain
+        } else {
+            AckKind::BeyondDoubtful
+        }
+    }
+
+    /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
+    fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
+        far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt)
+    }
+
+    /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than
+    /// the window did: it is answered, not passed on.
+    fn is_in_window(&self, from: Side, s: &TcpSegment) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let relay = r.get(from);
+        let nxt = relay.rcv_nxt();
+        let back = relay.rx.window_shown_max.max(65_536);
+        if s.seq.before(nxt) {
+            return nxt.since(s.seq) <= back;
+        }
+        let end = relay.frozen_at.map_or(relay.rx.edge, |f| f.max(relay.rx.edge));
+        s.seq.before(end) || (s.seq == nxt) || (s.seq_len() == 0 && s.seq.before_eq(end))
+    }
+
+    /// A probe of a closed window or a keepalive: next to what is expected.
+    fn is_probe(&self, from: Side, s: &TcpSegment) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let nxt = r.get(from).rcv_nxt();
+        s.seq == nxt || s.seq + 1 == nxt
+    }
+
+    /// Neither ours to take nor to judge: the host at the other end does that.
+    fn out_of_window(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, mut packet: PacketBuf) -> Fate {
+        let Some(r) = self.relays.as_ref() else { return Fate::Forward(packet) };
+        let nxt = r.get(from).rcv_nxt();
+        if s.seq.after(nxt) || u64::from(nxt.since(s.seq)) > STRANGER_BYTES {
+            cx.counters.bypass_events += 1;
+            self.note_bypass();
+            if s.payload_len <= 1 {
+                // It may be a probe of our own window, by a source that counts from what it has sent.
+                self.challenge(cx, from);
+            }
+            if matches!(self.mode, Mode::Draining) {
+                self.rewrite(cx, from, s, &mut packet);
+            }
+            Fate::Forward(packet)
+        } else {
+            self.challenge(cx, from);
+            cx.pool.give_back(packet.into_block().0);
+            Fate::Taken
+        }
+    }
+
+    fn on_ece_and_ce(&mut self, from: Side, s: &TcpSegment) {
+        if !self.agreed.ecn {
+            return;
+        }
+        let Some(r) = self.relays.as_mut() else { return };
+        let rx = &mut r.get_mut(from).rx;
+        if s.flags.cwr() {
+            rx.ece = false;
+        }
+        if s.ip.ecn() == Ecn::Ce {
+            rx.ece = true;
+            rx.owe_now();
+        }
+    }
+
+    /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything new.
+    fn take_ack(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, certain_beyond: bool) -> bool {
+        let ece = self.agreed.ecn && s.flags.ece();
+        let now = cx.now;
+        let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
+        let upstream = self.legs.get(from.other()).peer;
+        let Some(r) = self.relays.as_mut() else { return false };
+        let towards = r.get_mut(from.other());
+        let source_rx_owes = {
+            if certain_beyond {
+                cx.counters.bypass_events += 1;
+                towards.bypassed = true;
+                towards.timeouts = 0;
+                if towards.frozen_at.is_some_and(|f| s.ack.after(f)) {
+                    // Draining: the host's own word is passed on from here on.
+                    towards.acked_beyond = Some(towards.acked_beyond.map_or(s.ack, |a| a.max(s.ack)));
+                    towards.buffer.release(cx.pool, towards.buffer.highest());
+                    let held = towards.rcv_nxt();
+                    towards.tx.skip_to(now, held);
+                } else {
+                    let data_end = if towards.rx.fin_at.is_some_and(|f| s.ack.after(f)) {
+                        towards.rx.fin_at.unwrap_or(s.ack)
+                    } else {
+                        s.ack
+                    };
+                    towards.buffer.release(cx.pool, data_end);
+                    towards.tx.skip_to(now, s.ack);
+                }
+                true
+            } else {
+                false
+            }
+        };
+        let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
+        let ack = s.ack.min(towards.tx.snd_nxt);
+        let happened = towards.tx.on_ack(now, ack, &s.options.sack, pure, ece);
+        let opened = towards.tx.update_window(s.seq, ack, u64::from(window));
+        if happened.recovery {
+            cx.counters.recoveries += 1;
+        }
+        if happened.progress {
+            towards.timeouts = 0;
+            let upto = ack.min(towards.buffer.end());
+            towards.buffer.release(cx.pool, upto);
+            if towards.urgent_end.is_some_and(|u| u.before_eq(ack)) {
+                towards.urgent_end = None;
+            }
+            if towards.urgent_zero.is_some_and(|u| u.before(ack)) {
+                towards.urgent_zero = None;
+            }
+        }
+        let held_back = towards.rx.ack_held_back && (happened.progress || towards.far_ack.is_some());
+        if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
+            // The upstream gateway lets the flow sleep, and counts custody, by what the far host has.
+            let far = towards.far_acked(downstream);
+            if towards.rx.far_told != Some(far) {
+                towards.rx.owe_by(now + cx.config.timers.delayed_ack);
+            }
+        }
+        if source_rx_owes || held_back {
+            towards.rx.owe_now();
+        }
+        towards.tx.probes_unanswered = 0;
+        happened.progress || opened || source_rx_owes
+    }
+
+    /// A segment that only acknowledges: digested, unless it is about nothing that we hold (keepalives and their
+    /// answers, window updates of a drained direction), which concerns the other host.
+    fn pure_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        news: bool,
+    ) -> Fate {
+        let custody = self.has_custody();
+        let Some(r) = self.relays.as_ref() else { return Fate::Forward(packet) };
+        let keepalive = s.seq + 1 == r.get(from).rcv_nxt();
+        let drained = r.get(from.other()).is_drained();
+        let answer = r.get(from.other()).keepalive_passed;
+        // Whether a host that does not progress lives is for the hosts to find out.
+        let stalled = r.get(from).timeouts >= 3 && !self.is_down(cx, from.other());
+        if keepalive && (!custody || stalled) {
+            self.rewrite(cx, from, s, &mut packet);
+            self.pass_keepalive(from);
+            return Fate::Forward(packet);
+        }
+        if drained && (s.ack.after(r.get(from.other()).tx.snd_una) || !news) {
+            self.rewrite(cx, from, s, &mut packet);
+            // It gives the other host the acknowledgement that it is owed.
+            if let Some(r) = self.relays.as_mut() {
+                r.get_mut(from.other()).rx.owed = receiver::Owed::Nothing;
+            }
+            return Fate::Forward(packet);
+        }
+        if keepalive {
+            self.owe_now(from);
+        } else if custody && !news && s.seq.before(r.get(from).rcv_nxt()) {
+            // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so.
+            self.challenge(cx, from);
+        } else if (answer || !news)
+            && !custody
+            && s.options.sack.is_empty()
+            && s.options.farlink.is_none()
+            && matches!(self.mode, Mode::Split)
+        {
+            // The answer to a keepalive, or a window update that changes nothing here.
+            if let Some(r) = self.relays.as_mut() {
+                r.get_mut(from.other()).keepalive_passed = false;
+            }
+            self.rewrite(cx, from, s, &mut packet);
+            return Fate::Forward(packet);
+        }
+        cx.pool.give_back(packet.into_block().0);
+        Fate::Taken
+    }
+
+    /// A host's keepalive goes on: what the other one says next is its answer.
+    fn pass_keepalive(&mut self, from: Side) {
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(from).keepalive_passed = true;
+        }
+    }
+
+    /// Draining: what lies past the frozen edge is forwarded. `Some(true)`: forward, `Some(false)`: take no more than
+    /// the acknowledgement, `None`: it is still ours.
+    fn past_frozen_edge(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        s: &TcpSegment,
+        packet: &mut PacketBuf,
+    ) -> Option<bool> {
+        let frozen = self.relays.as_ref()?.get(from).frozen_at?;
+        if s.seq.before(frozen) {
+            return None;
+        }
+        self.rewrite(cx, from, s, packet);
+        Some(true)
+    }
+
+    /// A forwarded segment of a flow that is split in the other direction speaks for us there: its acknowledgement,
+    /// window and echoed timestamp are what we have told the other host (DESIGN 3.1, Draining).
+    fn rewrite(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment, packet: &mut PacketBuf) {
+        let to = from.other();
+        let mine = self.ack_for(to);
+        let ack = if s.ack.after(mine) { s.ack } else { mine };
+        if ack != s.ack {
+            edit::set_ack(packet, s, ack);
+        }
+        let (window, ..) = self.window_for(cx, to, ack);
+        let window = window.max(s.window);
+        edit::set_window(packet, s, window);
+        let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
+        if let Some(r) = self.relays.as_mut() {
+            // What the host itself promises is taken here, too: the source cannot tell who promised.
+            let rx = &mut r.get_mut(to).rx;
+            rx.edge = rx.edge.max(ack + (u32::from(window) << shift.min(14)));
+        }
+        if self.agreed.timestamps && s.options.timestamps.is_some() {
+            edit::set_timestamp_echo(packet, s, self.legs.get(to).ts_recent);
+        }
+    }
+
+    fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
+        let custody = self.has_custody();
+        let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
+        let downstream = self.legs.get(from.other()).peer;
+        let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
+        let relay = r.get_mut(from);
+        let nxt = relay.rcv_nxt();
+        let len = s.payload_len as u32;
+        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !custody {
+            relay.keepalive_passed = true;
+            return Fate::Forward(packet);
+        }
+        if relay.timeouts >= 3 && s.seq.after_eq(nxt) && len > 0 {
+            // No progress: no more early acknowledgements (DESIGN 3.1, Bypass). The packet may reach the host another way.
+            return Fate::Forward(packet);
+        }
+        let hard_limit = cx.pool.limit_bytes() + cx.pool.limit_bytes() / 4;
+        if cx.pool.used_bytes() > hard_limit && relay.buffer.len() > 2 * relay.rx.segment_bytes() {
+            cx.counters.dropped_no_buffer += 1;
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
+        let end = s.seq + len;
+        let edge = relay.frozen_at.unwrap_or(relay.rx.edge);
+        let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
+        if relay.fin_is_new(s, end, edge) {
+            relay.rx.fin_at = Some(end);
+            relay.bypassed |= cx.routes_unsteady;
+        }
+        if s.flags.urg() && s.urgent == 0 {
+            relay.urgent_zero = (len > 0 && s.seq.after_eq(relay.tx.snd_nxt)).then_some(s.seq);
+        } else if s.flags.urg() {
+            let urgent_end = s.seq + u32::from(s.urgent);
+            if urgent_end.after(relay.buffer.base()) && relay.urgent_end.is_none_or(|u| urgent_end.after(u)) {
+                relay.urgent_end = Some(urgent_end);
+                relay.tx.announce_urgent();
+            }
+        }
+        let early_before = relay.buffer.has_early();
+        // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
+        let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
+        let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
+        let what = receiver::insert(
+            &mut relay.buffer,
+            cx.pool,
+            packet,
+            s.seq,
+            s.payload_offset,
+            s.payload_len,
+            edge,
+        );
+        cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);
+        cx.counters.duplicate_bytes += u64::from(what.duplicate_bytes);
+        if s.flags.psh() && end.after(relay.push) && end.before_eq(relay.buffer.highest()) {
+            relay.push = end;
+        }
+        let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
+        let nothing_acked = relay.rx.last_ack_sent.before_eq(relay.far_acked(downstream));
+        let larger = relay.rx.window_shown_max < relay.limit_bytes;
+        relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
+        let delay = cx.config.timers.delayed_ack;
+        relay.rx.note_segment(segment_bytes);
+        relay.rx.on_payload(cx.now, s.seq, len, what, early_before, delay);
+        if s.flags.fin() {
+            relay.rx.owe_now();
+        }
+        Fate::Taken
+    }
+
+    /// Packets of this connection go another way, too.
+    fn note_bypass(&mut self) {
+        if let Some(r) = self.relays.as_mut() {
+            r.a.bypassed = true;
+            r.b.bypassed = true;
+        }
+    }
+
+    /// An acknowledgement is owed to this host at once.
+    pub fn owe_now(&mut self, to: Side) {
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(to).rx.owe_now();
+        }
+    }
+
+    /// A challenge ACK (RFC 5961), within the limit.
+    pub fn challenge(&mut self, cx: &mut Cx<'_>, to: Side) {
+        if *cx.challenges_left == 0 {
+            return;
+        }
+        *cx.challenges_left -= 1;
+        cx.counters.challenge_acks += 1;
+        self.owe_now(to);
+    }
+}
+
+impl crate::flow::Relay {
+    /// The segment tells for the first time where the stream ends, at a place that can be true.
+    fn fin_is_new(&self, s: &TcpSegment, end: SeqNum, edge: SeqNum) -> bool {
+        s.flags.fin()
+            && self.rx.fin_at.is_none()
+            && end.after_eq(self.buffer.highest())
+            && end.before_eq(edge.max(self.buffer.end()))
+    }
+}

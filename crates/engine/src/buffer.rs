@@ -1,0 +1,437 @@
+//! Bytes by sequence number: what a relay holds of one direction, in pool blocks.
+//!
+//! In-order bytes form one run from `base` to `end`; what came early waits in disjoint runs above it. The first copy
+//! of a byte wins. Large payloads keep the block they were read into; small ones are compacted into shared blocks.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use farlink_wire::{Block, LARGE_BLOCK_BYTES, PacketBuf, Pool, SackBlock, SeqNum};
+
+/// A payload of at least this many bytes keeps its block; smaller ones are copied together.
+const KEEP_MIN_BYTES: usize = LARGE_BLOCK_BYTES * 2 / 5;
+/// Runs of early bytes kept at most: beyond, early data is refused (the source repeats it).
+const EARLY_RUNS_MAX: usize = 256;
+/// Above this many bytes held, new compaction blocks are large.
+const LARGE_FROM_BYTES: u32 = 12 * 1024;
+/// Slices that one segment may be gathered from.
+pub const SLICES_MAX: usize = 24;
+
+/// Payload slices of one segment.
+pub type Slices<'a> = ArrayVec<&'a [u8], SLICES_MAX>;
+
+#[derive(Debug)]
+struct Chunk {
+    seq: SeqNum,
+    block: Block,
+    start: usize,
+    len: usize,
+    /// Bytes may be appended behind `start + len`: nobody else's bytes stand there.
+    open: bool,
+}
+
+impl Chunk {
+    fn end(&self) -> SeqNum {
+        self.seq + self.len as u32
+    }
+    fn bytes(&self) -> &[u8] {
+        self.block.as_slice().get(self.start..self.start + self.len).unwrap_or_default()
+    }
+    fn trim_front(&mut self, n: usize) {
+        let n = n.min(self.len);
+        self.seq += n as u32;
+        self.start += n;
+        self.len -= n;
+    }
+    /// Appends what fits; returns how much.
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        if !self.open {
+            return 0;
+        }
+        let at = self.start + self.len;
+        let n = bytes.len().min(self.block.capacity().saturating_sub(at));
+        if let (Some(to), Some(from)) = (self.block.as_mut_slice().get_mut(at..at + n), bytes.get(..n)) {
+            to.copy_from_slice(from);
+            self.len += n;
+            n
+        } else {
+            0
+        }
+    }
+}
+
+/// What became of a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inserted {
+    /// Bytes by which the in-order run grew.
+    pub advanced_bytes: u32,
+    /// New bytes kept above a hole.
+    pub early_bytes: u32,
+    /// Bytes that were there already.
+    pub duplicate_bytes: u32,
+    /// Bytes refused because there were too many runs.
+    pub refused_bytes: u32,
+}
+
+/// The buffer of one relay.
+#[derive(Debug)]
+pub struct SeqBuffer {
+    base: SeqNum,
+    end: SeqNum,
+    chunks: VecDeque<Chunk>,
+    early: Vec<Chunk>,
+    /// Start of the run that grew last: the first SACK block (RFC 2018 section 4).
+    newest_early: SeqNum,
+}
+
+impl SeqBuffer {
+    /// An empty buffer that expects `next`.
+    #[must_use]
+    pub fn new(next: SeqNum) -> Self {
+        Self { base: next, end: next, chunks: VecDeque::new(), early: Vec::new(), newest_early: next }
+    }
+    /// First byte held, or the next one expected.
+    #[must_use]
+    pub fn base(&self) -> SeqNum {
+        self.base
+    }
+    /// The byte after the last in-order one: RCV.NXT without FIN.
+    #[must_use]
+    pub fn end(&self) -> SeqNum {
+        self.end
+    }
+    /// In-order bytes held.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.end.since(self.base)
+    }
+    /// No in-order bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.base == self.end
+    }
+    /// Early bytes are waiting above a hole.
+    #[must_use]
+    pub fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+    /// The byte after the last one held, early ones included.
+    #[must_use]
+    pub fn highest(&self) -> SeqNum {
+        self.early.last().map_or(self.end, Chunk::end)
+    }
+    /// Takes `len` payload bytes at `offset` of a packet; they start at `seq`. The packet's block is kept or given back to the pool.
+    pub fn insert(
+        &mut self,
+        pool: &mut Pool,
+        seq: SeqNum,
+        packet: PacketBuf,
+        offset: usize,
+        len: usize,
+    ) -> Inserted {
+        let mut done = Inserted::default();
+        let (block, start, packet_len) = packet.into_block();
+        let len = len.min(packet_len.saturating_sub(offset));
+        let old = if seq.before(self.end) { self.end.since(seq).min(len as u32) } else { 0 };
+        done.duplicate_bytes = old;
+        let (seq, start, len) = (seq + old, start + offset + old as usize, len - old as usize);
+        if len == 0 {
+            pool.give_back(block);
+        } else if seq == self.end && len >= KEEP_MIN_BYTES && self.early.is_empty() {
+            self.chunks.push_back(Chunk { seq, block, start, len, open: false });
+            self.end += len as u32;
+            done.advanced_bytes = len as u32;
+        } else {
+            let bytes = block.as_slice().get(start..start + len).unwrap_or_default();
+            if seq == self.end {
+                self.append_in_order(pool, bytes, &mut done);
+            } else {
+                self.insert_early(pool, seq, bytes, &mut done);
+            }
+            pool.give_back(block);
+        }
+        done
+    }
+
+    fn append_in_order(&mut self, pool: &mut Pool, mut bytes: &[u8], done: &mut Inserted) {
+        let before = self.end;
+        // Early bytes came first and win: only the gap below them is filled from this copy.
+        while !bytes.is_empty() {
+            let gap = self.early.first().map_or(bytes.len(), |e| e.seq.since(self.end) as usize);
+            let n = gap.min(bytes.len());
+            let (fresh, rest) = bytes.split_at_checked(n).unwrap_or((bytes, &[]));
+            self.append_run(pool, fresh);
+            let merged = if n == gap { self.merge_early(pool) } else { 0 };
+            let twice = (merged as usize).min(rest.len());
+            done.duplicate_bytes += twice as u32;
+            bytes = rest.get(twice..).unwrap_or_default();
+        }
+        done.advanced_bytes = self.end.since(before);
+    }
+
+    fn append_run(&mut self, pool: &mut Pool, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let n = self.chunks.back_mut().map_or(0, |c| c.append(bytes));
+            self.end += n as u32;
+            bytes = bytes.get(n..).unwrap_or_default();
+            if !bytes.is_empty() {
+                let large = self.len() >= LARGE_FROM_BYTES;
+                let block = if large { pool.take_large() } else { pool.take_small() };
+                self.chunks.push_back(Chunk { seq: self.end, block, start: 0, len: 0, open: true });
+            }
+        }
+    }
+
+    /// Moves the early runs that now join on into the in-order run; returns their bytes.
+    fn merge_early(&mut self, pool: &mut Pool) -> u32 {
+        let mut moved = 0;
+        while self.early.first().is_some_and(|e| e.seq.before_eq(self.end)) {
+            let mut chunk = self.early.remove(0);
+            chunk.trim_front(self.end.since(chunk.seq) as usize);
+            if chunk.len == 0 {
+                pool.give_back(chunk.block);
+                continue;
+            }
+            moved += chunk.len as u32;
+            self.end += chunk.len as u32;
+            self.chunks.push_back(chunk);
+        }
+        moved
+    }
+
+    fn insert_early(&mut self, pool: &mut Pool, mut seq: SeqNum, mut bytes: &[u8], done: &mut Inserted) {
+        self.newest_early = seq;
+        while !bytes.is_empty() {
+            let at = self.early.partition_point(|c| c.seq.before_eq(seq));
+            let covered = at
+                .checked_sub(1)
+                .and_then(|i| self.early.get(i))
+                .map_or(0, |c| c.end().diff(seq).max(0) as usize);
+            if covered > 0 {
+                let n = covered.min(bytes.len());
+                done.duplicate_bytes += n as u32;
+                seq += n as u32;
+                bytes = bytes.get(n..).unwrap_or_default();
+                continue;
+            }
+            let room =
+                self.early.get(at).map_or(bytes.len(), |c| (c.seq.since(seq) as usize).min(bytes.len()));
+            let piece = bytes.get(..room).unwrap_or_default();
+            let kept = self.keep_early(pool, at, seq, piece);
+            if kept == 0 {
+                done.refused_bytes += bytes.len() as u32;
+                return;
+            }
+            done.early_bytes += kept as u32;
+            seq += kept as u32;
+            bytes = bytes.get(kept..).unwrap_or_default();
+        }
+    }
+
+    /// Keeps the beginning of `piece` before run number `at`, which it does not touch; returns how much.
+    fn keep_early(&mut self, pool: &mut Pool, at: usize, seq: SeqNum, piece: &[u8]) -> usize {
+        let below = at.checked_sub(1).and_then(|i| self.early.get_mut(i)).filter(|c| c.end() == seq);
+        let joins = below.is_some();
+        if let Some(below) = below {
+            let n = below.append(piece);
+            if n > 0 {
+                return n;
+            }
+        }
+        if self.early.len() >= EARLY_RUNS_MAX {
+            return 0;
+        }
+        let block = if joins { pool.take_large() } else { pool.take_for(piece.len()) };
+        let mut chunk = Chunk { seq, block, start: 0, len: 0, open: true };
+        let n = chunk.append(piece);
+        self.early.insert(at, chunk);
+        n
+    }
+
+    /// Lets go of all bytes before `upto`. Bytes above the in-order run that it covers are let go too, and the run
+    /// then begins at `upto` (a receiver has acknowledged what we never had).
+    pub fn release(&mut self, pool: &mut Pool, upto: SeqNum) {
+        if upto.before_eq(self.base) {
+            return;
+        }
+        while let Some(first) = self.chunks.front_mut() {
+            if first.end().before_eq(upto) {
+                if let Some(c) = self.chunks.pop_front() {
+                    pool.give_back(c.block);
+                }
+            } else {
+                first.trim_front(upto.since(first.seq).min(i32::MAX as u32) as usize);
+                break;
+            }
+        }
+        self.base = upto;
+        if self.end.before(upto) {
+            self.end = upto;
+            self.merge_early(pool);
+        }
+        if self.chunks.is_empty() && self.chunks.capacity() > 64 {
+            self.chunks.shrink_to(0);
+        }
+    }
+
+    /// Lets go of everything.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        for c in self.chunks.drain(..).chain(self.early.drain(..)) {
+            pool.give_back(c.block);
+        }
+        self.base = self.end;
+    }
+
+    /// Lets go of early bytes only.
+    pub fn clear_early(&mut self, pool: &mut Pool) {
+        for c in self.early.drain(..) {
+            pool.give_back(c.block);
+        }
+    }
+
+    /// The in-order bytes from `seq`, at most `len`, as slices. Shorter when they are too scattered.
+    #[must_use]
+    pub fn slices(&self, seq: SeqNum, len: u32) -> (Slices<'_>, u32) {
+        let mut out = Slices::new();
+        let mut taken = 0u32;
+        let first = self.chunks.partition_point(|c| c.end().before_eq(seq));
+        for c in self.chunks.iter().skip(first) {
+            if taken >= len || out.is_full() {
+                break;
+            }
+            let skip = (seq + taken).since(c.seq) as usize;
+            let want = (len - taken) as usize;
+            let have = c.bytes().get(skip..).unwrap_or_default();
+            let piece = have.get(..want.min(have.len())).unwrap_or_default();
+            if piece.is_empty() || out.try_push(piece).is_err() {
+                break;
+            }
+            taken += piece.len() as u32;
+        }
+        (out, taken)
+    }
+
+    /// Runs above the hole, the newest first, then from the lowest on (RFC 2018 section 4).
+    #[must_use]
+    pub fn sack_blocks(&self, max: usize) -> ArrayVec<SackBlock, 4> {
+        let mut runs: ArrayVec<SackBlock, 4> = ArrayVec::new();
+        let mut newest: Option<SackBlock> = None;
+        let mut current: Option<SackBlock> = None;
+        let max = max.min(4);
+        let mut close = |run: Option<SackBlock>| {
+            let Some(run) = run else { return };
+            if run.start.before_eq(self.newest_early) && self.newest_early.before(run.end) {
+                newest = Some(run);
+            } else if runs.len() < max {
+                let _ = runs.try_push(run);
+            }
+        };
+        for c in &self.early {
+            match &mut current {
+                Some(run) if run.end == c.seq => run.end = c.end(),
+                _ => {
+                    close(current.replace(SackBlock { start: c.seq, end: c.end() }));
+                }
+            }
+        }
+        close(current);
+        if let Some(newest) = newest {
+            runs.truncate(max.saturating_sub(1));
+            if max > 0 {
+                let _ = runs.try_insert(0, newest);
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farlink_wire::Offload;
+
+    fn put(b: &mut SeqBuffer, pool: &mut Pool, seq: u32, bytes: &[u8]) -> Inserted {
+        let p = PacketBuf::from_slice(pool, bytes, Offload::default());
+        b.insert(pool, SeqNum(seq), p, 0, bytes.len())
+    }
+    fn read(b: &SeqBuffer) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut at = b.base();
+        while at != b.end() {
+            let (s, n) = b.slices(at, b.end().since(at));
+            assert!(n > 0);
+            s.iter().for_each(|p| out.extend_from_slice(p));
+            at += n;
+        }
+        out
+    }
+
+    #[test]
+    fn first_copy_wins_whatever_the_order() {
+        let mut pool = Pool::new(1 << 20);
+        let start = u32::MAX - 5;
+        let mut b = SeqBuffer::new(SeqNum(start));
+        put(&mut b, &mut pool, start.wrapping_add(4), b"EFGH");
+        put(&mut b, &mut pool, start.wrapping_add(10), b"KL");
+        let i = put(&mut b, &mut pool, start.wrapping_add(2), b"cdefghij");
+        assert_eq!((i.early_bytes, i.duplicate_bytes), (4, 4));
+        assert_eq!(b.sack_blocks(4).len(), 1);
+        let i = put(&mut b, &mut pool, start, b"abxxxxxxxxxxxxmn");
+        assert_eq!(i.advanced_bytes, 16);
+        assert_eq!(read(&b), b"abcdEFGHijKLxxmn");
+        b.release(&mut pool, SeqNum(start.wrapping_add(7)));
+        assert_eq!(read(&b), b"HijKLxxmn");
+        b.clear(&mut pool);
+        assert_eq!(pool.used_bytes(), 0);
+    }
+
+    #[test]
+    fn random_segments_give_the_first_copy_of_each_byte_and_all_blocks_back() {
+        let mut x = 12345u64;
+        let mut rnd = move |n: u64| {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (x >> 33) % n
+        };
+        for round in 0..200 {
+            let mut pool = Pool::new(1 << 30);
+            let base = rnd(u64::from(u32::MAX)) as u32;
+            let total = 1 + rnd(200_000) as usize;
+            let mut model: Vec<Option<u8>> = vec![None; total];
+            let mut b = SeqBuffer::new(SeqNum(base));
+            let mut stamp = 0u8;
+            while model.iter().any(Option::is_none) {
+                let at = if rnd(3) == 0 {
+                    model.iter().position(Option::is_none).unwrap()
+                } else {
+                    rnd(total as u64) as usize
+                };
+                let len = (1 + rnd(if round % 2 == 0 { 3000 } else { 66_000 }) as usize).min(total - at);
+                stamp = stamp.wrapping_add(1);
+                let i = put(&mut b, &mut pool, base.wrapping_add(at as u32), &vec![stamp; len]);
+                let kept = len - i.refused_bytes as usize;
+                model[at..at + kept].iter_mut().for_each(|m| {
+                    m.get_or_insert(stamp);
+                });
+                let in_order = model.iter().position(Option::is_none).unwrap_or(total);
+                assert_eq!(b.end(), SeqNum(base.wrapping_add(in_order as u32)));
+            }
+            assert_eq!(read(&b), model.iter().map(|m| m.unwrap()).collect::<Vec<_>>());
+            let mid = SeqNum(base.wrapping_add(total as u32 / 2));
+            b.release(&mut pool, mid);
+            b.release(&mut pool, b.end());
+            assert_eq!(pool.used_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn release_past_the_end_jumps_and_joins() {
+        let mut pool = Pool::new(1 << 20);
+        let mut b = SeqBuffer::new(SeqNum(0));
+        put(&mut b, &mut pool, 0, b"ab");
+        put(&mut b, &mut pool, 10, b"klm");
+        b.release(&mut pool, SeqNum(11));
+        assert_eq!(b.base(), SeqNum(11));
+        assert_eq!(read(&b), b"lm");
+        assert!(!b.has_early());
+    }
+}

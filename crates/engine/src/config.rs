@@ -1,0 +1,221 @@
+//! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver reads it from a file.
+
+use core::net::IpAddr;
+
+use farlink_cc as cc;
+use farlink_wire::Duration;
+
+use crate::net::IfaceId;
+
+/// Everything the engine is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The diverted interfaces.
+    pub interfaces: Vec<Interface>,
+    /// Rules, first match wins; no match means `default_action`.
+    pub rules: Vec<Rule>,
+    /// What happens to a connection that no rule names.
+    pub default_action: Action,
+    /// Bounds on everything.
+    pub limits: Limits,
+    /// How long things last.
+    pub timers: Timers,
+    /// The controller and initial window of legs that are not declared links.
+    pub ordinary: LegConfig,
+    /// Whether flows may be made to depend on their gateways (DESIGN decision 8).
+    pub pinned: Pinned,
+    /// How the receive buffer of a relay is bounded.
+    pub flow_control: FlowControl,
+    /// Seeds hashing; the same seed and inputs give the same outputs.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            rules: Vec::new(),
+            default_action: Action::Split,
+            limits: Limits::default(),
+            timers: Timers::default(),
+            ordinary: LegConfig::default(),
+            pinned: Pinned::Auto,
+            flow_control: FlowControl::Fixed,
+            seed: 0,
+        }
+    }
+}
+
+/// A diverted interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its number with the driver.
+    pub id: IfaceId,
+    /// Its name, for people.
+    pub name: String,
+    /// Routing domain (VRF): flows of different domains never meet, even with equal addresses.
+    pub domain: u16,
+    /// Its own addresses: sources of the ICMP errors that the gateway makes.
+    pub addresses: Vec<IpAddr>,
+    /// The hard link behind it, when it is declared.
+    pub link: Option<Link>,
+}
+
+/// The operator's knowledge of a hard link (DESIGN decision 6).
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// A name, for people.
+    pub name: String,
+    /// Rate in bits per second of IP packets, when known: the egress queue then is the clock.
+    pub rate_bps: Option<u64>,
+    /// Round-trip time of the link, when known.
+    pub rtt: Option<Duration>,
+    /// Bytes that the link layer adds to a packet.
+    pub overhead_bytes: u32,
+    /// Controller and initial window on this link.
+    pub leg: LegConfig,
+}
+
+/// How data is sent on a leg.
+#[derive(Clone, Debug)]
+pub struct LegConfig {
+    /// Congestion controller.
+    pub cc: cc::Kind,
+    /// Initial window in segments (RFC 6928: 10).
+    pub initial_window_segments: u32,
+}
+
+impl Default for LegConfig {
+    fn default() -> Self {
+        Self { cc: cc::Kind::Cubic, initial_window_segments: 10 }
+    }
+}
+
+/// What is done with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// It is split.
+    Split,
+    /// It is forwarded as a plain router would.
+    Pass,
+    /// It is refused with ICMP administratively prohibited, never with a RST.
+    Refuse,
+}
+
+/// Which connections an action is for. Empty lists match everything.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// A name, for counters.
+    pub name: String,
+    /// Interfaces by which the SYN may come.
+    pub interfaces: Vec<IfaceId>,
+    /// Source prefixes of the SYN.
+    pub sources: Vec<(IpAddr, u8)>,
+    /// Destination prefixes of the SYN.
+    pub destinations: Vec<(IpAddr, u8)>,
+    /// Destination ports of the SYN, inclusive ranges.
+    pub ports: Vec<(u16, u16)>,
+    /// DSCP values of the SYN.
+    pub dscps: Vec<u8>,
+    /// What happens.
+    pub action: Action,
+    /// At most so many open connections under this rule; further ones get `over_limit`.
+    pub connections_max: Option<u32>,
+    /// What happens to connections above `connections_max`.
+    pub over_limit: Action,
+    /// Egress class of its data.
+    pub class: Class,
+}
+
+/// Priority class of a flow's data on a declared link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Class {
+    /// Before bulk.
+    Interactive,
+    /// The usual.
+    #[default]
+    Bulk,
+    /// Only what the others leave.
+    Background,
+}
+
+/// Bounds. At each the answer is stated: forward, or back-pressure.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Split or dormant flows; above it new connections are forwarded.
+    pub flows_max: usize,
+    /// Half-open connections; above it the oldest is forgotten (and its connection, if it was one, forwarded).
+    pub half_open_max: usize,
+    /// Buffer pool; above it new connections are forwarded and old ones get smaller windows.
+    pub pool_bytes: usize,
+    /// Bytes that one relay (direction of a flow) may hold.
+    pub relay_bytes: u32,
+    /// Fragments awaiting their kin.
+    pub reassembly_bytes: usize,
+    /// Challenge ACKs and other answers to odd segments, per second (RFC 5961 section 7).
+    pub challenge_acks_per_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            flows_max: 200_000,
+            half_open_max: 32_768,
+            pool_bytes: 512 << 20,
+            relay_bytes: 4 << 20,
+            reassembly_bytes: 4 << 20,
+            challenge_acks_per_s: 1000,
+        }
+    }
+}
+
+/// How long things last.
+#[derive(Clone, Debug)]
+pub struct Timers {
+    /// A half-open connection is forgotten after this.
+    pub half_open: Duration,
+    /// A flow without custody and traffic becomes a dormant record after this.
+    pub dormant_after: Duration,
+    /// A dormant record is forgotten (and its connection simply forwarded) after this.
+    pub forget_after: Duration,
+    /// Custody that makes no progress while the link is up is abandoned after this (RFC 5482 user timeout).
+    pub user_timeout: Duration,
+    /// Delayed acknowledgements wait at most this long.
+    pub delayed_ack: Duration,
+    /// Lower bound of the retransmission timeout.
+    pub rto_min: Duration,
+    /// Upper bound of the retransmission timeout.
+    pub rto_max: Duration,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            half_open: Duration::from_secs(75),
+            dormant_after: Duration::from_secs(10),
+            forget_after: Duration::from_secs(24 * 3600),
+            user_timeout: Duration::from_secs(900),
+            delayed_ack: Duration::from_millis(40),
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Whether flows may depend on their gateways (DESIGN decision 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pinned {
+    /// Where custody within the hosts' own window would not fill the path.
+    Auto,
+    /// Never: every flow survives the loss of any gateway with nothing in custody.
+    Never,
+}
+
+/// How the receive buffer of a relay is bounded (thesis chapter 6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowControl {
+    /// `relay_bytes`, always.
+    Fixed,
+    /// Never more than the send window downstream (Q' <= S).
+    SendWindow,
+}

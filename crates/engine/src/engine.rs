@@ -1,0 +1,655 @@
+//! The only door of the engine: packets in, segments and deadlines out.
+
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use farlink_wire::{
+    Duration, FARLINK_SYN, FARLINK_SYN_ACK, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit,
+    verify_checksums,
+};
+
+use crate::arrival::Fate;
+use crate::config::{Action, Class, Config, Pinned};
+use crate::flow::{Beyond, Cx, Flow};
+use crate::handshake::{HalfOpen, Step, SynCache};
+use crate::mode::Mode;
+use crate::net::{IfaceId, Network};
+use crate::peer::Peer;
+use crate::rules::{Decision, Rules};
+use crate::segment::Pulled;
+use crate::side::{Pair, Side};
+use crate::status::Counters;
+use crate::table::{FlowId, Key, Table};
+
+/// What is to be done with a packet that was handed in.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It goes on.
+    Forward(PacketBuf),
+    /// The engine has it, or answers in its stead.
+    Taken,
+    /// The connection is refused: answer with ICMP administratively prohibited.
+    Refuse(PacketBuf),
+}
+
+/// What a flow wants to send towards a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// Only an acknowledgement.
+    Ack,
+    /// Data of this class.
+    Data(Class),
+}
+
+/// What is pulled: a leg of a flow, and whether only its acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadyId {
+    flow: FlowId,
+    to: Side,
+    ack_only: bool,
+}
+
+impl ReadyId {
+    /// As one number, for queues that know nothing of flows. The highest bit is never set.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        let FlowId { slot, generation } = self.flow;
+        u64::from(generation & 0x1fff_ffff) << 34
+            | u64::from(slot) << 2
+            | u64::from(self.ack_only) << 1
+            | u64::from(self.to == Side::B)
+    }
+    /// Back from the number.
+    #[must_use]
+    pub fn from_u64(n: u64) -> Self {
+        let generation = (n >> 34) as u32 & 0x1fff_ffff;
+        Self {
+            flow: FlowId { slot: (n >> 2) as u32, generation },
+            to: if n & 1 == 0 { Side::A } else { Side::B },
+            ack_only: n & 2 != 0,
+        }
+    }
+    /// The same leg with this wish.
+    #[must_use]
+    pub fn wanting(self, wants: Wants) -> Self {
+        Self { ack_only: wants == Wants::Ack, ..self }
+    }
+}
+
+/// A leg of a flow that has something to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// What to pull.
+    pub id: ReadyId,
+    /// The interface it leaves by.
+    pub out: IfaceId,
+    /// What.
+    pub wants: Wants,
+}
+
+/// Routes count as unsteady for so long after a packet has been seen to go round us.
+const UNSTEADY: Duration = Duration::from_secs(600);
+/// Smallest memory that a split flow is counted with when the pool decides about new ones, bytes.
+const FLOW_SHARE_BYTES: usize = 32 * 1024;
+
+/// The TCP engine.
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) pool: Pool,
+    pub(crate) table: Table,
+    pub(crate) syns: SynCache,
+    pub(crate) rules: Rules,
+    pub(crate) counters: Counters,
+    ready: VecDeque<(FlowId, Side)>,
+    timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
+    pub(crate) split_count: usize,
+    pub(crate) draining: bool,
+    challenges_left: u32,
+    challenges_since: Instant,
+    route_generation: u32,
+    links_down: Vec<IfaceId>,
+    /// When a bypass was seen last, and the counter's value then.
+    bypass_seen: Option<(Instant, u64)>,
+}
+
+macro_rules! cx {
+    ($self:ident, $now:expr, $net:expr) => {
+        Cx {
+            now: $now,
+            config: &$self.config,
+            pool: &mut $self.pool,
+            counters: &mut $self.counters,
+            net: $net,
+            flows_split: $self.split_count,
+            links_down: &$self.links_down,
+            routes_unsteady: $self.bypass_seen.is_some_and(|(at, _)| $now.since(at) < UNSTEADY),
+            challenges_left: &mut $self.challenges_left,
+        }
+    };
+}
+
+impl Engine {
+    /// An engine of this configuration.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let rules = Rules::new(&config);
+        let l = &config.limits;
+        Self {
+            pool: Pool::new(l.pool_bytes),
+            table: Table::new(config.seed),
+            syns: SynCache::new(l.half_open_max, config.timers.half_open, config.seed),
+            rules,
+            counters: Counters::default(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            split_count: 0,
+            draining: false,
+            challenges_left: l.challenge_acks_per_s,
+            challenges_since: Instant::ZERO,
+            route_generation: 0,
+            links_down: Vec::new(),
+            bypass_seen: None,
+            config,
+        }
+    }
+    /// The buffer pool.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// A packet of any kind was handed to the gateway.
+    pub fn note_packet_in(&mut self, bytes: usize) {
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += bytes as u64;
+    }
+    /// A packet was forwarded as it came.
+    pub fn note_forwarded(&mut self, bytes: usize) {
+        self.counters.packets_forwarded += 1;
+        self.counters.packets_out += 1;
+        self.counters.bytes_out += bytes as u64;
+    }
+    /// An address of the gateway for ICMP errors sent back by an interface.
+    #[must_use]
+    pub fn icmp_source(&self, iface: IfaceId, v4: bool) -> Option<core::net::IpAddr> {
+        let interface = self.config.interfaces.iter().find(|i| i.id == iface)?;
+        interface.addresses.iter().find(|a| a.is_ipv4() == v4).copied()
+    }
+    fn domain(&self, iface: IfaceId) -> u16 {
+        self.config.interfaces.iter().find(|i| i.id == iface).map_or(0, |i| i.domain)
+    }
+    fn is_link(&self, iface: IfaceId) -> bool {
+        self.config.interfaces.iter().any(|i| i.id == iface && i.link.is_some())
+    }
+    fn refill_challenges(&mut self, now: Instant) {
+        if now.since(self.challenges_since) >= Duration::from_secs(1) {
+            self.challenges_since = now;
+            self.challenges_left = self.config.limits.challenge_acks_per_s;
+        }
+    }
+
+    /// A TCP packet that came in by `via`.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        s: &TcpSegment,
+        packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        self.refill_challenges(now);
+        let domain = self.domain(via);
+        let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
+        let known = self.table.find(&key, from_low);
+        let opening = s.flags.syn() || self.syns.get_mut(&key).is_some();
+        if (known.is_some() || opening) && !verify_checksums(packet.bytes(), s, &packet.offload) {
+            // Nothing is learned from it, and the host it is for throws it away.
+            self.counters.bad_checksums += 1;
+            return Outcome::Forward(packet);
+        }
+        if let Some((id, from)) = known {
+            return self.handle_flow_packet(now, via, id, from, s, packet, net);
+        }
+        if s.flags.syn() && !s.flags.ack() {
+            return self.handle_syn(now, via, key, from_low, s, packet, net);
+        }
+        self.handle_handshake(now, via, key, from_low, s, packet, net)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn handle_flow_packet(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        id: FlowId,
+        from: Side,
+        s: &TcpSegment,
+        packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        let mut cx = cx!(self, now, net);
+        let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
+        flow.active_at = now;
+        flow.legs.get_mut(from).via = via;
+        if matches!(flow.mode, Mode::Dormant(_)) {
+            let wake = flow.pass_dormant(from, s) && !self.draining;
+            flow.legs.get_mut(from).hear(now, s);
+            if wake && let Mode::Dormant(d) = flow.mode {
+                let next = d.sent;
+                flow.split(&mut cx, next.a, next.b);
+                cx.counters.flows_woken += 1;
+                if let Some(r) = flow.relays.as_mut() {
+                    let (wa, wb) = (flow.legs.a.window_bytes, flow.legs.b.window_bytes);
+                    r.a.tx.update_window(next.b, next.a, u64::from(wb));
+                    r.b.tx.update_window(next.a, next.b, u64::from(wa));
+                }
+            }
+        }
+        let (rule, payload_before) = (flow.rule, cx.counters.payload_in_bytes);
+        let fate = match flow.mode {
+            Mode::Split | Mode::Draining => flow.on_segment(&mut cx, from, s, packet),
+            Mode::Closed(_) => flow.on_closed(&mut cx, from, s, packet),
+            Mode::Dormant(_) => Fate::Forward(packet),
+        };
+        self.rules.relayed(rule, self.counters.payload_in_bytes - payload_before);
+        self.after_event(now, id, net);
+        match fate {
+            Fate::Forward(mut p) => {
+                if s.options.farlink.is_some() {
+                    // What the next gateway tells is for this one; hosts never see it.
+                    edit::remove_farlink_option(&mut p, s);
+                }
+                Outcome::Forward(p)
+            }
+            Fate::Taken => {
+                self.counters.packets_taken += 1;
+                Outcome::Taken
+            }
+            Fate::Forget(p) => {
+                self.remove(id, net);
+                self.handle_packet(now, via, s, p, net)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn handle_syn(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        key: Key,
+        from_low: bool,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        self.counters.syns += 1;
+        if self.draining {
+            return Outcome::Forward(packet);
+        }
+        let repeated = self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq);
+        let decision = if repeated {
+            None
+        } else {
+            let d = self.rules.decide(via, s);
+            match d.action {
+                Action::Split => Some(d),
+                Action::Pass => {
+                    self.counters.flows_passed += 1;
+                    return Outcome::Forward(packet);
+                }
+                Action::Refuse => {
+                    self.counters.flows_refused += 1;
+                    return Outcome::Refuse(packet);
+                }
+            }
+        };
+        let o = &s.options;
+        if o.md5 || o.ao || o.malformed || s.flags.any(Flags::RST | Flags::FIN) {
+            self.syns.remove(&key);
+            self.counters.flows_forwarded_unsplittable += 1;
+            return Outcome::Forward(packet);
+        }
+        if !self.has_room() {
+            self.counters.flows_forwarded_short += 1;
+            return Outcome::Forward(packet);
+        }
+        let decision =
+            decision.unwrap_or(Decision { action: Action::Split, rule: usize::MAX, class: Class::Bulk });
+        let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
+            return Outcome::Forward(packet);
+        };
+        let first = h.syns == 1;
+        if o.farlink.as_ref().is_some_and(|f| f.form == FARLINK_SYN) {
+            h.a.peer = Peer::Offered;
+            edit::remove_farlink_option(&mut packet, s);
+        }
+        if s.flags.ae() {
+            // AccECN is not understood here: the hosts fall back to RFC 3168 ECN (DESIGN 3.1, Fields).
+            edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
+        }
+        let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
+        if first && self.is_link(out) && !o.mptcp && !o.fast_open {
+            insert_farlink(&mut packet, FARLINK_SYN);
+        }
+        Outcome::Forward(packet)
+    }
+
+    /// A new connection may be split: there is room for its state and for a share of the pool.
+    fn has_room(&self) -> bool {
+        let l = &self.config.limits;
+        self.table.len() < l.flows_max
+            && (self.split_count + 1).saturating_mul(FLOW_SHARE_BYTES) <= l.pool_bytes
+            && self.pool.used_bytes() < l.pool_bytes / 4 * 3
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn handle_handshake(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        key: Key,
+        from_low: bool,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        match self.syns.on_segment(now, &key, from_low, s, via) {
+            Step::Unknown => {}
+            Step::Unsplittable => self.counters.flows_forwarded_unsplittable += 1,
+            Step::Continue => {
+                if s.flags.contains(Flags::SYN | Flags::ACK) {
+                    let upstream = self.syns.get_mut(&key).is_some_and(|h| h.a.peer.is_marked());
+                    // An echoed option of our own is no answer, and nothing for the host either.
+                    if s.options.farlink.is_some() {
+                        edit::remove_farlink_option(&mut packet, s);
+                    }
+                    if s.flags.ae() {
+                        edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
+                    }
+                    if upstream {
+                        insert_farlink(&mut packet, FARLINK_SYN_ACK);
+                    }
+                }
+            }
+            Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
+        }
+        Outcome::Forward(packet)
+    }
+
+    /// The client's first segment after the SYN-ACK: from here on the connection is split. The segment itself, when it
+    /// carries nothing, goes on: the server must hear its client.
+    #[allow(clippy::too_many_arguments)]
+    fn establish(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        key: Key,
+        h: HalfOpen,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        let Some(answer) = h.answer else { return Outcome::Forward(packet) };
+        if s.flags.rst() || !self.has_room() || self.draining {
+            self.counters.flows_forwarded_short += u64::from(!s.flags.rst());
+            return Outcome::Forward(packet);
+        }
+        let mut a = h.a;
+        a.hear(now, s);
+        a.via = via;
+        let mut flow = Flow {
+            legs: Pair { a, b: answer.b },
+            agreed: answer.agreed,
+            mode: Mode::Split,
+            relays: None,
+            rule: h.rule,
+            class: h.class,
+            free: self.config.pinned == Pinned::Never || answer.agreed.window_scale,
+            active_at: now,
+            reset_from: None,
+            queued: Pair::default(),
+            timer_queued: None,
+            counted: false,
+            journaled: None,
+            route_generation: self.route_generation,
+            new_syn: None,
+            beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+        };
+        let mut cx = cx!(self, now, net);
+        flow.split(&mut cx, answer.ack, s.ack);
+        if let Some(r) = flow.relays.as_mut() {
+            r.a.tx.update_window(answer.isn, answer.ack, u64::from(flow.legs.b.window_bytes));
+            r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes));
+        }
+        let rule = h.rule;
+        let id = self.table.insert(key, h.a_is_low, flow);
+        self.counters.flows_split += 1;
+        self.rules.opened(rule);
+        if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
+            let mut cx = cx!(self, now, net);
+            if let Some(flow) = self.table.get_mut(id) {
+                // The server's first window is the gateway's own: it will hold what the client cannot (MISSION F8).
+                flow.show_window(&mut cx, Side::B, s, &mut packet);
+            }
+            self.after_event(now, id, net);
+            return Outcome::Forward(packet);
+        }
+        self.handle_flow_packet(now, via, id, Side::A, s, packet, net)
+    }
+
+    /// An ICMP error that quotes a TCP segment. `None`: it was about a segment made here and has been digested.
+    pub fn handle_icmp(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        e: &IcmpError,
+        packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Option<PacketBuf> {
+        let Some(inner) = e.inner else { return Some(packet) };
+        // The error may come back by another interface than the connection: all domains of this interface's kind.
+        let domain = self.domain(via);
+        let (key, from_low) = Key::new(domain, (inner.src, inner.src_port), (inner.dst, inner.dst_port));
+        let Some((id, from)) = self.table.find(&key, from_low) else { return Some(packet) };
+        let Some(flow) = self.table.get_mut(id) else { return Some(packet) };
+        if !flow.on_icmp(now, from, e, &inner) {
+            return Some(packet);
+        }
+        self.counters.icmp_consumed += 1;
+        self.pool.give_back(packet.into_block().0);
+        self.after_event(now, id, net);
+        None
+    }
+
+    /// The next leg that has something to send; its turn is over unless it is pulled with `more`.
+    pub fn next_ready(&mut self, now: Instant, net: &mut dyn Network) -> Option<Ready> {
+        while let Some((id, to)) = self.ready.pop_front() {
+            let cx = cx!(self, now, net);
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            *flow.queued.get_mut(to) = false;
+            let Some(wants) = flow.wants(&cx, to) else { continue };
+            let ready = ReadyId { flow: id, to, ack_only: wants == Wants::Ack };
+            return Some(Ready { id: ready, out: flow.legs.get(to).out, wants });
+        }
+        None
+    }
+
+    /// Sends one segment of a flow towards a host, of about `budget_bytes` wire bytes at most.
+    pub fn pull(&mut self, now: Instant, ready: ReadyId, budget_bytes: u32, net: &mut dyn Network) -> Pulled {
+        let ReadyId { flow: id, to, ack_only } = ready;
+        let generation = self.route_generation;
+        let mut cx = cx!(self, now, net);
+        let Some(flow) = self.table.get_mut(id) else { return Pulled::default() };
+        if flow.route_generation != generation {
+            flow.route_generation = generation;
+            flow.find_routes(&mut cx);
+        }
+        let mut pulled = flow.pull(&mut cx, to, budget_bytes, ack_only);
+        if pulled.wire_bytes > 0 {
+            pulled.more = flow.wants(&cx, to);
+        }
+        self.queue_timer(now, id);
+        pulled
+    }
+
+    /// Time has come for some flows.
+    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+        self.refill_challenges(now);
+        self.syns.expire(now);
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let mut cx = cx!(self, now, net);
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            if flow.timer_queued != Some(at) {
+                continue;
+            }
+            flow.timer_queued = None;
+            flow.on_timer(&mut cx);
+            self.after_event(now, id, net);
+        }
+    }
+
+    /// When `handle_timeout` wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let flows = self.timers.peek().map(|Reverse((at, _))| *at);
+        [flows, self.syns.deadline()].into_iter().flatten().min()
+    }
+
+    /// A lost connection's hosts are asked at once, and again by timer.
+    pub(crate) fn ask_now(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+        let mut cx = cx!(self, now, net);
+        if let Some(flow) = self.table.get_mut(id) {
+            flow.ask_for_reset(&mut cx);
+        }
+        self.after_event(now, id, net);
+    }
+
+    /// After anything that touched a flow: mode, journal, ready queue, timer.
+    pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+        let bypasses = self.counters.bypass_events;
+        if bypasses > self.bypass_seen.map_or(0, |(_, n)| n) {
+            self.bypass_seen = Some((now, bypasses));
+        }
+        let mut cx = cx!(self, now, net);
+        let Some(flow) = self.table.get_mut(id) else { return };
+        flow.finish_reset(&mut cx);
+        flow.watch_holes(now);
+        let remove = flow.settle(&mut cx, self.draining);
+        let split = flow.relays.is_some();
+        if split != flow.counted {
+            flow.counted = split;
+            self.split_count = if split { self.split_count + 1 } else { self.split_count.saturating_sub(1) };
+        }
+        let record = flow.has_custody().then(|| flow.record());
+        if flow.is_journal_stale(record.as_ref()) {
+            flow.journaled = record;
+            cx.net.journal(id.slot, record.as_ref());
+        }
+        for to in [Side::A, Side::B] {
+            if !*flow.queued.get(to) && flow.wants(&cx, to).is_some() {
+                *flow.queued.get_mut(to) = true;
+                self.ready.push_back((id, to));
+            }
+        }
+        if remove {
+            self.remove(id, net);
+        } else {
+            self.queue_timer(now, id);
+        }
+    }
+
+    fn queue_timer(&mut self, now: Instant, id: FlowId) {
+        let Some(flow) = self.table.get_mut(id) else { return };
+        let Some(at) = flow.deadline(now, &self.config) else { return };
+        if flow.timer_queued.is_none_or(|t| at < t) {
+            flow.timer_queued = Some(at);
+            self.timers.push(Reverse((at, id)));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn Network) {
+        let Some(mut flow) = self.table.remove(id) else { return };
+        if flow.counted {
+            self.split_count = self.split_count.saturating_sub(1);
+        }
+        flow.free_buffers(&mut self.pool);
+        if flow.journaled.is_some() {
+            net.journal(id.slot, None);
+        }
+        self.rules.closed(flow.rule);
+        if self.table.len() == 0 {
+            self.timers.clear();
+        }
+    }
+
+    /// Routes changed: every flow looks its own up again when it sends next.
+    pub fn routes_changed(&mut self) {
+        self.route_generation = self.route_generation.wrapping_add(1);
+    }
+
+    /// An interface went down: until it is up again, custody waits and no timeout counts against it.
+    pub fn link_down(&mut self, iface: IfaceId) {
+        let known = self.config.interfaces.iter().any(|i| i.id == iface);
+        if known && !self.links_down.contains(&iface) {
+            self.links_down.push(iface);
+        }
+    }
+
+    /// An interface came up: what was in flight there is sent again at once.
+    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
+        self.links_down.retain(|i| *i != iface);
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            if flow.restart_legs(now, iface) {
+                self.after_event(now, id, net);
+            }
+        }
+    }
+
+    /// Starts draining every flow; nothing new is split.
+    pub fn drain(&mut self, now: Instant, net: &mut dyn Network) {
+        self.draining = true;
+        for id in self.table.ids() {
+            self.after_event(now, id, net);
+        }
+    }
+
+    /// Nothing is left that could be lost.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.table.len() == 0
+    }
+
+    /// Gives up all custody; returns how many flows that was.
+    pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
+        let mut n = 0;
+        for id in self.table.ids() {
+            let mut cx = cx!(self, now, net);
+            if let Some(flow) = self.table.get_mut(id)
+                && flow.has_custody()
+            {
+                flow.abandon(&mut cx);
+                n += 1;
+            }
+            self.after_event(now, id, net);
+        }
+        n
+    }
+}
+
+/// Appends Farlink's option to a SYN or SYN-ACK where there is room for its four bytes.
+fn insert_farlink(packet: &mut PacketBuf, form: u16) {
+    let farlink_wire::Parsed::Tcp(s) = farlink_wire::parse(packet.bytes()) else { return };
+    if let Some(option) = farlink_wire::build::farlink_option(form, &[]) {
+        // No room is no harm: the connection is split without a peer.
+        let _ = edit::insert_option(packet, &s, &option);
+    }
+}

@@ -1,0 +1,412 @@
+//! A connection: what is known of its two hosts, and the two relays between them while it is split.
+
+use core::net::IpAddr;
+
+use farlink_cc as cc;
+use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
+
+use crate::buffer::SeqBuffer;
+use crate::config::{Class, Config};
+use crate::mode::Mode;
+use crate::net::{IfaceId, Network};
+use crate::peer::Peer;
+use crate::receiver::Receiver;
+use crate::record::Record;
+use crate::sender::{Sender, Supply};
+use crate::side::{Pair, Side};
+use crate::status::Counters;
+
+/// What a flow's methods need of the engine.
+pub struct Cx<'a> {
+    /// The time.
+    pub now: Instant,
+    /// The configuration.
+    pub config: &'a Config,
+    /// The buffer pool.
+    pub pool: &'a mut Pool,
+    /// Counters.
+    pub counters: &'a mut Counters,
+    /// The driver.
+    pub net: &'a mut dyn Network,
+    /// Split flows, for fair shares of the pool.
+    pub flows_split: usize,
+    /// Interfaces whose link is known to be down: no progress there means nothing.
+    pub links_down: &'a [IfaceId],
+    /// Some connection's packets have been seen to go round us not long ago: routes are moving.
+    pub routes_unsteady: bool,
+    /// Answers to odd segments that may still be given this second (RFC 5961 section 7).
+    pub challenges_left: &'a mut u32,
+}
+
+/// A host, and the leg towards it.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    /// The host's address.
+    pub addr: IpAddr,
+    /// The host's port.
+    pub port: u16,
+    /// Interface by which its packets come in.
+    pub via: IfaceId,
+    /// Interface by which packets to it leave.
+    pub out: IfaceId,
+    /// Largest IP packet towards it, bytes.
+    pub mtu_bytes: u32,
+    /// Its announced maximum segment size.
+    pub mss: u16,
+    /// Shift of the windows it announces.
+    pub window_scale: u8,
+    /// TTL of its newest packet, as it came.
+    pub ttl: u8,
+    /// DSCP and ECN of its newest packet.
+    pub traffic_class: u8,
+    /// Flow label of its newest packet.
+    pub flow_label: u32,
+    /// DF of its newest packet.
+    pub dont_fragment: bool,
+    /// IP identification for the next segment made in its name.
+    pub ip_id: u16,
+    /// Its newest TSval.
+    pub ts_val: u32,
+    /// When that came.
+    pub heard_at: Instant,
+    /// Its TSval to be echoed to it (TS.Recent of RFC 7323).
+    pub ts_recent: u32,
+    /// The next gateway on this leg.
+    pub peer: Peer,
+    /// Remembered RTT of this leg, for when a dormant flow wakes.
+    pub srtt: Option<Duration>,
+    /// Its newest window, in bytes.
+    pub window_bytes: u32,
+}
+
+/// What both hosts agreed on in the handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Agreed {
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// SACK (RFC 2018).
+    pub sack: bool,
+    /// Window scaling (RFC 7323).
+    pub window_scale: bool,
+    /// ECN (RFC 3168).
+    pub ecn: bool,
+}
+
+/// One direction of a split connection.
+#[derive(Debug)]
+pub struct Relay {
+    /// The bytes held.
+    pub buffer: SeqBuffer,
+    /// Towards the source.
+    pub rx: Receiver,
+    /// Towards the destination.
+    pub tx: Sender,
+    /// The source pushed everything before this.
+    pub push: SeqNum,
+    /// Urgent data ends before this, as the source's newest urgent pointer says.
+    pub urgent_end: Option<SeqNum>,
+    /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first byte as urgent, others
+    /// nothing. Only the very same segment means the same to all.
+    pub urgent_zero: Option<SeqNum>,
+    /// What the far host has acknowledged, as a peer tells it.
+    pub far_ack: Option<SeqNum>,
+    /// Draining: nothing from here on is taken.
+    pub frozen_at: Option<SeqNum>,
+    /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
+    pub acked_beyond: Option<SeqNum>,
+    /// Bytes that may be held.
+    pub limit_bytes: u32,
+    /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
+    pub bypassed: bool,
+    /// Timeouts in a row without progress.
+    pub timeouts: u32,
+    /// A keepalive of the source went on: the answer must, too.
+    pub keepalive_passed: bool,
+}
+
+/// The two relays.
+pub type Relays = Pair<Relay>;
+
+/// A connection.
+#[derive(Debug)]
+pub struct Flow {
+    /// What is known of the hosts.
+    pub legs: Pair<Leg>,
+    /// What they agreed on.
+    pub agreed: Agreed,
+    /// Split, dormant, ...
+    pub mode: Mode,
+    /// `relays.get(x)` carries data from host x; only while split or draining.
+    pub relays: Option<Box<Relays>>,
+    /// Index of the rule it came under; the number of rules for the default action.
+    pub rule: usize,
+    /// Class of its data on declared links.
+    pub class: Class,
+    /// It may lose its gateways at any time.
+    pub free: bool,
+    /// Last packet of either host.
+    pub active_at: Instant,
+    /// A host was reset or has reset: which, when it began.
+    pub reset_from: Option<(Side, Instant)>,
+    /// Ready-queue membership, per leg towards a host.
+    pub queued: Pair<bool>,
+    /// Deadline under which it stands in the timer heap.
+    pub timer_queued: Option<Instant>,
+    /// The engine counts it among the split ones.
+    pub counted: bool,
+    /// Its record stands in the journal.
+    pub journaled: Option<Record>,
+    /// Routes must be looked up again.
+    pub route_generation: u32,
+    /// A host asks for a new connection on this 4-tuple: which, its ISN, how often.
+    pub new_syn: Option<(Side, SeqNum, u8)>,
+    /// Evidence of a path round us: acknowledgements of what never passed here.
+    pub beyond: Pair<Beyond>,
+}
+
+/// Acknowledgements from a host of bytes that we have not sent to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beyond {
+    /// How many in a row.
+    pub count: u8,
+    /// When the first came.
+    pub first_at: Instant,
+    /// The newest.
+    pub ack: SeqNum,
+}
+
+impl Relay {
+    /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
+    #[must_use]
+    pub fn has_custody(&self) -> bool {
+        !self.buffer.is_empty() || self.buffer.has_early() || self.fin_outstanding()
+    }
+    /// In-order bytes in custody.
+    #[must_use]
+    pub fn custody_bytes(&self) -> u32 {
+        self.buffer.len()
+    }
+    /// The source's FIN is here and not yet acknowledged by the destination.
+    #[must_use]
+    pub fn fin_outstanding(&self) -> bool {
+        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una.before_eq(f))
+    }
+    /// The destination has acknowledged the source's FIN.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.rx.fin_at.is_some_and(|f| self.tx.snd_una.after(f))
+    }
+    /// RCV.NXT.
+    #[must_use]
+    pub fn rcv_nxt(&self) -> SeqNum {
+        self.rx.rcv_nxt(&self.buffer)
+    }
+    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN only when everything before it has arrived, and
+    /// where packets go round us, when it has arrived itself. A source that has closed answers a destination whose
+    /// acknowledgements reach it directly with RST, and what we hold would be lost (DESIGN 3.1, FIN acknowledged early).
+    #[must_use]
+    pub fn ack(&self, downstream: Peer) -> SeqNum {
+        let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
+        if self.fin_outstanding() && (!delivered || self.bypassed || self.timeouts > 0) {
+            self.rx.last_ack_sent.max(self.buffer.end())
+        } else {
+            self.rcv_nxt()
+        }
+    }
+    /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
+    /// source's still.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        !self.buffer.is_empty() || self.fin_outstanding()
+    }
+    /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
+    #[must_use]
+    pub fn waits_behind_hole(&self) -> bool {
+        let fin_ahead = self.rx.fin_at.is_some_and(|f| f.after(self.buffer.end()));
+        (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
+    }
+    /// What the sender may draw on.
+    #[must_use]
+    pub fn supply(&self) -> Supply {
+        Supply {
+            end: self.buffer.end(),
+            fin: self.rx.fin_at == Some(self.buffer.end()),
+            push: self.push,
+            urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt)),
+            urgent_zero: self.urgent_zero,
+        }
+    }
+    /// The far host's acknowledgement, as far as it is known.
+    #[must_use]
+    pub fn far_acked(&self, peer: Peer) -> SeqNum {
+        match self.far_ack {
+            Some(a) if peer.is_heard() => a,
+            _ => self.tx.snd_una,
+        }
+    }
+    /// Frozen, and everything below the frozen edge has been delivered.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.frozen_at.is_some() && !self.has_custody()
+    }
+}
+
+impl Leg {
+    /// A leg as a host's SYN or SYN-ACK shows it.
+    #[must_use]
+    pub fn new(now: Instant, s: &TcpSegment, via: IfaceId) -> Self {
+        let default_mss = if s.ip.is_v4() { 536 } else { 1220 };
+        Self {
+            addr: s.ip.src,
+            port: s.src_port,
+            via,
+            out: via,
+            mtu_bytes: 1500,
+            mss: s.options.mss.unwrap_or(default_mss),
+            window_scale: 0,
+            ttl: s.ip.ttl,
+            traffic_class: s.ip.traffic_class,
+            flow_label: s.ip.flow_label,
+            dont_fragment: s.ip.dont_fragment,
+            ip_id: s.ip.id,
+            ts_val: s.options.timestamps.map_or(0, |t| t.val),
+            heard_at: now,
+            ts_recent: s.options.timestamps.map_or(0, |t| t.val),
+            peer: Peer::None,
+            srtt: None,
+            window_bytes: u32::from(s.window),
+        }
+    }
+
+    /// The host has spoken: what segments made in its name copy from it.
+    pub fn hear(&mut self, now: Instant, s: &TcpSegment) {
+        self.ttl = s.ip.ttl;
+        self.traffic_class = s.ip.traffic_class;
+        self.flow_label = s.ip.flow_label;
+        self.dont_fragment = s.ip.dont_fragment;
+        if let Some(t) = s.options.timestamps
+            && (t.val.wrapping_sub(self.ts_val) as i32) >= 0
+        {
+            self.ts_val = t.val;
+        }
+        self.heard_at = now;
+        if !s.flags.syn() {
+            self.window_bytes = u32::from(s.window) << self.window_scale;
+        }
+    }
+
+    /// Bytes of IP and TCP header without options towards this host.
+    #[must_use]
+    pub fn header_bytes(&self) -> u32 {
+        if self.addr.is_ipv4() { 40 } else { 60 }
+    }
+}
+
+impl Flow {
+    /// Splits: relays between the hosts, each beginning at these sequence numbers.
+    pub fn split(&mut self, cx: &mut Cx<'_>, next_from_a: SeqNum, next_from_b: SeqNum) {
+        self.find_routes(cx);
+        let a = self.new_relay(cx, Side::A, next_from_a);
+        let b = self.new_relay(cx, Side::B, next_from_b);
+        self.relays = Some(Box::new(Pair { a, b }));
+        self.mode = Mode::Split;
+    }
+
+    /// Looks up which way packets to each host leave, and how large they may be.
+    pub fn find_routes(&mut self, cx: &mut Cx<'_>) {
+        for side in [Side::A, Side::B] {
+            let (from, src) = {
+                let other = self.legs.get(side.other());
+                (other.via, other.addr)
+            };
+            let leg = self.legs.get_mut(side);
+            if let Some(r) = cx.net.route(from, src, leg.addr) {
+                leg.out = r.iface;
+                leg.mtu_bytes = r.mtu_bytes.max(if leg.addr.is_ipv4() { 68 } else { 1280 });
+            }
+        }
+    }
+
+    /// Payload bytes of a full segment towards a host, options deducted.
+    #[must_use]
+    pub fn segment_payload(&self, to: Side) -> u32 {
+        let leg = self.legs.get(to);
+        let by_mtu = leg.mtu_bytes.saturating_sub(leg.header_bytes());
+        let options = if self.agreed.timestamps { 12 } else { 0 } + if leg.peer.is_marked() { 4 } else { 0 };
+        by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
+    }
+
+    fn new_relay(&self, cx: &Cx<'_>, from: Side, next: SeqNum) -> Relay {
+        let to = from.other();
+        let dst = self.legs.get(to);
+        let mss = self.segment_payload(to);
+        let link = cx.config.interfaces.iter().find(|i| i.id == dst.out).and_then(|i| i.link.as_ref());
+        let leg_config = link.map_or(&cx.config.ordinary, |l| &l.leg);
+        let limit_bytes = self.relay_limit(cx.config, link);
+        let controller = cc::Controller::new(&cc::Config {
+            kind: leg_config.cc,
+            mss,
+            initial_window_segments: leg_config.initial_window_segments,
+            fixed_rate_bps: None,
+            window_limit_bytes: u64::from(limit_bytes) * 2,
+            hystart: true,
+        });
+        let bounds =
+            crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
+        let mut tx = Sender::new(cx.now, next, controller, mss, self.agreed.sack, bounds);
+        if let Some(srtt) = dst.srtt {
+            tx.rtt.sample(srtt);
+        }
+        Relay {
+            buffer: SeqBuffer::new(next),
+            rx: Receiver::new(next, dst.window_bytes),
+            tx,
+            push: next,
+            urgent_end: None,
+            urgent_zero: None,
+            far_ack: None,
+            frozen_at: None,
+            acked_beyond: None,
+            limit_bytes,
+            bypassed: false,
+            timeouts: 0,
+            keepalive_passed: false,
+        }
+    }
+
+    /// Twice the bandwidth-delay product where the link is known, within the configured bound.
+    fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
+        let max = config.limits.relay_bytes;
+        let Some((rate, rtt)) = link.and_then(|l| l.rate_bps.zip(l.rtt)) else { return max };
+        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
+        u32::try_from(bdp * 2).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+    }
+
+    /// The link towards a host is known to be down.
+    #[must_use]
+    pub fn is_down(&self, cx: &Cx<'_>, to: Side) -> bool {
+        cx.links_down.contains(&self.legs.get(to).out)
+    }
+
+    /// Whether some relay holds custody.
+    #[must_use]
+    pub fn has_custody(&self) -> bool {
+        self.relays.as_ref().is_some_and(|r| r.a.has_custody() || r.b.has_custody())
+    }
+
+    /// Gives all memory back.
+    pub fn free_buffers(&mut self, pool: &mut Pool) {
+        if let Some(mut r) = self.relays.take() {
+            r.a.buffer.clear(pool);
+            r.b.buffer.clear(pool);
+        }
+    }
+
+    /// Memory beside the struct itself and the pool, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.relays
+            .as_ref()
+            .map_or(0, |r| size_of::<Relays>() + r.a.tx.memory_bytes() + r.b.tx.memory_bytes())
+    }
+}

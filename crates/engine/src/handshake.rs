@@ -1,0 +1,309 @@
+//! The SYN cache: half-open connections, bounded, keyed by 4-tuple and checked against the ISN.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::config::Class;
+use crate::flow::{Agreed, Leg};
+use crate::net::IfaceId;
+use crate::peer::Peer;
+use crate::rules::Decision;
+use crate::side::Side;
+use crate::table::Key;
+
+/// The cache keeps room for so many entries; what a flood has made it grow beyond goes back. Count.
+const KEPT_ENTRIES: usize = 64;
+
+/// What the SYN said.
+#[derive(Clone, Debug)]
+pub struct HalfOpen {
+    serial: u64,
+    /// Host A as its SYN shows it.
+    pub a: Leg,
+    /// Whether host A is the lower endpoint of the key.
+    pub a_is_low: bool,
+    /// Host A's initial sequence number.
+    pub isn: SeqNum,
+    /// Payload of the SYN (Fast Open), bytes.
+    pub syn_payload: u32,
+    /// Options of the SYN.
+    pub offered: Offered,
+    /// Rule index and class.
+    pub rule: usize,
+    /// Class of its data.
+    pub class: Class,
+    /// Host B and what its SYN-ACK said.
+    pub answer: Option<Box<Answer>>,
+    /// SYNs seen.
+    pub syns: u32,
+}
+
+/// What the SYN-ACK said.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Host B as its SYN-ACK shows it.
+    pub b: Leg,
+    /// Host B's initial sequence number.
+    pub isn: SeqNum,
+    /// What it acknowledged: behind the SYN, or behind its payload.
+    pub ack: SeqNum,
+    /// What both agreed on.
+    pub agreed: Agreed,
+}
+
+/// The options of a SYN that matter later.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    timestamps: bool,
+    sack: bool,
+    window_scale: Option<u8>,
+    ecn: bool,
+    mptcp: bool,
+    unknown: ArrayVec<u8, 8>,
+}
+
+impl Offered {
+    fn of(s: &TcpSegment) -> Self {
+        Self {
+            timestamps: s.options.timestamps.is_some(),
+            sack: s.options.sack_permitted,
+            window_scale: s.options.window_scale,
+            ecn: s.flags.contains(Flags::ECE | Flags::CWR),
+            mptcp: s.options.mptcp,
+            unknown: s.options.unknown.clone(),
+        }
+    }
+}
+
+/// What a segment means for a half-open connection.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing is known of it.
+    Unknown,
+    /// It belongs to a handshake and goes on.
+    Continue,
+    /// The handshake is complete: the connection can be split from here.
+    Complete(Box<HalfOpen>),
+    /// Both hosts speak an option that we do not know, or the shape forbids splitting: it was forgotten.
+    Unsplittable,
+}
+
+/// The half-open connections.
+#[derive(Debug)]
+pub struct SynCache {
+    map: HashMap<Key, HalfOpen, FixedState>,
+    order: VecDeque<(Instant, u64, Key)>,
+    max: usize,
+    lifetime: Duration,
+    serial: u64,
+    evicted: u64,
+}
+
+impl SynCache {
+    /// At most `max` entries, each for at most `lifetime`.
+    #[must_use]
+    pub fn new(max: usize, lifetime: Duration, seed: u64) -> Self {
+        Self {
+            map: HashMap::with_hasher(FixedState::with_seed(seed)),
+            order: VecDeque::new(),
+            max: max.max(1),
+            lifetime,
+            serial: 0,
+            evicted: 0,
+        }
+    }
+    /// Entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+    /// Entries thrown out by newer ones.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+    /// Memory, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.map.capacity() * (size_of::<Key>() + size_of::<HalfOpen>() + 1)
+            + self.order.capacity() * size_of::<(Instant, u64, Key)>()
+    }
+    /// When the oldest entry expires.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.order.front().map(|(at, ..)| *at + self.lifetime)
+    }
+
+    /// Forgets what is too old.
+    pub fn expire(&mut self, now: Instant) {
+        while let Some(&(at, serial, key)) = self.order.front() {
+            if at + self.lifetime > now && self.map.get(&key).is_some_and(|h| h.serial == serial) {
+                break;
+            }
+            self.order.pop_front();
+            self.drop_entry(&key, serial);
+        }
+        self.shrink();
+    }
+
+    fn drop_entry(&mut self, key: &Key, serial: u64) -> bool {
+        let same = self.map.get(key).is_some_and(|h| h.serial == serial);
+        if same {
+            self.map.remove(key);
+        }
+        same
+    }
+
+    /// After a flood the memory goes back.
+    fn shrink(&mut self) {
+        if self.map.capacity() > KEPT_ENTRIES && self.map.len() < self.map.capacity() / 8 {
+            self.map.shrink_to((self.map.len() * 2).max(KEPT_ENTRIES / 2));
+        }
+        if self.order.capacity() > KEPT_ENTRIES && self.order.len() < self.order.capacity() / 8 {
+            self.order.shrink_to((self.order.len() * 2).max(KEPT_ENTRIES / 2));
+        }
+    }
+
+    /// A SYN. Returns the entry; `syns` is 1 for the first of its kind.
+    pub fn on_syn(
+        &mut self,
+        now: Instant,
+        key: Key,
+        a_is_low: bool,
+        s: &TcpSegment,
+        via: IfaceId,
+        decision: Decision,
+    ) -> Option<&mut HalfOpen> {
+        if let Some(h) = self.map.get_mut(&key) {
+            if h.a_is_low != a_is_low {
+                // Simultaneous open: the hosts sort it out themselves.
+                self.map.remove(&key);
+                return None;
+            }
+            if h.isn == s.seq {
+                h.syns += 1;
+                return self.map.get_mut(&key);
+            }
+        }
+        while self.map.len() >= self.max {
+            let Some((_, serial, old)) = self.order.pop_front() else { break };
+            if self.drop_entry(&old, serial) {
+                self.evicted += 1;
+            }
+        }
+        // Entries whose key came again leave stale places in the queue: bounded, too.
+        while self.order.len() > 2 * self.max {
+            let Some((_, serial, old)) = self.order.pop_front() else { break };
+            self.drop_entry(&old, serial);
+        }
+        self.serial += 1;
+        let entry = HalfOpen {
+            serial: self.serial,
+            a: Leg::new(now, s, via),
+            a_is_low,
+            isn: s.seq,
+            syn_payload: u32::try_from(s.payload_len).unwrap_or(0),
+            offered: Offered::of(s),
+            rule: decision.rule,
+            class: decision.class,
+            answer: None,
+            syns: 1,
+        };
+        self.order.push_back((now, self.serial, key));
+        self.map.insert(key, entry);
+        self.map.get_mut(&key)
+    }
+
+    /// The entry of a connection.
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut HalfOpen> {
+        self.map.get_mut(key)
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, key: &Key) {
+        self.map.remove(key);
+        if self.map.is_empty() {
+            self.order.clear();
+            self.shrink();
+        }
+    }
+
+    /// Any segment of a connection that is not established here.
+    pub fn on_segment(
+        &mut self,
+        now: Instant,
+        key: &Key,
+        from_low: bool,
+        s: &TcpSegment,
+        via: IfaceId,
+    ) -> Step {
+        let Some(h) = self.map.get_mut(key) else { return Step::Unknown };
+        let from = if h.a_is_low == from_low { Side::A } else { Side::B };
+        if s.flags.rst() {
+            // Whether the hosts take it is their business; a handshake that goes on is simply not split.
+            self.remove(key);
+            return Step::Continue;
+        }
+        match (from, s.flags.syn(), s.flags.ack()) {
+            (Side::B, true, true) => Self::on_syn_ack(h, now, s, via).unwrap_or_else(|| {
+                self.remove(key);
+                Step::Unsplittable
+            }),
+            (Side::B, true, false) => {
+                self.remove(key);
+                Step::Unsplittable
+            }
+            (Side::A, false, true) => {
+                let complete = h.answer.as_ref().is_some_and(|b| {
+                    let acks = s.ack.after_eq(b.isn + 1) && s.ack.since(b.isn + 1) <= 65_535;
+                    // What the client sent before this went round us, or is late: only from its first byte on can a relay
+                    // tell what it must acknowledge.
+                    acks && s.seq == b.ack
+                });
+                if !complete {
+                    return Step::Continue;
+                }
+                match self.map.remove(key) {
+                    Some(h) => Step::Complete(Box::new(h)),
+                    None => Step::Unknown,
+                }
+            }
+            _ => Step::Continue,
+        }
+    }
+
+    /// `None`: it must not be split.
+    fn on_syn_ack(h: &mut HalfOpen, now: Instant, s: &TcpSegment, via: IfaceId) -> Option<Step> {
+        let covered = s.ack.since(h.isn + 1);
+        if covered > h.syn_payload {
+            // Not an answer to this SYN.
+            return Some(Step::Continue);
+        }
+        let o = &s.options;
+        let both_unknown = h.offered.unknown.iter().any(|k| o.unknown.contains(k));
+        if o.md5 || o.ao || o.malformed || both_unknown || (h.offered.mptcp && o.mptcp) {
+            return None;
+        }
+        let window_scale = h.offered.window_scale.is_some() && o.window_scale.is_some();
+        let mut b = Leg::new(now, s, via);
+        if window_scale {
+            b.window_scale = o.window_scale.unwrap_or(0);
+        }
+        if o.farlink.as_ref().is_some_and(|f| f.form == farlink_wire::FARLINK_SYN_ACK) {
+            b.peer = Peer::Offered;
+        }
+        let agreed = Agreed {
+            timestamps: h.offered.timestamps && o.timestamps.is_some(),
+            sack: h.offered.sack && o.sack_permitted,
+            window_scale,
+            ecn: h.offered.ecn && s.flags.ece() && !s.flags.cwr(),
+        };
+        h.a.window_scale = if window_scale { h.offered.window_scale.unwrap_or(0) } else { 0 };
+        h.answer = Some(Box::new(Answer { b, isn: s.seq, ack: s.ack, agreed }));
+        Some(Step::Continue)
+    }
+}

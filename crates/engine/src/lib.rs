@@ -1,0 +1,46 @@
+//! The sans-I/O TCP engine: splits connections without changing a sequence number.
+//!
+//! It takes packets and the time, returns packets and the next deadline. It never reads a clock, a socket, a random
+//! device or a file. `engine.rs` is the only door.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+mod arrival;
+mod buffer;
+pub mod config;
+pub mod engine;
+mod flow;
+mod handshake;
+mod mode;
+pub mod net;
+mod pacing;
+mod peer;
+mod rate;
+mod receiver;
+pub mod record;
+mod recovery;
+mod report;
+mod rtt;
+mod rules;
+mod scoreboard;
+mod segment;
+mod sender;
+mod side;
+pub mod status;
+mod table;
+mod teardown;
+mod upkeep;
+mod window;
+
+pub use engine::{Engine, Outcome, Ready, ReadyId, Wants};
+pub use segment::Pulled;

@@ -1,0 +1,198 @@
+//! How a flow is treated, and the moves between the ways: split, draining, dormant, closed.
+
+use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+
+use crate::arrival::OLD_ACK_SLACK;
+use crate::flow::{Cx, Flow};
+use crate::side::{Pair, Side};
+
+/// How a flow is treated. A connection without a flow is simply forwarded.
+#[derive(Clone, Copy, Debug)]
+pub enum Mode {
+    /// Two relays hold and send.
+    Split,
+    /// Nothing new is taken; custody is delivered, the rest forwarded (DESIGN 3.1, Draining and forgetting).
+    Draining,
+    /// Forwarded; re-split when both directions are seen fully acknowledged.
+    Dormant(Dormant),
+    /// Gone; answers late segments until the time given.
+    Closed(Closed),
+}
+
+/// What is remembered of a sleeping flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Dormant {
+    /// Per host: the highest sequence number it has used up.
+    pub sent: Pair<SeqNum>,
+    /// Per host: the highest acknowledgement it has given.
+    pub acked: Pair<SeqNum>,
+    /// A host has sent FIN: never split again.
+    pub fin: bool,
+}
+
+/// What is remembered of a closed flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    /// Forgotten at this time.
+    pub until: Instant,
+    /// Per host: the next sequence number expected from it.
+    pub next: Pair<SeqNum>,
+    /// How far from `next` the numbers of this connection's late segments can be; farther ones belong to another
+    /// connection between the same ports, whose handshake went round us.
+    pub reach_bytes: u64,
+    /// Whose end is by reset: late segments of these hosts are answered with RST, not ACK.
+    pub reset: bool,
+    /// After a crash: when the hosts are asked next for their sequence numbers, and how often still.
+    pub ask: Option<(Instant, u8)>,
+}
+
+impl Mode {
+    /// For people.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Draining => "draining",
+            Self::Dormant(_) => "dormant",
+            Self::Closed(_) => "closed",
+        }
+    }
+}
+
+/// A tombstone lives this long at least and at most.
+const LINGER_MIN: Duration = Duration::from_secs(2);
+const LINGER_MAX: Duration = Duration::from_secs(30);
+
+impl Flow {
+    /// Split becomes draining: both right edges freeze behind what is held (SACKed data is custody).
+    pub fn start_draining(&mut self, _cx: &mut Cx<'_>) {
+        if !matches!(self.mode, Mode::Split) {
+            return;
+        }
+        if let Some(r) = self.relays.as_mut() {
+            for relay in [&mut r.a, &mut r.b] {
+                let highest = relay.buffer.highest();
+                // A FIN that is there belongs to what is held.
+                let fin = u32::from(relay.rx.fin_at == Some(highest));
+                relay.frozen_at = Some(highest + fin);
+            }
+        }
+        self.mode = Mode::Draining;
+    }
+
+    /// After any event: moves on when nothing is left to do in this mode. Returns true when the flow may be removed.
+    pub fn settle(&mut self, cx: &mut Cx<'_>, engine_draining: bool) -> bool {
+        match self.mode {
+            Mode::Split => {
+                if self.finish_if_closed(cx) {
+                    return false;
+                }
+                if engine_draining {
+                    self.start_draining(cx);
+                    return self.settle(cx, engine_draining);
+                }
+                false
+            }
+            Mode::Draining => {
+                if self.finish_if_closed(cx) {
+                    return engine_draining;
+                }
+                let drained = self.relays.as_ref().is_some_and(|r| r.a.is_drained() && r.b.is_drained());
+                if drained {
+                    self.send_owed(cx);
+                    self.sleep(cx);
+                }
+                drained && engine_draining
+            }
+            Mode::Dormant(_) => engine_draining,
+            Mode::Closed(c) => engine_draining || c.until <= cx.now,
+        }
+    }
+
+    /// Both FINs are through: free everything but a tombstone.
+    fn finish_if_closed(&mut self, cx: &mut Cx<'_>) -> bool {
+        let both = self.relays.as_ref().is_some_and(|r| r.a.is_finished() && r.b.is_finished());
+        if both {
+            cx.counters.flows_closed += 1;
+            self.send_owed(cx);
+            self.close(cx, false);
+        }
+        both
+    }
+
+    /// The last acknowledgements, before the relays go: nobody would give them later.
+    fn send_owed(&mut self, cx: &mut Cx<'_>) {
+        for to in [Side::A, Side::B] {
+            let owed = self.relays.as_ref().is_some_and(|r| r.get(to).rx.due().is_some());
+            if owed && self.may_speak_for(cx, to.other()) {
+                self.emit(cx, to, None);
+            }
+        }
+    }
+
+    /// Frees everything but a tombstone.
+    pub fn close(&mut self, cx: &mut Cx<'_>, reset: bool) {
+        let next =
+            self.relays.as_ref().map_or(Pair::default(), |r| Pair { a: r.a.rcv_nxt(), b: r.b.rcv_nxt() });
+        let rto = self.relays.as_ref().map_or(LINGER_MIN, |r| {
+            let t = |x: &crate::flow::Relay| x.tx.rtt.rto(cx.config.timers.rto_min, cx.config.timers.rto_max);
+            t(&r.a).max(t(&r.b))
+        });
+        let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
+        let reach_bytes = self.relays.as_ref().map_or(0, |r| {
+            let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
+            r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown))
+        }) + OLD_ACK_SLACK;
+        self.free_buffers(cx.pool);
+        self.reset_from = None;
+        self.mode = Mode::Closed(Closed { until, next, reach_bytes, reset, ask: None });
+    }
+
+    /// Nothing is held: remember what it takes to split again, give the rest back.
+    pub fn sleep(&mut self, cx: &mut Cx<'_>) {
+        let Some(r) = self.relays.take() else { return };
+        let acked = |x: &crate::flow::Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
+        // What the destination acknowledged, the source has sent.
+        let sent = Pair { a: r.a.rcv_nxt().max(acked(&r.a)), b: r.b.rcv_nxt().max(acked(&r.b)) };
+        let fin = r.a.rx.fin_at.is_some() || r.b.rx.fin_at.is_some();
+        self.legs.b.srtt = r.a.tx.rtt.srtt();
+        self.legs.a.srtt = r.b.tx.rtt.srtt();
+        let mut r = *r;
+        r.a.buffer.clear(cx.pool);
+        r.b.buffer.clear(cx.pool);
+        cx.counters.flows_slept += 1;
+        self.mode = Mode::Dormant(Dormant { sent, acked: Pair { a: acked(&r.b), b: acked(&r.a) }, fin });
+    }
+
+    /// A packet of a dormant flow passes. Returns true when the flow is to be split again before this packet is
+    /// handled: both directions stand fully acknowledged, and the packet fits in exactly.
+    pub fn pass_dormant(&mut self, from: Side, s: &TcpSegment) -> bool {
+        let Mode::Dormant(d) = &mut self.mode else { return false };
+        let quiet = d.acked.a == d.sent.b && d.acked.b == d.sent.a;
+        let plain = s.flags.ack() && !s.flags.syn() && !s.flags.rst() && !s.flags.urg();
+        let exact = s.seq == *d.sent.get(from) && s.ack == *d.acked.get(from);
+        if quiet && plain && exact && s.payload_len > 0 && !d.fin {
+            return true;
+        }
+        let sent = d.sent.get_mut(from);
+        let end = s.end_seq();
+        if end.after(*sent) && (end.since(*sent) as usize) <= (1 << 30) {
+            *sent = end;
+        }
+        if s.flags.ack() {
+            let acked = d.acked.get_mut(from);
+            if s.ack.after(*acked) {
+                *acked = s.ack;
+            }
+            // What is acknowledged has been sent, whichever way it went.
+            let other = d.sent.get_mut(from.other());
+            if s.ack.after(*other) {
+                *other = s.ack;
+            }
+        }
+        if s.flags.fin() {
+            d.fin = true;
+        }
+        false
+    }
+}

@@ -1,0 +1,144 @@
+//! The next gateway on a leg: discovered in the handshake, believed only while it is heard (DESIGN decision 7).
+
+use arrayvec::ArrayVec;
+use farlink_wire::{FARLINK_DATA, FarlinkOption, SeqNum};
+
+/// Version of the messages, in the high four bits of the first byte.
+const VERSION: u8 = 0x10;
+const HAS_FAR_ACK: u8 = 0x01;
+const HAS_WINDOW: u8 = 0x02;
+/// The window is told in units of this many bytes.
+const WINDOW_UNIT: u32 = 1024;
+/// Segments without a mark that mean "talk as to a host".
+const UNMARKED_MAX: u8 = 32;
+
+/// What is known of a gateway on a leg.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Peer {
+    /// None, or gone.
+    #[default]
+    None,
+    /// The handshake spoke of one; marks are sent, nothing else is relied on.
+    Offered,
+    /// Its marks come; so many segments since the last one.
+    Heard {
+        /// Segments without a mark since the last mark.
+        unmarked: u8,
+    },
+}
+
+/// What a gateway tells with a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Message {
+    /// What the far host has acknowledged, of the data that flows towards it.
+    pub far_ack: Option<SeqNum>,
+    /// Window in bytes from the acknowledgement number on, where the header's field is too small.
+    pub window_bytes: Option<u32>,
+}
+
+impl Peer {
+    /// Marks are sent.
+    #[must_use]
+    pub const fn is_marked(self) -> bool {
+        !matches!(self, Self::None)
+    }
+    /// The gateway has been heard on this leg in this flow.
+    #[must_use]
+    pub const fn is_heard(self) -> bool {
+        matches!(self, Self::Heard { .. })
+    }
+    /// The newest segment on this leg came from the gateway: what it was promised is used by it, not by the host.
+    #[must_use]
+    pub const fn is_speaking(self) -> bool {
+        matches!(self, Self::Heard { unmarked: 0 })
+    }
+    /// A segment came from this leg; returns what it told, if it is from a gateway.
+    pub fn on_segment(&mut self, option: Option<&FarlinkOption>) -> Option<Message> {
+        let Some(option) = option.filter(|o| o.form == FARLINK_DATA) else {
+            *self = match *self {
+                Self::Heard { unmarked } if unmarked + 1 < UNMARKED_MAX => {
+                    Self::Heard { unmarked: unmarked + 1 }
+                }
+                Self::Heard { .. } => Self::None,
+                other => other,
+            };
+            return None;
+        };
+        *self = Self::Heard { unmarked: 0 };
+        Some(Message::decode(&option.body))
+    }
+}
+
+impl Message {
+    /// The body of the option, after the ExID. Empty for a bare mark.
+    #[must_use]
+    pub fn encode(&self) -> ArrayVec<u8, 8> {
+        let mut out = ArrayVec::new();
+        if self.far_ack.is_none() && self.window_bytes.is_none() {
+            return out;
+        }
+        let flags = if self.far_ack.is_some() { HAS_FAR_ACK } else { 0 }
+            | if self.window_bytes.is_some() { HAS_WINDOW } else { 0 };
+        let _ = out.try_push(VERSION | flags);
+        if let Some(a) = self.far_ack {
+            let _ = out.try_extend_from_slice(&a.0.to_be_bytes());
+        }
+        if let Some(w) = self.window_bytes {
+            let units = u16::try_from(w / WINDOW_UNIT).unwrap_or(u16::MAX);
+            let _ = out.try_extend_from_slice(&units.to_be_bytes());
+        }
+        out
+    }
+    /// From the body; what cannot be read is left out.
+    #[must_use]
+    pub fn decode(body: &[u8]) -> Self {
+        let mut m = Self::default();
+        let Some((&head, mut rest)) = body.split_first() else { return m };
+        if head & 0xf0 != VERSION {
+            return m;
+        }
+        if head & HAS_FAR_ACK != 0 {
+            let Some((a, r)) = rest.split_first_chunk::<4>() else { return m };
+            m.far_ack = Some(SeqNum(u32::from_be_bytes(*a)));
+            rest = r;
+        }
+        if head & HAS_WINDOW != 0
+            && let Some((w, _)) = rest.split_first_chunk::<2>()
+        {
+            m.window_bytes = Some(u32::from(u16::from_be_bytes(*w)) * WINDOW_UNIT);
+        }
+        m
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_round_trip() {
+        for far_ack in [None, Some(SeqNum(0xdead_beef))] {
+            for window_bytes in [None, Some(1024 * 65_535), Some(0)] {
+                let m = Message { far_ack, window_bytes };
+                assert_eq!(Message::decode(&m.encode()), m);
+            }
+        }
+        assert_eq!(Message::decode(&[0x23, 1, 2, 3]), Message::default());
+        assert_eq!(Message::decode(&[0x11, 1]), Message::default());
+    }
+
+    #[test]
+    fn silence_means_a_host() {
+        let mut p = Peer::Offered;
+        for _ in 0..100 {
+            p.on_segment(None);
+        }
+        assert_eq!(p, Peer::Offered);
+        p.on_segment(Some(&FarlinkOption { form: FARLINK_DATA, body: ArrayVec::new() }));
+        assert!(p.is_heard());
+        for _ in 0..UNMARKED_MAX {
+            p.on_segment(None);
+        }
+        assert_eq!(p, Peer::None);
+    }
+}

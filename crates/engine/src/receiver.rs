@@ -1,0 +1,164 @@
+//! The receiving half of a relay: what it has, which acknowledgement it owes, which window it has shown.
+
+use arrayvec::ArrayVec;
+use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
+
+use crate::buffer::{Inserted, SeqBuffer};
+
+/// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
+const SEGMENTS_PER_ACK: u32 = 2;
+
+/// The acknowledgement that is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owed {
+    /// None.
+    Nothing,
+    /// By this time at the latest.
+    By(Instant),
+    /// At once.
+    Now,
+}
+
+/// The receiving half of a relay.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Where the source's FIN stands, once it is known.
+    pub fin_at: Option<SeqNum>,
+    /// The acknowledgement that is owed to the source.
+    pub owed: Owed,
+    /// Last acknowledgement number sent (Last.ACK.sent of RFC 7323).
+    pub last_ack_sent: SeqNum,
+    /// Right edge of the window shown to the source: never taken back.
+    pub edge: SeqNum,
+    /// Largest window shown to the source, bytes: how far behind an ACK may come (RFC 5961).
+    pub window_shown_max: u32,
+    /// Echo congestion until CWR (RFC 3168 6.1.3).
+    pub ece: bool,
+    /// What the upstream gateway was told last of the far host's acknowledgement.
+    pub far_told: Option<SeqNum>,
+    /// The last acknowledgement said less than is held: more follows as the destination progresses.
+    pub ack_held_back: bool,
+    /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
+    pub raise_first: bool,
+    unacked_bytes: u32,
+    segment_bytes: u32,
+    dsack: Option<SackBlock>,
+}
+
+impl Receiver {
+    /// A receiver that expects `next` from a source to which `window` bytes were shown.
+    #[must_use]
+    pub fn new(next: SeqNum, window: u32) -> Self {
+        Self {
+            fin_at: None,
+            owed: Owed::Nothing,
+            last_ack_sent: next,
+            edge: next + window,
+            window_shown_max: window,
+            ece: false,
+            far_told: None,
+            ack_held_back: false,
+            raise_first: false,
+            unacked_bytes: 0,
+            segment_bytes: 536,
+            dsack: None,
+        }
+    }
+
+    /// RCV.NXT: the FIN counts once everything before it is there.
+    #[must_use]
+    pub fn rcv_nxt(&self, buffer: &SeqBuffer) -> SeqNum {
+        buffer.end() + u32::from(self.fin_at == Some(buffer.end()))
+    }
+
+    /// The source sends segments of this payload.
+    pub fn note_segment(&mut self, bytes: u32) {
+        self.segment_bytes = self.segment_bytes.max(bytes.min(9_000));
+    }
+
+    /// A payload was inserted: decide how soon it is acknowledged (RFC 9293 3.8.6.3, RFC 5681 4.2).
+    pub fn on_payload(
+        &mut self,
+        now: Instant,
+        seq: SeqNum,
+        len: u32,
+        what: Inserted,
+        early: bool,
+        delay: Duration,
+    ) {
+        if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
+            self.dsack = Some(SackBlock { start: seq, end: seq + len });
+        }
+        self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
+        let odd = early || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
+        if odd || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
+            self.owed = Owed::Now;
+        } else {
+            self.owe_by(now + delay);
+        }
+    }
+
+    /// An acknowledgement is owed by `at`.
+    pub fn owe_by(&mut self, at: Instant) {
+        self.owed = match self.owed {
+            Owed::Now => Owed::Now,
+            Owed::By(t) => Owed::By(t.min(at)),
+            Owed::Nothing => Owed::By(at),
+        };
+    }
+
+    /// An acknowledgement is owed at once.
+    pub fn owe_now(&mut self) {
+        self.owed = Owed::Now;
+    }
+
+    /// When it is due; `None` when none is owed.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        match self.owed {
+            Owed::Nothing => None,
+            Owed::By(t) => Some(t),
+            Owed::Now => Some(Instant::ZERO),
+        }
+    }
+
+    /// SACK blocks for the next acknowledgement: a D-SACK first (RFC 2883).
+    #[must_use]
+    pub fn sack_blocks(&self, buffer: &SeqBuffer) -> ArrayVec<SackBlock, 4> {
+        let mut blocks = buffer.sack_blocks(if self.dsack.is_some() { 3 } else { 4 });
+        if let Some(d) = self.dsack {
+            let _ = blocks.try_insert(0, d);
+        }
+        blocks
+    }
+
+    /// An acknowledgement of `ack` with this right edge has been sent; its header shows a window of `shown_bytes`.
+    pub fn on_ack_sent(&mut self, ack: SeqNum, edge: SeqNum, shown_bytes: u32) {
+        self.owed = Owed::Nothing;
+        self.unacked_bytes = 0;
+        self.dsack = None;
+        self.last_ack_sent = self.last_ack_sent.max(ack);
+        self.edge = self.edge.max(edge);
+        self.window_shown_max = self.window_shown_max.max(shown_bytes);
+    }
+
+    /// The largest payload of one packet that the source sent, bytes.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u32 {
+        self.segment_bytes
+    }
+}
+
+/// Takes a payload into the buffer, cut at `edge`.
+pub fn insert(
+    buffer: &mut SeqBuffer,
+    pool: &mut Pool,
+    packet: farlink_wire::PacketBuf,
+    seq: SeqNum,
+    offset: usize,
+    len: usize,
+    edge: SeqNum,
+) -> Inserted {
+    let room = if edge.after(seq) { edge.since(seq) as usize } else { 0 };
+    buffer.insert(pool, seq, packet, offset, len.min(room))
+}

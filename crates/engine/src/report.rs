@@ -1,0 +1,163 @@
+//! Snapshots of the engine for people and monitors, and its rebirth after a crash.
+
+use farlink_wire::{Duration, Instant};
+
+use crate::arrival::STRANGER_BYTES;
+use crate::engine::Engine;
+use crate::flow::{Agreed, Beyond, Flow, Leg, Relay};
+use crate::mode::{Closed, Mode};
+use crate::net::{IfaceId, Network};
+use crate::peer::Peer;
+use crate::record::Record;
+use crate::side::{Pair, Side};
+use crate::status::{Counters, FlowStatus, Status};
+use crate::table::Key;
+
+/// How long hosts of lost connections are waited for.
+const RESET_WAIT: Duration = Duration::from_secs(30);
+/// How often they are asked after the first time.
+const ASKS: u8 = 3;
+
+impl Engine {
+    /// A snapshot of all counters and gauges.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let mut s = Status {
+            half_open: self.syns.len() as u64,
+            pool_bytes: self.pool.used_bytes() as u64,
+            pool_limit_bytes: self.pool.limit_bytes() as u64,
+            table_bytes: (self.table.memory_bytes() + self.syns.memory_bytes()) as u64,
+            counters: Counters { half_open_evicted: self.syns.evicted(), ..self.counters },
+            rules: self.rules.status(),
+            draining: self.draining,
+            ..Status::default()
+        };
+        for (_, flow) in self.table.iter() {
+            match flow.mode {
+                Mode::Split => s.flows_split += 1,
+                Mode::Draining => s.flows_draining += 1,
+                Mode::Dormant(_) => s.flows_dormant += 1,
+                Mode::Closed(_) => s.flows_closed += 1,
+            }
+            s.flows_with_peer += u64::from(flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard());
+            if let Some(r) = flow.relays.as_ref() {
+                s.custody_bytes += u64::from(r.a.custody_bytes()) + u64::from(r.b.custody_bytes());
+            }
+        }
+        s
+    }
+
+    /// At most `limit` flows in table order.
+    #[must_use]
+    pub fn flows(&self, limit: usize) -> Vec<FlowStatus> {
+        self.table.iter().take(limit).map(|(_, f)| f.status(self.rules.name(f.rule))).collect()
+    }
+
+    /// Connections whose custody died with an earlier process: both hosts are made to reset, at their own exact
+    /// sequence numbers.
+    pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
+        for r in records {
+            let domain = self.config.interfaces.iter().find(|i| i.id == r.iface_a).map_or(0, |i| i.domain);
+            let (key, a_is_low) = Key::new(domain, r.a, r.b);
+            if self.table.find(&key, a_is_low).is_some() {
+                continue;
+            }
+            let flow = Flow::lost(now, r);
+            let id = self.table.insert(key, a_is_low, flow);
+            self.counters.flows_abandoned += 1;
+            self.ask_now(now, id, net);
+        }
+    }
+}
+
+impl Flow {
+    /// A connection known only by its record: closed, its hosts still to be reset.
+    fn lost(now: Instant, r: &Record) -> Self {
+        let next = Pair { a: r.acked_by_b, b: r.acked_by_a };
+        // A record is renewed before its numbers are farther off than this.
+        let reach_bytes = STRANGER_BYTES;
+        let closed =
+            Closed { until: now + RESET_WAIT, next, reach_bytes, reset: true, ask: Some((now, ASKS)) };
+        Self {
+            legs: Pair { a: Leg::of_record(now, r.a, r.iface_a), b: Leg::of_record(now, r.b, r.iface_b) },
+            agreed: Agreed::default(),
+            mode: Mode::Closed(closed),
+            relays: None,
+            rule: usize::MAX,
+            class: Default::default(),
+            free: true,
+            active_at: now,
+            reset_from: None,
+            queued: Pair::default(),
+            timer_queued: None,
+            counted: false,
+            journaled: None,
+            route_generation: 0,
+            new_syn: None,
+            beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+        }
+    }
+
+    fn status(&self, rule: String) -> FlowStatus {
+        let r = self.relays.as_ref();
+        let us = |x: Option<&Relay>| x.and_then(|x| x.tx.rtt.srtt()).map_or(0, |d| d.as_micros() as u64);
+        let name = |l: &Leg| format!("{}", core::net::SocketAddr::new(l.addr, l.port));
+        let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
+        FlowStatus {
+            a: name(&self.legs.a),
+            b: name(&self.legs.b),
+            mode: self.mode.name(),
+            rule,
+            custody_ab_bytes: ab.map_or(0, |x| u64::from(x.custody_bytes())),
+            custody_ba_bytes: ba.map_or(0, |x| u64::from(x.custody_bytes())),
+            srtt_a_us: us(ba),
+            srtt_b_us: us(ab),
+            cwnd_a_bytes: ba.map_or(0, |x| x.tx.cc().cwnd_bytes()),
+            cwnd_b_bytes: ab.map_or(0, |x| x.tx.cc().cwnd_bytes()),
+            peer_a: self.legs.a.peer.is_heard(),
+            peer_b: self.legs.b.peer.is_heard(),
+            limited_by: self.limited_by(),
+        }
+    }
+
+    /// What holds the busier direction.
+    fn limited_by(&self) -> &'static str {
+        let Some(r) = self.relays.as_ref() else { return "application" };
+        let side = if r.a.custody_bytes() >= r.b.custody_bytes() { Side::A } else { Side::B };
+        let x = r.get(side);
+        if x.custody_bytes() == 0 {
+            "application"
+        } else if x.tx.in_recovery() {
+            "loss"
+        } else if !x.tx.is_cwnd_limited() && x.tx.window_edge().since(x.tx.snd_nxt) < x.tx.mss {
+            "receiver"
+        } else {
+            "link"
+        }
+    }
+}
+
+impl Leg {
+    fn of_record(now: Instant, (addr, port): (core::net::IpAddr, u16), via: IfaceId) -> Self {
+        Self {
+            addr,
+            port,
+            via,
+            out: via,
+            mtu_bytes: 1500,
+            mss: 536,
+            window_scale: 0,
+            ttl: 63,
+            traffic_class: 0,
+            flow_label: 0,
+            dont_fragment: true,
+            ip_id: 0,
+            ts_val: 0,
+            heard_at: now,
+            ts_recent: 0,
+            peer: Peer::None,
+            srtt: None,
+            window_bytes: 0,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Round-trip times from transmission records, and the retransmission timeout (RFC 6298).
+
+use farlink_wire::Duration;
+
+/// The RTO before the first sample (RFC 6298 2.1).
+pub const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// Back-off stops doubling here; `rto_max` bounds it anyway.
+const BACKOFF_MAX: u32 = 16;
+
+/// Smoothed RTT of one leg.
+#[derive(Clone, Copy, Debug)]
+pub struct RttEstimator {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    min_rtt: Duration,
+    backoff: u32,
+}
+
+impl Default for RttEstimator {
+    fn default() -> Self {
+        Self { srtt: None, rttvar: Duration::ZERO, min_rtt: Duration::MAX, backoff: 0 }
+    }
+}
+
+impl RttEstimator {
+    /// A sample from a segment that was sent once (Karn).
+    pub fn sample(&mut self, rtt: Duration) {
+        self.min_rtt = self.min_rtt.min(rtt);
+        self.backoff = 0;
+        match self.srtt {
+            None => {
+                self.srtt = Some(rtt);
+                self.rttvar = rtt / 2;
+            }
+            Some(srtt) => {
+                let delta = srtt.abs_diff(rtt);
+                self.rttvar = (self.rttvar * 3 + delta) / 4;
+                self.srtt = Some((srtt * 7 + rtt) / 8);
+            }
+        }
+    }
+    /// SRTT; `None` before the first sample.
+    #[must_use]
+    pub fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+    /// SRTT, or the initial RTO's guess.
+    #[must_use]
+    pub fn srtt_or_default(&self) -> Duration {
+        self.srtt.unwrap_or(RTO_INITIAL)
+    }
+    /// Smallest sample; zero before the first.
+    #[must_use]
+    pub fn min_rtt(&self) -> Duration {
+        if self.srtt.is_some() { self.min_rtt } else { Duration::ZERO }
+    }
+    /// RTO with back-off, within the bounds.
+    #[must_use]
+    pub fn rto(&self, min: Duration, max: Duration) -> Duration {
+        let base = match self.srtt {
+            None => RTO_INITIAL,
+            Some(srtt) => (srtt + (self.rttvar * 4).max(min)).max(min),
+        };
+        base.saturating_mul(1 << self.backoff.min(BACKOFF_MAX)).min(max.max(base))
+    }
+    /// The timer expired: doubled (RFC 6298 5.5).
+    pub fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
+    }
+    /// Progress: no longer doubled.
+    pub fn reset_backoff(&mut self) {
+        self.backoff = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc6298_rules() {
+        let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
+        let mut e = RttEstimator::default();
+        assert_eq!(e.rto(min, max), Duration::from_secs(1));
+        e.sample(Duration::from_millis(100));
+        assert_eq!(e.srtt(), Some(Duration::from_millis(100)));
+        // 100 + max(200, 4 * 50)
+        assert_eq!(e.rto(min, max), Duration::from_millis(300));
+        e.back_off();
+        assert_eq!(e.rto(min, max), Duration::from_millis(600));
+        for _ in 0..40 {
+            e.back_off();
+        }
+        assert_eq!(e.rto(min, max), max);
+        e.sample(Duration::from_millis(100));
+        assert_eq!(e.backoff, 0);
+        assert_eq!(e.min_rtt(), Duration::from_millis(100));
+    }
+}

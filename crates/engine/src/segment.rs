@@ -1,0 +1,331 @@
+//! Making segments: which fields a segment to a host carries, and in whose name.
+
+use farlink_wire::{
+    Duration, Ecn, Flags, Gso, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps, edit,
+};
+
+use crate::buffer::{SeqBuffer, Slices};
+use crate::engine::Wants;
+use crate::flow::{Cx, Flow};
+use crate::net::Transmit;
+use crate::peer::Message;
+use crate::sender::{Plan, Purpose};
+use crate::side::Side;
+use crate::window::{self, Offer};
+
+/// Nothing is made for a host that was silent for longer: its timestamp would be too old (DESIGN invariant 5).
+pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What a pull sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulled {
+    /// Bytes of the packets as they go on the wire, IP headers included; 0 when there was nothing.
+    pub wire_bytes: u32,
+    /// Packets on the wire.
+    pub packets: u32,
+    /// What there may be more of at once.
+    pub more: Option<Wants>,
+}
+
+impl Flow {
+    /// Whether segments may be made in the name of a host: it has spoken recently enough.
+    #[must_use]
+    pub fn may_speak_for(&self, cx: &Cx<'_>, host: Side) -> bool {
+        !self.agreed.timestamps || cx.now.since(self.legs.get(host).heard_at) <= SPEAK_FOR_MAX
+    }
+
+    /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
+    #[must_use]
+    pub fn ack_for(&self, to: Side) -> SeqNum {
+        let Some(r) = self.relays.as_ref() else { return SeqNum(0) };
+        let relay = r.get(to);
+        let downstream = self.legs.get(to.other()).peer;
+        let mut ack = relay.ack(downstream);
+        if self.free && !self.legs.get(to).peer.is_speaking() {
+            // No more than the far host's own acknowledgement may lag behind (invariant 7), whatever a gateway that has
+            // gone since was promised.
+            let reach = relay.far_acked(downstream) + relay.rx.window_shown_max;
+            // What has been acknowledged stays so.
+            ack = ack.min(reach.max(relay.rx.last_ack_sent));
+        }
+        relay.acked_beyond.map_or(ack, |b| b.max(ack))
+    }
+
+    /// The acknowledgement number for the next segment to a host. Before the first early acknowledgement of bulk data
+    /// a pure one repeats the last, to show the whole window while nothing is in custody yet.
+    fn next_ack_for(&self, to: Side, pure: bool) -> SeqNum {
+        let ack = self.ack_for(to);
+        let raise = pure && self.relays.as_ref().is_some_and(|r| r.get(to).rx.raise_first);
+        self.relays.as_ref().filter(|_| raise).map_or(ack, |r| r.get(to).rx.last_ack_sent)
+    }
+
+    /// Right edge of the window for segments to a host.
+    fn edge_for(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> SeqNum {
+        let Some(r) = self.relays.as_ref() else { return SeqNum(0) };
+        let relay = r.get(to);
+        let far = self.legs.get(to.other());
+        if relay.frozen_at.is_some() {
+            // Draining: the far host's own window counts from here on.
+            let real =
+                relay.acked_beyond.unwrap_or(relay.tx.snd_una).max(relay.tx.snd_una) + far.window_bytes;
+            return relay.rx.edge.max(real);
+        }
+        let field_max = 65_535u32 << far.window_scale;
+        let peer_window = self.legs.get(to).peer.is_speaking();
+        let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
+        let share = cx.pool.limit_bytes() / (2 * cx.flows_split.max(1));
+        let share = u32::try_from(share).unwrap_or(u32::MAX).max(16 * 1024);
+        let stalled = relay.timeouts >= 3;
+        let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
+        let free = self.free && !peer_window;
+        let far_acked = relay.far_acked(far.peer);
+        // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
+        // edge stands still until then, for a round trip at most, once (invariant 7).
+        let narrow = relay.rx.window_shown_max < relay.limit_bytes.min(field_max);
+        let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
+        let widening = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
+        Offer {
+            policy: cx.config.flow_control,
+            ack,
+            shown_max_bytes: relay.rx.window_shown_max,
+            edge: relay.rx.edge,
+            acked: relay.tx.snd_una,
+            far_acked,
+            limit_bytes: relay.limit_bytes.min(share),
+            send_window_bytes: relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes()),
+            free,
+            field_max_bytes: field_max,
+            segment_bytes: relay.rx.segment_bytes(),
+            hold: cx.pool.is_short() || stalled || widening || (full && relay.buffer.len() > 32 * 1024),
+        }
+        .right_edge()
+    }
+
+    /// A window update is worth an acknowledgement of its own: the source may be waiting for it.
+    #[must_use]
+    pub fn wants_window_update(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let relay = r.get(to);
+        if relay.frozen_at.is_some() || relay.rx.fin_at.is_some() {
+            return false;
+        }
+        let left = relay.rx.edge.since(relay.rcv_nxt()).min(i32::MAX as u32);
+        let shown = relay.rx.window_shown_max.min(relay.limit_bytes);
+        if left > shown / 2 {
+            return false;
+        }
+        let edge = self.edge_for(cx, to, self.ack_for(to));
+        let grown = edge.since(relay.rx.edge);
+        // A source that has no room for a segment waits for this alone: what silly-window avoidance lets through is news.
+        (grown > 0 && left < relay.rx.segment_bytes())
+            || grown >= (shown / 4).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
+    }
+
+    /// Window field and, for a peer gateway, the window in bytes.
+    pub fn window_for(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> (u16, SeqNum, u32) {
+        let edge = self.edge_for(cx, to, ack);
+        let bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
+        let shift = if self.agreed.window_scale { self.legs.get(to.other()).window_scale } else { 0 };
+        (window::field(bytes, shift), edge, bytes)
+    }
+
+    /// The gateway's own window towards a host, in a segment of the other one that is forwarded.
+    pub fn show_window(&mut self, cx: &mut Cx<'_>, to: Side, s: &TcpSegment, packet: &mut PacketBuf) {
+        let (window, edge, _) = self.window_for(cx, to, s.ack);
+        let shown = u32::from(window) << self.legs.get(to.other()).window_scale;
+        if window > s.window {
+            edit::set_window(packet, s, window);
+            if let Some(r) = self.relays.as_mut() {
+                r.get_mut(to).rx.on_ack_sent(s.ack, edge, shown);
+            }
+        }
+    }
+
+    /// Sends one segment to a host in the other one's name: `plan`'s payload with an acknowledgement, or, without a
+    /// plan, the acknowledgement alone.
+    pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
+        let ack = self.next_ack_for(to, plan.is_none());
+        let (window, edge, window_bytes) = self.window_for(cx, to, ack);
+        let from = to.other();
+        let Some(r) = self.relays.as_mut() else { return Pulled::default() };
+        let (inbound, outbound) = r.both_mut(to);
+        let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
+        let sack = if pure && self.agreed.sack {
+            inbound.rx.sack_blocks(&inbound.buffer)
+        } else {
+            Default::default()
+        };
+        let (slices, plan) = gather(&outbound.buffer, plan);
+        if plan.is_some_and(|p| p.len == 0 && !p.fin && p.purpose != Purpose::WindowProbe) {
+            return Pulled::default();
+        }
+        let payload_len: usize = slices.iter().map(|s| s.len()).sum();
+        let mut flags = Flags::ACK;
+        let mut urgent = 0;
+        if let Some(p) = &plan {
+            if p.fin {
+                flags = flags | Flags::FIN;
+            }
+            let end = p.seq + p.len;
+            if p.len > 0
+                && (outbound.push == end || (outbound.push.after(p.seq) && outbound.push.before(end)))
+            {
+                flags = flags | Flags::PSH;
+            }
+            if let Some(u) = outbound.urgent_end.filter(|u| u.after(p.seq)) {
+                flags = flags | Flags::URG;
+                urgent = u16::try_from(u.since(p.seq)).unwrap_or(u16::MAX);
+            } else if p.len > 0 && outbound.urgent_zero == Some(p.seq) {
+                flags = flags | Flags::URG;
+            }
+        }
+        let new_data = plan.is_some_and(|p| p.purpose == Purpose::New && p.len > 0);
+        if inbound.rx.ece {
+            flags = flags | Flags::ECE;
+        }
+        let mut cwr = false;
+        if new_data && outbound.tx.cwr_owed {
+            outbound.tx.cwr_owed = false;
+            flags = flags | Flags::CWR;
+            cwr = true;
+        }
+        let mss = outbound.tx.mss;
+        let seq = plan.map_or(outbound.tx.snd_nxt, |p| p.seq);
+        let src = self.legs.get(from);
+        let dst = self.legs.get(to);
+        let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
+        let mut sack: &[SackBlock] = &sack;
+        let message = dst.peer.is_marked().then(|| {
+            // News of the far host goes before a second SACK block: the upstream gateway's window waits for it.
+            let far = inbound.far_acked(src.peer);
+            if pure && (sack.len() < 2 || inbound.rx.far_told != Some(far)) {
+                Message { far_ack: Some(far), window_bytes: Some(window_bytes) }
+            } else {
+                Message::default()
+            }
+        });
+        let body = message.map(|m| m.encode());
+        if sack.len() > 3 && self.agreed.timestamps {
+            sack = sack.get(..3).unwrap_or_default();
+        }
+        let header = SegmentHeader {
+            src: src.addr,
+            dst: dst.addr,
+            src_port: src.port,
+            dst_port: dst.port,
+            ttl: src.ttl.saturating_add(1),
+            traffic_class: (src.traffic_class & !3) | ecn.bits(),
+            flow_label: src.flow_label,
+            ip_id: src.ip_id,
+            dont_fragment: true,
+            seq,
+            ack,
+            flags,
+            window,
+            urgent,
+            timestamps: self.agreed.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent }),
+            sack,
+            farlink: body.as_deref(),
+        };
+        let Ok((bytes, mut offload)) = header.write(payload_len) else { return Pulled::default() };
+        let header_len = bytes.len() as u32;
+        let segments = (payload_len as u32).div_ceil(mss.max(1)).max(1);
+        if segments > 1 {
+            offload.gso = if src.addr.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
+            offload.gso_size = u16::try_from(mss).unwrap_or(u16::MAX);
+            offload.gso_ecn = cwr;
+        }
+        let tx = Transmit { via: src.via, out: dst.out, header: &bytes, payload: &slices, offload };
+        cx.net.transmit(&tx);
+        let wire_bytes = header_len * segments + payload_len as u32;
+        cx.counters.packets_out += 1;
+        cx.counters.bytes_out += u64::from(wire_bytes);
+        if let Some(p) = plan {
+            cx.counters.payload_out_bytes += u64::from(p.len);
+            match p.purpose {
+                Purpose::Retransmit => cx.counters.retransmitted_bytes += u64::from(p.len),
+                Purpose::TailProbe => {
+                    cx.counters.tail_loss_probes += 1;
+                    cx.counters.retransmitted_bytes += u64::from(p.len);
+                }
+                Purpose::WindowProbe => cx.counters.zero_window_probes += 1,
+                Purpose::New => {}
+            }
+            outbound.tx.on_sent(cx.now, &p);
+        } else {
+            cx.counters.acks_out += 1;
+            cx.counters.ack_bytes_out += u64::from(wire_bytes);
+        }
+        let raised = pure && inbound.rx.raise_first;
+        inbound.rx.on_ack_sent(ack, edge, u32::from(window) << self.legs.get(from).window_scale);
+        if let Some(far) = message.and_then(|m| m.far_ack) {
+            inbound.rx.far_told = Some(far);
+        }
+        inbound.rx.ack_held_back = inbound.rcv_nxt().after(ack);
+        if raised {
+            inbound.rx.raise_first = false;
+            inbound.rx.owe_now();
+        }
+        let leg = self.legs.get_mut(from);
+        leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(segments).unwrap_or(1));
+        Pulled { wire_bytes, packets: segments, more: None }
+    }
+
+    /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
+    pub fn pull(&mut self, cx: &mut Cx<'_>, to: Side, budget_bytes: u32, ack_only: bool) -> Pulled {
+        if !self.may_speak_for(cx, to.other()) || self.relays.is_none() {
+            return Pulled::default();
+        }
+        self.refresh_segment_size(to);
+        let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
+        let silent = self.reset_from.is_some_and(|(dead, _)| dead == to);
+        let plan = self.relays.as_mut().and_then(|r| {
+            let outbound = r.get_mut(to.other());
+            if silent || ack_only {
+                return None;
+            }
+            let supply = outbound.supply();
+            let mss = outbound.tx.mss.max(1);
+            let budget = budget_bytes / (mss + per_segment).max(1) * mss;
+            outbound.tx.plan(cx.now, &supply, budget)
+        });
+        if plan.is_some() {
+            return self.emit(cx, to, plan);
+        }
+        if !silent && self.owes_ack(cx, to) {
+            return self.emit(cx, to, None);
+        }
+        Pulled::default()
+    }
+
+    /// An acknowledgement to this host is due, or a window update worth sending.
+    #[must_use]
+    pub fn owes_ack(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let due = self.relays.as_ref().and_then(|r| r.get(to).rx.due()).is_some_and(|d| d <= cx.now);
+        due || self.wants_window_update(cx, to)
+    }
+
+    /// The mark of a peer gateway that came or went, or a new path MTU, changes what fits in a segment.
+    fn refresh_segment_size(&mut self, to: Side) {
+        let mss = self.segment_payload(to);
+        if let Some(r) = self.relays.as_mut() {
+            let tx = &mut r.get_mut(to.other()).tx;
+            if tx.mss != mss && tx.board().is_empty() {
+                tx.mss = mss;
+            } else if mss < tx.mss {
+                tx.set_mss_for_options(mss);
+            }
+        }
+    }
+}
+
+/// The payload of a plan; cut short where it is too scattered or not there.
+fn gather(buffer: &SeqBuffer, plan: Option<Plan>) -> (Slices<'_>, Option<Plan>) {
+    let Some(mut p) = plan else { return (Slices::new(), None) };
+    let (slices, taken) = buffer.slices(p.seq, p.len);
+    if taken < p.len {
+        p.len = taken;
+        p.fin = false;
+    }
+    (slices, Some(p))
+}

@@ -1,0 +1,542 @@
+//! What to send next on a leg: repetitions, new data, probes; and what acknowledgements mean for it.
+
+mod ack;
+mod timer;
+
+use farlink_cc::{Controller, Kind};
+use farlink_wire::{Duration, Instant, SeqNum};
+
+use crate::pacing::Pacer;
+use crate::rate::RateSampler;
+use crate::recovery::{Rack, Recovery};
+use crate::rtt::RttEstimator;
+use crate::scoreboard::{Scoreboard, Sent};
+
+/// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
+pub const SUPER_SEGMENT_BYTES: u32 = 65_000;
+/// What there is to send, by the relay's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Supply {
+    /// The byte after the last one held in order.
+    pub end: SeqNum,
+    /// The stream ends there: FIN follows.
+    pub fin: bool,
+    /// The host pushed everything before this.
+    pub push: SeqNum,
+    /// Urgent data ends before this, while it is outstanding.
+    pub urgent_end: Option<SeqNum>,
+    /// A segment begins here, alone in its write: its urgent pointer is 0.
+    pub urgent_zero: Option<SeqNum>,
+}
+
+/// Why a segment goes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// For the first time.
+    New,
+    /// It was lost.
+    Retransmit,
+    /// The end of the flight is sent again to provoke an acknowledgement (RFC 8985 section 7).
+    TailProbe,
+    /// An old sequence number without payload, to learn the window (RFC 9293 3.8.6.1).
+    WindowProbe,
+}
+
+/// The segment to send next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// First sequence number.
+    pub seq: SeqNum,
+    /// Payload bytes.
+    pub len: u32,
+    /// FIN follows the payload.
+    pub fin: bool,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// Deadlines of a sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderTimers {
+    /// Retransmission timeout.
+    pub rto: Option<Instant>,
+    /// Tail loss probe.
+    pub probe: Option<Instant>,
+    /// RACK looks again.
+    pub reorder: Option<Instant>,
+    /// Zero-window probe.
+    pub persist: Option<Instant>,
+    /// The receiver is asked where it stands: bytes may have gone round us.
+    pub hole: Option<Instant>,
+    /// Pacing lets the next burst go.
+    pub pace: Option<Instant>,
+}
+
+/// Bounds of the retransmission timer, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct RtoBounds {
+    /// Lower bound.
+    pub min: Duration,
+    /// Upper bound.
+    pub max: Duration,
+}
+
+/// What happened inside, for counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Happened {
+    /// Fast recovery began.
+    pub recovery: bool,
+    /// A timeout expired.
+    pub rto: bool,
+    /// SND.UNA advanced.
+    pub progress: bool,
+}
+
+/// The sending half of a relay.
+#[derive(Debug)]
+pub struct Sender {
+    /// Oldest unacknowledged sequence number.
+    pub snd_una: SeqNum,
+    /// Next new sequence number.
+    pub snd_nxt: SeqNum,
+    /// Segments that follow each other may be this large, options deducted.
+    pub mss: u32,
+    /// SACK may be used on this leg.
+    pub sack_permitted: bool,
+    window_bytes: u64,
+    window_max_bytes: u64,
+    wl_seq: SeqNum,
+    wl_ack: SeqNum,
+    board: Scoreboard,
+    /// RTT of the leg.
+    pub rtt: RttEstimator,
+    rto_bounds: RtoBounds,
+    cc: Box<Controller>,
+    recovery: Recovery,
+    rack: Rack,
+    dup_acks: u32,
+    /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers them (RFC 9937
+    /// DeliveredData).
+    dup_credit_bytes: u64,
+    rate: RateSampler,
+    pacer: Pacer,
+    /// Deadlines.
+    pub timers: SenderTimers,
+    probe_wanted: bool,
+    probed_end: Option<SeqNum>,
+    window_probe_wanted: bool,
+    urgent_notice_wanted: bool,
+    /// Zero-window probes since the receiver was last heard.
+    pub probes_unanswered: u32,
+    persist_backoff: u32,
+    hole_backoff: u32,
+    cwnd_limited: bool,
+    last_sent_at: Instant,
+    /// Last time that something was acknowledged, or nothing was outstanding.
+    pub progress_at: Instant,
+    cwr_until: Option<SeqNum>,
+    /// CWR is owed with the next new segment (RFC 3168 6.1.2).
+    pub cwr_owed: bool,
+}
+
+impl Sender {
+    /// A sender whose next byte is `next`.
+    #[must_use]
+    pub fn new(
+        now: Instant,
+        next: SeqNum,
+        cc: Controller,
+        mss: u32,
+        sack_permitted: bool,
+        rto_bounds: RtoBounds,
+    ) -> Self {
+        Self {
+            snd_una: next,
+            snd_nxt: next,
+            mss,
+            sack_permitted,
+            window_bytes: 0,
+            window_max_bytes: 0,
+            wl_seq: SeqNum(0),
+            wl_ack: next,
+            board: Scoreboard::default(),
+            rtt: RttEstimator::default(),
+            rto_bounds,
+            cc: Box::new(cc),
+            recovery: Recovery::Open,
+            rack: Rack::default(),
+            dup_acks: 0,
+            dup_credit_bytes: 0,
+            rate: RateSampler::default(),
+            pacer: Pacer::default(),
+            timers: SenderTimers::default(),
+            probe_wanted: false,
+            probed_end: None,
+            window_probe_wanted: false,
+            urgent_notice_wanted: false,
+            probes_unanswered: 0,
+            persist_backoff: 0,
+            hole_backoff: 0,
+            cwnd_limited: false,
+            last_sent_at: now,
+            progress_at: now,
+            cwr_until: None,
+            cwr_owed: false,
+        }
+    }
+    /// The congestion controller.
+    #[must_use]
+    pub fn cc(&self) -> &Controller {
+        &self.cc
+    }
+    /// The scoreboard.
+    #[must_use]
+    pub fn board(&self) -> &Scoreboard {
+        &self.board
+    }
+    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC 6582).
+    #[must_use]
+    pub fn pipe(&self) -> u64 {
+        let dup = if self.sack_permitted { 0 } else { u64::from(self.dup_acks) * u64::from(self.mss) };
+        self.board.pipe().saturating_sub(dup)
+    }
+    /// Right edge of the receiver's window.
+    #[must_use]
+    pub fn window_edge(&self) -> SeqNum {
+        self.snd_una + u32::try_from(self.window_bytes).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1)
+    }
+    /// The receiver's window in bytes.
+    #[must_use]
+    pub fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+    /// The largest window it has shown (MAX.SND.WND of RFC 5961).
+    #[must_use]
+    pub fn window_max_bytes(&self) -> u64 {
+        self.window_max_bytes
+    }
+    /// Whether the congestion window, not the receiver or the source, was what stopped it last.
+    #[must_use]
+    pub fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited
+    }
+    /// Recovery of any kind is under way.
+    #[must_use]
+    pub fn in_recovery(&self) -> bool {
+        !self.recovery.is_open()
+    }
+    /// Memory beside the struct itself, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.board.memory_bytes() + size_of::<Controller>()
+    }
+
+    fn is_fixed_rate(&self) -> bool {
+        self.cc.kind() == Kind::FixedRate
+    }
+
+    /// `plan` may have something, or a timer to set.
+    #[must_use]
+    pub fn is_ready(&self, now: Instant, supply: &Supply) -> bool {
+        if self.probe_wanted || self.window_probe_wanted || self.urgent_notice_wanted {
+            return true;
+        }
+        let lost = self.board.lost_bytes() > 0;
+        if !lost && !self.has_new(supply) {
+            return false;
+        }
+        let paced = self.timers.pace.is_some_and(|t| t > now);
+        let closed = !lost && self.timers.persist.is_some();
+        !paced && !closed
+    }
+
+    /// What may be sent now, at most `budget` payload bytes in a super-segment (at least one MSS). Sets the pacing and
+    /// persist timers when it is time, not the window, that stands in the way.
+    pub fn plan(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
+        self.timers.pace = None;
+        if let Some(plan) = self.plan_probe(supply) {
+            return Some(plan);
+        }
+        let room = self.window_room();
+        let mss = self.mss.max(1);
+        let paced = self.pacing_rate();
+        let has_lost = self.board.lost_bytes() > 0;
+        if (has_lost || self.has_new(supply))
+            && paced.is_some()
+            && let Some(at) = self.pacer.wait_until(now)
+        {
+            self.timers.pace = Some(at);
+            return None;
+        }
+        let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| Pacer::burst_bytes(rate, mss));
+        let max = (budget.min(burst).min(SUPER_SEGMENT_BYTES) / mss).max(1) * mss;
+        if has_lost {
+            if room == 0 {
+                return None;
+            }
+            let (seq, len) = self.board.next_lost(max.min(round_up(room, mss)))?;
+            let len = self.within_urgent_zero(supply, seq, len);
+            return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
+        }
+        self.plan_new(now, supply, max, room)
+    }
+
+    /// The end of urgent data has become known: a receiver whose window is closed hears of it all the same.
+    pub fn announce_urgent(&mut self) {
+        self.urgent_notice_wanted = true;
+    }
+
+    fn plan_probe(&mut self, supply: &Supply) -> Option<Plan> {
+        if self.urgent_notice_wanted {
+            self.urgent_notice_wanted = false;
+            // Not with an old sequence number: such a segment is dropped before its urgent pointer is read. It draws
+            // no acknowledgement, so the probe follows, as in Linux tcp_write_wakeup.
+            if supply.urgent_end.is_some() && self.receiver_room(supply) == 0 {
+                return Some(Plan { seq: self.snd_nxt, len: 0, fin: false, purpose: Purpose::WindowProbe });
+            }
+        }
+        if self.window_probe_wanted {
+            self.window_probe_wanted = false;
+            return Some(Plan { seq: self.snd_una - 1, len: 0, fin: false, purpose: Purpose::WindowProbe });
+        }
+        if self.probe_wanted {
+            self.probe_wanted = false;
+            let room = self.receiver_room(supply);
+            if room == 0
+                && let Some(last) = self.board.last().copied()
+                && !last.sacked
+            {
+                let total = last.end.since(last.seq);
+                let len = total.min(self.mss);
+                return Some(self.with_fin(last.end - len, len, supply, Purpose::TailProbe));
+            }
+            // New data is the better probe (RFC 8985 7.3); it may exceed the congestion window by one segment.
+            if room > 0 {
+                let len = room.min(self.mss);
+                return Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New));
+            }
+        }
+        None
+    }
+
+    fn plan_new(&mut self, now: Instant, supply: &Supply, max: u32, room: u64) -> Option<Plan> {
+        let mss = self.mss.max(1);
+        let have = self.unsent(supply);
+        if have == 0 {
+            if !self.board.is_empty() || supply.end != self.snd_nxt {
+                return None;
+            }
+            self.cwnd_limited = false;
+            return None;
+        }
+        let window = self.receiver_room(supply);
+        let idle = self.board.is_empty();
+        if window == 0 {
+            if idle {
+                self.arm_persist(now);
+            }
+            self.cwnd_limited = false;
+            return None;
+        }
+        // A small window is worth a segment only if nothing is in flight (sender SWS avoidance, RFC 9293 3.8.6.2.1).
+        if window < have && window < mss {
+            if !idle {
+                return None;
+            }
+            if self.window_max_bytes / 2 > u64::from(window) && self.persist_backoff == 0 {
+                self.arm_persist(now);
+                return None;
+            }
+        }
+        if room == 0 || (room < u64::from(mss.min(have)) && !idle) {
+            self.cwnd_limited = true;
+            return None;
+        }
+        let mut len = have.min(window).min(max).min(round_up(room, mss));
+        if len > mss {
+            let whole = len / mss * mss;
+            if whole < len && (len < have || !self.pushed(supply)) {
+                len = whole;
+            }
+        } else if len < mss && len == have && !idle && !self.pushed(supply) {
+            // More of the same write is on its way: fill the segment.
+            return None;
+        }
+        if let Some(end) = supply.urgent_end
+            && self.snd_nxt.before(end)
+        {
+            // Urgent data never leaves in a super-segment (DESIGN 3.1, Fields).
+            len = len.min(mss);
+        }
+        let len = self.within_urgent_zero(supply, self.snd_nxt, len);
+        Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New))
+    }
+
+    /// `len` from `seq` on, cut so that a segment begins where one with an urgent pointer of 0 did.
+    fn within_urgent_zero(&self, supply: &Supply, seq: SeqNum, len: u32) -> u32 {
+        match supply.urgent_zero {
+            Some(at) if at.after(seq) => len.min(at.since(seq)),
+            Some(at) if at == seq => len.min(self.mss.max(1)),
+            _ => len,
+        }
+    }
+
+    fn with_fin(&self, seq: SeqNum, len: u32, supply: &Supply, purpose: Purpose) -> Plan {
+        let mut plan = Plan { seq, len, fin: false, purpose };
+        if supply.fin {
+            let end = seq + len;
+            if end.after(supply.end) {
+                // The FIN counts as one in the records; it is no payload.
+                plan.len = len.saturating_sub(1);
+                plan.fin = true;
+            }
+        }
+        plan
+    }
+
+    /// Payload (and FIN) that has not been sent.
+    fn unsent(&self, supply: &Supply) -> u32 {
+        let end = supply.end + u32::from(supply.fin);
+        if end.after(self.snd_nxt) { end.since(self.snd_nxt) } else { 0 }
+    }
+
+    /// There is something new to send.
+    #[must_use]
+    pub fn has_new(&self, supply: &Supply) -> bool {
+        self.unsent(supply) > 0
+    }
+
+    fn pushed(&self, supply: &Supply) -> bool {
+        supply.fin || supply.push.after_eq(supply.end) || supply.urgent_end.is_some()
+    }
+
+    /// What the receiver's window leaves for new data. A FIN may go into a full window's edge as Linux sends it.
+    fn receiver_room(&self, supply: &Supply) -> u32 {
+        let edge = self.window_edge();
+        let room = if edge.after(self.snd_nxt) { edge.since(self.snd_nxt) } else { 0 };
+        let have = self.unsent(supply);
+        if supply.fin && have == 1 && room == 0 && self.window_max_bytes > 0 { 1 } else { room.min(have) }
+    }
+
+    /// What the congestion window leaves, bytes.
+    fn window_room(&self) -> u64 {
+        match &self.recovery {
+            Recovery::Fast { prr, .. } if !self.is_fixed_rate() => prr.allowance(),
+            _ => self.cc.cwnd_bytes().saturating_sub(self.pipe()),
+        }
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        let srtt = self.rtt.srtt();
+        if self.is_fixed_rate() || Pacer::applies(srtt) {
+            self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)
+        } else {
+            None
+        }
+    }
+
+    /// The planned segment has been sent.
+    pub fn on_sent(&mut self, now: Instant, plan: &Plan) {
+        let len = plan.len + u32::from(plan.fin);
+        if let Some(rate) = self.pacing_rate() {
+            self.pacer.on_sent(now, u64::from(len), rate);
+        }
+        match plan.purpose {
+            Purpose::WindowProbe => return,
+            Purpose::New => {
+                if self.board.is_empty() {
+                    self.rate.restart(now);
+                    self.progress_at = now;
+                    let idle = now.since(self.last_sent_at);
+                    let rto = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max);
+                    if idle > rto {
+                        self.cc.on_idle_restart(now, idle, rto);
+                    }
+                }
+                let end = plan.seq + len;
+                self.board.push(Sent {
+                    seq: plan.seq,
+                    end,
+                    sent_at: now,
+                    delivered: self.rate.delivered_bytes(),
+                    delivered_at: self.rate.delivered_at(),
+                    sacked: false,
+                    lost: false,
+                    retransmitted: false,
+                });
+                self.snd_nxt = end;
+                self.timers.persist = None;
+                self.persist_backoff = 0;
+            }
+            Purpose::Retransmit | Purpose::TailProbe => {
+                let (d, at) = (self.rate.delivered_bytes(), self.rate.delivered_at());
+                self.board.resent(now, plan.seq, len, d, at);
+            }
+        }
+        if let Recovery::Fast { prr, .. } = &mut self.recovery {
+            prr.on_sent(u64::from(len));
+        }
+        self.last_sent_at = now;
+        self.cc.on_sent(now, u64::from(len), self.board.pipe());
+        if plan.purpose == Purpose::TailProbe {
+            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        } else if plan.purpose == Purpose::New {
+            self.arm_probe(now);
+        }
+        if self.timers.rto.is_none() {
+            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        }
+    }
+
+    /// The path takes no more than this much payload per segment; what is in flight and larger counts as lost.
+    pub fn set_mss(&mut self, mss: u32) {
+        if mss >= self.mss || mss == 0 {
+            return;
+        }
+        self.mss = mss;
+        self.cc.set_mss(mss);
+        self.board.mark_lost(|_| true);
+    }
+
+    /// Options that come or go change what fits beside them; nothing in flight is lost by it.
+    pub fn set_mss_for_options(&mut self, mss: u32) {
+        if mss > 0 {
+            self.mss = mss;
+            self.cc.set_mss(mss);
+        }
+    }
+
+    /// The destination has shown that it lacks the beginning: it is sent again at once.
+    pub fn resend_head(&mut self) {
+        self.board.mark_head_lost(self.mss);
+    }
+
+    /// The link came back: whatever was in flight is sent again at once, without back-off.
+    pub fn restart_after_outage(&mut self, now: Instant) {
+        if self.board.is_empty() {
+            return;
+        }
+        self.rtt.reset_backoff();
+        self.progress_at = now;
+        self.board.mark_lost(|_| true);
+        self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+    }
+
+    /// The receiver holds everything before `upto`, part of which was never sent from here.
+    pub fn skip_to(&mut self, now: Instant, upto: SeqNum) {
+        let edge = self.window_edge();
+        self.board.clear();
+        self.snd_una = upto;
+        self.snd_nxt = upto;
+        self.window_bytes = u64::from(if edge.after(upto) { edge.since(upto) } else { 0 });
+        self.recovery = Recovery::Open;
+        self.dup_acks = 0;
+        self.progress_at = now;
+        self.timers = SenderTimers::default();
+    }
+}
+
+fn round_up(room: u64, mss: u32) -> u32 {
+    let mss = u64::from(mss);
+    u32::try_from(room.div_ceil(mss) * mss).unwrap_or(u32::MAX)
+}

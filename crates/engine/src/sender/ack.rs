@@ -1,0 +1,220 @@
+//! What acknowledgements mean for a sender: window, losses, recovery.
+
+use farlink_cc::{Ack, Congestion};
+use farlink_wire::{Instant, SackBlock, SeqNum};
+
+use super::{Happened, Sender};
+use crate::recovery::{DUP_THRESH, Prr, Recovery};
+use crate::scoreboard::Acked;
+
+impl Sender {
+    /// A window by a segment at `seq` that acknowledges `ack` (RFC 9293 3.10.7.4). Returns whether it opened.
+    pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64) -> bool {
+        let newer = self.window_max_bytes == 0
+            || self.wl_seq.before(seq)
+            || (self.wl_seq == seq && self.wl_ack.before_eq(ack));
+        if !newer {
+            return false;
+        }
+        let edge = self.window_edge();
+        self.wl_seq = seq;
+        self.wl_ack = ack;
+        self.window_bytes = bytes;
+        self.window_max_bytes = self.window_max_bytes.max(bytes);
+        let opened = self.window_edge().after(edge);
+        if opened {
+            self.timers.persist = None;
+            self.persist_backoff = 0;
+            self.window_probe_wanted = false;
+        }
+        opened
+    }
+
+    /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`: without payload,
+    /// window change, SYN or FIN, so that a repetition counts as duplicate.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: SeqNum,
+        sack: &[SackBlock],
+        pure: bool,
+        ece: bool,
+    ) -> Happened {
+        let mut happened = Happened::default();
+        let prior_in_flight = self.pipe();
+        let advanced = ack.after(self.snd_una);
+        let sack = if self.sack_permitted { sack } else { &[] };
+        if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end)) {
+            self.rack.on_dsack();
+        }
+        if ack.before(self.snd_una) || (!advanced && self.board.is_empty()) {
+            return happened;
+        }
+        let acked = self.board.acknowledge(now, ack, sack);
+        if advanced {
+            let edge = self.window_edge();
+            self.snd_una = ack;
+            // The edge stands until a segment moves it: acknowledged bytes leave the window.
+            self.window_bytes = u64::from(if edge.after(ack) { edge.since(ack) } else { 0 });
+            self.progress_at = now;
+            self.probes_unanswered = 0;
+            happened.progress = true;
+        }
+        if let Some(rtt) = acked.rtt {
+            self.rtt.sample(rtt);
+        } else if advanced {
+            self.rtt.reset_backoff();
+        }
+        let min_rtt = self.rtt.min_rtt();
+        self.rack.update(now, &acked, min_rtt);
+        let sample = self.rate.on_ack(now, &acked, min_rtt);
+        let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
+        let lost = self.detect_losses(now, advanced);
+        self.decide_timeout(now, &acked, advanced);
+        if lost > 0 && self.recovery.is_open() {
+            self.enter_recovery(now, Congestion::Loss);
+            happened.recovery = true;
+        }
+        self.on_ece(now, ece);
+        let delivered = self.delivered_in_recovery(acked.delivered_bytes, advanced, duplicate);
+        if let Recovery::Fast { prr, .. } = &mut self.recovery {
+            let (pipe, mss) = (self.board.pipe().saturating_sub(self.dup_credit_bytes), self.mss);
+            prr.on_ack(delivered, pipe, advanced && lost == 0, mss);
+            if !self.sack_permitted && advanced && lost > 0 {
+                // A partial acknowledgement repeats the new head at once (RFC 6582 section 3.2 step 3).
+                prr.force(mss);
+            }
+        }
+        self.leave_recovery(now);
+        if acked.delivered_bytes > 0 {
+            let ack = Ack {
+                now,
+                acked_bytes: acked.delivered_bytes,
+                rtt: acked.rtt,
+                srtt: self.rtt.srtt().unwrap_or_default(),
+                min_rtt,
+                in_flight_bytes: self.pipe(),
+                prior_in_flight_bytes: prior_in_flight,
+                delivery_rate_bps: sample.rate_bps,
+                app_limited: !self.cwnd_limited,
+                in_recovery: self.recovery.is_fast(),
+                round_start: sample.round_start,
+            };
+            self.cc.on_ack(&ack);
+        }
+        if acked.delivered_bytes > 0 {
+            self.arm(now);
+        }
+        happened
+    }
+
+    /// Returns whether this is a duplicate.
+    fn count_duplicates(&mut self, advanced: bool, pure: bool, sacked: u64) -> bool {
+        if advanced {
+            self.dup_acks = 0;
+            return false;
+        }
+        let duplicate = sacked > 0 || pure;
+        if duplicate {
+            self.dup_acks = self.dup_acks.saturating_add(1).min(10_000);
+        }
+        duplicate
+    }
+
+    /// Bytes that an acknowledgement shows to be delivered. Without SACK a duplicate stands for a segment, which the
+    /// acknowledgement that covers it does not count again (RFC 9937 section 5).
+    fn delivered_in_recovery(&mut self, acked: u64, advanced: bool, duplicate: bool) -> u64 {
+        if self.sack_permitted {
+            acked
+        } else if advanced {
+            let known = self.dup_credit_bytes.min(acked);
+            self.dup_credit_bytes -= known;
+            acked - known
+        } else if duplicate && self.recovery.is_fast() {
+            self.dup_credit_bytes += u64::from(self.mss);
+            u64::from(self.mss)
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn detect_losses(&mut self, now: Instant, advanced: bool) -> u64 {
+        self.timers.reorder = None;
+        if self.board.is_empty() {
+            return 0;
+        }
+        if !self.sack_permitted {
+            return self.detect_without_sack(advanced);
+        }
+        if self.board.sacked_bytes() == 0 && self.recovery.is_open() {
+            return 0;
+        }
+        let segments = self.board.sacked_bytes() / u64::from(self.mss.max(1));
+        let reo = self.rack.reo_wnd(
+            !self.recovery.is_open(),
+            segments,
+            self.rtt.min_rtt(),
+            self.rtt.srtt_or_default(),
+        );
+        let (lost, again) = self.rack.detect(now, &mut self.board, reo);
+        self.timers.reorder = again;
+        lost
+    }
+
+    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582).
+    fn detect_without_sack(&mut self, advanced: bool) -> u64 {
+        let partial = advanced && !self.recovery.is_open();
+        let third = self.recovery.is_open() && self.dup_acks >= DUP_THRESH;
+        if partial || third { self.board.mark_head_lost(self.mss) } else { 0 }
+    }
+
+    /// F-RTO (RFC 5682, SACK-enhanced): the first acknowledgement after a timeout that covers something never sent
+    /// again shows that the timeout was spurious.
+    fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
+        let Recovery::Timeout { undecided, .. } = &mut self.recovery else { return };
+        if !*undecided || acked.delivered_bytes == 0 {
+            return;
+        }
+        *undecided = false;
+        // Without SACK the bytes behind the repeated one may have been there all the time.
+        if acked.original && advanced && self.sack_permitted {
+            self.board.unmark_lost();
+            self.recovery = Recovery::Open;
+            self.cc.undo(now);
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self, now: Instant, why: Congestion) {
+        let in_flight = self.board.pipe() + self.board.lost_bytes();
+        self.cc.on_congestion(now, why, in_flight);
+        let prr = Prr::new(in_flight, self.cc.ssthresh_bytes(), self.mss);
+        self.dup_credit_bytes = u64::from(self.dup_acks) * u64::from(self.mss);
+        self.recovery = Recovery::Fast { recover: self.snd_nxt, prr };
+        self.timers.probe = None;
+    }
+
+    fn leave_recovery(&mut self, now: Instant) {
+        let (Recovery::Fast { recover, .. } | Recovery::Timeout { recover, .. }) = self.recovery else {
+            return;
+        };
+        if self.snd_una.after_eq(recover) {
+            if self.recovery.is_fast() {
+                self.cc.on_recovery_exit(now);
+            }
+            self.rack.on_recovery_exit();
+            self.recovery = Recovery::Open;
+            self.dup_acks = 0;
+        }
+    }
+
+    fn on_ece(&mut self, now: Instant, ece: bool) {
+        if self.cwr_until.is_some_and(|s| self.snd_una.after_eq(s)) {
+            self.cwr_until = None;
+        }
+        if ece && self.cwr_until.is_none() && self.recovery.is_open() && !self.board.is_empty() {
+            self.cwr_until = Some(self.snd_nxt);
+            self.cwr_owed = true;
+            self.enter_recovery(now, Congestion::Ecn);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What the engine tells of itself: plain, serialisable snapshots.
+
+use serde::Serialize;
+
+/// Counters and gauges of the whole engine.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// Flows that are split now.
+    pub flows_split: u64,
+    /// Flows that are dormant records now.
+    pub flows_dormant: u64,
+    /// Flows that are being drained now.
+    pub flows_draining: u64,
+    /// Closed flows that still answer for a moment.
+    pub flows_closed: u64,
+    /// Half-open connections in the SYN cache now.
+    pub half_open: u64,
+    /// Bytes in custody now.
+    pub custody_bytes: u64,
+    /// Bytes of pool blocks in use now.
+    pub pool_bytes: u64,
+    /// The pool's bound.
+    pub pool_limit_bytes: u64,
+    /// Bytes of flow table, SYN cache and queues now (without the pool).
+    pub table_bytes: u64,
+    /// Gateways heard in the last minute, as flows with a peer.
+    pub flows_with_peer: u64,
+    /// Counters since the start.
+    pub counters: Counters,
+    /// One per rule, then the default action.
+    pub rules: Vec<RuleStatus>,
+    /// Whether the engine is draining.
+    pub draining: bool,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters since the start.
+        #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+    };
+}
+
+counters! {
+    /// Packets handed in.
+    packets_in,
+    /// Bytes handed in.
+    bytes_in,
+    /// Packets (super-segments count once) handed out.
+    packets_out,
+    /// Bytes handed out.
+    bytes_out,
+    /// Packets forwarded as they came.
+    packets_forwarded,
+    /// Packets that the engine took or answered.
+    packets_taken,
+    /// Packets that were dropped, with a reason below.
+    packets_dropped,
+    /// SYNs seen.
+    syns,
+    /// Connections split.
+    flows_split,
+    /// Connections passed by rule.
+    flows_passed,
+    /// Connections refused by rule.
+    flows_refused,
+    /// Connections forwarded because something was short.
+    flows_forwarded_short,
+    /// Connections forwarded because an option or their shape forbids splitting.
+    flows_forwarded_unsplittable,
+    /// SYN cache entries thrown out by newer ones.
+    half_open_evicted,
+    /// Connections closed in order.
+    flows_closed,
+    /// Connections reset by a host.
+    flows_reset,
+    /// Connections abandoned by the gateway.
+    flows_abandoned,
+    /// Times a flow fell asleep.
+    flows_slept,
+    /// Times a dormant flow was split again.
+    flows_woken,
+    /// Payload bytes taken into custody.
+    payload_in_bytes,
+    /// Payload bytes sent from custody, repetitions included.
+    payload_out_bytes,
+    /// Payload bytes sent again.
+    retransmitted_bytes,
+    /// Retransmission timeouts.
+    rtos,
+    /// Tail loss probes.
+    tail_loss_probes,
+    /// Fast recoveries.
+    recoveries,
+    /// Duplicate payload bytes received.
+    duplicate_bytes,
+    /// Pure acknowledgements made.
+    acks_out,
+    /// Bytes of pure acknowledgements made, with IP headers.
+    ack_bytes_out,
+    /// Challenge ACKs made.
+    challenge_acks,
+    /// Segments with a wrong checksum (forwarded).
+    bad_checksums,
+    /// Segments that could not be taken for want of buffer (the source repeats them).
+    dropped_no_buffer,
+    /// ICMP errors about the gateway's own segments.
+    icmp_consumed,
+    /// Packets handled while the reverse or forward path went round the gateway.
+    bypass_events,
+    /// Zero-window probes sent.
+    zero_window_probes,
+}
+
+/// How often a rule has matched.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RuleStatus {
+    /// The rule's name.
+    pub name: String,
+    /// Connections that matched.
+    pub connections: u64,
+    /// Open now.
+    pub open: u64,
+    /// Payload bytes relayed.
+    pub bytes: u64,
+    /// Connections above its limit.
+    pub over_limit: u64,
+}
+
+/// One flow, for people.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowStatus {
+    /// Client address and port (the host that sent the SYN).
+    pub a: String,
+    /// Server address and port.
+    pub b: String,
+    /// split, dormant, draining or closed.
+    pub mode: &'static str,
+    /// The rule that it came under.
+    pub rule: String,
+    /// Bytes in custody from client to server.
+    pub custody_ab_bytes: u64,
+    /// Bytes in custody from server to client.
+    pub custody_ba_bytes: u64,
+    /// Smoothed RTT of the leg to the client in microseconds; 0 unknown.
+    pub srtt_a_us: u64,
+    /// Smoothed RTT of the leg to the server in microseconds; 0 unknown.
+    pub srtt_b_us: u64,
+    /// Congestion window towards the client, bytes.
+    pub cwnd_a_bytes: u64,
+    /// Congestion window towards the server, bytes.
+    pub cwnd_b_bytes: u64,
+    /// A gateway answers on the leg to the client.
+    pub peer_a: bool,
+    /// A gateway answers on the leg to the server.
+    pub peer_b: bool,
+    /// What holds it: link, receiver, loss, application.
+    pub limited_by: &'static str,
+}

@@ -1,0 +1,125 @@
+//! The flow table: lookup by 4-tuple and domain, limits, memory.
+
+use core::net::IpAddr;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use slab::Slab;
+
+use crate::flow::Flow;
+use crate::side::Side;
+
+/// A connection's endpoints in a fixed order, and its routing domain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key {
+    low: (IpAddr, u16),
+    high: (IpAddr, u16),
+    domain: u16,
+}
+
+impl Key {
+    /// The key of a segment from `src` to `dst`, and whether the source is the lower endpoint.
+    #[must_use]
+    pub fn new(domain: u16, src: (IpAddr, u16), dst: (IpAddr, u16)) -> (Self, bool) {
+        if src <= dst {
+            (Self { low: src, high: dst, domain }, true)
+        } else {
+            (Self { low: dst, high: src, domain }, false)
+        }
+    }
+}
+
+/// Names a flow while it lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowId {
+    /// Slot in the table.
+    pub slot: u32,
+    /// Tells users of the same slot apart.
+    pub generation: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    a_is_low: bool,
+    generation: u32,
+    flow: Flow,
+}
+
+/// All flows.
+#[derive(Debug)]
+pub struct Table {
+    map: HashMap<Key, u32, FixedState>,
+    flows: Slab<Entry>,
+    generation: u32,
+}
+
+impl Table {
+    /// An empty table whose hashing is seeded.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { map: HashMap::with_hasher(FixedState::with_seed(seed)), flows: Slab::new(), generation: 0 }
+    }
+    /// Number of flows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+    /// Which flow, and from which of its hosts.
+    #[must_use]
+    pub fn find(&self, key: &Key, from_low: bool) -> Option<(FlowId, Side)> {
+        let slot = *self.map.get(key)?;
+        let e = self.flows.get(slot as usize)?;
+        let from = if e.a_is_low == from_low { Side::A } else { Side::B };
+        Some((FlowId { slot, generation: e.generation }, from))
+    }
+    /// A flow by its name, if it still lives.
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+        let e = self.flows.get_mut(id.slot as usize)?;
+        (e.generation == id.generation).then_some(&mut e.flow)
+    }
+    /// A flow by its name, if it still lives.
+    #[must_use]
+    pub fn get(&self, id: FlowId) -> Option<&Flow> {
+        let e = self.flows.get(id.slot as usize)?;
+        (e.generation == id.generation).then_some(&e.flow)
+    }
+    /// Adds a flow.
+    pub fn insert(&mut self, key: Key, a_is_low: bool, flow: Flow) -> FlowId {
+        self.generation = (self.generation + 1) & 0x1fff_ffff;
+        let generation = self.generation;
+        let slot = self.flows.insert(Entry { key, a_is_low, generation, flow });
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.map.insert(key, slot);
+        FlowId { slot, generation }
+    }
+    /// Takes a flow out.
+    pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        self.get(id)?;
+        let e = self.flows.try_remove(id.slot as usize)?;
+        self.map.remove(&e.key);
+        if self.flows.is_empty() && self.map.capacity() > 1024 {
+            self.map.shrink_to(0);
+            self.flows.shrink_to_fit();
+        }
+        Some(e.flow)
+    }
+    /// All flows in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
+        self.flows.iter().map(|(slot, e)| {
+            (FlowId { slot: u32::try_from(slot).unwrap_or(u32::MAX), generation: e.generation }, &e.flow)
+        })
+    }
+    /// Names of all flows in slot order.
+    #[must_use]
+    pub fn ids(&self) -> Vec<FlowId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+    /// Memory, bytes, without the pool's blocks.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.map.capacity() * (size_of::<Key>() + 5)
+            + self.flows.capacity() * (size_of::<Entry>() + 8)
+            + self.flows.iter().map(|(_, e)| e.flow.memory_bytes()).sum::<usize>()
+    }
+}

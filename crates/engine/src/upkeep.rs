@@ -1,0 +1,229 @@
+//! What time brings to a flow: its deadlines, and what happens when they pass; ICMP and link events.
+
+use farlink_wire::icmp::{IcmpKind, InnerTcp};
+use farlink_wire::{IcmpError, Instant, SeqNum};
+
+use crate::arrival::STRANGER_BYTES;
+use crate::config::Config;
+use crate::engine::Wants;
+use crate::flow::{Cx, Flow};
+use crate::mode::Mode;
+use crate::net::IfaceId;
+use crate::receiver::Owed;
+use crate::record::Record;
+use crate::side::Side;
+
+/// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
+const MTU_MIN_V4: u32 = 296;
+const MTU_MIN_V6: u32 = 1280;
+/// Timeouts in a row after which a path MTU black hole is suspected, and the MTU tried then (RFC 4821, RFC 2923).
+const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
+
+impl Flow {
+    /// What it wants to send towards a host now.
+    #[must_use]
+    pub fn wants(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
+        let r = self.relays.as_ref()?;
+        if self.reset_from.is_some_and(|(dead, _)| dead == to) {
+            return None;
+        }
+        let outbound = r.get(to.other());
+        if outbound.tx.is_ready(cx.now, &outbound.supply()) {
+            return Some(Wants::Data(self.class));
+        }
+        self.owes_ack(cx, to).then_some(Wants::Ack)
+    }
+
+    /// The next time at which something happens without a packet.
+    #[must_use]
+    pub fn deadline(&self, _now: Instant, config: &Config) -> Option<Instant> {
+        match &self.mode {
+            Mode::Closed(c) => return Some(c.ask.map_or(c.until, |(at, _)| at.min(c.until))),
+            Mode::Dormant(_) => return Some(self.active_at + config.timers.forget_after),
+            Mode::Split | Mode::Draining => {}
+        }
+        let r = self.relays.as_ref()?;
+        let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
+        let idle = (!self.has_custody_downstream()).then(|| self.active_at + config.timers.dormant_after);
+        [
+            r.a.tx.timers.earliest(),
+            r.b.tx.timers.earliest(),
+            ack(r.a.rx.owed),
+            ack(r.b.rx.owed),
+            idle,
+            self.reset_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Keeps the timers that ask a destination whether a gap is one for it, too.
+    pub fn watch_holes(&mut self, now: Instant) {
+        let Some(r) = self.relays.as_mut() else { return };
+        for relay in [&mut r.a, &mut r.b] {
+            let hole = relay.waits_behind_hole();
+            relay.tx.watch_hole(now, hole);
+        }
+    }
+
+    /// Its deadline has passed.
+    pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.ask_for_reset(cx);
+        for side in [Side::A, Side::B] {
+            let down = self.is_down(cx, side.other());
+            let Some(r) = self.relays.as_mut() else { return };
+            let relay = r.get_mut(side);
+            if let Owed::By(t) = relay.rx.owed
+                && t <= cx.now
+            {
+                relay.rx.owe_now();
+            }
+            let happened = relay.tx.on_timer(cx.now);
+            cx.counters.recoveries += u64::from(happened.recovery);
+            if happened.rto {
+                cx.counters.rtos += 1;
+            }
+            if happened.rto && !down {
+                relay.timeouts = relay.timeouts.saturating_add(1);
+                self.suspect_black_hole(side.other());
+            }
+        }
+        self.give_up_if_stuck(cx);
+        let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
+        if idle
+            && matches!(self.mode, Mode::Split)
+            && !self.has_custody_downstream()
+            && self.reset_from.is_none()
+        {
+            self.sleep(cx);
+        } else if matches!(self.mode, Mode::Dormant(_))
+            && cx.now.since(self.active_at) >= cx.config.timers.forget_after
+        {
+            self.close(cx, false);
+        }
+    }
+
+    /// Bytes are held here, or by a gateway further on: the far host has not acknowledged all that was acknowledged here.
+    fn has_custody_downstream(&self) -> bool {
+        let behind = self.relays.as_ref().is_some_and(|r| {
+            [(&r.a, Side::B), (&r.b, Side::A)]
+                .into_iter()
+                .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una))
+        });
+        self.has_custody() || behind
+    }
+
+    /// Custody without progress is given up after the user timeout (RFC 5482).
+    fn give_up_if_stuck(&mut self, cx: &mut Cx<'_>) {
+        if self.reset_from.is_some() {
+            return;
+        }
+        let limit = cx.config.timers.user_timeout;
+        let stuck = self.relays.as_ref().is_some_and(|r| {
+            [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
+                if self.is_down(cx, to) {
+                    return false;
+                }
+                let silent = cx.now.since(self.legs.get(to).heard_at) >= limit;
+                let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
+                let unanswered = relay.tx.probes_unanswered > 0;
+                (outstanding && cx.now.since(relay.tx.progress_at) >= limit) || (unanswered && silent)
+            })
+        });
+        if stuck {
+            self.abandon(cx);
+        }
+    }
+
+    /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says so.
+    fn suspect_black_hole(&mut self, to: Side) {
+        let Some(r) = self.relays.as_ref() else { return };
+        let timeouts = r.get(to.other()).timeouts;
+        let leg = self.legs.get_mut(to);
+        let Some((_, mtu)) = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts) else { return };
+        let mtu = if leg.addr.is_ipv4() { *mtu } else { (*mtu).max(MTU_MIN_V6) };
+        if leg.mtu_bytes > mtu {
+            leg.mtu_bytes = mtu;
+            self.apply_mtu(to);
+        }
+    }
+
+    fn apply_mtu(&mut self, to: Side) {
+        let mss = self.segment_payload(to);
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(to.other()).tx.set_mss(mss);
+        }
+    }
+
+    /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment made here: it is
+    /// the gateway's to digest then.
+    pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
+        let (IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu }) = e.kind else {
+            return false;
+        };
+        let Some(r) = self.relays.as_ref() else { return false };
+        let tx = &r.get(from).tx;
+        let ours = inner.seq.after_eq(tx.snd_una) && inner.seq.before(tx.snd_nxt);
+        if !ours {
+            return false;
+        }
+        let to = from.other();
+        let leg = self.legs.get_mut(to);
+        // RFC 1191 section 3: a router that does not say; the next plateau below an Ethernet is 576.
+        let mtu = if mtu == 0 { 576 } else { mtu };
+        let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
+        if mtu < leg.mtu_bytes {
+            leg.mtu_bytes = mtu;
+            self.apply_mtu(to);
+        }
+        let _ = now;
+        true
+    }
+
+    /// The interface towards some host came up. Returns whether anything is to be sent again.
+    pub fn restart_legs(&mut self, now: Instant, iface: IfaceId) -> bool {
+        let mut any = false;
+        for to in [Side::A, Side::B] {
+            if self.legs.get(to).out == iface
+                && let Some(r) = self.relays.as_mut()
+            {
+                let relay = r.get_mut(to.other());
+                relay.timeouts = 0;
+                relay.tx.restart_after_outage(now);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The journal should say something else: custody began or ended, or the numbers have moved far enough for the
+    /// connection to look like a stranger after a restart.
+    #[must_use]
+    pub fn is_journal_stale(&self, now: Option<&Record>) -> bool {
+        match (&self.journaled, now) {
+            (None, None) => false,
+            (Some(old), Some(new)) => {
+                let moved = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES / 4;
+                moved(new.acked_by_a, old.acked_by_a) || moved(new.acked_by_b, old.acked_by_b)
+            }
+            _ => true,
+        }
+    }
+
+    /// The durable part.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let una =
+            |s: Side| self.relays.as_ref().map_or_else(Default::default, |r| r.get(s.other()).tx.snd_una);
+        let (a, b) = (&self.legs.a, &self.legs.b);
+        Record {
+            iface_a: a.via,
+            iface_b: b.via,
+            a: (a.addr, a.port),
+            b: (b.addr, b.port),
+            acked_by_a: una(Side::A),
+            acked_by_b: una(Side::B),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The window that a relay offers to its source: back-pressure (thesis chapter 6) and custody within reach (DESIGN 3.7).
+
+use farlink_wire::SeqNum;
+
+use crate::config::FlowControl;
+
+/// What the offered window depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// The policy.
+    pub policy: FlowControl,
+    /// The acknowledgement number that goes with the window.
+    pub ack: SeqNum,
+    /// Largest window shown to the source so far, bytes.
+    pub shown_max_bytes: u32,
+    /// Right edge shown before.
+    pub edge: SeqNum,
+    /// What the next TCP downstream has acknowledged.
+    pub acked: SeqNum,
+    /// What the far host has acknowledged, through all gateways.
+    pub far_acked: SeqNum,
+    /// Bytes the relay may hold.
+    pub limit_bytes: u32,
+    /// min(cwnd, receiver's window) downstream.
+    pub send_window_bytes: u64,
+    /// The flow may lose this gateway at any time: the far host's own ACK must stay acceptable to the source.
+    pub free: bool,
+    /// Largest window the field can say to this source, bytes.
+    pub field_max_bytes: u32,
+    /// Segment size, for silly-window avoidance.
+    pub segment_bytes: u32,
+    /// No new promises: the pool is short, or the relay makes no progress.
+    pub hold: bool,
+}
+
+impl Offer {
+    /// The right edge to show now: at least the old one.
+    #[must_use]
+    pub fn right_edge(&self) -> SeqNum {
+        if self.hold {
+            return self.edge;
+        }
+        let limit = match self.policy {
+            FlowControl::Fixed => self.limit_bytes,
+            FlowControl::SendWindow => {
+                let s = u32::try_from(self.send_window_bytes).unwrap_or(u32::MAX);
+                s.clamp(2 * self.segment_bytes, self.limit_bytes.max(2 * self.segment_bytes))
+            }
+        };
+        let mut edge = self.acked + limit;
+        if self.free {
+            // Custody over all gateways stays within the window that was shown (invariant 7). While there is none, a
+            // larger window may be shown.
+            let reach =
+                if self.ack.before_eq(self.far_acked) { self.limit_bytes } else { self.shown_max_bytes };
+            edge = edge.min(self.far_acked + reach.min(self.field_max_bytes));
+        }
+        edge = edge.min(self.ack + self.field_max_bytes);
+        // Receiver SWS avoidance (RFC 9293 3.8.6.2.2).
+        let step = self.segment_bytes.min(limit / 2).max(1);
+        if edge.after(self.edge) && edge.since(self.edge) >= step { edge } else { self.edge }
+    }
+}
+
+/// The window field for `bytes`, rounded down: what was promised before is still taken (RFC 7323 section 2.4).
+#[must_use]
+pub fn field(bytes: u32, shift: u8) -> u16 {
+    u16::try_from(bytes >> shift.min(14)).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer() -> Offer {
+        Offer {
+            policy: FlowControl::Fixed,
+            ack: SeqNum(1000),
+            shown_max_bytes: 65_535,
+            edge: SeqNum(1000),
+            acked: SeqNum(1000),
+            far_acked: SeqNum(1000),
+            limit_bytes: 100_000,
+            send_window_bytes: 20_000,
+            free: true,
+            field_max_bytes: 65_535,
+            segment_bytes: 1448,
+            hold: false,
+        }
+    }
+
+    #[test]
+    fn custody_stays_within_the_window_shown() {
+        let o = offer();
+        assert_eq!(o.right_edge(), SeqNum(66_535));
+        let first = Offer { ack: SeqNum(2000), shown_max_bytes: 30_000, ..o };
+        assert_eq!(first.right_edge(), SeqNum(31_000), "custody began before a larger window was shown");
+        let full = Offer { ack: SeqNum(66_535), edge: SeqNum(66_535), acked: SeqNum(60_000), ..o };
+        assert_eq!(full.right_edge(), SeqNum(66_535), "the far host has acknowledged nothing");
+        let pinned = Offer { free: false, ..full };
+        assert_eq!(pinned.right_edge(), SeqNum(132_070), "limited by the field");
+    }
+
+    #[test]
+    fn never_taken_back_and_not_silly() {
+        let o = Offer { edge: SeqNum(66_000), ..offer() };
+        assert_eq!(o.right_edge(), SeqNum(66_000));
+        assert_eq!(Offer { hold: true, ..offer() }.right_edge(), SeqNum(1000));
+        let s = Offer { policy: FlowControl::SendWindow, ..offer() };
+        assert_eq!(s.right_edge(), SeqNum(21_000));
+        assert_eq!(field(127, 7), 0);
+        assert_eq!(field(u32::MAX, 0), 65_535);
+    }
+}
