@@ -1,0 +1,327 @@
+//! The composition: packets to the engine, its segments and the forwarded packets through the egress queues.
+
+use std::collections::VecDeque;
+
+use farlink_egress::{Class, Grant};
+use farlink_engine::config::Config;
+use farlink_engine::net::{IfaceId, Network, Transmit};
+use farlink_engine::record::Record;
+use farlink_engine::status::FlowStatus;
+use farlink_engine::{Engine, Outcome, ReadyId};
+use farlink_wire::{
+    FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment, edit,
+    icmp, ip, parse,
+};
+
+use crate::links::{self, LinkQueue, Waiting};
+use crate::status::Status;
+
+/// Segments made in one `flush` before the driver gets its turn to read again.
+const PULLS_PER_FLUSH: usize = 256;
+/// Budget of a leg without egress queue: one super-segment.
+const ORDINARY_BUDGET_BYTES: u32 = 65_535;
+
+/// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
+pub struct Gateway {
+    pub(crate) engine: Engine,
+    pub(crate) links: Vec<LinkQueue>,
+    reassembler: Reassembler,
+    ordinary: VecDeque<ReadyId>,
+    refusals_left: u32,
+    refusals_since: Instant,
+    drain_wanted: bool,
+    /// Links that the operator has declared to be up again: told to the engine with the next flush.
+    pub(crate) links_back: Vec<IfaceId>,
+}
+
+impl Gateway {
+    /// A gateway of this configuration. `config.seed` makes it repeatable.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let limits =
+            ReassemblyLimits { bytes: config.limits.reassembly_bytes, ..ReassemblyLimits::default() };
+        Self {
+            links: links::queues(&config),
+            engine: Engine::new(config),
+            reassembler: Reassembler::new(limits),
+            ordinary: VecDeque::new(),
+            refusals_left: 0,
+            refusals_since: Instant::ZERO,
+            drain_wanted: false,
+            links_back: Vec::new(),
+        }
+    }
+    /// The buffer pool: drivers read packets into its blocks.
+    pub fn pool(&mut self) -> &mut Pool {
+        self.engine.pool()
+    }
+
+    /// A packet that came in by `from`. What can be forwarded at once is transmitted during the call.
+    pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
+        self.engine.note_packet_in(packet.len());
+        match parse(packet.bytes()) {
+            Parsed::Tcp(s) => {
+                if let Some(packet) = self.handle_tcp(now, from, &s, packet, net) {
+                    self.forward(now, from, Some(&s), packet, net);
+                }
+            }
+            Parsed::Icmp(e) => {
+                if let Some(packet) = self.engine.handle_icmp(now, from, &e, packet, net) {
+                    self.forward(now, from, None, packet, net);
+                }
+            }
+            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
+                self.handle_fragment(now, from, &info, packet, net);
+            }
+            Parsed::Fragment(_) | Parsed::Other => self.forward(now, from, None, packet, net),
+        }
+    }
+
+    fn handle_tcp(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        s: &TcpSegment,
+        packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Option<PacketBuf> {
+        match self.engine.handle_packet(now, from, s, packet, net) {
+            Outcome::Forward(p) => Some(p),
+            Outcome::Taken => None,
+            Outcome::Refuse(p) => {
+                self.refuse(now, from, s, &p, net);
+                p.recycle(self.engine.pool());
+                None
+            }
+        }
+    }
+
+    /// TCP in IP fragments is put together; a whole segment that is not taken goes on as the fragments that came.
+    fn handle_fragment(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        info: &FragmentInfo,
+        packet: PacketBuf,
+        net: &mut dyn Network,
+    ) {
+        let pushed = self.reassembler.push(now, packet, info, self.engine.pool());
+        for p in pushed.forward {
+            self.forward(now, from, None, p, net);
+        }
+        let Some(r) = pushed.whole else { return };
+        let unclaimed = match parse(r.whole.bytes()) {
+            Parsed::Tcp(s) => self.handle_tcp(now, from, &s, r.whole, net),
+            _ => Some(r.whole),
+        };
+        let forward = unclaimed.is_some();
+        if let Some(p) = unclaimed {
+            p.recycle(self.engine.pool());
+        }
+        for p in r.originals {
+            if forward {
+                self.forward(now, from, None, p, net);
+            } else {
+                p.recycle(self.engine.pool());
+            }
+        }
+    }
+
+    /// A packet goes on: through the egress queue when it leaves by a declared link, at once otherwise. The TUN costs
+    /// one hop more than a router; the TTL gets it back (DESIGN 3.1, Fields).
+    fn forward(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        s: Option<&TcpSegment>,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) {
+        edit::increment_packet_ttl(packet.bytes_mut());
+        let route = (!self.links.is_empty())
+            .then(|| ip::addresses(packet.bytes()))
+            .flatten()
+            .and_then(|(src, dst)| net.route(from, src, dst));
+        let out = route.map_or(IfaceId::OTHER, |r| r.iface);
+        self.engine.note_forwarded(packet.len());
+        if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
+            let class = if s.is_none_or(|s| s.payload_len == 0) { Class::Control } else { Class::Bulk };
+            let hash = s.map_or(0, flow_hash);
+            for victim in link.enqueue(now, hash, class, Waiting { packet, via: from }) {
+                victim.packet.recycle(self.engine.pool());
+            }
+            self.drain_link(now, out, PULLS_PER_FLUSH, net);
+            return;
+        }
+        send(net, from, out, &packet);
+        packet.recycle(self.engine.pool());
+    }
+
+    fn refuse(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        s: &TcpSegment,
+        packet: &PacketBuf,
+        net: &mut dyn Network,
+    ) {
+        if now.since(self.refusals_since) >= core::time::Duration::from_secs(1) {
+            self.refusals_since = now;
+            self.refusals_left = self.engine.config().limits.challenge_acks_per_s;
+        }
+        if self.refusals_left == 0 {
+            return;
+        }
+        self.refusals_left -= 1;
+        let source = self.engine.icmp_source(from, s.ip.is_v4()).unwrap_or(s.ip.dst);
+        let mut bytes = Vec::new();
+        if icmp::build_admin_prohibited(packet.bytes(), source, &mut bytes).is_ok() {
+            let out = net.route(from, source, s.ip.src).map_or(IfaceId::OTHER, |r| r.iface);
+            let offload = Offload::default();
+            net.transmit(&Transmit { via: from, out, header: &bytes, payload: &[], offload });
+        }
+    }
+
+    /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
+    pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
+        for iface in core::mem::take(&mut self.links_back) {
+            self.engine.link_up(now, iface, net);
+        }
+        if self.drain_wanted {
+            self.drain_wanted = false;
+            self.engine.drain(now, net);
+        }
+        while let Some(r) = self.engine.next_ready(now, net) {
+            match self.links.iter_mut().find(|l| l.iface == r.out) {
+                Some(link) => link.set_ready(now, r.id, r.wants),
+                None => self.ordinary.push_back(r.id),
+            }
+        }
+        let mut left = PULLS_PER_FLUSH;
+        while left > 0
+            && let Some(id) = self.ordinary.pop_front()
+        {
+            left -= 1;
+            let pulled = self.engine.pull(now, id, ORDINARY_BUDGET_BYTES, net);
+            if let Some(wants) = pulled.more {
+                self.ordinary.push_back(id.wanting(wants));
+            }
+        }
+        for i in 0..self.links.len() {
+            let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
+            self.drain_link(now, iface, PULLS_PER_FLUSH, net);
+        }
+    }
+
+    /// Sends what the link's queue grants now.
+    fn drain_link(&mut self, now: Instant, iface: IfaceId, mut left: usize, net: &mut dyn Network) {
+        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return };
+        while left > 0
+            && let Some(grant) = link.egress.next_grant(now)
+        {
+            left -= 1;
+            match grant {
+                Grant::Packet(w) => {
+                    send(net, w.via, iface, &w.packet);
+                    w.packet.recycle(self.engine.pool());
+                }
+                Grant::Flow { id, bytes, .. } => {
+                    let ready = ReadyId::from_u64(id);
+                    let pulled = self.engine.pull(now, ready, bytes, net);
+                    let same = pulled.more.is_some_and(|w| ready.wanting(w) == ready);
+                    link.egress.used(now, id, pulled.wire_bytes, pulled.packets, same);
+                    if let (Some(wants), false) = (pulled.more, same) {
+                        link.set_ready(now, ready, wants);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Time has come (see `poll_timeout`); includes `flush`.
+    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+        self.engine.handle_timeout(now, net);
+        for p in self.reassembler.expire(now) {
+            self.forward(now, IfaceId::OTHER, None, p, net);
+        }
+        self.flush(now, net);
+    }
+
+    /// When `handle_timeout` wants to be called next.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if !self.ordinary.is_empty() || self.drain_wanted || !self.links_back.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let links = self.links.iter().filter_map(|l| l.egress.poll_timeout()).min();
+        [self.engine.poll_timeout(), links, self.reassembler.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// The carrier of an interface came or went.
+    pub fn link_state(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
+        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+            link.egress.set_link_up(now, up);
+        }
+        if up {
+            self.engine.link_up(now, iface, net);
+        } else {
+            self.engine.link_down(iface);
+        }
+        self.flush(now, net);
+    }
+    /// Routes or MTUs changed: cached ones are looked up anew.
+    pub fn routes_changed(&mut self, now: Instant) {
+        let _ = now;
+        self.engine.routes_changed();
+    }
+    /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and simply forwarded.
+    pub fn drain(&mut self, now: Instant) {
+        let _ = now;
+        self.drain_wanted = true;
+    }
+    /// Whether draining is complete: the gateway may be dropped without harm.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.engine.is_drained()
+            && self.links.iter().all(|l| l.egress.is_idle())
+            && self.reassembler.is_empty()
+    }
+    /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many flows.
+    pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
+        self.engine.abandon_all(now, net)
+    }
+    /// After a crash: resets the connections whose custody died with the last process, and only those.
+    pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
+        self.engine.reset_recorded(now, records, net);
+    }
+    /// A snapshot.
+    #[must_use]
+    pub fn status(&self, now: Instant) -> Status {
+        let _ = now;
+        Status {
+            engine: self.engine.status(),
+            links: self.links.iter().map(LinkQueue::status).collect(),
+            reassembly_bytes: self.reassembler.used_bytes() as u64,
+        }
+    }
+    /// At most `limit` flows, in table order.
+    #[must_use]
+    pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
+        let _ = now;
+        self.engine.flows(limit)
+    }
+}
+
+fn send(net: &mut dyn Network, via: IfaceId, out: IfaceId, packet: &PacketBuf) {
+    net.transmit(&Transmit { via, out, header: packet.bytes(), payload: &[], offload: packet.offload });
+}
+
+/// Tells connections apart in an egress queue; which direction does not matter there.
+fn flow_hash(s: &TcpSegment) -> u64 {
+    let mix = |h: u64, v: u64| (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let addr = |a: core::net::IpAddr| match a {
+        core::net::IpAddr::V4(a) => u64::from(a.to_bits()),
+        core::net::IpAddr::V6(a) => (a.to_bits() >> 64) as u64 ^ a.to_bits() as u64,
+    };
+    let h = mix(mix(0, addr(s.ip.src)), addr(s.ip.dst));
+    mix(h, u64::from(s.src_port) << 16 | u64::from(s.dst_port))
+}

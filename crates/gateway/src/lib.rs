@@ -1,0 +1,29 @@
+//! A gateway: the TCP engine and the egress queues of its declared links, composed. Sans-I/O; the Linux datapath, the
+//! simulator and the fuzzer drive this very type.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+mod gateway;
+mod links;
+mod settings;
+mod status;
+
+pub use farlink_cc as cc;
+pub use farlink_egress as egress;
+pub use farlink_engine::config::{self, Config};
+pub use farlink_engine::net::{IfaceId, Network, Route, Transmit};
+pub use farlink_engine::record::{RECORD_BYTES, Record};
+/// Snapshots of the engine.
+pub use farlink_engine::status as engine_status;
+pub use gateway::Gateway;
+pub use status::{LinkStatus, Status};

@@ -1,0 +1,99 @@
+//! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
+
+use farlink_egress::{Class, Config as EgressConfig, Egress};
+use farlink_engine::config::{Class as FlowClass, Config, Interface};
+use farlink_engine::net::IfaceId;
+use farlink_engine::{ReadyId, Wants};
+use farlink_wire::{Instant, PacketBuf};
+
+use crate::status::LinkStatus;
+
+/// Marks the queue numbers of forwarded packets; the engine's never have this bit.
+const FORWARDED: u64 = 1 << 63;
+
+/// What waits in a link's queue is at most this part of the pool (one over it): a block is up to three times as large as
+/// the ordinary packet in it, and most of the pool is for custody.
+const QUEUE_SHARE: usize = 16;
+
+/// A forwarded packet in an egress queue.
+pub struct Waiting {
+    /// The packet.
+    pub packet: PacketBuf,
+    /// The interface whose TUN it goes to.
+    pub via: IfaceId,
+}
+
+/// A declared link's queue.
+pub struct LinkQueue {
+    /// The interface it leaves by.
+    pub iface: IfaceId,
+    /// The queue.
+    pub egress: Egress<Waiting>,
+    name: String,
+    interface: String,
+}
+
+/// Class of a flow's wish.
+pub fn class_of(wants: Wants) -> Class {
+    match wants {
+        Wants::Ack => Class::Control,
+        Wants::Data(FlowClass::Interactive) => Class::Interactive,
+        Wants::Data(FlowClass::Bulk) => Class::Bulk,
+        Wants::Data(FlowClass::Background) => Class::Background,
+    }
+}
+
+/// Queues of all declared links of a configuration.
+pub fn queues(config: &Config) -> Vec<LinkQueue> {
+    config.interfaces.iter().filter_map(|i| LinkQueue::new(i, config.limits.pool_bytes)).collect()
+}
+
+impl LinkQueue {
+    fn new(interface: &Interface, pool_bytes: usize) -> Option<Self> {
+        let link = interface.link.as_ref()?;
+        let usual = EgressConfig::default();
+        let egress = EgressConfig {
+            rate_bps: link.rate_bps,
+            overhead_bytes: link.overhead_bytes,
+            queue_limit_bytes: usual.queue_limit_bytes.min(pool_bytes / QUEUE_SHARE),
+            ..usual
+        };
+        Some(Self {
+            iface: interface.id,
+            egress: Egress::new(egress),
+            name: link.name.clone(),
+            interface: interface.name.clone(),
+        })
+    }
+
+    /// The link's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A forwarded packet joins the queue. The victims of a full queue are handed back.
+    pub fn enqueue(&mut self, now: Instant, hash: u64, class: Class, waiting: Waiting) -> Vec<Waiting> {
+        let bytes = u32::try_from(waiting.packet.len()).unwrap_or(u32::MAX);
+        self.egress.enqueue(now, hash | FORWARDED, class, bytes, waiting)
+    }
+
+    /// A leg of a flow has something to send.
+    pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants) {
+        self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
+    }
+
+    /// A snapshot.
+    pub fn status(&self) -> LinkStatus {
+        let s = self.egress.stats();
+        LinkStatus {
+            name: self.name.clone(),
+            interface: self.interface.clone(),
+            up: self.egress.is_link_up(),
+            rate_bps: self.egress.config().rate_bps.unwrap_or(0),
+            sent_bytes: s.sent_bytes,
+            backlog_bytes: s.backlog_bytes as u64,
+            backlog_max_bytes: s.backlog_max_bytes as u64,
+            dropped_packets: s.dropped_packets,
+        }
+    }
+}

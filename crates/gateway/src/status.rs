@@ -1,0 +1,35 @@
+//! What a gateway tells of itself.
+
+use farlink_engine::status as engine;
+
+/// A snapshot for `farlink status`.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Status {
+    /// The engine's part.
+    pub engine: engine::Status,
+    /// One per declared link.
+    pub links: Vec<LinkStatus>,
+    /// Bytes of fragments awaiting their kin.
+    pub reassembly_bytes: u64,
+}
+
+/// A declared link, for people.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct LinkStatus {
+    /// The link's name.
+    pub name: String,
+    /// Its interface.
+    pub interface: String,
+    /// Carrier or operator says it is up.
+    pub up: bool,
+    /// Shaping rate in bit/s; 0 when unknown.
+    pub rate_bps: u64,
+    /// Bytes sent into it.
+    pub sent_bytes: u64,
+    /// Bytes waiting.
+    pub backlog_bytes: u64,
+    /// Most bytes that ever waited.
+    pub backlog_max_bytes: u64,
+    /// Packets dropped by its queue.
+    pub dropped_packets: u64,
+}

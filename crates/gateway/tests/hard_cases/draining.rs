@@ -1,0 +1,246 @@
+//! Draining and forgetting, falling asleep and waking (DESIGN 3.1).
+
+use crate::script::{Host, Script};
+
+#[test]
+fn custody_is_delivered_and_the_rest_forwarded_until_nothing_is_left() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         +40
+         a < . 1 ack 101",
+    );
+    t.drain();
+    t.assert(t.mode() == "draining", "custody is left");
+    t.play(
+        "quiet
+         # Past the frozen edge: forwarded, not taken; no acknowledgement of ours.
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1
+         +500
+         # What is ours is still sent again.
+         +460
+         b < P. 1:101 ack 1
+         # b's acknowledgement of both is the hosts' own again.
+         b > . 1 ack 201
+         a < . 1 ack 201
+         quiet",
+    );
+    t.assert(t.mode() == "none" && t.journal().is_empty(), "forgotten");
+    t.play(
+        "a > P. 201:301 ack 1
+         b < P. 201:301 ack 1
+         b > . 1 ack 301
+         a < . 1 ack 301
+         ~10s
+         quiet",
+    );
+}
+
+#[test]
+fn what_is_forwarded_says_what_the_gateway_has_said() {
+    let mut t = Script::new();
+    t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
+    t.play(
+        "b > P. 1:401 ack 1 <ts 5010 1000>
+         a < P. 1:401 ack 1 <ts 5010 1000>
+         +40
+         b < . 1 ack 401 <ts 1000 5010>",
+    );
+    t.drain();
+    t.play(
+        "# a has not acknowledged b's bytes, the gateway has: ACK, window and echo must not go back.
+         a > P. 1:101 ack 1 win 100 <ts 1020 5000>
+         b < P. 1:101 ack 401 win 508 <ts 1020 5010>
+         # b answers a directly.
+         b > . 401 ack 101 <ts 5030 1020>
+         a < . 401 ack 101
+         # b has its acknowledgement already.
+         a > . 101 ack 401 <ts 1040 5010>
+         quiet",
+    );
+    t.assert(t.mode() == "none", "both custodies are empty");
+}
+
+#[test]
+fn sacked_bytes_above_a_hole_are_custody() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 101:201 ack 1
+         a < . 1 ack 1 <sack 101:201>",
+    );
+    t.drain();
+    t.assert(t.mode() == "draining", "SACKed bytes are owed");
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:201 ack 1
+         a < . 1 ack 201
+         a > P. 201:301 ack 1
+         b < P. 201:301 ack 1
+         b > . 1 ack 201
+         quiet",
+    );
+    t.assert(t.mode() == "none", "delivered");
+}
+
+#[test]
+fn nothing_new_is_split_while_draining() {
+    let mut t = Script::new();
+    t.drain();
+    t.play(
+        "a > S 0 win 65535 <mss 1460>
+         b < S 0
+         b > S. 0 ack 1 win 65535 <mss 1460>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         ~1000
+         quiet",
+    );
+    t.assert(t.mode() == "none" && t.status().half_open == 0, "no state");
+}
+
+#[test]
+fn a_receiver_that_never_reads_is_reset_when_the_time_is_over() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 1 win 0
+         +40
+         a < . 1 ack 101",
+    );
+    t.drain();
+    t.play("~60s\n drop b");
+    t.assert(t.mode() == "draining", "custody outlasts any time");
+    let given_up = t.with_gateway(|g, now, net| g.abandon_all(now, net));
+    assert_eq!(given_up, 1);
+    t.play("a < R. 1 ack 101\n b < R. 1 ack 1\n quiet");
+    t.assert(t.journal().is_empty(), "nothing is left");
+    let drained = t.with_gateway(|g, _, _| g.is_drained());
+    t.assert(drained, "the gateway may go");
+}
+
+#[test]
+fn the_last_acknowledgements_are_given_before_a_connection_is_forgotten() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
+    t.drain();
+    t.play(
+        "# a's acknowledgement was still being delayed: nobody else would give it.
+         b > . 1 ack 101
+         a < . 1 ack 101
+         quiet",
+    );
+    t.assert(t.mode() == "none", "forgotten");
+}
+
+#[test]
+fn a_fin_that_is_held_is_delivered_too() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > FP. 1:101 ack 1
+         b < FP. 1:101 ack 1
+         a < . 1 ack 101",
+    );
+    t.drain();
+    t.play(
+        "b > . 1 ack 102
+         a < . 1 ack 102
+         b > P. 1:51 ack 102
+         a < P. 1:51 ack 102",
+    );
+    t.assert(t.mode() == "none", "forgotten");
+}
+
+/// A split connection that has carried 100 bytes and fell asleep.
+fn asleep() -> Script {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 101
+         ~40
+         drop a
+         +11s",
+    );
+    t.assert(t.mode() == "dormant" && t.status().custody_bytes == 0, "asleep");
+    t
+}
+
+#[test]
+fn a_sleeping_connection_wakes_with_data_where_both_stand_acknowledged() {
+    let mut t = asleep();
+    t.play(
+        "b > P. 1:101 ack 101
+         a < P. 1:101 ack 101
+         +40
+         b < . 101 ack 101",
+    );
+    t.assert(t.mode() == "split" && t.status().counters.flows_woken == 1, "awake");
+}
+
+#[test]
+fn a_sleeping_connection_does_not_wake_before_everything_is_acknowledged() {
+    let mut t = asleep();
+    t.play(
+        "# Data in flight went another way: a is ahead of what was seen here.
+         a > P. 201:301 ack 1
+         b < P. 201:301 ack 1
+         +200
+         b > . 1 ack 101
+         a < . 1 ack 101
+         a > P. 301:401 ack 1
+         b < P. 301:401 ack 1
+         +200",
+    );
+    t.assert(t.mode() == "dormant", "only forwarded");
+    t.play(
+        "b > . 1 ack 401
+         a < . 1 ack 401
+         # Now both directions stand fully acknowledged.
+         a > P. 401:501 ack 1
+         b < P. 401:501 ack 1
+         +40
+         a < . 1 ack 501",
+    );
+    t.assert(t.mode() == "split", "awake");
+}
+
+#[test]
+fn keepalives_and_closing_do_not_wake() {
+    let mut t = asleep();
+    t.play(
+        "a > . 100 ack 1
+         b < . 100 ack 1
+         b > . 1 ack 101
+         a < . 1 ack 101
+         a > F. 101 ack 1
+         b < F. 101 ack 1
+         b > . 1 ack 102
+         a < . 1 ack 102
+         b > P. 1:11 ack 102
+         a < P. 1:11 ack 102
+         ~1000
+         quiet",
+    );
+    t.assert(t.mode() == "dormant", "the end of a connection is the hosts' own");
+}
+
+#[test]
+fn a_connection_with_custody_never_falls_asleep() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n ~100s");
+    t.assert(t.mode() == "split" && t.status().custody_bytes == 100, "owed");
+    assert!(!t.take(Host::B).is_empty());
+}

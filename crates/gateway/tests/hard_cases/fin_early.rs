@@ -1,0 +1,144 @@
+//! FIN acknowledged early (DESIGN 3.1): a host that has closed must not free what is held for the other one.
+
+use crate::script::{Host, Script};
+
+#[test]
+fn a_fin_is_acknowledged_when_the_data_before_it_has_arrived() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         a > F. 101 ack 1
+         b < F. 101 ack 1
+         a < . 1 ack 101
+         # The data has arrived, the FIN has not: its acknowledgement costs nobody a byte.
+         b > . 1 ack 101
+         a < . 1 ack 102
+         b > . 1 ack 102
+         quiet",
+    );
+}
+
+#[test]
+fn both_directions_close_and_a_tombstone_answers_a_repeated_fin() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 1 ack 1
+         b < F. 1 ack 1
+         a < . 1 ack 2
+         b > . 1 ack 2
+         b > F. 1 ack 2
+         a < F. 1 ack 2
+         b < . 2 ack 2
+         a > . 2 ack 2
+         quiet",
+    );
+    t.assert(t.mode() == "closed" && t.status().counters.flows_closed == 1, "closed in order");
+    // The acknowledgement of b's FIN was lost.
+    t.play(
+        "b > F. 1 ack 2
+         b < . 2 ack 2
+         ~60s
+         quiet",
+    );
+    t.assert(t.mode() == "none", "forgotten");
+}
+
+#[test]
+fn the_reset_of_an_orphan_frees_nothing_in_custody() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:401 ack 1
+         b < P. 1:401 ack 1
+         a > F. 401 ack 1
+         b < F. 401 ack 1
+         a < . 1 ack 401
+         # b says something that the closed host does not want any more: RST (RFC 9293 3.10.7.1).
+         b > P. 1:11 ack 1
+         a < P. 1:11 ack 401
+         a > R 402
+         +40
+         b < . 402 ack 11
+         ~1500",
+    );
+    let again = t.take(Host::B);
+    assert!(again.iter().all(|s| !s.segment.flags.rst()), "{again:?}");
+    assert!(again.iter().any(|s| s.seq == 1), "the custody is still sent");
+    t.play(
+        "b > . 11 ack 402
+         b < R. 402 ack 11
+         quiet",
+    );
+}
+
+#[test]
+fn a_half_closed_host_gets_its_answer_a_minute_later() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 101
+         a > F. 101 ack 1
+         b < F. 101 ack 1
+         a < . 1 ack 102
+         b > . 1 ack 102
+         ~60s
+         quiet
+         b > P. 1:101 ack 102
+         a < P. 1:101 ack 102
+         a > . 102 ack 101
+         ~1000
+         drop b
+         b > F. 101 ack 102
+         a < F. 101 ack 102",
+    );
+}
+
+#[test]
+fn a_new_syn_on_the_same_4_tuple_waits_for_custody() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > FP. 1:101 ack 1
+         b < FP. 1:101 ack 1
+         a < . 1 ack 101
+         # The host has lost its memory and begins anew.
+         a > S 700000 win 65535 <mss 1460>
+         quiet
+         b > . 1 ack 102
+         a < . 1 ack 102
+         a > S 700000 win 65535 <mss 1460>
+         b < S 700000 win 65535 <mss 1460>
+         # The challenge ACK to a stale SYN is the host's to see, and so is its answer.
+         b > . 1 ack 102
+         a < . 1 ack 102
+         a > R 102
+         b < R 102",
+    );
+}
+
+#[test]
+fn hosts_that_only_ask_anew_have_forgotten_the_old_connection() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > P. 1:101 ack 1
+         a < P. 1:101 ack 1
+         +40
+         b < . 1 ack 101",
+    );
+    for _ in 0..3 {
+        t.play("a > S 700000 win 65535 <mss 1460>\n ~4000\n drop a\n quiet");
+    }
+    t.play(
+        "a > S 700000 win 65535 <mss 1460>
+         b < R. 1 ack 101
+         +4000
+         a > S 700000 win 65535 <mss 1460>
+         b < S 700000 win 65535 <mss 1460>",
+    );
+}

@@ -1,0 +1,145 @@
+//! ICMP and MTU (DESIGN 3.1): errors about made segments are ours, all others the hosts'; small and black-holed paths.
+
+use crate::script::{Host, Script};
+
+/// A full segment of a's has gone to b, made by the gateway.
+fn full_segment() -> Script {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:1461 ack 1
+         b < P. 1:1461 ack 1
+         +40
+         a < . 1 ack 1461",
+    );
+    t
+}
+
+#[test]
+fn an_error_about_a_made_segment_is_digested_and_obeyed() {
+    let mut t = full_segment();
+    t.play(
+        "r > a toobig 1300 . 1:1461 ack 1
+         b < P. 1:1461 ack 1 {gso 1260}
+         b > . 1 ack 1461
+         a > P. 1461:2921 ack 1
+         b < P. 1461:2921 ack 1 {gso 1260}
+         +40
+         a < . 1 ack 2921
+         quiet",
+    );
+    t.assert(t.status().counters.icmp_consumed == 1, "one error");
+}
+
+#[test]
+fn an_error_about_something_else_goes_to_its_host() {
+    let mut t = full_segment();
+    t.play(
+        "b > . 1 ack 1461
+         # Acknowledged: it cannot be about ours; nor is what was never sent.
+         r > a toobig 1300 . 1:1461 ack 1
+         a < icmp toobig 1300 about 1
+         r > a toobig 1300 . 5001:6001 ack 1
+         a < icmp toobig 1300 about 5001
+         # Another connection.
+         r > a toobig 1300 . 1:1461 ack 1 {port 50000}
+         a < icmp toobig 1300 about 1
+         a > P. 1461:2921 ack 1
+         b < P. 1461:2921 ack 1",
+    );
+}
+
+#[test]
+fn other_errors_are_told_to_the_host() {
+    let mut t = full_segment();
+    t.play(
+        "r > a unreach 1 . 1:1461 ack 1
+         a < icmp unreach 1 about 1
+         quiet",
+    );
+    t.assert(t.status().custody_bytes == 1460, "custody stays");
+}
+
+#[test]
+fn a_connection_attempt_that_is_rejected_is_told_to_the_host() {
+    let mut t = Script::new();
+    t.play(
+        "a > S 0 win 65535 <mss 1460>
+         b < S 0
+         r > a unreach 13 S 0
+         a < icmp unreach 13 about 0",
+    );
+}
+
+#[test]
+fn an_absurd_mtu_is_not_believed() {
+    let mut t = full_segment();
+    t.play("r > a toobig 40 . 1:1461 ack 1\n ~1");
+    let got = t.take(Host::B);
+    assert!(got.iter().all(|s| s.offload.gso_size == 256), "min_pmtu of Linux less headers: {got:?}");
+    let mut t = Script::with(|s| s.v6 = true);
+    t.open_with("<mss 1440,sackOK,ws 7>", "<mss 1440,sackOK,ws 7>");
+    t.play("a > P. 1:1441 ack 1\n b < P. 1:1441 ack 1\n r > a toobig 600 . 1:1441 ack 1\n ~1");
+    let got = t.take(Host::B);
+    assert!(got.iter().all(|s| s.offload.gso_size == 1220), "RFC 8200: {got:?}");
+}
+
+#[test]
+fn a_router_that_does_not_say_its_mtu() {
+    let mut t = full_segment();
+    t.play("r > a toobig 0 . 1:1461 ack 1\n b < P. 1:1461 {gso 536}");
+}
+
+#[test]
+fn a_black_hole_is_suspected_after_repeated_timeouts() {
+    let mut t = full_segment();
+    t.play("~20s");
+    let sizes: Vec<_> = t.take(Host::B).iter().map(|s| s.offload.gso_size).collect();
+    assert!(sizes.contains(&1240) && sizes.contains(&536), "1280, then 576 (RFC 4821, 2923): {sizes:?}");
+    assert!(sizes.is_sorted_by(|a, b| *a == 0 || a >= b), "never larger again: {sizes:?}");
+}
+
+#[test]
+fn made_segments_fit_the_route() {
+    let mut t = Script::new();
+    t.set_mtu(Host::B, 1400);
+    t.open();
+    t.play("a > P. 1:1461 ack 1\n b < P. 1:1461 {gso 1360}\n b > . 1 ack 1461\n ~40\n drop");
+    // The route changes in mid-flow; every packet is checked against it.
+    t.set_mtu(Host::B, 1000);
+    t.play("a > P. 1461:2921 ack 1\n b < P. 1461:2921 {gso 960}");
+}
+
+#[test]
+fn made_segments_fit_the_hosts_mss() {
+    for mss in [88, 536, 1460] {
+        let mut t = Script::new();
+        t.open_with("<mss 1460,sackOK,ws 7>", &format!("<mss {mss},sackOK,ws 7>"));
+        t.play("a > P. 1:1461 ack 1\n ~1");
+        for s in t.take(Host::B) {
+            let one = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
+            assert!(one <= mss, "{s}");
+        }
+    }
+    // Without the option: RFC 9293 3.7.1.
+    let mut t = Script::new();
+    t.open_with("<mss 1460>", "");
+    t.play("a > P. 1:601 ack 1\n b < P. 1:601 {gso 536}");
+}
+
+#[test]
+fn options_are_deducted_from_the_segment() {
+    let mut t = Script::new();
+    t.open_with("<mss 1460,sackOK,ws 7,ts 10 0>", "<mss 1460,sackOK,ws 7,ts 20 0>");
+    t.play("a > P. 1:1449 ack 1 <ts 11 20>\n b < P. 1:1449\n b > . 1 ack 1449 <ts 21 11>\n ~40\n drop");
+    t.play("a > P. 1449:4345 ack 1 <ts 12 21> {gso 1448}\n a < . 1 ack 4345\n b < P. 1449:4345 {gso 1448}");
+}
+
+#[test]
+fn repetitions_fit_a_route_that_has_become_narrow() {
+    let mut t = full_segment();
+    t.set_mtu(Host::B, 1000);
+    t.play("~20s");
+    let again = t.take(Host::B);
+    assert!(!again.is_empty() && again.iter().all(|s| s.offload.gso_size <= 960), "{again:?}");
+}

@@ -1,0 +1,117 @@
+//! Killed with custody (DESIGN 3.1): the next life resets those connections, and only those.
+
+use crate::script::Script;
+
+#[test]
+fn connections_with_custody_are_reset_exactly_and_at_once() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > P. 1:51 ack 1
+         a < P. 1:51 ack 1
+         a > P. 1:101 ack 51
+         b < P. 1:101 ack 51
+         +40
+         a < . 51 ack 101",
+    );
+    assert_eq!(t.journal().len(), 1);
+    t.kill_and_restart();
+    t.play(
+        "# Both are asked with a segment that no TCP accepts (one before the window).
+         a < . 0
+         b < . 0
+         # Their answer tells where they stand: b has read more than the journal knew, a has sent more.
+         b > . 51 ack 101
+         b < R. 101
+         a > . 151 ack 51
+         a < R. 51
+         +500
+         quiet",
+    );
+}
+
+#[test]
+fn a_host_whose_answer_is_lost_is_asked_again() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101");
+    t.kill_and_restart();
+    t.play(
+        "drop\n ~710\n a < . 0\n b < . 0\n ~700\n a < . 0\n b < . 0\n b > . 1 ack 1\n b < R. 1\n ~60s\n drop",
+    );
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
+    t.assert(t.mode() == "none", "forgotten in the end");
+}
+
+#[test]
+fn data_in_mid_flight_is_answered_with_an_exact_reset() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n +40\n a < . 1 ack 101");
+    t.kill_and_restart();
+    t.play(
+        "drop
+         a > P. 101:201 ack 1
+         a < R. 1 ack 201
+         b > P. 1:301 ack 1
+         b < R. 1 ack 301",
+    );
+}
+
+#[test]
+fn connections_without_custody_simply_go_on() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 101
+         ~40
+         drop a",
+    );
+    assert!(t.journal().is_empty());
+    t.kill_and_restart();
+    t.play(
+        "quiet
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1
+         b > . 1 ack 201
+         a < . 1 ack 201
+         ~1000
+         quiet",
+    );
+}
+
+#[test]
+fn a_new_connection_on_the_4_tuple_of_a_lost_one_opens() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101");
+    t.kill_and_restart();
+    t.play(
+        "drop
+         a > S 900000 win 65535 <mss 1460>
+         b < S 900000
+         b > S. 900000 ack 900001 win 65535 <mss 1460>
+         a < S. 900000 ack 900001
+         a > . 900001 ack 900001
+         b < . 900001 ack 900001",
+    );
+    t.assert(t.mode() == "split", "split as any other");
+}
+
+#[test]
+fn the_journal_names_exactly_the_connections_with_custody() {
+    let mut t = Script::new();
+    t.open();
+    t.assert(t.journal().is_empty(), "nothing yet");
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101");
+    let journal = t.journal();
+    assert_eq!(journal.len(), 1);
+    assert_eq!((journal[0].a.1, journal[0].b.1), (40_000, 80));
+    // Out of order and SACKed counts, too.
+    t.play("b > . 1 ack 101\n ~40\n drop\n a > P. 201:301 ack 1\n drop");
+    assert_eq!(t.journal().len(), 1);
+    t.play("a > P. 101:201 ack 1\n drop\n b > . 1 ack 301\n drop");
+    assert!(t.journal().is_empty());
+}

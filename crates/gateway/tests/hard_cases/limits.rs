@@ -1,0 +1,142 @@
+//! Bounds and rules (DESIGN invariant 8): at each bound the stated answer, forwarding or refusing, never a broken flow.
+
+use crate::script::{Host, Script};
+use farlink_gateway::config::{Action, Class, Rule};
+
+fn rule(action: Action) -> Rule {
+    Rule {
+        name: "r".into(),
+        interfaces: Vec::new(),
+        sources: Vec::new(),
+        destinations: Vec::new(),
+        ports: Vec::new(),
+        dscps: Vec::new(),
+        action,
+        connections_max: None,
+        over_limit: Action::Pass,
+        class: Class::Bulk,
+    }
+}
+
+/// Opens and tells whether it was split.
+fn splits(t: &mut Script) -> bool {
+    let before = t.status().counters.flows_split;
+    t.open();
+    t.status().counters.flows_split > before
+}
+
+#[test]
+fn without_room_for_another_flow_a_connection_is_forwarded() {
+    let mut t = Script::with(|s| s.config.limits.flows_max = 0);
+    assert!(!splits(&mut t));
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n b > . 1 ack 101\n a < . 1 ack 101\n ~1000\n quiet");
+    t.assert(t.status().counters.flows_forwarded_short > 0, "counted");
+}
+
+#[test]
+fn with_a_short_pool_new_connections_are_forwarded() {
+    let mut t = Script::with(|s| s.config.limits.pool_bytes = 16 << 10);
+    assert!(!splits(&mut t));
+}
+
+#[test]
+fn with_a_short_pool_old_connections_get_smaller_windows_and_lose_nothing() {
+    let mut t = Script::with(|s| {
+        s.config.limits.pool_bytes = 300 << 10;
+        s.config.limits.relay_bytes = 4 << 20;
+    });
+    t.open();
+    t.play("b > . 1 ack 1 win 0\n drop");
+    let (mut at, mut edge) = (1u32, 65_536u32);
+    for _ in 0..1000 {
+        let end = (at + 1460).min(edge);
+        if end <= at {
+            break;
+        }
+        t.play(&format!("a > . {at}:{end} ack 1\n ~50\n drop b"));
+        for s in t.take(Host::A) {
+            edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+            at = s.ack.max(at);
+        }
+        if at < end {
+            // Not taken for want of memory: the host repeats it.
+            t.play("~1000\n drop");
+        }
+    }
+    t.assert(t.status().pool_bytes <= 2 * (300 << 10), "bounded");
+    // Everything acknowledged arrives.
+    let acked = at;
+    let mut have = 1;
+    for _ in 0..200 {
+        t.play(&format!("drop a\n b > . 1 ack {have} win 512\n ~1"));
+        for s in t.take(Host::B) {
+            if s.seq <= have {
+                have = have.max(s.seq + s.payload.len() as u32);
+            }
+        }
+    }
+    assert_eq!(have, acked);
+}
+
+#[test]
+fn rules_decide_by_prefix_port_interface_and_dscp() {
+    let prefix = |text: &str, len| (text.parse().unwrap(), len);
+    let cases: Vec<(Rule, bool)> = vec![
+        (Rule { sources: vec![prefix("10.0.1.0", 24)], ..rule(Action::Pass) }, false),
+        (Rule { sources: vec![prefix("10.9.0.0", 16)], ..rule(Action::Pass) }, true),
+        (Rule { destinations: vec![prefix("10.0.2.1", 32)], ..rule(Action::Pass) }, false),
+        (Rule { ports: vec![(80, 80)], ..rule(Action::Pass) }, false),
+        (Rule { ports: vec![(443, 8080)], ..rule(Action::Pass) }, true),
+        (Rule { dscps: vec![46], ..rule(Action::Pass) }, true),
+        (Rule { dscps: vec![0], ..rule(Action::Pass) }, false),
+        (Rule { interfaces: vec![farlink_gateway::IfaceId(0)], ..rule(Action::Pass) }, false),
+        (Rule { interfaces: vec![farlink_gateway::IfaceId(1)], ..rule(Action::Pass) }, true),
+    ];
+    for (r, split) in cases {
+        let mut t = Script::with(|s| s.config.rules = vec![r.clone()]);
+        assert_eq!(splits(&mut t), split, "{r:?}");
+        let matched = t.status().rules[0].connections;
+        assert_eq!(matched, u64::from(!split), "counted once: {r:?}");
+    }
+}
+
+#[test]
+fn a_refused_connection_gets_icmp_and_never_a_reset() {
+    let mut t = Script::with(|s| s.config.rules = vec![rule(Action::Refuse)]);
+    t.play(
+        "a > S 0 win 65535 <mss 1460>
+         a < icmp unreach 13 about 0
+         quiet",
+    );
+    t.assert(t.status().counters.flows_refused == 1, "counted");
+    let mut t = Script::with(|s| {
+        s.config.rules = vec![rule(Action::Refuse)];
+        s.v6 = true;
+    });
+    t.play("a > S 0 win 65535 <mss 1440>\n a < icmp unreach 1 about 0\n quiet");
+}
+
+#[test]
+fn refusals_are_limited() {
+    let mut t = Script::with(|s| {
+        s.config.rules = vec![rule(Action::Refuse)];
+        s.config.limits.challenge_acks_per_s = 3;
+    });
+    for i in 0..10 {
+        let answer = if i < 3 { "a < icmp unreach 13 about 0" } else { "quiet" };
+        t.play(&format!("a > S 0 win 65535 <mss 1460> {{port {}}}\n {answer}", 2000 + i));
+    }
+}
+
+#[test]
+fn connections_above_a_rules_limit_get_what_it_says() {
+    for (over, answer) in
+        [(Action::Refuse, "a < icmp unreach 13 about 0"), (Action::Pass, "b < S 0 {port 5000}")]
+    {
+        let limited = Rule { connections_max: Some(1), over_limit: over, ..rule(Action::Split) };
+        let mut t = Script::with(|s| s.config.rules = vec![limited]);
+        assert!(splits(&mut t));
+        t.play(&format!("a > S 0 win 65535 <mss 1460> {{port 5000}}\n {answer}\n quiet"));
+        t.assert(t.status().rules[0].over_limit == 1, "counted");
+    }
+}

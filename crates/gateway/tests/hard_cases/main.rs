@@ -1,0 +1,25 @@
+//! Packet scripts: one test, at least, for every hard case of the design (ARCHITECTURE.md), named after it.
+
+#[path = "../script/mod.rs"]
+mod script;
+
+mod basics;
+mod bypass;
+mod chain;
+mod draining;
+mod fields;
+mod fin_early;
+mod fragments;
+mod handshake;
+mod hostile;
+mod icmp_mtu;
+mod keepalive;
+mod killed;
+mod limits;
+mod outage;
+mod peers;
+mod recovery;
+mod rst;
+mod timestamps;
+mod windows;
+mod zero_window;

@@ -1,0 +1,266 @@
+//! Gateways that find each other (DESIGN decision 7), and what they tell: believed only while heard.
+
+use crate::script::{Host, Script, USUAL};
+use farlink_gateway::config::{LegConfig, Link};
+use farlink_wire::Duration;
+
+fn link() -> Link {
+    Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg: LegConfig::default() }
+}
+
+/// One gateway; the link towards b is declared, and the script plays the gateway at its other end.
+fn linked() -> Script {
+    Script::with(|s| s.link = Some(link()))
+}
+
+const HANDSHAKE: &str = "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+     b < S 0 <flsyn,mss 1460,sackOK,ws 7>
+     b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+     a < S. 0 ack 1 <no flsynack,mss 1460,sackOK,ws 7>
+     a > . 1 ack 1
+     b < . 1 ack 1";
+
+/// As `linked`, with an answer in the handshake.
+fn with_peer() -> Script {
+    let mut t = linked();
+    t.play(HANDSHAKE);
+    t
+}
+
+#[test]
+fn the_option_goes_only_into_syns_that_leave_over_a_declared_link() {
+    let mut t = linked();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn,mss 1460,sackOK,ws 7>
+         # Repeated: perhaps the option is what was in the way.
+         a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <no flsyn>
+         # The other direction leaves over an ordinary interface.
+         b > S 0 win 65535 <mss 1460> {port 41000}
+         a < S 0 <no flsyn> {port 41000}",
+    );
+    let mut t = Script::new();
+    t.play("a > S 0 win 65535 <mss 1460>\n b < S 0 <no flsyn>");
+}
+
+#[test]
+fn a_syn_with_fast_open_multipath_or_without_room_has_no_place_for_it() {
+    for options in ["<mss 1460,fo>", "<mss 1460,mptcp>", "<mss 1460,ts 1 0,ws 7,md5>"] {
+        let mut t = linked();
+        t.play(&format!("a > S 0 win 65535 {options}\n b < S 0 <no flsyn>"));
+    }
+    let full = "<mss 1460,sackOK,ts 1 0,ws 7,unk 70,unk 71,unk 72,unk 73,unk 74>";
+    let mut t = linked();
+    t.play(&format!("a > S 0 win 65535 {full}\n b < S 0 <no flsyn>"));
+}
+
+#[test]
+fn the_far_gateway_answers_in_another_form_and_the_hosts_never_see_it() {
+    let mut t = Script::new();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,flsyn>
+         b < S 0 <no flsyn,mss 1460>
+         b > S. 0 ack 1 win 65535 <mss 1460>
+         a < S. 0 ack 1 <flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         # Marked towards the gateway, not towards the host.
+         b > P. 1:101 ack 1
+         a < P. 1:101 <fl>
+         a > P. 1:101 ack 1
+         b < P. 1:101 <no fl>",
+    );
+}
+
+#[test]
+fn an_echoed_option_is_no_answer() {
+    let mut t = linked();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsyn>
+         a < S. 0 ack 1 <no flsyn>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1
+         b < P. 1:101 ack 1 <no fl>",
+    );
+}
+
+#[test]
+fn made_segments_carry_a_mark_while_the_pair_is_up() {
+    let mut t = with_peer();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1 <fl>
+         b > P. 1:101 ack 101 <fl>
+         a < P. 1:101 <no fl>
+         +40
+         # What host a has acknowledged, and the gateway's window.
+         b < . 101 ack 101 <fl 1 63>
+         a > . 101 ack 101
+         b > P. 101:201 ack 101 <fl>
+         a < P. 101:201 <no fl>
+         +40
+         b < . 101 ack 201 <fl 101 63>",
+    );
+}
+
+#[test]
+fn a_mark_makes_room_for_itself() {
+    let mut t = with_peer();
+    t.play("a > P. 1:2921 ack 1 {gso 1460}\n a < . 1 ack 2921\n b < P. 1:2921 <fl> {gso 1456}");
+}
+
+#[test]
+fn a_gateway_that_falls_silent_is_a_host_again() {
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 <fl>\n drop");
+    let mut at = 1;
+    for _ in 0..33 {
+        t.play(&format!("a > P. {at}:{} ack 1\n drop\n b > . 1 ack {}\n drop", at + 10, at + 10));
+        at += 10;
+    }
+    t.play(&format!("~50\n drop\n a > P. {at}:{} ack 1\n b < P. {at}:{} ack 1 <no fl>", at + 10, at + 10));
+}
+
+#[test]
+fn what_was_offered_but_never_heard_is_not_relied_on() {
+    let mut t = with_peer();
+    t.assert(t.status().flows_with_peer == 0, "the SYN-ACK may have come another way");
+    t.play("b > . 1 ack 1 <fl>\n drop");
+    t.assert(t.status().flows_with_peer == 1, "heard");
+}
+
+#[test]
+fn custody_beyond_the_next_gateway_counts_until_the_far_host_has_acknowledged_it() {
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 <fl 1 1024>\n drop");
+    // The peer acknowledges all at once; the host behind it reads nothing.
+    let mut at = 1;
+    let mut edge = 65_536;
+    for _ in 0..60 {
+        let end = (at + 1400).min(edge);
+        if end <= at {
+            break;
+        }
+        t.play(&format!(
+            "a > P. {at}:{end} ack 1\n drop b\n b > . 1 ack {end} <fl 1 1024>\n drop b\n ~50\n drop b"
+        ));
+        for s in t.take(Host::A) {
+            edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+        }
+        at = end;
+    }
+    assert!(edge <= 1 + 65_535 + 128, "the sum stays within the window shown: {edge}");
+    // The far host reads: the window moves on.
+    t.play(&format!("b > . 1 ack {at} <fl 40001 1024>\n ~50\n drop b"));
+    let moved = t.take(Host::A).iter().any(|s| s.ack + (u32::from(s.segment.window) << 7) > edge);
+    assert!(moved, "the far ACK opens it");
+}
+
+#[test]
+fn a_larger_window_is_shown_once_the_far_host_has_acknowledged_an_earlier_exchange() {
+    let mut t = Script::with(|s| {
+        s.link = Some(link());
+        s.config.limits.relay_bytes = 1 << 20;
+    });
+    t.play(HANDSHAKE);
+    t.play(
+        "a > P. 1:38 ack 1
+         ~45
+         drop
+         b > . 1 ack 38 <fl 38 1024>
+         drop
+         # Bulk: nothing is in custody anywhere, so the window may grow before anything is.
+         a > . 38:2958 ack 1 {gso 1460}
+         a < . 1 ack 38 win 8192
+         a < . 1 ack 2958",
+    );
+}
+
+#[test]
+fn a_far_ack_beyond_the_peers_own_is_nonsense() {
+    let mut t = with_peer();
+    t.play(
+        "b > . 1 ack 1 <fl 1 1024>
+         drop
+         a > P. 1:101 ack 1
+         b < P. 1:101
+         b > . 1 ack 101 <fl 60000 1024>
+         ~50
+         drop
+         quiet",
+    );
+    t.assert(t.status().custody_bytes == 0 && t.mode() == "split", "not believed, no harm");
+}
+
+#[test]
+fn garbage_in_the_option_is_read_as_a_bare_mark() {
+    let mut t = with_peer();
+    t.play("b > P. 1:11 ack 1 <fl>\n a < P. 1:11\n b > P. 11:21 ack 1 <fl 4000000000 65535>\n a < P. 11:21");
+    t.play("~50\n drop\n a > P. 1:101 ack 21\n b < P. 1:101");
+}
+
+#[test]
+fn two_gateways_relay_both_ways_and_the_hosts_see_plain_tcp() {
+    let mut t = Script::with(|s| {
+        s.gateways = 2;
+        s.link = Some(link());
+        s.link_delay = Duration::from_millis(250);
+    });
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         +250
+         b < S 0 <no flsyn,mss 1460,sackOK,ws 7>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         +250
+         a < S. 0 ack 1 <no flsynack,mss 1460,sackOK,ws 7>
+         a > . 1 ack 1
+         +250
+         b < . 1 ack 1 <no fl>
+         a > P. 1:101 ack 1
+         +40
+         # Early: half a second before it could come from b.
+         a < . 1 ack 101 <no fl>
+         +210
+         b < P. 1:101 ack 1 <no fl>
+         b > P. 1:301 ack 101
+         +40
+         b < . 101 ack 301 <no fl>
+         +210
+         a < P. 1:301 ack 101 <no fl>
+         a > . 101 ack 301
+         ~10s
+         quiet"
+    ));
+    t.assert(t.status().counters.flows_split == 1 && t.status().custody_bytes == 0, "split and delivered");
+}
+
+#[test]
+fn either_of_two_gateways_can_vanish_with_nothing_in_custody() {
+    let mut t = Script::with(|s| {
+        s.gateways = 2;
+        s.link = Some(link());
+    });
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n b > . 1 ack 101\n ~500\n drop");
+    t.kill_and_restart();
+    t.play(
+        "quiet
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1 <no fl>
+         ~40
+         drop a
+         b > P. 1:51 ack 201
+         a < P. 1:51 ack 201
+         a > . 201 ack 51
+         ~1000
+         drop
+         b > . 51 ack 201
+         ~2000
+         drop
+         quiet",
+    );
+}

@@ -1,0 +1,81 @@
+//! Lost segments are repaired by the gateway that holds them, not by the source.
+
+use crate::script::{Host, Script, USUAL};
+
+/// Four segments are out; the round-trip time is 100 ms.
+fn four_out(options: &str) -> Script {
+    let mut t = Script::new();
+    t.open_with(options, options);
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~100\n drop\n b > . 1 ack 101\n ~100\n drop");
+    for at in [101, 201, 301, 401] {
+        // Paced: a little apart.
+        t.play(&format!("a > P. {at}:{} ack 1\n ~2\n b < P. {at}:{}\n drop a", at + 100, at + 100));
+    }
+    t.play("~92\n drop a");
+    t
+}
+
+#[test]
+fn three_duplicates_repair_the_head_without_sack() {
+    let mut t = four_out("<mss 1460,ws 7>");
+    t.play(
+        "b > . 1 ack 101
+         b > . 1 ack 101
+         quiet
+         b > . 1 ack 101
+         b < . 101:201 ack 1",
+    );
+}
+
+#[test]
+fn sacked_segments_are_not_sent_again() {
+    let mut t = four_out(USUAL);
+    t.play("b > . 1 ack 101 <sack 201:501>\n ~80\n drop a");
+    let again = t.take(Host::B);
+    assert!(again.iter().all(|s| s.seq == 101 && s.payload.len() == 100), "{again:?}");
+    assert_eq!(again.len(), 1);
+}
+
+#[test]
+fn the_tail_is_probed_before_the_timeout() {
+    let mut t = four_out(USUAL);
+    // RFC 8985 7.2: two round trips after the last segment.
+    t.play(
+        "quiet\n ~110\n drop a\n b < P. 401:501 ack 1\n ~110\n b > . 1 ack 101 <sack 401:501>\n ~80\n drop a",
+    );
+    let again: Vec<_> = t.take(Host::B).iter().map(|s| s.seq).collect();
+    assert!(again.contains(&101), "{again:?}");
+}
+
+#[test]
+fn the_source_repairs_its_own_leg_and_the_far_leg_never_notices() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         # 101:201 is lost before the gateway.
+         a > P. 201:301 ack 1
+         a < . 1 ack 101 <sack 201:301>
+         a > P. 301:401 ack 1
+         a < . 1 ack 101 <sack 201:401>
+         a > P. 101:201 ack 1
+         a < . 1 ack 401 <no sack>
+         b < P. 101:401 ack 1",
+    );
+    t.play("b > . 1 ack 401\n ~2000\n quiet");
+    assert!(t.take(Host::B).is_empty());
+}
+
+#[test]
+fn a_segment_that_begins_before_what_is_held_adds_only_its_end() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         a > P. 51:151 ack 1
+         a < . 1 ack 151
+         b < P. 101:151 ack 1",
+    );
+}

@@ -1,0 +1,95 @@
+//! Timestamps (DESIGN invariant 5): the host's own newest, never extrapolated, and not when it is too old.
+
+use crate::script::{Host, Script};
+use farlink_wire::Duration;
+
+fn open_with_timestamps(change: impl FnOnce(&mut crate::script::Setup)) -> Script {
+    let mut t = Script::with(change);
+    t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
+    t
+}
+
+#[test]
+fn made_segments_carry_the_hosts_newest_values() {
+    let mut t = open_with_timestamps(|_| {});
+    t.play(
+        "a > P. 1:101 ack 1 <ts 1010 5000>
+         b < P. 1:101 ack 1 <ts 1010 5000>
+         +40
+         a < . 1 ack 101 <ts 5000 1010>
+         # Sent again nine hundred milliseconds later: not a tick is added.
+         +960
+         b < P. 1:101 ack 1 <ts 1010 5000>
+         b > . 1 ack 101 <ts 6000 1010>
+         a > P. 101:201 ack 1 <ts 1500 5000>
+         b < P. 101:201 ack 1 <ts 1500 6000>
+         +40
+         a < . 1 ack 201 <ts 6000 1500>",
+    );
+}
+
+#[test]
+fn the_echo_is_of_the_segment_that_reached_the_last_acknowledgement() {
+    let mut t = open_with_timestamps(|_| {});
+    t.play(
+        "# RFC 7323 4.3: a segment above a hole does not move TS.Recent.
+         a > P. 101:201 ack 1 <ts 1020 5000>
+         a < . 1 ack 1 <ts 5000 1000,sack 101:201>
+         a > P. 1:101 ack 1 <ts 1030 5000>
+         b < P. 1:201 ack 1
+         a < . 1 ack 201 <ts 5000 1030>",
+    );
+}
+
+#[test]
+fn nothing_is_made_for_a_host_that_was_silent_for_a_quarter_of_an_hour() {
+    let mut t = open_with_timestamps(|s| s.config.timers.user_timeout = Duration::from_secs(100_000));
+    t.play(
+        "b > . 1 ack 1 win 0 <ts 5001 1000>
+         drop
+         a > P. 1:101 ack 1 <ts 1010 5000>
+         ~840s",
+    );
+    assert!(t.take(Host::B).iter().all(|s| s.segment.options.timestamps.is_some_and(|x| x.val == 1010)));
+    t.play(
+        "drop
+         ~100s
+         drop
+         ~200s
+         quiet
+         # The window opens; the data waits for its host to speak.
+         b > . 1 ack 1 win 512 <ts 5900 1010>
+         quiet
+         ~1000
+         quiet
+         a > . 101 ack 1 <ts 901000 5000>
+         b < P. 1:101 ack 1 <ts 901000 5900>",
+    );
+}
+
+#[test]
+fn an_old_timestamp_is_acknowledged_and_dropped() {
+    let mut t = open_with_timestamps(|_| {});
+    t.play(
+        "a > P. 1:101 ack 1 <ts 2000 5000>
+         b < P. 1:101 ack 1
+         +40
+         a < . 1 ack 101
+         # RFC 7323 5.3 R1: PAWS.
+         a > P. 101:201 ack 1 <ts 1500 5000>
+         a < . 1 ack 101 <ts 5000 2000>
+         quiet
+         a > P. 101:201 ack 1 <ts 2000 5000>
+         b < P. 101:201 ack 1",
+    );
+}
+
+#[test]
+fn round_trip_times_come_from_transmission_records_not_from_echoes() {
+    let mut t = open_with_timestamps(|_| {});
+    // The echo is wild; the segment was sent once and acknowledged 100 ms later.
+    t.play("a > P. 1:101 ack 1 <ts 1010 5000>\n b < P. 1:101\n ~100\n drop\n b > . 1 ack 101 <ts 5100 4000000000>");
+    t.play("~100\n drop\n a > P. 101:201 ack 1 <ts 1200 5000>\n b < P. 101:201");
+    // TLP after 2 SRTT (+ 200 ms for a single segment), RTO after SRTT + max(200, 4 RTTVAR).
+    t.play("~290\n drop a\n quiet\n ~15\n drop a\n b < P. 101:201");
+}

@@ -1,0 +1,150 @@
+//! Windows and custody within reach (DESIGN invariant 7), super-segments, back-pressure.
+
+use crate::script::{Host, Script};
+
+#[test]
+fn a_larger_window_is_shown_before_custody_begins() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
+    t.open();
+    t.play(
+        "a > . 1:2921 ack 1 {gso 1460}
+         # Linux takes an ACK behind its window only as far as the largest window it has seen (RFC 5961 5.2).
+         a < . 1 ack 1 win 8192
+         a < . 1 ack 2921
+         b < . 1:2921 ack 1 {gso 1460}",
+    );
+}
+
+#[test]
+fn bytes_in_custody_stay_within_the_largest_window_shown() {
+    for limit in [65_535, 200_000, 4 << 20] {
+        let mut t = Script::with(|s| s.config.limits.relay_bytes = limit);
+        t.open();
+        // b reads nothing and says so.
+        t.play("b > . 1 ack 1 win 0\n drop");
+        let (mut at, mut edge, mut largest, mut acked) = (1u32, 65_536u32, 65_535u32, 1u32);
+        for _ in 0..4000 {
+            let end = (at + 14_600).min(edge);
+            if end <= at {
+                break;
+            }
+            t.play(&format!("a > . {at}:{end} ack 1 {{gso 1460}}\n ~50\n drop b"));
+            for s in t.take(Host::A) {
+                let window = u32::from(s.segment.window) << 7;
+                largest = largest.max(window);
+                acked = acked.max(s.ack);
+                edge = edge.max(s.ack + window);
+                assert!(acked - 1 <= largest, "{acked} acknowledged, {largest} shown: {s}");
+            }
+            at = end;
+        }
+        assert!(acked >= limit.min(65_535) - 128, "it fills what it may: {acked} of {limit}");
+        assert!(acked - 1 <= limit.max(65_535), "and no more: {acked}");
+        t.assert(t.status().custody_bytes == u64::from(acked - 1), "all of it is held");
+    }
+}
+
+#[test]
+fn without_window_scaling_a_flow_is_pinned_unless_that_is_forbidden() {
+    for (pinned, reaches) in
+        [(farlink_gateway::config::Pinned::Auto, true), (farlink_gateway::config::Pinned::Never, false)]
+    {
+        let mut t = Script::with(|s| {
+            s.config.limits.relay_bytes = 1 << 20;
+            s.config.pinned = pinned;
+        });
+        t.open_with("<mss 1460,sackOK>", "<mss 1460,sackOK>");
+        let (mut at, mut edge) = (1u32, 65_536u32);
+        for _ in 0..100 {
+            let end = (at + 1460).min(edge);
+            if end <= at {
+                break;
+            }
+            t.play(&format!("a > . {at}:{end} ack 1\n ~50\n drop b"));
+            for s in t.take(Host::A) {
+                edge = edge.max(s.ack + u32::from(s.segment.window));
+            }
+            at = end;
+        }
+        assert_eq!(at > 65_537, reaches, "{pinned:?}: {at}");
+    }
+}
+
+#[test]
+fn what_was_promised_is_taken() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 10_000);
+    t.open();
+    // The host's own handshake showed 65,535 bytes.
+    t.play("b > . 1 ack 1 win 0\n drop");
+    let mut acked = 1;
+    for at in (1..65_536u32).step_by(1365) {
+        let end = (at + 1365).min(65_536);
+        t.play(&format!("a > . {at}:{end} ack 1\n ~50\n drop b"));
+        acked = t.take(Host::A).iter().map(|s| s.ack).fold(acked, u32::max);
+    }
+    assert_eq!(acked, 65_536);
+    t.play("a > P. 65536:65646 ack 1\n ~50\n drop b");
+    assert!(t.take(Host::A).iter().all(|s| s.ack == 65_536), "what was not promised is not");
+}
+
+#[test]
+fn back_pressure_bound_to_the_send_window() {
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 1 << 20;
+        s.config.flow_control = farlink_gateway::config::FlowControl::SendWindow;
+    });
+    t.open();
+    // Initial window of ten segments: no more is asked for than can be sent (Q' <= S), beyond what was promised.
+    let (mut at, mut edge) = (1u32, 65_536u32);
+    for _ in 0..200 {
+        let end = (at + 1460).min(edge);
+        if end <= at {
+            break;
+        }
+        t.play(&format!("a > . {at}:{end} ack 1\n ~1\n drop b"));
+        for s in t.take(Host::A) {
+            edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+        }
+        at = end;
+    }
+    assert_eq!(edge, 65_536, "nothing was acknowledged downstream");
+}
+
+#[test]
+fn super_segments_stay_whole_from_read_to_write() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:14601 ack 1 {gso 1460}
+         a < . 1 ack 14601
+         b < P. 1:14601 ack 1 {gso 1460}
+         b > . 1 ack 14601
+         a > P. 14601:15001 ack 1
+         b < P. 14601:15001 ack 1",
+    );
+    let mut t = Script::with(|s| s.v6 = true);
+    t.open_with("<mss 1440,sackOK,ws 7>", "<mss 1440,sackOK,ws 7>");
+    t.play("a > P. 1:14401 ack 1 {gso 1440}\n a < . 1 ack 14401\n b < P. 1:14401 ack 1 {gso 1440}");
+}
+
+#[test]
+fn a_forwarded_super_segment_keeps_its_segments() {
+    let mut t = Script::new();
+    t.play("a > P. 1:5001 ack 1 {gso 1000}\n b < P. 1:5001 ack 1 {gso 1000}");
+}
+
+#[test]
+fn segments_of_another_size_are_cut_anew() {
+    let mut t = Script::new();
+    t.open_with("<mss 1460,sackOK,ws 7>", "<mss 1000,sackOK,ws 7>");
+    t.play("a > P. 1:5841 ack 1 {gso 1460}\n a < . 1 ack 5841\n b < P. 1:5841 ack 1 {gso 1000}");
+}
+
+#[test]
+fn small_writes_are_not_held_back() {
+    let mut t = Script::new();
+    t.open();
+    for at in 1..21 {
+        t.play(&format!("a > P. {at}:{} ack 1\n b < P. {at}:{}\n drop a", at + 1, at + 1));
+    }
+}

@@ -1,0 +1,54 @@
+//! What stands round the gateway of a packet script: routes, MTUs, a journal, and where transmitted packets go.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
+use farlink_wire::Offload;
+
+/// A packet that a gateway has handed out.
+#[derive(Clone, Debug)]
+pub struct Out {
+    pub via: IfaceId,
+    pub out: IfaceId,
+    pub bytes: Vec<u8>,
+    pub offload: Offload,
+}
+
+/// The world of one gateway: host a behind interface 0, host b behind interface 1.
+#[derive(Debug)]
+pub struct Net {
+    pub a: IpAddr,
+    pub mtu_a_bytes: u32,
+    pub mtu_b_bytes: u32,
+    pub out: Vec<Out>,
+    pub journal: BTreeMap<u32, Record>,
+}
+
+/// The interface towards host a.
+pub const TO_A: IfaceId = IfaceId(0);
+/// The interface towards host b.
+pub const TO_B: IfaceId = IfaceId(1);
+
+impl Network for Net {
+    fn transmit(&mut self, t: &Transmit<'_>) {
+        let mut bytes = t.header.to_vec();
+        for p in t.payload {
+            bytes.extend_from_slice(p);
+        }
+        self.out.push(Out { via: t.via, out: t.out, bytes, offload: t.offload });
+    }
+    fn route(&mut self, _from: IfaceId, _src: IpAddr, dst: IpAddr) -> Option<Route> {
+        Some(if dst == self.a {
+            Route { iface: TO_A, mtu_bytes: self.mtu_a_bytes }
+        } else {
+            Route { iface: TO_B, mtu_bytes: self.mtu_b_bytes }
+        })
+    }
+    fn journal(&mut self, slot: u32, record: Option<&Record>) {
+        match record {
+            Some(r) => self.journal.insert(slot, *r),
+            None => self.journal.remove(&slot),
+        };
+    }
+}
