@@ -1,0 +1,203 @@
+//! Makes a network of a plan.
+
+use std::sync::Arc;
+
+use farlink_channel::ChannelConfig;
+use farlink_gateway::IfaceId;
+use farlink_gateway::cc;
+use farlink_gateway::config::{Interface, LegConfig, Link, Pinned};
+use farlink_wire::{Duration, Instant};
+
+use crate::fault::Fault;
+use crate::host::SmolHost;
+use crate::node::{GatewayNode, Kind};
+use crate::observer::Allowances;
+use crate::plan::{FaultPlan, Gap, SimPlan, Way};
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::world::World;
+
+/// A drain that takes longer than this is cut short. Longer than any reader of a plan stops.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1800);
+/// MTU of links that are not gaps.
+const ACCESS_MTU_BYTES: u32 = 9000;
+
+/// Node and port numbers of one built plan.
+struct Chain {
+    /// The router before each gap, and the router behind it.
+    gap_ends: Vec<(usize, usize)>,
+    /// Ports of the gap at these two.
+    gap_ports: Vec<(usize, usize)>,
+    gateways: Vec<usize>,
+    /// Of each gateway: the ports at the routers beside it, to it and round it. (before, behind) of (to, round).
+    beside: Vec<[(usize, usize); 2]>,
+}
+
+/// A world ready to run.
+#[must_use]
+pub fn build(plan: &SimPlan, trace: Trace) -> World {
+    let pinned = plan.gateways.iter().any(|g| g.config.pinned != Pinned::Never);
+    let relay = plan.gateways.iter().map(|g| u64::from(g.config.limits.relay_bytes)).max().unwrap_or(0);
+    let between = &plan.gaps[1..plan.gaps.len().max(2) - 1];
+    let steady = plan.faults.iter().all(|f| matches!(f, FaultPlan::Outage { .. }));
+    let dormant = plan.gateways.iter().map(|g| g.config.timers.dormant_after).min();
+    let allowed = Allowances {
+        abandonment: false,
+        pinned,
+        // A host's own window of the handshake was promised before the gateway had a say.
+        relay_bytes: relay.max(65_535),
+        gateways_in_touch: (steady && between.iter().all(|g| g.declared)).then_some(plan.gateways.len()),
+        dormant_after: dormant.unwrap_or_default(),
+    };
+    let mut world = World::new(plan.seed, allowed, trace);
+    let mut rng = Rng::new(plan.seed, "hosts' ISNs");
+    let connections = Arc::new(plan.connections.clone());
+    let hosts: Vec<usize> = plan
+        .hosts
+        .iter()
+        .enumerate()
+        .map(|(n, h)| {
+            let host = SmolHost::new(n, h.config.clone(), connections.clone(), rng.bits());
+            world.add_node(format!("host{n}"), Kind::Host(n, Box::new(host)))
+        })
+        .collect();
+    let chain = build_chain(&mut world, plan);
+    route(&mut world, plan, &hosts, &chain);
+    let faults = faults(&world, plan, &chain);
+    world.add_faults(faults);
+    world
+}
+
+fn wire(delay: Duration) -> ChannelConfig {
+    ChannelConfig { delay, ..ChannelConfig::default() }
+}
+
+fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
+    let mut chain =
+        Chain { gap_ends: Vec::new(), gap_ports: Vec::new(), gateways: Vec::new(), beside: Vec::new() };
+    for (i, gap) in plan.gaps.iter().enumerate() {
+        let p = world.add_node(format!("p{i}"), Kind::Router);
+        let q = world.add_node(format!("q{i}"), Kind::Router);
+        chain.gap_ends.push((p, q));
+        chain.gap_ports.push(world.link(p, q, gap.mtu_bytes, gap.there.clone(), gap.back.clone()));
+    }
+    for (i, g) in plan.gateways.iter().enumerate() {
+        let mut config = g.config.clone();
+        config.interfaces = [&plan.gaps[i], &plan.gaps[i + 1]]
+            .into_iter()
+            .enumerate()
+            .map(|(port, gap)| interface(port, gap, if port == 0 { &gap.back } else { &gap.there }))
+            .collect();
+        let node = world
+            .add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(GatewayNode::new(config, g.merge))));
+        let before = chain.gap_ends[i].1;
+        let behind = chain.gap_ends[i + 1].0;
+        let short = wire(Duration::from_micros(10));
+        // A gateway's port towards a gap has the gap's MTU: it is the gateway that has the link.
+        let (to_before, _) = world.link(before, node, plan.gaps[i].mtu_bytes, short.clone(), short.clone());
+        let (_, to_behind) = world.link(node, behind, plan.gaps[i + 1].mtu_bytes, short.clone(), short);
+        let (round_before, round_behind) =
+            world.link(before, behind, ACCESS_MTU_BYTES, g.bypass.clone(), g.bypass.clone());
+        chain.gateways.push(node);
+        chain.beside.push([(to_before, round_before), (to_behind, round_behind)]);
+    }
+    chain
+}
+
+fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
+    let link = gap.declared.then(|| {
+        let rate_bps = out.rate_bps.filter(|_| gap.rate_known);
+        let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { cc::Kind::Cubic };
+        Link {
+            name: format!("link{port}"),
+            rate_bps,
+            rtt: Some(gap.there.delay + gap.back.delay),
+            overhead_bytes: 0,
+            leg: LegConfig { cc: kind, initial_window_segments: 10 },
+        }
+    });
+    Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
+}
+
+fn route(world: &mut World, plan: &SimPlan, hosts: &[usize], chain: &Chain) {
+    let last = plan.gaps.len() - 1;
+    for (n, h) in plan.hosts.iter().enumerate() {
+        let router = if h.end == 0 { chain.gap_ends[0].0 } else { chain.gap_ends[last].1 };
+        let (_, port) = world.link(hosts[n], router, ACCESS_MTU_BYTES, wire(h.delay), wire(h.delay));
+        world.set_route(router, n, port);
+        for other in 0..plan.hosts.len() {
+            world.set_route(hosts[n], other, 0);
+        }
+        // Towards the far end (1): through the gap, then to the gateway; and the reverse.
+        for (i, (p, q)) in chain.gap_ends.iter().enumerate() {
+            let (gap_p, gap_q) = chain.gap_ports[i];
+            if h.end == 1 {
+                world.set_route(*p, n, gap_p);
+                if i < last {
+                    world.set_route(*q, n, chain.beside[i][0].0);
+                }
+            } else {
+                world.set_route(*q, n, gap_q);
+                if i > 0 {
+                    world.set_route(*p, n, chain.beside[i - 1][1].0);
+                }
+            }
+        }
+        for g in &chain.gateways {
+            world.set_route(*g, n, h.end);
+        }
+    }
+}
+
+fn faults(world: &World, plan: &SimPlan, chain: &Chain) -> Vec<(Instant, Fault)> {
+    let mut out = Vec::new();
+    for f in &plan.faults {
+        match *f {
+            FaultPlan::Bypass { gateway, way, at, lasts } => {
+                let [before, behind] = chain.beside[gateway];
+                let sides = [
+                    (Way::There, chain.gap_ends[gateway].1, before, 1),
+                    (Way::Back, chain.gap_ends[gateway + 1].0, behind, 0),
+                ];
+                for (which, node, (to, round), end) in sides {
+                    if way != which && way != Way::Both {
+                        continue;
+                    }
+                    for host in (0..plan.hosts.len()).filter(|h| plan.hosts[*h].end == end) {
+                        out.push((at, Fault::Route { node, host, port: round }));
+                        out.push((at + lasts, Fault::Route { node, host, port: to }));
+                    }
+                }
+            }
+            FaultPlan::Outage { gap, way, at, lasts, seen } => {
+                let ((p, q), (port_p, port_q)) = (chain.gap_ends[gap], chain.gap_ports[gap]);
+                for (which, node, port) in [(Way::There, p, port_p), (Way::Back, q, port_q)] {
+                    if way != which && way != Way::Both {
+                        continue;
+                    }
+                    let config = world.channel_config(node, port);
+                    let dead = ChannelConfig { loss: 1.0, ..config.clone() };
+                    out.push((at, Fault::Channel { node, port, config: Box::new(dead) }));
+                    out.push((at + lasts, Fault::Channel { node, port, config: Box::new(config) }));
+                }
+                if seen {
+                    let beside = [gap.checked_sub(1).map(|g| (g, 1)), Some((gap, 0))];
+                    for (g, port) in beside.into_iter().flatten() {
+                        let Some(node) = chain.gateways.get(g).copied() else { continue };
+                        out.push((at, Fault::LinkState { node, port, up: false }));
+                        out.push((at + lasts, Fault::LinkState { node, port, up: true }));
+                    }
+                }
+            }
+            FaultPlan::Drain { gateway, at, restart_after } => {
+                let node = chain.gateways[gateway];
+                out.push((at, Fault::Drain { node, limit: DRAIN_LIMIT, restart_after }));
+            }
+            FaultPlan::Kill { gateway, at, restart_after } => {
+                let node = chain.gateways[gateway];
+                out.push((at, Fault::Kill { node, restart_after }));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,32 @@
+//! Virtual time: hosts, channels, gateways, seeds, faults.
+//!
+//! The very [`farlink_gateway::Gateway`] that the Linux datapath drives stands here between hosts with an independent TCP
+//! (smoltcp), on channels that lose, repeat, delay and damage packets, on routes that move, and is drained and killed. An
+//! observer sees every packet on every leg and asserts the invariants. One seed stands for one run, bit for bit.
+//!
+//! Where to look: [`plan`] for what a seed means, [`observer`] for the invariants, [`runner`] for how to run seeds,
+//! [`script`] for packet-by-packet tests of one gateway.
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod border;
+pub mod build;
+pub mod content;
+pub mod display;
+pub mod fault;
+pub mod gro;
+pub mod host;
+pub mod isn;
+pub mod node;
+pub mod observer;
+pub mod packet;
+pub mod plan;
+pub mod ranges;
+pub mod rng;
+pub mod runner;
+pub mod trace;
+pub mod traffic;
+pub mod truth;
+pub mod verdict;
+mod workload;
+pub mod world;

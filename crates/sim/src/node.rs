@@ -1,0 +1,385 @@
+//! Nodes of a simulated network: hosts, plain routers, gateways.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit};
+use farlink_wire::{Duration, Gso, Instant, Offload, PacketBuf};
+
+use crate::gro::Merger;
+use crate::host::Host;
+use crate::packet::tcp;
+
+/// A way out of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// The channel that leads away from it.
+    pub wire: usize,
+    /// MTU of the link, in bytes.
+    pub mtu_bytes: u32,
+}
+
+/// A node.
+pub struct Node {
+    /// Its name in traces.
+    pub name: String,
+    /// Its ports; a gateway's interface numbers are indices into it.
+    pub ports: Vec<Port>,
+    /// The port towards each host, by host number.
+    pub routes: Vec<usize>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a node is.
+pub enum Kind {
+    /// An end system, of this number.
+    Host(usize, Box<dyn Host>),
+    /// A plain router.
+    Router,
+    /// A router that runs Farlink, at times.
+    Gateway(Box<GatewayNode>),
+}
+
+/// The router part and the Farlink part of a gateway.
+pub struct GatewayNode {
+    /// Configuration of each new [`Gateway`].
+    pub config: Config,
+    /// The running gateway, if one runs.
+    pub gateway: Option<Gateway>,
+    /// What outlives it: records of flows with custody.
+    pub records: BTreeMap<u32, Record>,
+    /// Receive offload.
+    pub merger: Option<Merger>,
+    /// The gateway has been handed something since its last flush.
+    pub dirty: bool,
+    /// Until when a drain may take; then what is left is abandoned.
+    pub drain_limit: Option<Instant>,
+    /// When a new gateway starts.
+    pub start_at: Option<Instant>,
+    /// How long after a completed drain the next one starts.
+    pub restart_after: Option<Duration>,
+    /// Packets waiting to leave, after a call.
+    pub outbox: Vec<Outgoing>,
+    /// Incarnations so far.
+    pub generation: u32,
+    /// Packets handed in that have not come out as they were: a declared link's queue may keep them for a while.
+    waiting: Waiting,
+}
+
+/// Packets handed in and perhaps still to come out, the oldest forgotten first.
+#[derive(Default)]
+struct Waiting {
+    order: VecDeque<Whole>,
+    count: BTreeMap<Whole, u32>,
+}
+
+impl Waiting {
+    const MAX: usize = 8192;
+
+    fn add(&mut self, w: Whole) {
+        *self.count.entry(w).or_default() += 1;
+        self.order.push_back(w);
+        if self.order.len() > Self::MAX
+            && let Some(old) = self.order.pop_front()
+        {
+            self.take(&old);
+        }
+    }
+
+    fn take(&mut self, w: &Whole) -> bool {
+        let Some(n) = self.count.get_mut(w) else { return false };
+        *n -= 1;
+        if *n == 0 {
+            self.count.remove(w);
+        }
+        true
+    }
+}
+
+/// A packet that a gateway transmitted.
+pub struct Outgoing {
+    /// Interface whose TUN it was written to.
+    pub via: IfaceId,
+    /// Interface that the gateway expects it to leave by.
+    pub out: IfaceId,
+    /// Headers and payload.
+    pub bytes: Vec<u8>,
+    /// What is left to do.
+    pub offload: Offload,
+    /// It is the packet that was just handed in.
+    pub forwarded: bool,
+}
+
+/// The address that node number `n` sends ICMP errors from.
+#[must_use]
+pub fn router_address(n: usize, v6: bool) -> IpAddr {
+    if v6 {
+        Ipv6Addr::new(0xfd00, 0xff, 0, 0, 0, 0, 0, n as u16 + 1).into()
+    } else {
+        Ipv4Addr::new(10, 200, n as u8 + 1, 1).into()
+    }
+}
+
+/// The host that an address belongs to.
+#[must_use]
+pub fn host_of(address: IpAddr) -> Option<usize> {
+    let n = match address {
+        IpAddr::V4(a) => usize::from(a.octets()[2]).checked_sub(1)?,
+        IpAddr::V6(a) => usize::from(a.segments()[3]).checked_sub(1)?,
+    };
+    (crate::host::address(n, address.is_ipv6()) == address).then_some(n)
+}
+
+/// What the gateway sees of its router while it works.
+struct Outlet<'a> {
+    ports: &'a [Port],
+    routes: &'a [usize],
+    records: &'a mut BTreeMap<u32, Record>,
+    outbox: &'a mut Vec<Outgoing>,
+    waiting: &'a mut Waiting,
+    /// The packet just handed in, if any, and its identity if it is TCP: forwarded packets keep it.
+    input: Option<Option<Identity>>,
+}
+
+/// What makes two packets the same when nothing was edited.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Whole {
+    identity: Identity,
+    ack: u32,
+    flags: u16,
+    window: u16,
+    tsval: Option<u32>,
+}
+
+fn whole(bytes: &[u8]) -> Option<Whole> {
+    let s = tcp(bytes)?;
+    let tsval = s.options.timestamps.map(|t| t.val);
+    // A forwarded segment may be given another acknowledgement and window; where nothing else tells it from a made one,
+    // these must do.
+    let plain = tsval.is_none() && s.payload_len == 0;
+    Some(Whole {
+        identity: identity(bytes)?,
+        ack: if plain { s.ack.0 } else { 0 },
+        flags: s.flags.0,
+        window: if plain { s.window } else { 0 },
+        tsval,
+    })
+}
+
+/// What makes two packets the same in spite of edited fields.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    ends: (IpAddr, IpAddr, u16, u16),
+    seq: u32,
+    payload_len: usize,
+}
+
+fn identity(bytes: &[u8]) -> Option<Identity> {
+    let s = tcp(bytes)?;
+    Some(Identity {
+        ends: (s.ip.src, s.ip.dst, s.src_port, s.dst_port),
+        seq: s.seq.0,
+        payload_len: s.payload_len,
+    })
+}
+
+impl Network for Outlet<'_> {
+    fn transmit(&mut self, packet: &Transmit<'_>) {
+        let mut bytes = packet.header.to_vec();
+        for piece in packet.payload {
+            bytes.extend_from_slice(piece);
+        }
+        let now = packet.payload.is_empty() && self.input == Some(identity(&bytes));
+        let late = packet.payload.is_empty() && whole(&bytes).is_some_and(|w| self.waiting.take(&w));
+        let forwarded = now || late;
+        self.outbox.push(Outgoing {
+            via: packet.via,
+            out: packet.out,
+            bytes,
+            offload: packet.offload,
+            forwarded,
+        });
+    }
+
+    fn route(&mut self, _from: IfaceId, _src: IpAddr, dst: IpAddr) -> Option<Route> {
+        let port = *self.routes.get(host_of(dst)?)?;
+        Some(Route { iface: IfaceId(port as u16), mtu_bytes: self.ports[port].mtu_bytes })
+    }
+
+    fn journal(&mut self, slot: u32, record: Option<&Record>) {
+        match record {
+            Some(r) => self.records.insert(slot, *r),
+            None => self.records.remove(&slot),
+        };
+    }
+}
+
+impl GatewayNode {
+    /// A gateway that starts at once.
+    #[must_use]
+    pub fn new(config: Config, merge: Option<Duration>) -> Self {
+        Self {
+            gateway: None,
+            records: BTreeMap::new(),
+            merger: merge.map(Merger::new),
+            dirty: false,
+            drain_limit: None,
+            start_at: Some(Instant::ZERO),
+            restart_after: None,
+            outbox: Vec::new(),
+            generation: 0,
+            waiting: Waiting::default(),
+            config,
+        }
+    }
+
+    fn call(
+        &mut self,
+        ports: &[Port],
+        routes: &[usize],
+        input: Option<Option<Identity>>,
+        f: impl FnOnce(&mut Gateway, &mut dyn Network),
+    ) {
+        let Some(gateway) = &mut self.gateway else { return };
+        let mut net = Outlet {
+            ports,
+            routes,
+            records: &mut self.records,
+            outbox: &mut self.outbox,
+            waiting: &mut self.waiting,
+            input,
+        };
+        f(gateway, &mut net);
+        self.dirty = true;
+    }
+
+    /// A packet is diverted to the gateway.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        ports: &[Port],
+        routes: &[usize],
+        port: usize,
+        bytes: &[u8],
+        offload: Offload,
+    ) {
+        let input = Some(identity(bytes));
+        if let Some(w) = whole(bytes) {
+            self.waiting.add(w);
+        }
+        self.call(ports, routes, input, |g, net| {
+            let p = PacketBuf::from_slice(g.pool(), bytes, offload);
+            g.handle_packet(now, IfaceId(port as u16), p, net);
+        });
+    }
+
+    /// Flushes, if there was anything, and runs timers that are due. `true` when the gateway was called.
+    pub fn work(&mut self, now: Instant, ports: &[Port], routes: &[usize]) -> bool {
+        let due = self.gateway.as_mut().and_then(Gateway::poll_timeout).is_some_and(|t| t <= now);
+        if due {
+            self.call(ports, routes, None, |g, net| g.handle_timeout(now, net));
+        } else if self.dirty {
+            self.call(ports, routes, None, |g, net| g.flush(now, net));
+        } else {
+            return false;
+        }
+        self.dirty = false;
+        true
+    }
+
+    /// The carrier of a port changed.
+    pub fn link_state(&mut self, now: Instant, ports: &[Port], routes: &[usize], port: usize, up: bool) {
+        self.call(ports, routes, None, |g, net| g.link_state(now, IfaceId(port as u16), up, net));
+    }
+
+    /// Routes changed.
+    pub fn routes_changed(&mut self, now: Instant) {
+        if let Some(g) = &mut self.gateway {
+            g.routes_changed(now);
+            self.dirty = true;
+        }
+    }
+
+    /// Starts a new gateway; records of a killed one are handed over.
+    pub fn start(&mut self, now: Instant, ports: &[Port], routes: &[usize]) {
+        self.generation += 1;
+        let mut config = self.config.clone();
+        config.seed = config.seed.wrapping_add(u64::from(self.generation));
+        self.gateway = Some(Gateway::new(config));
+        self.start_at = None;
+        let old: Vec<Record> = std::mem::take(&mut self.records).into_values().collect();
+        if !old.is_empty() {
+            self.call(ports, routes, None, |g, net| g.reset_recorded(now, &old, net));
+        }
+    }
+
+    /// Starts a drain that may take until `limit`.
+    pub fn drain(&mut self, now: Instant, limit: Instant, restart_after: Duration) {
+        if let Some(g) = &mut self.gateway {
+            g.drain(now);
+            self.drain_limit = Some(limit);
+            self.restart_after = Some(restart_after);
+            self.dirty = true;
+        }
+    }
+
+    /// Looks whether a drain is over. `Some(abandoned)` when the gateway has gone.
+    pub fn check_drained(&mut self, now: Instant, ports: &[Port], routes: &[usize]) -> Option<usize> {
+        let limit = self.drain_limit?;
+        let mut abandoned = 0;
+        if !self.gateway.as_ref()?.is_drained() {
+            if now < limit {
+                return None;
+            }
+            self.call(ports, routes, None, |g, net| {
+                abandoned = g.abandon_all(now, net);
+                g.flush(now, net);
+            });
+        }
+        self.gateway = None;
+        self.drain_limit = None;
+        self.start_at = self.restart_after.take().map(|d| now + d);
+        Some(abandoned)
+    }
+
+    /// Kills it: what it held is gone, its records stay.
+    pub fn kill(&mut self, start_at: Instant) -> Vec<Record> {
+        self.gateway = None;
+        self.drain_limit = None;
+        self.start_at = Some(start_at);
+        self.records.values().copied().collect()
+    }
+
+    /// When it next wants to be called.
+    #[must_use]
+    pub fn deadline(&mut self) -> Option<Instant> {
+        let own = self.gateway.as_mut().and_then(Gateway::poll_timeout);
+        let limit = if self.gateway.is_some() { self.drain_limit } else { None };
+        let merger = self.merger.as_ref().and_then(Merger::deadline);
+        [own, limit, self.start_at, merger].into_iter().flatten().min()
+    }
+}
+
+/// Whether the diversion rules of the Linux driver would give this packet to the gateway: TCP without IP options, and
+/// ICMP errors about TCP.
+#[must_use]
+pub fn is_diverted(bytes: &[u8]) -> bool {
+    match farlink_wire::parse(bytes) {
+        farlink_wire::Parsed::Tcp(s) => !(s.ip.is_v4() && s.ip.has_options),
+        farlink_wire::Parsed::Icmp(e) => e.inner.is_some(),
+        farlink_wire::Parsed::Fragment(f) => f.protocol == 6,
+        farlink_wire::Parsed::Other => false,
+    }
+}
+
+/// Whether the offload says things that fit the packet; the kernel silently drops what does not.
+#[must_use]
+pub fn offload_is_sane(bytes: &[u8], offload: &Offload) -> bool {
+    let Some(s) = tcp(bytes) else { return offload.gso == Gso::None };
+    match offload.gso {
+        Gso::None => true,
+        Gso::Tcp4 => s.ip.is_v4() && offload.gso_size > 0 && offload.is_partial(),
+        Gso::Tcp6 => !s.ip.is_v4() && offload.gso_size > 0 && offload.is_partial(),
+    }
+}

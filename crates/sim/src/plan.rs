@@ -1,0 +1,298 @@
+//! What a seed means: topology, hosts, traffic, faults. Plain data; [`crate::build`] makes a network of it.
+//!
+//! All topologies are chains: `hosts - P0 === Q0 - G1 - P1 === Q1 - G2 - ... - Gn - Pn === Qn - hosts`. P and Q are plain
+//! routers; `===` are the gaps, good or bad, and the only places where packets are harmed. Each gateway has a way round it,
+//! from the router before it to the router behind it.
+
+use farlink_channel::{ChannelConfig, GilbertElliott};
+use farlink_gateway::Config;
+use farlink_wire::{Duration, Instant};
+
+use crate::rng::Rng;
+use crate::traffic::{Connection, HostConfig};
+
+/// What kind of trouble a run is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Everything.
+    Mixed,
+    /// Routes that move away from gateways and back during transfers, on paths that are otherwise good.
+    RouteFlap,
+    /// No faults and no loss.
+    Clean,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Mixed, Self::RouteFlap, Self::Clean];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mixed => "mixed",
+            Self::RouteFlap => "route-flap",
+            Self::Clean => "clean",
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|m| m.name() == s)
+            .ok_or_else(|| format!("unknown mode {s:?}; known are mixed, route-flap, clean"))
+    }
+}
+
+/// A host and the end of the chain that it is at.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// Its stack.
+    pub config: HostConfig,
+    /// At the end before the first gateway (0) or behind the last (1).
+    pub end: usize,
+    /// One-way delay of its access link.
+    pub delay: Duration,
+}
+
+/// A stretch of the path.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// Towards the far end.
+    pub there: ChannelConfig,
+    /// And back.
+    pub back: ChannelConfig,
+    /// MTU in bytes.
+    pub mtu_bytes: u32,
+    /// The gateways beside it know it as a declared link.
+    pub declared: bool,
+    /// They know its rate, too.
+    pub rate_known: bool,
+}
+
+/// A gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayPlan {
+    /// Its configuration, but for the interfaces.
+    pub config: Config,
+    /// Receive offload: how long packets wait for their neighbours.
+    pub merge: Option<Duration>,
+    /// The way round it, each direction.
+    pub bypass: ChannelConfig,
+}
+
+/// Which way a route change goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Packets from the first end.
+    There,
+    /// Packets from the second end.
+    Back,
+    /// All.
+    Both,
+}
+
+/// A fault, by the numbers of gateways and gaps.
+#[derive(Clone, Debug)]
+pub enum FaultPlan {
+    /// Packets pass round a gateway for a time.
+    Bypass {
+        /// Gateway, from 0.
+        gateway: usize,
+        /// Which packets.
+        way: Way,
+        /// From when.
+        at: Instant,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// A gap loses everything for a time.
+    Outage {
+        /// The gap.
+        gap: usize,
+        /// Which direction.
+        way: Way,
+        /// From when.
+        at: Instant,
+        /// For how long.
+        lasts: Duration,
+        /// The gateways beside it see the carrier go.
+        seen: bool,
+    },
+    /// A gateway drains, and another one starts later.
+    Drain {
+        /// Gateway, from 0.
+        gateway: usize,
+        /// When.
+        at: Instant,
+        /// Until the next one starts.
+        restart_after: Duration,
+    },
+    /// A gateway is killed, and another one starts later.
+    Kill {
+        /// Gateway, from 0.
+        gateway: usize,
+        /// When.
+        at: Instant,
+        /// Until the next one starts.
+        restart_after: Duration,
+    },
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct SimPlan {
+    /// The seed it was made from.
+    pub seed: u64,
+    /// The mode it was made for.
+    pub mode: Mode,
+    /// The hosts.
+    pub hosts: Vec<HostPlan>,
+    /// The gaps: one more than gateways.
+    pub gaps: Vec<Gap>,
+    /// The gateways.
+    pub gateways: Vec<GatewayPlan>,
+    /// The traffic.
+    pub connections: Vec<Connection>,
+    /// The faults.
+    pub faults: Vec<FaultPlan>,
+}
+
+fn lan(rng: &mut Rng) -> ChannelConfig {
+    ChannelConfig { delay: Duration::from_micros(rng.range(20, 2_000)), ..ChannelConfig::default() }
+}
+
+/// Trouble that a packet may meet.
+fn impair(rng: &mut Rng, c: &mut ChannelConfig) {
+    if rng.chance(0.5) {
+        c.loss = [0.001, 0.01, 0.03, 0.08][rng.range(0, 4) as usize];
+    }
+    if rng.chance(0.2) {
+        c.gilbert_elliott =
+            Some(GilbertElliott { p_good_to_bad: 0.005, p_bad_to_good: 0.2, loss_good: 0.0, loss_bad: 0.7 });
+    }
+    if rng.chance(0.3) {
+        c.reorder = rng.range(1, 100) as f64 / 1000.0;
+        c.reorder_extra = rng.millis(1, 100);
+    }
+    if rng.chance(0.3) {
+        c.duplicate = rng.range(1, 50) as f64 / 1000.0;
+    }
+    if rng.chance(0.3) {
+        c.corrupt = rng.range(1, 20) as f64 / 1000.0;
+    }
+    if rng.chance(0.3) {
+        c.jitter = rng.millis(0, 30);
+        c.jitter_keeps_order = rng.chance(0.5);
+    }
+}
+
+fn gap(rng: &mut Rng, mode: Mode, hard: bool) -> Gap {
+    let mut there = lan(rng);
+    if hard {
+        there.delay =
+            [rng.millis(1, 20), rng.millis(20, 100), rng.millis(200, 300)][rng.range(0, 3) as usize];
+        if rng.chance(0.7) {
+            there.rate_bps = Some(rng.log_range(500_000, 50_000_000));
+            there.queue_limit_bytes = Some(rng.log_range(20_000, 500_000) as usize);
+        }
+    }
+    let mut back = there.clone();
+    if hard && rng.chance(0.3) {
+        back.rate_bps = back.rate_bps.map(|r| (r / rng.range(1, 20)).max(100_000));
+    }
+    if mode == Mode::Mixed && rng.chance(if hard { 0.7 } else { 0.15 }) {
+        impair(rng, &mut there);
+        if rng.chance(0.6) {
+            impair(rng, &mut back);
+        }
+    }
+    let mtu_bytes = if mode == Mode::Mixed && rng.chance(0.08) { rng.range(1280, 1500) as u32 } else { 9000 };
+    Gap { there, back, mtu_bytes, declared: hard && rng.chance(0.8), rate_known: rng.chance(0.6) }
+}
+
+fn host(rng: &mut Rng, end: usize) -> HostPlan {
+    let mtu_bytes = match rng.range(0, 10) {
+        0 => 576,
+        1 => 1280 + rng.range(0, 220) as u16,
+        2 => 9000,
+        _ => 1500,
+    };
+    let config = HostConfig {
+        mtu_bytes,
+        timestamps: rng.chance(0.7),
+        tsval_start: rng.bits() as u32,
+        tsval_tick: Duration::from_millis(rng.pick(&[1, 1, 4, 10, 100])),
+        sack: rng.chance(0.8),
+        window_scaling: rng.chance(0.8),
+        ttl: rng.pick(&[64, 64, 128, 255]),
+        dscp: rng.pick(&[0, 0, 0, 10, 46]),
+        flow_label: rng.bits() as u32 & 0xf_ffff,
+        isn_clock: rng.chance(0.7),
+    };
+    HostPlan { config, end, delay: Duration::from_micros(rng.range(10, 1_500)) }
+}
+
+impl SimPlan {
+    /// The run that `seed` stands for in `mode`.
+    #[must_use]
+    pub fn from_seed(seed: u64, mode: Mode) -> Self {
+        let mut rng = Rng::new(seed, "topology");
+        let least = u64::from(mode == Mode::RouteFlap);
+        let gateways = rng.pick(&[0, 1, 1, 2, 2, 2, 2, 3]).max(least) as usize;
+        let hard = |rng: &mut Rng, i: usize| match gateways {
+            0 => true,
+            1 => i == 1 || rng.chance(0.3),
+            _ => (1..gateways).contains(&i) || rng.chance(0.1),
+        };
+        let gaps = (0..=gateways)
+            .map(|i| {
+                let hard = hard(&mut rng, i);
+                gap(&mut rng, mode, hard)
+            })
+            .collect();
+        let gateways: Vec<_> = (0..gateways).map(|_| gateway(&mut rng, mode)).collect();
+        let mut rng = Rng::new(seed, "hosts");
+        let mut hosts = vec![host(&mut rng, 0), host(&mut rng, 1)];
+        for end in [0, 1] {
+            if rng.chance(0.2) {
+                hosts.push(host(&mut rng, end));
+            }
+        }
+        // IPv6 has a least MTU; small hosts speak IPv4 only, which the traffic plan heeds.
+        let mut rng = Rng::new(seed, "traffic");
+        let connections = crate::workload::connections(&mut rng, mode, &hosts);
+        let mut rng = Rng::new(seed, "faults");
+        let faults = crate::workload::faults(&mut rng, mode, gateways.len());
+        Self { seed, mode, hosts, gaps, gateways, connections, faults }
+    }
+}
+
+fn gateway(rng: &mut Rng, mode: Mode) -> GatewayPlan {
+    use farlink_gateway::config::{FlowControl, Pinned};
+    let mut config = Config { pinned: Pinned::Never, seed: rng.bits(), ..Config::default() };
+    if rng.chance(0.3) {
+        config.limits.relay_bytes = rng.log_range(16 << 10, 4 << 20) as u32;
+    }
+    if mode == Mode::Mixed && rng.chance(0.1) {
+        config.limits.pool_bytes = rng.range(512 << 10, 4 << 20) as usize;
+    }
+    if rng.chance(0.3) {
+        config.timers.dormant_after = rng.millis(200, 5_000);
+    }
+    if rng.chance(0.2) {
+        config.flow_control = FlowControl::SendWindow;
+    }
+    if rng.chance(0.3) {
+        config.ordinary.cc = farlink_gateway::cc::Kind::NewReno;
+    }
+    let merge = if rng.chance(0.5) { Some(Duration::from_micros(rng.range(0, 200))) } else { None };
+    let mut bypass = lan(rng);
+    if rng.chance(0.3) {
+        bypass.delay = rng.millis(1, 100);
+    }
+    GatewayPlan { config, merge, bypass }
+}

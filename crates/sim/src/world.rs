@@ -1,0 +1,525 @@
+//! A simulated network in virtual time: nodes, channels between them, faults at given times, one observer.
+
+use farlink_channel::{Channel, ChannelConfig};
+use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment};
+
+use crate::app::End;
+use crate::fault::Fault;
+use crate::gro::Merged;
+use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
+use crate::observer::{Allowances, Observer};
+use crate::packet::{SimPacket, hash, hop, router_accepts, tcp};
+use crate::trace::Trace;
+
+/// Calls at one instant after which a run counts as a livelock.
+const ROUNDS_PER_INSTANT_MAX: u32 = 100_000;
+/// Bytes by which a gateway's pool may exceed its bound: packets in its hands.
+const POOL_SLACK_BYTES: usize = 512 * 1024;
+
+/// A one-way link.
+struct Wire {
+    from: usize,
+    to: (usize, usize),
+    channel: Channel<SimPacket>,
+    due: Option<Instant>,
+}
+
+/// The network.
+pub struct World {
+    now: Instant,
+    nodes: Vec<Node>,
+    wires: Vec<Wire>,
+    faults: std::collections::VecDeque<(Instant, Fault)>,
+    node_due: Vec<Option<Instant>>,
+    seed: u64,
+    /// Sees everything.
+    pub observer: Observer,
+    /// What is kept of it.
+    pub trace: Trace,
+    /// The first broken invariant.
+    pub failure: Option<String>,
+    /// Packets that entered wires so far.
+    pub packets: u64,
+}
+
+impl World {
+    /// An empty network.
+    #[must_use]
+    pub fn new(seed: u64, allowed: Allowances, trace: Trace) -> Self {
+        Self {
+            now: Instant::ZERO,
+            nodes: Vec::new(),
+            wires: Vec::new(),
+            faults: std::collections::VecDeque::new(),
+            node_due: Vec::new(),
+            seed,
+            observer: Observer::new(allowed),
+            trace,
+            failure: None,
+            packets: 0,
+        }
+    }
+
+    /// Adds a node; its number.
+    pub fn add_node(&mut self, name: impl Into<String>, kind: Kind) -> usize {
+        self.nodes.push(Node { name: name.into(), ports: Vec::new(), routes: Vec::new(), kind });
+        self.node_due.push(Some(Instant::ZERO));
+        self.nodes.len() - 1
+    }
+
+    /// Joins two nodes by two channels, the first from `a` to `b`. The port numbers at both.
+    pub fn link(
+        &mut self,
+        a: usize,
+        b: usize,
+        mtu_bytes: u32,
+        there: ChannelConfig,
+        back: ChannelConfig,
+    ) -> (usize, usize) {
+        let (port_a, port_b) = (self.nodes[a].ports.len(), self.nodes[b].ports.len());
+        for (from, to, config) in [(a, (b, port_b), there), (b, (a, port_a), back)] {
+            let wire = self.wires.len();
+            let channel = Channel::new(config, hash(self.seed, &(wire as u64).to_le_bytes()));
+            self.wires.push(Wire { from, to, channel, due: None });
+            self.nodes[from].ports.push(Port { wire, mtu_bytes });
+        }
+        (port_a, port_b)
+    }
+
+    /// The port of `node` towards host `host`.
+    pub fn set_route(&mut self, node: usize, host: usize, port: usize) {
+        let routes = &mut self.nodes[node].routes;
+        if routes.len() <= host {
+            routes.resize(host + 1, 0);
+        }
+        routes[host] = port;
+    }
+
+    /// The configuration of the channel that leaves `node` by `port`.
+    #[must_use]
+    pub fn channel_config(&self, node: usize, port: usize) -> ChannelConfig {
+        self.wires[self.nodes[node].ports[port].wire].channel.config().clone()
+    }
+
+    /// Adds faults; they need not be in order.
+    pub fn add_faults(&mut self, faults: impl IntoIterator<Item = (Instant, Fault)>) {
+        let mut all: Vec<_> = self.faults.drain(..).chain(faults).collect();
+        all.sort_by_key(|(t, _)| *t);
+        self.faults = all.into();
+    }
+
+    /// Virtual time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A node's gateway part.
+    pub fn gateway(&mut self, node: usize) -> Option<&mut GatewayNode> {
+        match &mut self.nodes[node].kind {
+            Kind::Gateway(g) => Some(g),
+            _ => None,
+        }
+    }
+
+    /// Numbers of the nodes that are gateways.
+    #[must_use]
+    pub fn gateways(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|n| matches!(self.nodes[*n].kind, Kind::Gateway(_))).collect()
+    }
+
+    /// All hosts are done with what they had to do.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.nodes.iter().all(|n| match &n.kind {
+            Kind::Host(_, h) => h.is_finished(),
+            _ => true,
+        })
+    }
+
+    /// What became of all connections, at all hosts.
+    #[must_use]
+    pub fn ends(&self) -> Vec<End> {
+        let hosts = self.nodes.iter().filter_map(|n| match &n.kind {
+            Kind::Host(_, h) => Some(h.ends()),
+            _ => None,
+        });
+        hosts.flatten().collect()
+    }
+
+    /// Runs until all is done and `settle` has passed, or until `limit`. `true` when all was done.
+    pub fn run(&mut self, settle: Duration, limit: Instant, packets_max: u64) -> bool {
+        let mut done_at = None;
+        while self.failure.is_none() {
+            let Some(next) = self.next_event() else { break };
+            if done_at.is_none() && self.is_finished() {
+                done_at = Some(self.now);
+            }
+            if done_at.is_some_and(|t| next > t + settle) {
+                break;
+            }
+            if next > limit || self.packets > packets_max {
+                return false;
+            }
+            self.now = self.now.max(next);
+            self.observer.now = self.now;
+            self.step();
+        }
+        self.is_finished()
+    }
+
+    /// Runs all that happens before `until`, and sets the clock to it.
+    pub fn run_until(&mut self, until: Instant) {
+        while self.failure.is_none() {
+            match self.next_event() {
+                Some(next) if next < until => {
+                    self.now = self.now.max(next);
+                    self.observer.now = self.now;
+                    self.step();
+                }
+                _ => break,
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let faults = self.faults.front().map(|(t, _)| *t);
+        let wires = self.wires.iter().filter_map(|w| w.due);
+        let nodes = self.node_due.iter().copied().flatten();
+        wires.chain(nodes).chain(faults).min()
+    }
+
+    fn fail(&mut self, node: usize, what: impl AsRef<str>) {
+        if self.failure.is_none() {
+            let at = self.now.as_nanos() as f64 / 1e9;
+            let name = self.nodes.get(node).map_or("?", |n| n.name.as_str());
+            self.failure = Some(format!("{at:.6} s, {name}: {}", what.as_ref()));
+        }
+    }
+
+    /// Everything that is due now.
+    fn step(&mut self) {
+        while let Some((at, _)) = self.faults.front()
+            && *at <= self.now
+        {
+            if let Some((_, fault)) = self.faults.pop_front() {
+                self.inject(fault);
+            }
+        }
+        let mut rounds = 0;
+        loop {
+            let mut busy = false;
+            for w in 0..self.wires.len() {
+                while self.wires[w].due.is_some_and(|t| t <= self.now) {
+                    let popped = self.wires[w].channel.pop(self.now);
+                    self.wires[w].due = self.wires[w].channel.poll_timeout();
+                    let Some(packet) = popped else { break };
+                    busy = true;
+                    let (node, port) = self.wires[w].to;
+                    self.deliver(node, port, packet);
+                }
+            }
+            for n in 0..self.nodes.len() {
+                if self.node_due[n].is_some_and(|t| t <= self.now) {
+                    busy = true;
+                    self.work(n);
+                }
+            }
+            if self.failure.is_some() || !busy {
+                return;
+            }
+            rounds += 1;
+            if rounds > ROUNDS_PER_INSTANT_MAX {
+                self.fail(usize::MAX, "time stands still: a timer that is due again and again");
+            }
+        }
+    }
+
+    fn inject(&mut self, fault: Fault) {
+        self.trace.note(self.now, || format!("{fault:?}"));
+        let now = self.now;
+        match fault {
+            Fault::Route { node, host, port } => {
+                self.set_route(node, host, port);
+                if let Some(g) = self.gateway(node) {
+                    g.routes_changed(now);
+                }
+            }
+            Fault::Channel { node, port, config } => {
+                let wire = &mut self.wires[self.nodes[node].ports[port].wire];
+                wire.channel.set_config(now, *config);
+                wire.due = wire.channel.poll_timeout();
+            }
+            Fault::LinkState { node, port, up } => self.with_gateway(node, |g, ports, routes| {
+                g.link_state(now, ports, routes, port, up);
+            }),
+            Fault::Drain { node, limit, restart_after } => {
+                if let Some(g) = self.gateway(node) {
+                    g.drain(now, now + limit, restart_after);
+                }
+            }
+            Fault::Kill { node, restart_after } => {
+                let records = self.gateway(node).map(|g| g.kill(now + restart_after)).unwrap_or_default();
+                self.observer.excuse(&records, "a gateway was killed while it held custody of it");
+                self.observer.gateway_started(node, &[]);
+            }
+        }
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
+        self.node_due.fill(Some(self.now));
+    }
+
+    fn with_gateway(&mut self, node: usize, f: impl FnOnce(&mut GatewayNode, &[Port], &[usize])) {
+        let n = &mut self.nodes[node];
+        if let Kind::Gateway(g) = &mut n.kind {
+            f(g, &n.ports, &n.routes);
+        }
+        self.ship(node);
+    }
+
+    /// A packet arrives at a node.
+    fn deliver(&mut self, node: usize, port: usize, packet: SimPacket) {
+        let now = self.now;
+        let SimPacket { mut bytes, corrupted } = packet;
+        if let Kind::Host(number, _) = self.nodes[node].kind {
+            self.deliver_to_host(node, number, &bytes, corrupted);
+            return;
+        }
+        if !router_accepts(&bytes) || !hop(&mut bytes) {
+            return;
+        }
+        let Kind::Gateway(g) = &mut self.nodes[node].kind else {
+            self.forward(node, bytes, corrupted);
+            return;
+        };
+        if g.gateway.is_none() || !is_diverted(&bytes) {
+            self.forward(node, bytes, corrupted);
+            return;
+        }
+        let ready = match &mut g.merger {
+            Some(m) => m.push(now, port, bytes, corrupted),
+            None => vec![Merged { port, bytes, offload: Offload::default(), damaged: corrupted }],
+        };
+        for m in ready {
+            self.hand_over(node, m);
+        }
+        self.node_due[node] = Some(now);
+    }
+
+    fn deliver_to_host(&mut self, node: usize, number: usize, bytes: &[u8], corrupted: bool) {
+        self.trace.packet(self.now, &self.nodes[node].name, "<", bytes, &self.observer);
+        if !corrupted && let Err(e) = self.observer.host_receives(bytes) {
+            let packet = self.observer.describe(bytes);
+            self.fail(node, format!("{e}\n  {packet}"));
+            return;
+        }
+        if parse_dst(bytes) == Some(number)
+            && let Kind::Host(_, host) = &mut self.nodes[node].kind
+        {
+            host.receive(self.now, bytes);
+            self.node_due[node] = Some(self.now);
+            self.collect(node);
+        }
+    }
+
+    /// A packet goes into a gateway.
+    fn hand_over(&mut self, node: usize, m: Merged) {
+        let now = self.now;
+        self.trace.packet(now, &self.nodes[node].name, "<", &m.bytes, &self.observer);
+        let n = &mut self.nodes[node];
+        let Kind::Gateway(g) = &mut n.kind else { return };
+        if g.gateway.is_none() {
+            self.forward(node, m.bytes, m.damaged);
+            return;
+        }
+        self.observer.gateway_in(node, &m.bytes, &m.offload, m.damaged);
+        g.handle_packet(now, &n.ports, &n.routes, m.port, &m.bytes, m.offload);
+        self.ship(node);
+    }
+
+    /// Timers, flushes and applications of a node.
+    fn work(&mut self, node: usize) {
+        let now = self.now;
+        self.node_due[node] = None;
+        match &mut self.nodes[node].kind {
+            Kind::Router => return,
+            Kind::Host(_, host) => {
+                host.run(now);
+                self.collect(node);
+            }
+            Kind::Gateway(_) => self.work_gateway(node),
+        }
+        self.node_due[node] = match &mut self.nodes[node].kind {
+            Kind::Router => None,
+            Kind::Host(_, host) => host.deadline(),
+            Kind::Gateway(g) => g.deadline(),
+        };
+    }
+
+    fn work_gateway(&mut self, node: usize) {
+        let now = self.now;
+        let Some(g) = self.gateway(node) else { return };
+        if g.start_at.is_some_and(|t| t <= now) {
+            let records: Vec<_> = g.records.values().copied().collect();
+            self.trace.note(now, || format!("gateway starts with {} records", records.len()));
+            self.observer.gateway_started(node, &records);
+            self.with_gateway(node, |g, ports, routes| g.start(now, ports, routes));
+        }
+        let ready = self.gateway(node).and_then(|g| g.merger.as_mut()).map(|m| m.expired(now));
+        for m in ready.unwrap_or_default() {
+            self.hand_over(node, m);
+        }
+        self.with_gateway(node, |g, ports, routes| {
+            g.work(now, ports, routes);
+        });
+        let mut gone = None;
+        let mut records = Vec::new();
+        self.with_gateway(node, |g, ports, routes| {
+            records = g.records.values().copied().collect();
+            gone = g.check_drained(now, ports, routes);
+        });
+        if let Some(abandoned) = gone {
+            self.trace.note(now, || format!("drained, {abandoned} flows abandoned"));
+            let left = self.gateway(node).map_or(0, |g| g.records.len());
+            if abandoned == 0 && left > 0 {
+                self.fail(node, format!("drained, and {left} records of custody are left"));
+            }
+            if abandoned > 0 {
+                self.observer.excuse(&records, "a bounded drain gave it up");
+            }
+            self.observer.gateway_started(node, &[]);
+        }
+        self.check_memory(node);
+    }
+
+    fn check_memory(&mut self, node: usize) {
+        let Some(g) = self.gateway(node) else { return };
+        let limit = g.config.limits.pool_bytes;
+        let used = g.gateway.as_mut().map_or(0, |g| g.pool().used_bytes());
+        if used > limit + POOL_SLACK_BYTES {
+            self.fail(node, format!("{used} bytes of buffers in use, {limit} allowed"));
+        }
+    }
+
+    /// Takes what a host has to send.
+    fn collect(&mut self, node: usize) {
+        loop {
+            let Kind::Host(_, host) = &mut self.nodes[node].kind else { return };
+            let Some(bytes) = host.take_output() else { return };
+            self.trace.packet(self.now, &self.nodes[node].name, ">", &bytes, &self.observer);
+            if let Err(e) = self.observer.host_sent(&bytes) {
+                self.fail(node, e);
+                return;
+            }
+            self.forward(node, bytes, false);
+        }
+    }
+
+    /// Sends on what a gateway has transmitted: cut to the wire's packets, checked, one hop counted.
+    fn ship(&mut self, node: usize) {
+        let Some(g) = self.gateway(node) else { return };
+        let outbox = std::mem::take(&mut g.outbox);
+        for o in outbox {
+            if !offload_is_sane(&o.bytes, &o.offload) {
+                self.fail(node, format!("an offload that the kernel drops: {:?}", o.offload));
+                return;
+            }
+            let mut pieces = Vec::new();
+            supersegment::segment(&o.bytes, &o.offload, &mut |p| pieces.push(p.to_vec()));
+            for bytes in pieces {
+                self.emit(node, bytes, o.forwarded);
+            }
+        }
+    }
+
+    fn emit(&mut self, node: usize, mut bytes: Vec<u8>, forwarded: bool) {
+        let how = if forwarded { ">" } else { "*>" };
+        self.trace.packet(self.now, &self.nodes[node].name, how, &bytes, &self.observer);
+        if let Err(e) = self.observer.gateway_out(node, &bytes, forwarded) {
+            let packet = self.observer.describe(&bytes);
+            self.fail(node, format!("{e}\n  {packet}"));
+            return;
+        }
+        if !forwarded
+            && let Some(mtu) = self.mtu_towards(node, &bytes)
+            && bytes.len() as u32 > mtu
+        {
+            self.fail(node, format!("made a packet of {} bytes for an MTU of {mtu}", bytes.len()));
+            return;
+        }
+        let damaged =
+            tcp(&bytes).is_some_and(|s| !farlink_wire::verify_checksums(&bytes, &s, &Offload::default()));
+        if hop(&mut bytes) {
+            self.forward(node, bytes, damaged);
+        }
+    }
+
+    fn mtu_towards(&self, node: usize, bytes: &[u8]) -> Option<u32> {
+        let n = &self.nodes[node];
+        let port = *n.routes.get(parse_dst(bytes)?)?;
+        Some(n.ports.get(port)?.mtu_bytes)
+    }
+
+    /// Plain forwarding by destination.
+    fn forward(&mut self, node: usize, bytes: Vec<u8>, corrupted: bool) {
+        let Some(host) = parse_dst(&bytes) else { return };
+        let n = &self.nodes[node];
+        let Some(port) = n.routes.get(host).and_then(|p| n.ports.get(*p)) else { return };
+        let (wire, mtu) = (port.wire, port.mtu_bytes);
+        if bytes.len() as u32 > mtu {
+            self.too_big(node, &bytes, mtu, wire);
+            return;
+        }
+        self.push(wire, SimPacket { bytes, corrupted });
+    }
+
+    fn too_big(&mut self, node: usize, bytes: &[u8], mtu: u32, wire: usize) {
+        let dont_fragment = match parse(bytes) {
+            Parsed::Tcp(s) => s.ip.dont_fragment,
+            Parsed::Fragment(f) => !f.ip.is_v4(),
+            _ => true,
+        };
+        if dont_fragment {
+            let from = router_address(node, bytes[0] >> 4 == 6);
+            let mut error = Vec::new();
+            if icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {
+                self.forward(node, error, false);
+            }
+            return;
+        }
+        let mut pieces = Vec::new();
+        let _ = farlink_wire::fragment::fragment(bytes, mtu as usize, 0, &mut |p| pieces.push(p.to_vec()));
+        for p in pieces {
+            self.push(wire, SimPacket::new(p));
+        }
+    }
+
+    fn push(&mut self, wire: usize, packet: SimPacket) {
+        self.packets += 1;
+        self.trace.hash(self.now, wire, &packet.bytes);
+        let w = &mut self.wires[wire];
+        w.channel.push(self.now, packet);
+        w.due = w.channel.poll_timeout();
+        debug_assert!(w.from < self.nodes.len());
+    }
+}
+
+/// Number of the host that a packet is for.
+fn parse_dst(bytes: &[u8]) -> Option<usize> {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    let address = match bytes.first()? >> 4 {
+        4 => {
+            let a: [u8; 4] = bytes.get(16..20)?.try_into().ok()?;
+            Ipv4Addr::from(a).into()
+        }
+        6 => {
+            let a: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
+            Ipv6Addr::from(a).into()
+        }
+        _ => return None,
+    };
+    host_of(address)
+}
