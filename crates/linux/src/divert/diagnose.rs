@@ -1,0 +1,334 @@
+//! What on this machine stands in the way of diverting, in plain sentences.
+
+use std::fmt;
+
+use super::nft;
+use super::plan::{DivertConfig, Diverted};
+use crate::netlink::{Family, Link, Route, Socket};
+use crate::sysctl;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Some traffic is not split, or could break.
+    Warning,
+    /// Nothing will be split.
+    Problem,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, what it means for the traffic, and what to do.
+    pub text: String,
+}
+
+impl Diagnosis {
+    /// A finding.
+    #[must_use]
+    pub fn new(severity: Severity, text: impl Into<String>) -> Self {
+        Self { severity, text: text.into() }
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
+        };
+        write!(f, "{word}: {}", self.text)
+    }
+}
+
+/// Looks at everything outside Farlink that diversion depends on. Changes nothing. `interfaces` are the real ones.
+#[must_use]
+pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    tools(&mut found);
+    forwarding(&mut found);
+    match Socket::open() {
+        Ok(mut socket) => {
+            links(&mut socket, interfaces, &mut found);
+            if let Err(e) = collisions(&mut socket, config, &mut found) {
+                found.push(Diagnosis::new(Severity::Warning, format!("routing rules cannot be read: {e}")));
+            }
+        }
+        Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+    }
+    for interface in interfaces {
+        source_filters(interface, &mut found);
+    }
+    match nft::list(&["ruleset"]) {
+        Ok(entries) => rulesets(&entries, config, interfaces, &mut found),
+        Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+    }
+    found
+}
+
+fn tools(found: &mut Vec<Diagnosis>) {
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        let text = "there is no /dev/net/tun, so no packet can reach Farlink; load the module with `modprobe tun` \
+                    (in a container: pass the device in)";
+        found.push(Diagnosis::new(Severity::Problem, text));
+    }
+    if !crate::caps::has_net_admin() {
+        let text = "this process lacks CAP_NET_ADMIN, so it can set up neither devices nor rules; run it as root or \
+                    give it that capability";
+        found.push(Diagnosis::new(Severity::Problem, text));
+    }
+}
+
+fn forwarding(found: &mut Vec<Diagnosis>) {
+    for (family, key, name) in [
+        ("ipv4", &["ipv4", "ip_forward"][..], "net.ipv4.ip_forward"),
+        ("ipv6", &["ipv6", "conf", "all", "forwarding"][..], "net.ipv6.conf.all.forwarding"),
+    ] {
+        if sysctl::read_number(key) == Some(0) {
+            let severity = if family == "ipv4" { Severity::Problem } else { Severity::Warning };
+            found.push(Diagnosis::new(
+                severity,
+                format!(
+                    "this machine does not forward {} packets ({name} is 0), so there is nothing to split; \
+                     if it is to be a router, set it with `sysctl -w {name}=1`",
+                    if family == "ipv4" { "IPv4" } else { "IPv6" }
+                ),
+            ));
+        }
+    }
+}
+
+fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>) {
+    for name in interfaces {
+        match socket.link(name) {
+            Ok(Some(link)) if !link.up => found.push(Diagnosis::new(
+                Severity::Warning,
+                format!("interface {name} is down; bring it up with `ip link set {name} up`"),
+            )),
+            Ok(Some(link)) if !link.carrier => found.push(Diagnosis::new(
+                Severity::Warning,
+                format!("interface {name} has no carrier (cable, modem or peer is missing)"),
+            )),
+            Ok(Some(_)) => {}
+            Ok(None) => found.push(Diagnosis::new(
+                Severity::Problem,
+                format!("there is no interface {name}; `ip link` lists the ones that exist"),
+            )),
+            Err(e) => found.push(Diagnosis::new(Severity::Warning, e.to_string())),
+        }
+    }
+}
+
+/// Foreign rules and routes that use our numbers, or come before us.
+pub(super) fn collisions(
+    socket: &mut Socket,
+    config: &DivertConfig,
+    found: &mut Vec<Diagnosis>,
+) -> crate::Result<()> {
+    let links = socket.links()?;
+    for family in Family::BOTH {
+        for rule in socket.rules(family)? {
+            let ours = rule.protocol == super::plan::PROTOCOL && config.tables().contains(&rule.table);
+            if ours {
+                continue;
+            }
+            if rule.mask & config.mark_mask != 0 {
+                found.push(Diagnosis::new(
+                    Severity::Problem,
+                    format!(
+                        "the {family} rule with priority {} looks at mark bits {:#010x} that Farlink uses \
+                         (mark_mask {:#010x}); choose other bits with `mark_mask`",
+                        rule.priority, rule.mask, config.mark_mask
+                    ),
+                ));
+            }
+            if config.tables().contains(&rule.table) {
+                found.push(Diagnosis::new(
+                    Severity::Problem,
+                    format!(
+                        "the {family} rule with priority {} uses routing table {}, which Farlink needs; choose \
+                         others with `table_base`",
+                        rule.priority, rule.table
+                    ),
+                ));
+            }
+            if rule.priority > 0 && rule.priority < config.rule_priority && rule.table != TABLE_LOCAL {
+                found.push(Diagnosis::new(
+                    Severity::Note,
+                    format!(
+                        "the {family} rule with priority {} is asked before Farlink's ({}); connections that it \
+                         routes are not split (change `rule_priority` if they should be)",
+                        rule.priority, config.rule_priority
+                    ),
+                ));
+            }
+        }
+        for (n, table) in config.tables().take(16).enumerate() {
+            let routes = socket.routes(family, table)?;
+            if let Some(other) = other_instance(&routes, &config.tun_name(n), &links) {
+                found.push(Diagnosis::new(
+                    Severity::Problem,
+                    format!(
+                        "routing table {table} leads to {other}, which another Farlink process serves; give this one \
+                         an `instance`, a `table_base` and a `mark_mask` of its own"
+                    ),
+                ));
+            }
+            if routes.iter().any(|r| r.protocol != super::plan::PROTOCOL) {
+                found.push(Diagnosis::new(
+                    Severity::Problem,
+                    format!(
+                        "routing table {table} holds {family} routes of somebody else; choose other tables with \
+                         `table_base`"
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+const TABLE_LOCAL: u32 = 255;
+
+/// The device that a route of ours in the `n`-th table leads to, if it is not the `n`-th of this instance. A killed process leaves no
+/// such route: it goes with its device.
+fn other_instance(routes: &[Route], expected: &str, links: &[Link]) -> Option<String> {
+    let ours = routes.iter().filter(|r| r.protocol == super::plan::PROTOCOL);
+    ours.filter_map(|r| links.iter().find(|l| Some(l.index) == r.interface))
+        .map(|l| l.name.clone())
+        .find(|name| name != expected)
+}
+
+/// `src_valid_mark` makes the source check look at our mark; it then finds the TUN where it expects the interface.
+fn source_filters(interface: &str, found: &mut Vec<Diagnosis>) {
+    let larger = |key: &str| {
+        let of = |who: &str| sysctl::read_number(&["ipv4", "conf", who, key]).unwrap_or(0);
+        of("all").max(of(interface))
+    };
+    if larger("src_valid_mark") == 1 && larger("rp_filter") == 1 {
+        found.push(Diagnosis::new(
+            Severity::Problem,
+            format!(
+                "interface {interface} has rp_filter=1 together with src_valid_mark=1, so the kernel drops every \
+                 packet that is diverted; set net.ipv4.conf.{interface}.rp_filter to 2 or src_valid_mark to 0"
+            ),
+        ));
+    }
+}
+
+/// What other nftables tables do to diverted packets.
+fn rulesets(
+    entries: &[serde_json::Value],
+    config: &DivertConfig,
+    interfaces: &[String],
+    found: &mut Vec<Diagnosis>,
+) {
+    let own = config.table_name();
+    let text_of = |v: &serde_json::Value, key: &str| v.get(key).and_then(|t| t.as_str()).map(str::to_owned);
+    let tun = format!("farlink{}", config.instance);
+    let names_tun = entries.iter().any(|e| {
+        e.get("rule").is_some_and(|r| {
+            text_of(r, "table").is_some_and(|t| t != own) && r.to_string().contains(&format!("\"{tun}"))
+        })
+    });
+    for entry in entries {
+        if let Some(chain) = entry.get("chain") {
+            let is_forward = text_of(chain, "hook").as_deref() == Some("forward");
+            let drops = text_of(chain, "policy").as_deref() == Some("drop");
+            if is_forward && drops && !names_tun {
+                let name = text_of(chain, "name").unwrap_or_default();
+                let table = text_of(chain, "table").unwrap_or_default();
+                found.push(Diagnosis::new(
+                    Severity::Warning,
+                    format!(
+                        "the firewall chain {table}/{name} drops what it does not know, and no rule names Farlink's \
+                         devices: diverted connections would be cut off; add `oifname \"{tun}*\" accept` there, and \
+                         let `iifname \"{tun}*\"` pass as the real interfaces do"
+                    ),
+                ));
+            }
+        }
+        if let Some(flowtable) = entry.get("flowtable") {
+            let devices = flowtable.get("dev").map(ToString::to_string).unwrap_or_default();
+            if interfaces.iter().any(|i| devices.contains(&format!("\"{i}\""))) {
+                found.push(Diagnosis::new(
+                    Severity::Warning,
+                    format!(
+                        "the flowtable {} forwards connections of a diverted interface past all rules; those are \
+                         not split after their first packets",
+                        text_of(flowtable, "name").unwrap_or_default()
+                    ),
+                ));
+            }
+        }
+        let Some(rule) = entry.get("rule").filter(|r| text_of(r, "table").is_some_and(|t| t != own)) else {
+            continue;
+        };
+        let text = rule.get("expr").map(ToString::to_string).unwrap_or_default();
+        let table = text_of(rule, "table").unwrap_or_default();
+        if text.contains("\"masquerade\"") || text.contains("\"snat\"") {
+            found.push(Diagnosis::new(
+                Severity::Warning,
+                format!(
+                    "table {table} translates source addresses on this machine: the answers to translated \
+                     connections are addressed to this machine itself, so Farlink sees one direction only and \
+                     forwards those connections unsplit; run Farlink on another router, or before the translation"
+                ),
+            ));
+        }
+        if text.contains("\"fib\"")
+            && text.contains("\"saddr\"")
+            && text.contains("\"iif\"")
+            && text.contains("\"drop\"")
+        {
+            found.push(Diagnosis::new(
+                Severity::Warning,
+                format!(
+                    "table {table} drops packets whose source is not routed back to where they came in (a reverse \
+                     path filter, such as firewalld's IPv6_rpfilter): that hits everything Farlink sends; exempt \
+                     `iifname \"{tun}*\"`"
+                ),
+            ));
+        }
+    }
+    let mut seen = Vec::new();
+    found.retain(|d| {
+        let fresh = !seen.contains(d);
+        if fresh {
+            seen.push(d.clone());
+        }
+        fresh
+    });
+}
+
+/// Looks at whether what [`super::Divert`] set up is still there. Empty when all is well.
+#[must_use]
+pub fn verify(config: &DivertConfig, interfaces: &[Diverted]) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    let mut miss = |text: String| found.push(Diagnosis::new(Severity::Problem, text));
+    if nft::list(&["table", "inet", &config.table_name()]).is_err() {
+        miss(format!("the nftables table inet {} is gone; nothing is diverted", config.table_name()));
+    }
+    let Ok(plan) = super::plan::Plan::new(config.clone(), interfaces.to_vec()) else { return found };
+    let Ok(mut socket) = Socket::open() else { return found };
+    for family in Family::BOTH {
+        let rules = socket.rules(family).unwrap_or_default();
+        for rule in plan.rules().filter(|r| r.family == family) {
+            if !rules.contains(&rule) {
+                miss(format!("the {family} policy-routing rule for mark {:#x} is gone", rule.mark));
+            }
+        }
+    }
+    for route in plan.routes() {
+        let routes = socket.routes(route.family, route.table).unwrap_or_default();
+        if !routes.iter().any(|r| r.interface == route.interface && r.destination.is_none()) {
+            miss(format!("routing table {} has lost its {} route", route.table, route.family));
+        }
+    }
+    found
+}

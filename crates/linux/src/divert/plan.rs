@@ -1,0 +1,346 @@
+//! What diversion consists of: names, marks, tables, and the nftables rules. Pure data; nothing is applied here.
+
+use super::nft::{
+    self, Builder, Expr, Hook, Operation, Script, Statement, and, equal, field, meta, or, prefix, raw, set,
+    text,
+};
+use crate::error::{Error, Result};
+use crate::netlink::{Family, Route, Rule};
+
+/// Before nf_defrag (-400) and conntrack (-200): TCP fragments are seen as they came, and what is diverted is not tracked twice.
+const PRIORITY: i32 = -450;
+/// Marks our routes and rules as made by us (RTPROT_...; 192 to 254 are nobody's).
+pub(crate) const PROTOCOL: u8 = 0xFA;
+
+/// So that "farlink", the instance and a number stay within the 15 bytes of an interface name.
+const INSTANCE_BYTES_MAX: usize = 6;
+
+/// One interface whose incoming TCP is diverted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diverted {
+    /// The real interface.
+    pub interface: String,
+    /// Name of its TUN.
+    pub tun: String,
+    /// Number of its TUN.
+    pub tun_index: u32,
+}
+
+/// Everything about diversion that an operator may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DivertConfig {
+    /// Tells several daemons on one machine apart; empty for the only one. Letters and digits.
+    pub instance: String,
+    /// Bits of the packet mark that are ours; all others are left as they are. One contiguous run of bits.
+    pub mark_mask: u32,
+    /// First routing table; one per interface from here on.
+    pub table_base: u32,
+    /// Priority of the policy-routing rules: after `local` (0), before everybody else's.
+    pub rule_priority: u32,
+}
+
+impl Default for DivertConfig {
+    /// Numbers that neither the usual VPN, container nor multi-WAN software uses by default.
+    fn default() -> Self {
+        Self { instance: String::new(), mark_mask: 0x7f00_0000, table_base: 51_000, rule_priority: 500 }
+    }
+}
+
+impl DivertConfig {
+    /// Name of the nftables table.
+    #[must_use]
+    pub fn table_name(&self) -> String {
+        if self.instance.is_empty() { "farlink".to_owned() } else { format!("farlink_{}", self.instance) }
+    }
+
+    /// Name of the `n`-th TUN.
+    #[must_use]
+    pub fn tun_name(&self, n: usize) -> String {
+        format!("farlink{}{n}", self.instance)
+    }
+
+    /// How many interfaces the mask and the tables have room for.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        (self.mark_mask >> self.mark_mask.trailing_zeros().min(31)).min(4096)
+    }
+
+    pub(crate) fn tables(&self) -> std::ops::Range<u32> {
+        self.table_base..self.table_base.saturating_add(self.capacity())
+    }
+
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<()> {
+        let shifted = self.mark_mask >> self.mark_mask.trailing_zeros().min(31);
+        if self.mark_mask == 0 || shifted & shifted.wrapping_add(1) != 0 {
+            return Err(Error::Refused(format!(
+                "mark_mask {:#010x} must be one run of one bits, such as 0x7f000000",
+                self.mark_mask
+            )));
+        }
+        if self.tables().any(|t| t == 0 || (253..=255).contains(&t)) {
+            return Err(Error::Refused(format!(
+                "table_base {} overlaps the tables local, main or default (253 to 255)",
+                self.table_base
+            )));
+        }
+        if self.rule_priority == 0 || self.rule_priority >= 32_766 {
+            return Err(Error::Refused(format!(
+                "rule_priority {} must lie between the rules `local` (0) and `main` (32766)",
+                self.rule_priority
+            )));
+        }
+        if self.instance.len() > INSTANCE_BYTES_MAX
+            || !self.instance.chars().all(|c| c.is_ascii_alphanumeric())
+        {
+            return Err(Error::Refused(format!(
+                "instance \"{}\" must be at most {INSTANCE_BYTES_MAX} letters or digits",
+                self.instance
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What is to be applied for a set of interfaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) config: DivertConfig,
+    pub(crate) interfaces: Vec<Diverted>,
+}
+
+impl Plan {
+    pub(crate) fn new(config: DivertConfig, interfaces: Vec<Diverted>) -> Result<Self> {
+        config.check()?;
+        if u32::try_from(interfaces.len()).is_ok_and(|n| n > config.capacity()) {
+            return Err(Error::Refused(format!(
+                "{} interfaces are more than mark_mask {:#010x} has values for ({})",
+                interfaces.len(),
+                config.mark_mask,
+                config.capacity()
+            )));
+        }
+        for one in &interfaces {
+            for name in [&one.interface, &one.tun] {
+                let odd = |c: char| c.is_whitespace() || c.is_control() || "\"*/\\".contains(c);
+                if name.is_empty() || name.len() > 15 || name.contains(odd) {
+                    return Err(Error::Refused(format!("\"{name}\" is not the name of an interface")));
+                }
+            }
+            if interfaces.iter().filter(|o| o.interface == one.interface).count() > 1 {
+                return Err(Error::Refused(format!("interface {} is named twice", one.interface)));
+            }
+            if interfaces.iter().any(|o| o.tun == one.interface) {
+                return Err(Error::Refused(format!("{} is one of Farlink's own devices", one.interface)));
+            }
+        }
+        Ok(Self { config, interfaces })
+    }
+
+    /// Mark of the `n`-th interface.
+    pub(crate) fn mark(&self, n: usize) -> u32 {
+        let n = u32::try_from(n).unwrap_or(u32::MAX);
+        n.wrapping_add(1) << self.config.mark_mask.trailing_zeros().min(31)
+    }
+
+    fn table(&self, n: usize) -> u32 {
+        self.config.table_base.saturating_add(u32::try_from(n).unwrap_or(u32::MAX))
+    }
+
+    /// One default route to each TUN, in a table of its own.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = Route> + '_ {
+        self.interfaces.iter().enumerate().flat_map(|(n, one)| {
+            Family::BOTH.map(|family| Route {
+                interface: Some(one.tun_index),
+                table: self.table(n),
+                protocol: PROTOCOL,
+                ..Route::new(family)
+            })
+        })
+    }
+
+    /// One rule per mark and family.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
+        (0..self.interfaces.len()).flat_map(|n| {
+            Family::BOTH.map(|family| Rule {
+                family,
+                priority: self.config.rule_priority,
+                mark: self.mark(n),
+                mask: self.config.mark_mask,
+                table: self.table(n),
+                protocol: PROTOCOL,
+                has_selector: false,
+            })
+        })
+    }
+
+    /// The nftables table. `notrack`: what is diverted stays out of connection tracking, which then sees each packet once,
+    /// on its way out of the TUN (so that NAT and stateful filters work as without us).
+    pub(crate) fn script(&self, notrack: bool) -> Script {
+        let mut b = Builder::fresh_table(&self.config.table_name());
+        b.counter("ip_options");
+        // Before the base chain that refers to them.
+        b.chain("choose", None);
+        for (n, one) in self.interfaces.iter().enumerate() {
+            self.mark_chain(&mut b, n, one, notrack);
+        }
+        b.chain(
+            "prerouting",
+            Some(Hook { kind: "filter", hook: "prerouting", prio: PRIORITY, policy: "accept" }),
+        );
+        let names = self.interfaces.iter().map(|one| text(&one.interface)).collect();
+        b.rule(
+            "prerouting",
+            vec![
+                Statement::Match { op: "!=", left: meta("iifname"), right: set(names) },
+                Statement::Return(()),
+            ],
+        );
+        exclusions(&mut b);
+        selections(&mut b);
+        b.build()
+    }
+
+    /// Marks, asks the kernel whether the mark would lead into the TUN, and takes the mark back if not: the packet is for this
+    /// machine itself, somebody's rule comes before ours, or the TUN is gone. So a killed daemon leaves rules that do nothing.
+    fn mark_chain(&self, b: &mut Builder, n: usize, one: &Diverted, notrack: bool) {
+        let (chain, diverted, passed) = (format!("to_{n}"), format!("diverted_{n}"), format!("passed_{n}"));
+        b.counter(&diverted);
+        b.counter(&passed);
+        b.chain(&chain, None);
+        let cleared = || and(meta("mark"), Expr::Number(!self.config.mark_mask));
+        let mangle = |value| Statement::Mangle { key: meta("mark"), value };
+        b.rule(&chain, vec![mangle(or(cleared(), Expr::Number(self.mark(n))))]);
+        let leads_to = Expr::Operation(Operation::Fib { result: "oifname", flags: vec!["daddr", "mark"] });
+        let mut take = vec![equal(leads_to, text(&one.tun)), Statement::Counter(diverted)];
+        if notrack {
+            take.push(Statement::Notrack(()));
+        }
+        take.push(Statement::Accept(()));
+        b.rule(&chain, take);
+        b.rule(&chain, vec![Statement::Counter(passed), mangle(cleared())]);
+        b.rule(
+            "choose",
+            vec![equal(meta("iifname"), text(&one.interface)), Statement::Goto { target: chain }],
+        );
+    }
+}
+
+/// What is never diverted, whatever it carries.
+fn exclusions(b: &mut Builder) {
+    b.rule(
+        "prerouting",
+        vec![
+            Statement::Match { op: ">", left: field("ip", "hdrlength"), right: Expr::Number(5) },
+            Statement::Counter("ip_options".to_owned()),
+            Statement::Return(()),
+        ],
+    );
+    let multicast4 = set(vec![prefix("224.0.0.0", 4), text("255.255.255.255")]);
+    b.rule("prerouting", vec![equal(field("ip", "daddr"), multicast4), Statement::Return(())]);
+    let multicast6 = set(vec![prefix("ff00::", 8), prefix("fe80::", 10)]);
+    b.rule("prerouting", vec![equal(field("ip6", "daddr"), multicast6), Statement::Return(())]);
+}
+
+/// TCP, its fragments, and the ICMP errors that quote it.
+fn selections(b: &mut Builder) {
+    const TCP: u32 = 6;
+    const FRAGMENT: u32 = 44;
+    let choose = || Statement::Goto { target: "choose".to_owned() };
+    let is_tcp = |left: Expr| equal(left, Expr::Number(TCP));
+    let is_fragment = |left: Expr| equal(left, Expr::Number(FRAGMENT));
+    // Every fragment of an IPv4 packet names the protocol.
+    b.rule("prerouting", vec![is_tcp(field("ip", "protocol")), choose()]);
+    b.rule("prerouting", vec![is_tcp(field("ip6", "nexthdr")), choose()]);
+    // Other extension headers are left alone, as IP options are: later fragments could not be told from the first.
+    let fragment_header = Expr::Operation(Operation::ExtensionHeader { name: "frag", field: "nexthdr" });
+    b.rule("prerouting", vec![is_fragment(field("ip6", "nexthdr")), is_tcp(fragment_header), choose()]);
+    // ICMP: 8 bytes of header, then the packet that caused it. Bits from the start of the ICMP header.
+    let types4 = set([3, 11, 12].map(Expr::Number).to_vec());
+    b.rule(
+        "prerouting",
+        vec![
+            equal(field("ip", "protocol"), Expr::Number(1)),
+            equal(field("icmp", "type"), types4),
+            is_tcp(nft::raw((8 + 9) * 8, 8)),
+            choose(),
+        ],
+    );
+    let icmpv6 = || {
+        vec![
+            equal(field("ip6", "nexthdr"), Expr::Number(58)),
+            equal(field("icmpv6", "type"), set([1, 2, 3, 4].map(Expr::Number).to_vec())),
+        ]
+    };
+    let mut direct = icmpv6();
+    direct.extend([is_tcp(raw((8 + 6) * 8, 8)), choose()]);
+    b.rule("prerouting", direct);
+    let mut fragmented = icmpv6();
+    fragmented.extend([is_fragment(raw((8 + 6) * 8, 8)), is_tcp(raw((8 + 40) * 8, 8)), choose()]);
+    b.rule("prerouting", fragmented);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Vec<Diverted> {
+        ["eth0", "wan.7"]
+            .iter()
+            .zip(0u32..)
+            .map(|(name, n)| Diverted {
+                interface: (*name).to_owned(),
+                tun: format!("farlink{n}"),
+                tun_index: 10 + n,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn marks_stay_inside_the_mask_and_differ() {
+        let plan = Plan::new(DivertConfig::default(), two()).unwrap();
+        let rules: Vec<_> = plan.rules().collect();
+        assert_eq!(rules.len(), 4);
+        assert!(rules.iter().all(|r| r.mark & !r.mask == 0 && r.mark != 0));
+        assert_ne!(rules[0].mark, rules[2].mark);
+        assert_ne!(rules[0].table, rules[2].table);
+        assert_eq!(plan.routes().filter(|r| r.interface == Some(11)).count(), 2);
+    }
+
+    #[test]
+    fn bad_numbers_are_refused_in_words() {
+        let base = DivertConfig::default;
+        let bad = [
+            DivertConfig { mark_mask: 0, ..base() },
+            DivertConfig { mark_mask: 0x0f0f, ..base() },
+            DivertConfig { table_base: 200, mark_mask: 0xff, ..base() },
+            DivertConfig { rule_priority: 0, ..base() },
+            DivertConfig { rule_priority: 40_000, ..base() },
+            DivertConfig { instance: "no-good".into(), ..base() },
+        ];
+        for config in bad {
+            assert!(config.check().is_err(), "{config:?}");
+        }
+        assert!(base().check().is_ok());
+        let one_bit = DivertConfig { mark_mask: 0x100, ..base() };
+        assert!(Plan::new(one_bit.clone(), two()[..1].to_vec()).is_ok());
+        assert!(Plan::new(one_bit, two()).is_err());
+        let twice = vec![two()[0].clone(), two()[0].clone()];
+        assert!(Plan::new(base(), twice).is_err());
+        let odd = Diverted { interface: "eth*".into(), ..two()[0].clone() };
+        assert!(Plan::new(base(), vec![odd]).is_err());
+    }
+
+    #[test]
+    fn script_is_one_transaction_that_starts_from_nothing() {
+        let plan = Plan::new(DivertConfig::default(), two()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&plan.script(true).to_json().unwrap()).unwrap();
+        let entries = json["nftables"].as_array().unwrap();
+        assert_eq!(entries[1]["add"]["table"]["name"], "farlink");
+        assert_eq!(entries[2]["delete"]["table"]["name"], "farlink");
+        assert!(entries[3].get("add").is_some());
+        let text = json.to_string();
+        assert!(text.contains("notrack"));
+        assert!(!plan.script(false).to_json().unwrap().contains("notrack"));
+    }
+}

@@ -1,0 +1,491 @@
+//! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one thread.
+
+mod network;
+mod status;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use farlink_gateway::{Config, Gateway, IfaceId};
+use farlink_wire::{Duration, Instant};
+
+pub use status::{Counters, DriverStatus, PortStatus, TunCounters};
+
+use crate::clock;
+use crate::divert::{Divert, DivertConfig, Diverted};
+use crate::error::{Error, Result};
+use crate::event_loop::{Interest, Poller, Signals, Waker};
+use crate::journal::Journal;
+use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
+use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
+use network::{LinuxNetwork, Port};
+
+/// Packets read from one TUN before the others, and what is owed, get their turn. Super-segments are up to 64 KB each.
+const BATCH: usize = 32;
+const SIGNALS: u64 = u64::MAX;
+const EVENTS: u64 = u64::MAX - 1;
+const WAKER: u64 = u64::MAX - 2;
+/// Flows that the journal has room for, unless the flow table is smaller.
+const JOURNAL_SLOTS_MAX: usize = 1 << 20;
+/// How long the last packets in the TUNs are waited for after diversion has been taken back.
+const LAST_PACKETS: Duration = Duration::from_millis(20);
+
+/// What the driver is told.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// What the gateway is told; its interfaces, by name, are the ones that are diverted.
+    pub gateway: Config,
+    /// Names and numbers of the diversion.
+    pub divert: DivertConfig,
+    /// How long a drain may take before custody that is left is given up.
+    pub drain_timeout: Duration,
+    /// Packets that may wait in a TUN.
+    pub queue_packets: u32,
+    /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their connections hang.
+    pub journal: Option<PathBuf>,
+}
+
+impl DriverConfig {
+    /// The usual settings round a gateway's configuration.
+    #[must_use]
+    pub fn new(gateway: Config) -> Self {
+        Self {
+            gateway,
+            divert: DivertConfig::default(),
+            drain_timeout: Duration::from_secs(30),
+            queue_packets: DEFAULT_QUEUE_PACKETS,
+            journal: Some(PathBuf::from("/run/farlink/journal")),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything in custody was delivered; no connection noticed.
+    Drained,
+    /// Custody was left: so many connections were reset.
+    Abandoned(usize),
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Draining { until: Instant },
+    Quitting,
+}
+
+/// A gateway on this machine. Dropping it takes the diversion back without a drain.
+pub struct Driver {
+    /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is gone.
+    divert: Option<Divert>,
+    gateway: Gateway,
+    net: LinuxNetwork,
+    poller: Poller,
+    monitor: Monitor,
+    waker: Arc<Waker>,
+    phase: Phase,
+    drain_timeout: Duration,
+    started: Instant,
+    /// Which TUN is read first; moves on.
+    first: usize,
+}
+
+/// What whoever attends to a running driver may look at and do, between two batches of packets.
+pub struct Attendance<'a> {
+    driver: &'a mut Driver,
+}
+
+impl Driver {
+    /// Makes TUNs, diverts, and resets the connections whose custody a killed predecessor took with it. In the calling thread's
+    /// network namespace, on which thread [`Driver::run`] must be called, too.
+    pub fn start(mut config: DriverConfig) -> Result<Self> {
+        find_addresses(&mut config.gateway)?;
+        let interfaces: Vec<(IfaceId, String)> =
+            config.gateway.interfaces.iter().map(|i| (i.id, i.name.clone())).collect();
+        if interfaces.is_empty() {
+            return Err(Error::Refused("no interface is to be diverted".to_owned()));
+        }
+        let mut ports = Vec::new();
+        for (n, (id, interface)) in interfaces.iter().enumerate() {
+            let tun_config =
+                TunConfig { name: config.divert.tun_name(n), queue_packets: config.queue_packets };
+            ports.push(Port::new(*id, interface.clone(), Tun::create(&tun_config)?));
+        }
+        // From here on no other process serves this instance: it would hold the TUNs.
+        let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
+        let (records, journal) = match &config.journal {
+            Some(path) => {
+                let records = Journal::replay(path, &interfaces);
+                (records, Some(Journal::create(path, slots, &interfaces)?))
+            }
+            None => (Vec::new(), None),
+        };
+        let poller = Poller::new()?;
+        let waker = Arc::new(Waker::new()?);
+        let monitor = Monitor::open()?;
+        poller.add(&*waker, WAKER, Interest::Read)?;
+        poller.add(&monitor, EVENTS, Interest::Read)?;
+        for (port, n) in ports.iter().zip(0u64..) {
+            poller.add(&port.tun, n, Interest::Read)?;
+        }
+        let diverted = ports
+            .iter()
+            .map(|p| Diverted {
+                interface: p.interface.clone(),
+                tun: p.tun.name().to_owned(),
+                tun_index: p.tun.index(),
+            })
+            .collect();
+        let net = LinuxNetwork {
+            ports,
+            routes: RouteCache::open()?,
+            journal,
+            counters: Counters::default(),
+            by_index: HashMap::new(),
+        };
+        let mut driver = Self {
+            gateway: Gateway::new(config.gateway),
+            net,
+            divert: None,
+            poller,
+            monitor,
+            waker,
+            phase: Phase::Running,
+            drain_timeout: config.drain_timeout,
+            started: clock::now(),
+            first: 0,
+        };
+        driver.look_at_links()?;
+        for port in 0..driver.net.ports.len() {
+            driver.tell_if_down(port);
+        }
+        driver.divert = Some(Divert::apply(config.divert, diverted)?);
+        if !records.is_empty() {
+            tracing::warn!(
+                connections = records.len(),
+                "the last run was killed while it held bytes of these connections: they are reset"
+            );
+            driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
+        }
+        Ok(driver)
+    }
+
+    /// Wake it to have `attend` called.
+    #[must_use]
+    pub fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
+    /// Forwards and splits until a drain is complete. SIGTERM or SIGINT out of `signals` starts the drain, a second one ends it.
+    /// `attend` is called after each wake-up by the [`Driver::waker`].
+    pub fn run(
+        mut self,
+        signals: Option<&Signals>,
+        mut attend: impl FnMut(&mut Attendance<'_>),
+    ) -> Result<End> {
+        if let Some(signals) = signals {
+            self.poller.add(signals, SIGNALS, Interest::Read)?;
+        }
+        loop {
+            let deadline = self.deadline();
+            let (mut is_woken, mut has_events, mut is_signalled) = (false, false, false);
+            for ready in self.poller.wait(deadline)? {
+                match ready.token {
+                    WAKER => is_woken = true,
+                    EVENTS => has_events = true,
+                    SIGNALS => is_signalled = true,
+                    // All TUNs are read in turn anyway.
+                    _ => {}
+                }
+            }
+            if has_events {
+                self.take_events()?;
+            }
+            self.read_all()?;
+            self.work();
+            if is_woken {
+                self.waker.clear();
+                attend(&mut Attendance { driver: &mut self });
+                self.work();
+            }
+            if is_signalled && let Some(signals) = signals {
+                while let Some(signal) = signals.next() {
+                    self.signal(signal);
+                }
+            }
+            if self.is_over() {
+                return self.finish();
+            }
+        }
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        let retries = self.net.ports.iter().filter_map(Port::retry_at).min();
+        let drain = match self.phase {
+            Phase::Running => None,
+            Phase::Draining { until } => Some(until),
+            Phase::Quitting => Some(Instant::ZERO),
+        };
+        [self.gateway.poll_timeout(), retries, drain].into_iter().flatten().min()
+    }
+
+    /// Reads a batch of each TUN. Returns how many packets there were.
+    fn read_all(&mut self) -> Result<usize> {
+        let count = self.net.ports.len();
+        self.first = (self.first + 1) % count.max(1);
+        let mut packets = 0;
+        for n in (self.first..count).chain(0..self.first) {
+            for _ in 0..BATCH {
+                let Some(port) = self.net.ports.get_mut(n) else { break };
+                let packet = match port.tun.read(self.gateway.pool()) {
+                    Ok(ReadOutcome::Packet(packet)) => packet,
+                    Ok(ReadOutcome::Odd) => {
+                        self.net.counters.odd_packets += 1;
+                        continue;
+                    }
+                    Ok(ReadOutcome::Empty) => break,
+                    Err(error) => return Err(error),
+                };
+                packets += 1;
+                port.counters.packets_in += 1;
+                port.counters.bytes_in += packet.len() as u64;
+                port.counters.super_segments_in += u64::from(packet.offload.is_super_segment());
+                let id = port.id;
+                self.gateway.handle_packet(clock::now(), id, packet, &mut self.net);
+            }
+        }
+        Ok(packets)
+    }
+
+    /// Whatever is due or owed now.
+    fn work(&mut self) {
+        let now = clock::now();
+        if self.gateway.poll_timeout().is_some_and(|at| at <= now) {
+            self.gateway.handle_timeout(now, &mut self.net);
+        } else {
+            self.gateway.flush(now, &mut self.net);
+        }
+        let LinuxNetwork { ports, counters, .. } = &mut self.net;
+        for port in ports {
+            port.retry(now, counters);
+        }
+    }
+
+    fn take_events(&mut self) -> Result<()> {
+        let (mut routes, mut lost) = (false, false);
+        let mut links: Vec<(Link, bool)> = Vec::new();
+        self.monitor.drain(|event| match event {
+            Event::Link(link) => links.push((link, true)),
+            Event::LinkGone(link) => links.push((link, false)),
+            Event::Routes => routes = true,
+            Event::Lost => lost = true,
+        })?;
+        if !(routes || lost) && links.is_empty() {
+            return Ok(());
+        }
+        // An interface that changes may change its MTU, its number, and the routes through it.
+        self.net.routes.invalidate();
+        self.gateway.routes_changed(clock::now());
+        for (link, exists) in links {
+            self.link_changed(&link, exists);
+        }
+        if lost {
+            self.net.counters.events_lost += 1;
+            self.look_at_links()?;
+        }
+        Ok(())
+    }
+
+    /// The state of all interfaces, as it is now.
+    fn look_at_links(&mut self) -> Result<()> {
+        for link in Socket::open()?.links()? {
+            self.link_changed(&link, true);
+        }
+        Ok(())
+    }
+
+    /// The gateway takes every interface to be up until it hears otherwise.
+    fn tell_if_down(&mut self, port: usize) {
+        if let Some(port) = self.net.ports.get(port).filter(|p| !p.is_usable) {
+            tracing::warn!(interface = %port.interface, "the interface is down, or does not exist yet");
+            let id = port.id;
+            self.gateway.link_state(clock::now(), id, false, &mut self.net);
+        }
+    }
+
+    fn link_changed(&mut self, link: &Link, exists: bool) {
+        let Some(port) = self.net.ports.iter_mut().find(|p| p.interface == link.name) else {
+            if let Some(port) = self.net.ports.iter().find(|p| p.tun.name() == link.name)
+                && (!exists || !link.up)
+            {
+                tracing::error!(
+                    device = port.tun.name(),
+                    "the device was taken down or away: traffic is not split"
+                );
+            }
+            return;
+        };
+        let (id, was_usable) = (port.id, port.is_usable);
+        let index = exists.then_some(link.index);
+        if let Some(old) = port.index.take() {
+            self.net.by_index.remove(&old);
+        }
+        port.index = index;
+        if let Some(index) = index {
+            self.net.by_index.insert(index, id);
+        }
+        port.is_usable = exists && link.is_usable();
+        let is_usable = port.is_usable;
+        if is_usable != was_usable {
+            let state = if is_usable { "up" } else { "down" };
+            tracing::info!(interface = %link.name, state, "link state");
+            self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        if !matches!(signal, libc::SIGTERM | libc::SIGINT) {
+            return;
+        }
+        match self.phase {
+            Phase::Running => self.start_drain(),
+            Phase::Draining { .. } | Phase::Quitting => {
+                tracing::warn!("told to end a second time: what is not delivered is given up");
+                self.phase = Phase::Quitting;
+            }
+        }
+    }
+
+    fn start_drain(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let now = clock::now();
+        tracing::info!(
+            timeout_s = self.drain_timeout.as_secs_f64(),
+            "draining: nothing new is split, custody is delivered"
+        );
+        self.gateway.drain(now);
+        self.phase = Phase::Draining { until: now + self.drain_timeout };
+        self.work();
+    }
+
+    fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Running => false,
+            Phase::Draining { until } => self.gateway.is_drained() || clock::now() >= until,
+            Phase::Quitting => true,
+        }
+    }
+
+    /// Takes the diversion back, forwards what is still in the TUNs, and goes.
+    fn finish(mut self) -> Result<End> {
+        let end = if self.gateway.is_drained() {
+            End::Drained
+        } else {
+            End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
+        };
+        let outcome = self.divert.take().map_or(Ok(()), Divert::remove);
+        let until = clock::now() + LAST_PACKETS;
+        while clock::now() < until {
+            self.read_all()?;
+            self.work();
+            self.poller.wait(Some(until))?;
+        }
+        if let Some(journal) = self.net.journal.take() {
+            journal.remove();
+        }
+        match end {
+            End::Drained => tracing::info!("drained: every byte in custody was delivered"),
+            End::Abandoned(connections) => {
+                tracing::warn!(
+                    connections,
+                    "ended before the drain was complete: these connections were reset"
+                );
+            }
+        }
+        outcome.map(|()| end)
+    }
+
+    fn status(&self) -> DriverStatus {
+        let drops: HashMap<String, u64> = Socket::open()
+            .and_then(|mut s| s.links())
+            .map(|links| links.into_iter().map(|l| (l.name, l.tx_dropped)).collect())
+            .unwrap_or_default();
+        let ports = self.net.ports.iter().map(|p| PortStatus {
+            interface: p.interface.clone(),
+            up: p.is_usable,
+            tun: p.tun.name().to_owned(),
+            tso4: p.tun.offloads().tso4,
+            tso6: p.tun.offloads().tso6,
+            queue_drops: drops.get(p.tun.name()).copied().unwrap_or(0),
+            counters: p.counters,
+        });
+        DriverStatus {
+            ports: ports.collect(),
+            counters: self.net.counters,
+            route_lookups: self.net.routes.lookups(),
+            journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
+            uptime_s: clock::now().since(self.started).as_secs_f64(),
+        }
+    }
+}
+
+/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway come from them.
+fn find_addresses(config: &mut Config) -> Result<()> {
+    let mut socket = Socket::open()?;
+    let addresses = socket.addresses()?;
+    for link in socket.links()? {
+        let Some(interface) = config.interfaces.iter_mut().find(|i| i.name == link.name) else { continue };
+        if interface.addresses.is_empty() {
+            let own = addresses.iter().filter(|(index, _)| *index == link.index);
+            interface.addresses = own.map(|(_, address)| *address).collect();
+        }
+    }
+    Ok(())
+}
+
+impl Attendance<'_> {
+    /// The gateway.
+    pub fn gateway(&mut self) -> &mut Gateway {
+        &mut self.driver.gateway
+    }
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        clock::now()
+    }
+    /// What the driver counts.
+    #[must_use]
+    pub fn status(&self) -> DriverStatus {
+        self.driver.status()
+    }
+    /// What is diverted where.
+    #[must_use]
+    pub fn diverted(&self) -> Vec<Diverted> {
+        self.driver.divert.as_ref().map(|d| d.interfaces().to_vec()).unwrap_or_default()
+    }
+    /// Starts draining, as SIGTERM does.
+    pub fn drain(&mut self) {
+        self.driver.start_drain();
+    }
+    /// An interface, or the link behind it, went away or came back, as somebody outside knows better than the kernel (a modem).
+    ///
+    /// # Errors
+    /// The name is not that of a diverted interface; the text says which there are.
+    pub fn link_state(&mut self, interface: &str, up: bool) -> std::result::Result<(), String> {
+        let Driver { gateway, net, .. } = &mut *self.driver;
+        let Some(id) = net.ports.iter().find(|p| p.interface == interface).map(|p| p.id) else {
+            let names: Vec<&str> = net.ports.iter().map(|p| p.interface.as_str()).collect();
+            return Err(format!(
+                "there is no diverted interface {interface}; there are {}",
+                names.join(", ")
+            ));
+        };
+        gateway.link_state(clock::now(), id, up, net);
+        Ok(())
+    }
+}

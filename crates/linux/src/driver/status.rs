@@ -1,0 +1,74 @@
+//! What the driver counts.
+
+use serde::Serialize;
+
+/// Counters of one TUN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TunCounters {
+    /// Packets read (super-segments count once).
+    pub packets_in: u64,
+    /// Bytes read.
+    pub bytes_in: u64,
+    /// Of the packets read, super-segments.
+    pub super_segments_in: u64,
+    /// Packets written.
+    pub packets_out: u64,
+    /// Bytes written.
+    pub bytes_out: u64,
+}
+
+/// Counters of the whole driver. All but `software_segmented` should stay zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Times the kernel had no room for a packet; it was tried again.
+    pub writes_busy: u64,
+    /// Packets lost because the kernel had no room for too long.
+    pub writes_lost: u64,
+    /// Packets that the kernel refused.
+    pub writes_refused: u64,
+    /// Packets written while a TUN was down.
+    pub writes_down: u64,
+    /// Super-segments that were cut here because the kernel did not take them.
+    pub software_segmented: u64,
+    /// Packets read that nobody diverted (multicast noise of the kernel's own).
+    pub odd_packets: u64,
+    /// Route look-ups that failed.
+    pub route_errors: u64,
+    /// Times the kernel's network events overran.
+    pub events_lost: u64,
+}
+
+/// One diverted interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortStatus {
+    /// The real interface.
+    pub interface: String,
+    /// It is up and has a carrier.
+    pub up: bool,
+    /// Its TUN.
+    pub tun: String,
+    /// IPv4 TCP super-segments cross whole.
+    pub tso4: bool,
+    /// IPv6 TCP super-segments cross whole.
+    pub tso6: bool,
+    /// Packets that the TUN's queue dropped because the gateway was too slow.
+    pub queue_drops: u64,
+    /// Traffic.
+    #[serde(flatten)]
+    pub counters: TunCounters,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriverStatus {
+    /// The diverted interfaces.
+    pub ports: Vec<PortStatus>,
+    /// Counters.
+    pub counters: Counters,
+    /// Route look-ups that went to the kernel.
+    pub route_lookups: u64,
+    /// Flows in custody that found no room in the journal.
+    pub journal_refused: u64,
+    /// Seconds since the start.
+    pub uptime_s: f64,
+}

@@ -1,0 +1,128 @@
+//! Parameters of the emulated link by name, for its control socket. Units are in the names; probabilities are 0 to 1.
+
+use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide};
+use farlink_wire::Duration;
+
+/// All keys.
+pub const KEYS: [&str; 20] = [
+    "rate_bps",
+    "overhead_bytes",
+    "delay_ms",
+    "queue_bytes",
+    "queue_packets",
+    "ber",
+    "loss",
+    "ge_p",
+    "ge_r",
+    "ge_loss_good",
+    "ge_loss_bad",
+    "reorder",
+    "reorder_ms",
+    "duplicate",
+    "corrupt",
+    "jitter_ms",
+    "jitter_keeps_order",
+    "wink_p",
+    "wink_i_ms",
+    "wink_side",
+];
+
+/// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`, `queue_packets`).
+///
+/// # Errors
+/// The key or value is not allowed; the text says what is. The configuration is unchanged then.
+pub fn set(config: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
+    let mut changed = config.clone();
+    apply(&mut changed, key, value.trim())?;
+    changed.check().map_err(|e| format!("{key} = {value}: {} must be {}", e.field, e.allowed))?;
+    *config = changed;
+    Ok(())
+}
+
+fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
+    let refuse = |allowed: &str| format!("{key} = {value}: {allowed} is needed");
+    let real = || value.parse::<f64>().map_err(|_| refuse("a number"));
+    let limit = || match value {
+        "none" | "0" => Ok(None),
+        v => v.parse::<f64>().map_err(|_| refuse("a number, or none")).map(|n| Some(n as u64)),
+    };
+    let time = || {
+        let ms = real()?;
+        Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| refuse("a time that is not negative"))
+    };
+    let bursts = c.gilbert_elliott.unwrap_or(GilbertElliott {
+        p_good_to_bad: 0.0,
+        p_bad_to_good: 1.0,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    });
+    let wink = c.wink.unwrap_or(Wink {
+        p: 0.0,
+        interval: Duration::from_millis(100),
+        seed: Some(0),
+        side: WinkSide::Entry,
+    });
+    match key {
+        "rate_bps" => c.rate_bps = limit()?,
+        "overhead_bytes" => c.overhead_bytes = real()? as u32,
+        "delay_ms" => c.delay = time()?,
+        "queue_bytes" => c.queue_limit_bytes = limit()?.and_then(|n| usize::try_from(n).ok()),
+        "queue_packets" => c.queue_limit_packets = limit()?.and_then(|n| usize::try_from(n).ok()),
+        "ber" => c.ber = real()?,
+        "loss" => c.loss = real()?,
+        "ge_p" => c.gilbert_elliott = Some(GilbertElliott { p_good_to_bad: real()?, ..bursts }),
+        "ge_r" => c.gilbert_elliott = Some(GilbertElliott { p_bad_to_good: real()?, ..bursts }),
+        "ge_loss_good" => c.gilbert_elliott = Some(GilbertElliott { loss_good: real()?, ..bursts }),
+        "ge_loss_bad" => c.gilbert_elliott = Some(GilbertElliott { loss_bad: real()?, ..bursts }),
+        "reorder" => c.reorder = real()?,
+        "reorder_ms" => c.reorder_extra = time()?,
+        "duplicate" => c.duplicate = real()?,
+        "corrupt" => c.corrupt = real()?,
+        "jitter_ms" => c.jitter = time()?,
+        "jitter_keeps_order" => {
+            c.jitter_keeps_order = value.parse().map_err(|_| refuse("true or false"))?;
+        }
+        "wink_p" => c.wink = Some(Wink { p: real()?, ..wink }),
+        "wink_i_ms" => c.wink = Some(Wink { interval: time()?, ..wink }),
+        "wink_side" => {
+            let side = match value {
+                "entry" => WinkSide::Entry,
+                "exit" => WinkSide::Exit,
+                _ => return Err(refuse("entry or exit")),
+            };
+            c.wink = Some(Wink { side, ..wink });
+        }
+        _ => return Err(format!("there is no key {key}; there are {}", KEYS.join(", "))),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_understood_and_errors_name_what_is_allowed() {
+        for key in KEYS {
+            let value = match key {
+                "jitter_keeps_order" => "true",
+                "wink_side" => "exit",
+                _ => "1",
+            };
+            let mut config = ChannelConfig::default();
+            set(&mut config, key, value).unwrap();
+            assert_ne!(config, ChannelConfig::default(), "{key}");
+            let before = config.clone();
+            assert!(set(&mut config, key, "never").unwrap_err().contains(key));
+            assert_eq!(config, before, "{key}");
+        }
+        let mut config = ChannelConfig::default();
+        set(&mut config, "rate_bps", "8e6").unwrap();
+        assert_eq!(config.rate_bps, Some(8_000_000));
+        set(&mut config, "rate_bps", "none").unwrap();
+        assert_eq!(config.rate_bps, None);
+        assert!(set(&mut config, "loss", "1.5").is_err());
+        assert!(set(&mut config, "delay_ms", "-1").is_err());
+        assert!(set(&mut config, "dealy_ms", "1").unwrap_err().contains("delay_ms"));
+    }
+}

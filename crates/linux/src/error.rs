@@ -1,0 +1,76 @@
+//! What can go wrong with the kernel, in words for the person who runs it.
+
+use std::io;
+
+/// An error of this crate. Its text says what was attempted and what the kernel or the tool answered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was attempted.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A netlink request was refused.
+    #[error("{what}: {source}{}", if message.is_empty() { String::new() } else { format!(" ({message})") })]
+    Netlink {
+        /// What was attempted.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+        /// The kernel's own words (extended acknowledgement), where it gave any.
+        message: String,
+    },
+    /// A program that this crate runs failed.
+    #[error("`{command}` failed: {output}")]
+    Tool {
+        /// The command line.
+        command: String,
+        /// What it wrote.
+        output: String,
+    },
+    /// The request contradicts the state of the machine, or itself.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error that says what was attempted when `source` came back.
+    pub fn os(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Os { what: what.into(), source: source.into() }
+    }
+    /// As [`Error::os`], with the calling thread's `errno`.
+    pub fn last_os(what: impl Into<String>) -> Self {
+        Self::os(what, io::Error::last_os_error())
+    }
+    /// The kernel's error number, when there is one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Os { source, .. } | Self::Netlink { source, .. } => source.raw_os_error(),
+            Self::Tool { .. } | Self::Refused(_) => None,
+        }
+    }
+    /// Whether the kernel answered with this error number.
+    #[must_use]
+    pub fn is(&self, errno: i32) -> bool {
+        self.errno() == Some(errno)
+    }
+}
+
+/// Adds what was attempted to an I/O result.
+pub trait Context<T> {
+    /// Turns the error into [`Error::Os`] with these words.
+    fn context(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| Error::os(what(), e))
+    }
+}

@@ -1,0 +1,204 @@
+//! The journal of flows with custody: a small file that outlives the process, so that the next one can reset the connections whose
+//! bytes died with it, and only those (DESIGN 3.1, "Killed with custody").
+//!
+//! The file is mapped into memory; keeping a record is a plain store, no system call. It stands in /run, which is memory: a killed
+//! process loses nothing, a machine that restarts has no connections to reset.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use farlink_gateway::{IfaceId, RECORD_BYTES, Record};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::{Context, Error, Result};
+
+const MAGIC: &[u8; 8] = b"FLJRNL01";
+/// Room for the interfaces' names, so that a restart under another configuration still knows which was which.
+const NAME_BYTES: usize = 16;
+const NAMES_MAX: usize = 127;
+const HEADER_BYTES: usize = 2048;
+const PAGE_BYTES: usize = 4096;
+
+/// The mapped file.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    map: NonNull<u8>,
+    len: usize,
+    slots: usize,
+    /// Records that had no slot; their connections would hang after a crash instead of being reset.
+    refused: u64,
+}
+
+// SAFETY: the mapping belongs to this value alone and is touched through `&mut self` only.
+unsafe impl Send for Journal {}
+
+impl Journal {
+    /// What a predecessor left, with its interfaces translated into ours by name ([`IfaceId::OTHER`] for those that are gone).
+    /// Empty when there is no journal, or none that can be read: then nothing can be reset, and hosts find out for themselves.
+    #[must_use]
+    pub fn replay(path: &Path, interfaces: &[(IfaceId, String)]) -> Vec<Record> {
+        let Ok(file) = File::open(path) else { return Vec::new() };
+        let mut header = [0u8; HEADER_BYTES];
+        if file.read_exact_at(&mut header, 0).is_err() || !header.starts_with(MAGIC) {
+            return Vec::new();
+        }
+        let names: Vec<String> = header[16..]
+            .chunks_exact(NAME_BYTES)
+            .map(|n| String::from_utf8_lossy(n).trim_end_matches('\0').to_owned())
+            .collect();
+        let translate = |id: IfaceId| {
+            let name = names.get(usize::from(id.0)).filter(|n| !n.is_empty());
+            let now = name.and_then(|name| interfaces.iter().find(|(_, n)| n == name));
+            now.map_or(IfaceId::OTHER, |(id, _)| *id)
+        };
+        let mut records = Vec::new();
+        let mut chunk = vec![0u8; PAGE_BYTES];
+        let mut at = HEADER_BYTES as u64;
+        loop {
+            let n = file.read_at(&mut chunk, at).unwrap_or(0);
+            for slot in chunk[..n].chunks_exact(RECORD_BYTES) {
+                let Some(record) = slot.first_chunk().and_then(Record::decode) else { continue };
+                records.push(Record {
+                    iface_a: translate(record.iface_a),
+                    iface_b: translate(record.iface_b),
+                    ..record
+                });
+            }
+            let whole = n / RECORD_BYTES * RECORD_BYTES;
+            if whole == 0 {
+                return records;
+            }
+            at += whole as u64;
+        }
+    }
+
+    /// Starts an empty journal for up to `slots` flows, in place of whatever stood there. Only touched pages cost memory.
+    pub fn create(path: &Path, slots: usize, interfaces: &[(IfaceId, String)]) -> Result<Self> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).context(|| format!("creating {}", directory.display()))?;
+        }
+        let len = (HEADER_BYTES + slots * RECORD_BYTES).next_multiple_of(PAGE_BYTES);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)
+            .context(|| format!("creating the journal {}", path.display()))?;
+        file.set_len(len as u64).context(|| format!("sizing the journal {}", path.display()))?;
+        // SAFETY: a fresh mapping of a file that only this process writes; its length is that of the file.
+        let map = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
+        }
+        .context(|| format!("mapping the journal {}", path.display()))?;
+        let Some(map) = NonNull::new(map.cast::<u8>()) else {
+            return Err(Error::Refused("the journal was mapped nowhere".to_owned()));
+        };
+        let mut journal = Self { path: path.to_owned(), map, len, slots, refused: 0 };
+        for (id, name) in interfaces.iter().filter(|(id, _)| usize::from(id.0) < NAMES_MAX - 1) {
+            let at = 16 + usize::from(id.0) * NAME_BYTES;
+            let name = name.as_bytes();
+            journal.bytes()[at..][..name.len().min(NAME_BYTES)]
+                .copy_from_slice(&name[..name.len().min(NAME_BYTES)]);
+        }
+        journal.bytes()[..MAGIC.len()].copy_from_slice(MAGIC);
+        Ok(journal)
+    }
+
+    /// Keeps a record under a slot, or empties the slot.
+    pub fn put(&mut self, slot: u32, record: Option<&Record>) {
+        let slot = slot as usize;
+        if slot >= self.slots {
+            self.refused += u64::from(record.is_some());
+            return;
+        }
+        let encoded = record.map_or([0; RECORD_BYTES], Record::encode);
+        self.bytes()[HEADER_BYTES + slot * RECORD_BYTES..][..RECORD_BYTES].copy_from_slice(&encoded);
+        // The store must be made before whatever acknowledgement follows it. A torn record fails its checksum.
+        compiler_fence(Ordering::Release);
+    }
+
+    /// Records that had no slot.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Ends an orderly life: no custody is left, nothing is to be replayed.
+    pub fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is `len` bytes long, lives as long as `self`, and is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and no slice of it outlives `self`.
+        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farlink_wire::SeqNum;
+
+    fn record(n: u16) -> Record {
+        Record {
+            iface_a: IfaceId(0),
+            iface_b: IfaceId(1),
+            a: ("10.0.0.1".parse().unwrap(), n),
+            b: ("10.0.0.2".parse().unwrap(), 80),
+            acked_by_a: SeqNum(1),
+            acked_by_b: SeqNum(2),
+        }
+    }
+
+    #[test]
+    fn records_outlive_their_writer_and_follow_names() {
+        let directory = std::env::temp_dir().join(format!("flt-journal-{}", std::process::id()));
+        let path = directory.join("journal");
+        let named = |names: [&str; 2]| -> Vec<(IfaceId, String)> {
+            (0u16..).map(IfaceId).zip(names.map(str::to_owned)).collect()
+        };
+        assert_eq!(Journal::replay(&path, &named(["lan", "sat"])), []);
+        let mut journal = Journal::create(&path, 1000, &named(["lan", "sat"])).unwrap();
+        for (slot, n) in [(0, 1), (7, 2), (999, 3)] {
+            journal.put(slot, Some(&record(n)));
+        }
+        journal.put(7, None);
+        journal.put(1000, Some(&record(4)));
+        assert_eq!(journal.refused(), 1);
+        drop(journal);
+        let left = Journal::replay(&path, &named(["lan", "sat"]));
+        assert_eq!(left, [record(1), record(3)]);
+        let turned = Journal::replay(&path, &named(["sat", "lan"]));
+        assert_eq!((turned[0].iface_a, turned[0].iface_b), (IfaceId(1), IfaceId(0)));
+        let gone = Journal::replay(&path, &named(["lan", "other"]));
+        assert_eq!((gone[0].iface_a, gone[0].iface_b), (IfaceId(0), IfaceId::OTHER));
+        let journal = Journal::create(&path, 1000, &named(["lan", "sat"])).unwrap();
+        assert_eq!(Journal::replay(&path, &named(["lan", "sat"])), [], "a new one is empty");
+        journal.remove();
+        assert!(!path.exists());
+        std::fs::write(&path, b"FLJRNL01 but torn").unwrap();
+        assert_eq!(Journal::replay(&path, &named(["lan", "sat"])), []);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

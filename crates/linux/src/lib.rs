@@ -1,0 +1,18 @@
+//! The Linux driver: TUN with offloads, event loop, diversion, namespaces.
+
+pub mod caps;
+pub mod clock;
+pub mod divert;
+pub mod driver;
+pub mod emulator;
+pub mod error;
+pub mod ethtool;
+pub mod event_loop;
+pub mod journal;
+pub mod netlink;
+pub mod netns;
+pub mod sandbox;
+pub mod sysctl;
+pub mod tun;
+
+pub use error::{Error, Result};

@@ -1,0 +1,16 @@
+//! The kernel's network configuration over NETLINK_ROUTE, small and blocking: interfaces, addresses, routes, rules, events.
+
+mod events;
+mod link;
+mod lookup;
+mod message;
+mod route;
+mod socket;
+
+pub use events::{Event, Monitor};
+pub use link::{Link, VethEnd};
+pub use lookup::{Leaves, RouteCache};
+pub use message::{Answer, Answers, Attributes, Message};
+pub use route::{Family, Hop, Route, RouteKey, Rule, TABLE_MAIN};
+pub use socket::Socket;
+pub(crate) use socket::set_option;

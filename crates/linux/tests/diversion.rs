@@ -1,0 +1,360 @@
+//! Diversion against the real kernel: what reaches the TUN, what does not, and what is left behind.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use common::packets::{Bounce, divert, forward, fragment6, ipv4, ipv6, send_raw, tcp};
+use common::{
+    Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped,
+    transfer,
+};
+use farlink_linux::divert::{DivertConfig, Severity, diagnose};
+use farlink_linux::event_loop::Waker;
+
+const BOTH: [&str; 2] = ["left", "right"];
+
+#[test]
+fn real_traffic_crosses_the_tun_whole() {
+    if skipped("real_traffic_crosses_the_tun_whole") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    for address in ["10.2.0.1", "fd02::1"] {
+        let earlier = bounce.seen();
+        transfer(&path, address, 20_000_000);
+        let seen = bounce.seen();
+        assert!(seen.super_segments > earlier.super_segments + 50, "{address}: {seen:?}");
+        assert_eq!(seen.write_errors, 0, "{seen:?}");
+        assert!(datagram_arrives(&path.client, &path.server, address));
+    }
+    let tcp_only = bounce.drain().iter().all(|(_, p, _)| match p[0] >> 4 {
+        4 => p[9] == 6,
+        _ => p[6] == 6,
+    });
+    assert!(tcp_only, "only TCP enters the TUN");
+    let counters = bounce.stop(&path.router);
+    assert!(counters["diverted_0"].packets > 0 && counters["diverted_1"].packets > 0, "{counters:?}");
+    assert_eq!(counters["passed_0"].packets + counters["passed_1"].packets, 0, "{counters:?}");
+    assert_restored(&path.router, &before);
+    transfer(&path, "10.2.0.1", 100_000);
+}
+
+#[test]
+fn iperf_runs_both_ways() {
+    if skipped("iperf_runs_both_ways") || missing("iperf_runs_both_ways", "iperf3") {
+        return;
+    }
+    let path = Path::new();
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    let _server = path.server.start("iperf3 -s");
+    for arguments in ["-c 10.2.0.1", "-c 10.2.0.1 -R", "-c fd02::1 -P 4"] {
+        let mut said = String::new();
+        eventually("iperf3 answers", || {
+            let out = path
+                .client
+                .0
+                .command("sh")
+                .args(["-c", &format!("iperf3 {arguments} -t 1 -J")])
+                .output()
+                .unwrap();
+            said = String::from_utf8_lossy(&out.stdout).into_owned();
+            out.status.success()
+        });
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+        common::say(&format!("iperf3 {arguments}: {:.2} Gbit/s through the TUN", rate / 1e9));
+        assert!(rate > 0.0);
+    }
+    assert_eq!(bounce.seen().write_errors, 0);
+    bounce.stop(&path.router);
+}
+
+#[test]
+fn fragments_and_icmp_errors_of_tcp_are_diverted_as_they_came() {
+    if skipped("fragments_and_icmp_errors_of_tcp_are_diverted_as_they_came") {
+        return;
+    }
+    let path = Path::new();
+    // Connection tracking in the router, which would reassemble fragments before it sees them.
+    path.router.sh("nft add table ip t; nft add chain ip t c '{ type filter hook forward priority 0; }'; nft add rule ip t c ct state new counter");
+    path.router.sh("nft add table ip6 t; nft add chain ip6 t c '{ type filter hook forward priority 0; }'; nft add rule ip6 t c ct state new counter");
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    let (c4, s4, c6, s6) = (ip("10.1.0.1"), ip("10.2.0.1"), ip("fd01::1"), ip("fd02::1"));
+    let udp = [0u8, 53, 0, 53, 0, 20, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let quoting = |inner: Vec<u8>| [vec![3, 1, 0, 0, 0, 0, 0, 0], inner].concat();
+    let quoting6 = |inner: Vec<u8>| [vec![1, 4, 0, 0, 0, 0, 0, 0], inner].concat();
+    let echo = [8u8, 0, 0, 0, 0, 0, 0, 0];
+    let half = [0u8; 24];
+    // (name, destination, packet, diverted?)
+    let cases: Vec<(&str, IpAddr, Vec<u8>, bool)> = vec![
+        ("v4 first fragment", s4, ipv4(6, c4, s4, &[], 0x2000, &[tcp(5, 6), vec![1; 12]].concat()), true),
+        ("v4 middle fragment", s4, ipv4(6, c4, s4, &[], 0x2004, &half), true),
+        ("v4 last fragment", s4, ipv4(6, c4, s4, &[], 0x0007, &half), true),
+        ("v4 UDP fragment", s4, ipv4(17, c4, s4, &[], 0x2000, &half), false),
+        ("v4 with IP options", s4, ipv4(6, c4, s4, &[7, 7, 4, 0, 0, 0, 0, 0], 0, &tcp(5, 6)), false),
+        (
+            "v4 ICMP error about TCP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(6, s4, c4, &[], 0, &tcp(6, 5)))),
+            true,
+        ),
+        (
+            "v4 ICMP error about UDP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(17, s4, c4, &[], 0, &udp))),
+            false,
+        ),
+        ("v4 echo", s4, ipv4(1, c4, s4, &[], 0, &echo), false),
+        ("v4 protocol 253", s4, ipv4(253, c4, s4, &[], 0, &half), false),
+        (
+            "v6 first fragment",
+            s6,
+            ipv6(44, c6, s6, &fragment6(6, 0, true, &[tcp(5, 6), vec![1; 4]].concat())),
+            true,
+        ),
+        ("v6 last fragment", s6, ipv6(44, c6, s6, &fragment6(6, 24, false, &half)), true),
+        ("v6 UDP fragment", s6, ipv6(44, c6, s6, &fragment6(17, 24, false, &half)), false),
+        ("v6 fragment of an options header", s6, ipv6(44, c6, s6, &fragment6(60, 24, false, &half)), false),
+        (
+            "v6 destination options",
+            s6,
+            ipv6(60, c6, s6, &[vec![6, 0, 1, 4, 0, 0, 0, 0], tcp(5, 6)].concat()),
+            false,
+        ),
+        ("v6 ICMP error about TCP", s6, ipv6(58, c6, s6, &quoting6(ipv6(6, s6, c6, &tcp(6, 5)))), true),
+        (
+            "v6 ICMP error about a TCP fragment",
+            s6,
+            ipv6(58, c6, s6, &quoting6(ipv6(44, s6, c6, &fragment6(6, 0, true, &tcp(6, 5))))),
+            true,
+        ),
+        ("v6 ICMP error about UDP", s6, ipv6(58, c6, s6, &quoting6(ipv6(17, s6, c6, &udp))), false),
+    ];
+    for (name, dst, packet, is_diverted) in cases {
+        send_raw(&path.client, dst, &packet);
+        let seen = bounce.drain();
+        let expected = usize::from(is_diverted);
+        // Answers of the server (RST, port unreachable) come by the other interface.
+        let ours: Vec<_> = seen.iter().filter(|(n, ..)| *n == 0).collect();
+        assert_eq!(ours.len(), expected, "{name}: {ours:?}");
+        if let Some((_, bytes, _)) = ours.first() {
+            assert_eq!(bytes.len(), packet.len(), "{name}");
+            let (mut was, mut is) = (packet.clone(), bytes.clone());
+            // TTL and the checksums that the sending kernel filled in.
+            let ignored: &[usize] = if dst.is_ipv4() { &[8, 10, 11] } else { &[7] };
+            for i in ignored {
+                (was[*i], is[*i]) = (0, 0);
+            }
+            assert_eq!(is, was, "{name}");
+        }
+    }
+    let counters = bounce.stop(&path.router);
+    assert_eq!(counters["ip_options"].packets, 1, "{counters:?}");
+}
+
+#[test]
+fn connections_to_the_router_itself_are_not_diverted() {
+    if skipped("connections_to_the_router_itself_are_not_diverted") {
+        return;
+    }
+    let path = Path::new();
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    for address in ["10.1.0.2", "10.2.0.2", "fd01::2", "fd02::2"] {
+        let listener = path.router.0.run(|| Ok(TcpListener::bind((ip(address), 0)).unwrap())).unwrap();
+        let to = listener.local_addr().unwrap();
+        path.client.0.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+    }
+    assert_eq!(bounce.seen().packets, 0);
+    let counters = bounce.stop(&path.router);
+    assert!(counters["passed_0"].packets >= 12, "{counters:?}");
+}
+
+#[test]
+fn foreign_rules_and_marks_stay() {
+    if skipped("foreign_rules_and_marks_stay") {
+        return;
+    }
+    let path = Path::new();
+    path.router.sh(
+        "ip rule add pref 700 fwmark 0x42/0xff lookup 88; ip -6 rule add pref 700 fwmark 0x42/0xff lookup 88; \
+         nft add table inet other; \
+         nft add chain inet other early '{ type filter hook prerouting priority -500; }'; \
+         nft add rule inet other early meta mark set 0x42; \
+         nft add chain inet other late '{ type filter hook prerouting priority 0; }'; \
+         nft add rule inet other late iifname left ip protocol tcp meta mark and 0xff == 0x42 counter",
+    );
+    let before = configuration(&path.router);
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(bounce.seen().packets > 0);
+    let listed = path.router.sh("nft list chain inet other late");
+    assert!(!listed.contains("counter packets 0 "), "their mark bits survive ours: {listed}");
+    bounce.stop(&path.router);
+    path.router.sh("nft 'reset counters' >/dev/null; true");
+    let strip =
+        |s: String| s.lines().filter(|l| !l.contains("counter packets")).collect::<Vec<_>>().join("\n");
+    assert_eq!(strip(configuration(&path.router)), strip(before));
+}
+
+#[test]
+fn numbers_in_use_are_refused_with_a_reason() {
+    if skipped("numbers_in_use_are_refused_with_a_reason") {
+        return;
+    }
+    let path = Path::new();
+    let config = DivertConfig::default();
+    for (setup, undo, word) in [
+        (
+            "ip rule add fwmark 0x1000000/0x1000000 lookup 9",
+            "ip rule del fwmark 0x1000000/0x1000000",
+            "mark_mask",
+        ),
+        ("ip -6 rule add from all lookup 51000", "ip -6 rule del lookup 51000", "table_base"),
+        ("ip route add 192.0.2.0/24 dev lo table 51001", "ip route flush table 51001", "table_base"),
+    ] {
+        path.router.sh(setup);
+        let before = configuration(&path.router);
+        let refused = path.router.0.run(|| divert(&config, &BOTH).map(|_| ())).unwrap_err().to_string();
+        assert!(refused.contains(word), "{setup}: {refused}");
+        eventually("the TUNs are gone", || configuration(&path.router) == before);
+        path.router.sh(undo);
+    }
+    // What only costs performance or coverage is reported, not refused.
+    path.router.sh(
+        "sysctl -qw net.ipv4.ip_forward=0; nft add table ip nat; \
+         nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname right masquerade; \
+         nft add table inet fw; nft add chain inet fw forward '{ type filter hook forward priority 0; policy drop; }'; \
+         ip rule add pref 300 from 10.1.0.77 lookup main",
+    );
+    let found =
+        path.router.0.run(|| Ok(diagnose(&config, &["left".to_owned(), "absent".to_owned()]))).unwrap();
+    let has = |severity, word: &str| found.iter().any(|d| d.severity == severity && d.text.contains(word));
+    assert!(has(Severity::Problem, "net.ipv4.ip_forward"), "{found:?}");
+    assert!(has(Severity::Problem, "no interface absent"), "{found:?}");
+    assert!(has(Severity::Warning, "translates"), "{found:?}");
+    assert!(has(Severity::Warning, "fw/forward"), "{found:?}");
+    assert!(has(Severity::Note, "priority 300"), "{found:?}");
+}
+
+#[test]
+fn two_instances_share_a_machine() {
+    if skipped("two_instances_share_a_machine") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    let first = Bounce::start(&path.router, &DivertConfig::default(), &["left"]);
+    let second = DivertConfig { instance: "two".into(), ..DivertConfig::default() };
+    let refused = |config: &DivertConfig| {
+        path.router.0.run(|| divert(config, &["right"]).map(|_| ())).unwrap_err().to_string()
+    };
+    assert!(refused(&second).contains("table_base"));
+    let second = DivertConfig { table_base: 52_000, ..second };
+    assert!(refused(&second).contains("mark_mask"));
+    let second = DivertConfig { mark_mask: 0x00f0_0000, ..second };
+    let second = Bounce::start(&path.router, &second, &["right"]);
+    transfer(&path, "10.2.0.1", 1_000_000);
+    transfer(&path, "fd02::1", 1_000_000);
+    assert!(first.seen().packets > 0 && second.seen().packets > 0);
+    second.stop(&path.router);
+    transfer(&path, "10.2.0.1", 1_000_000);
+    first.stop(&path.router);
+    assert_restored(&path.router, &before);
+}
+
+/// Not a test by itself: the process that the next test kills.
+#[test]
+fn child_that_forwards() {
+    if std::env::var_os("FARLINK_TEST_FORWARDER").is_none() {
+        return;
+    }
+    let (mut tuns, _divert) = divert(&DivertConfig::default(), &BOTH).unwrap();
+    common::say("forwarding");
+    forward(&mut tuns, &Waker::new().unwrap(), |_, _, _, _| {});
+}
+
+fn forwarder(router: &Host) -> Running {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["child_that_forwards", "--exact", "--nocapture"])
+        .env("FARLINK_TEST_FORWARDER", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = Running(router.0.exec(command).unwrap());
+    eventually("the forwarder diverts", || {
+        router.0.command("nft").args(["list", "table", "inet", "farlink"]).output().unwrap().status.success()
+    });
+    child
+}
+
+#[test]
+fn a_killed_forwarder_leaves_a_plain_router() {
+    if skipped("a_killed_forwarder_leaves_a_plain_router") {
+        return;
+    }
+    let path = Path::new();
+    // A router that translates addresses: what is left behind must not take packets out of connection tracking.
+    path.router.sh(
+        "nft add table ip nat; nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; \
+         nft add rule ip nat post ip saddr 10.1.0.0/24 oifname right masquerade",
+    );
+    let before = configuration(&path.router);
+    let mut child = forwarder(&path.router);
+
+    // A connection that lives through the kill.
+    let listener = path.server.0.run(|| Ok(TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut client = path.client.0.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+    let (mut server, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip(), ip("10.2.0.2"), "translated on its way out of the TUN");
+    let mut exchange = |word: &[u8]| {
+        let mut got = [0u8; 8];
+        client.write_all(word).unwrap();
+        server.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        server.read_exact(&mut got[..word.len()]).unwrap();
+        assert_eq!(&got[..word.len()], word);
+        server.write_all(word).unwrap();
+        client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        client.read_exact(&mut got[..word.len()]).unwrap();
+    };
+    exchange(b"before");
+    transfer(&path, "fd02::1", 1_000_000);
+    let tables = path.router.sh("ip route show table 51000; ip -6 route show table 51000");
+    assert_eq!(tables.matches("farlink0").count(), 2, "{tables}");
+
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.0.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    child.0.wait().unwrap();
+    exchange(b"after");
+    transfer(&path, "10.2.0.1", 1_000_000);
+    transfer(&path, "fd02::1", 1_000_000);
+    assert_ne!(configuration(&path.router), before, "rules without effect are left");
+
+    // The next start takes over, and its end leaves nothing.
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(bounce.seen().packets > 0);
+    bounce.stop(&path.router);
+    assert_restored(&path.router, &before);
+    exchange(b"end");
+}
+
+#[test]
+fn source_filters_of_the_machine_do_not_stop_it() {
+    if skipped("source_filters_of_the_machine_do_not_stop_it") {
+        return;
+    }
+    let path = Path::new();
+    for filter in ["1", "2"] {
+        path.router.0.sysctl("ipv4.conf.all.rp_filter", filter).unwrap();
+        let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+        transfer(&path, "10.2.0.1", 100_000);
+        assert!(bounce.seen().packets > 0, "rp_filter {filter}");
+        bounce.stop(&path.router);
+    }
+}

@@ -1,0 +1,272 @@
+//! The whole datapath: a gateway on a router between real hosts.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use common::{
+    Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, pattern, skipped,
+    transfer,
+};
+use farlink_gateway::config::{Config, Interface};
+use farlink_gateway::{IfaceId, Status};
+use farlink_linux::driver::{Driver, DriverConfig, DriverStatus, End};
+use farlink_linux::event_loop::{Signals, Waker};
+
+fn config(journal: Option<std::path::PathBuf>) -> DriverConfig {
+    let interface = |id, name: &str| Interface {
+        id: IfaceId(id),
+        name: name.to_owned(),
+        domain: 0,
+        addresses: Vec::new(),
+        link: None,
+    };
+    let gateway =
+        Config { interfaces: vec![interface(1, "left"), interface(2, "right")], ..Config::default() };
+    DriverConfig { journal, ..DriverConfig::new(gateway) }
+}
+
+type Question = Box<dyn FnOnce(&mut farlink_linux::driver::Attendance<'_>) + Send>;
+
+/// A driver on a thread inside the router.
+struct Daemon {
+    thread: std::thread::JoinHandle<farlink_linux::Result<End>>,
+    waker: std::sync::Arc<Waker>,
+    questions: std::sync::mpsc::Sender<Question>,
+}
+
+impl Daemon {
+    fn start(router: &Host, config: DriverConfig) -> Self {
+        let (ready, started) = std::sync::mpsc::channel();
+        let (questions, asked) = std::sync::mpsc::channel::<Question>();
+        let thread = router.0.spawn(move || {
+            let driver = Driver::start(config)?;
+            ready.send(driver.waker()).unwrap();
+            driver.run(None, |attendance| {
+                for question in asked.try_iter() {
+                    question(attendance);
+                }
+            })
+        });
+        match started.recv() {
+            Ok(waker) => Self { thread, waker, questions },
+            Err(_) => panic!("{:?}", thread.join().unwrap().err()),
+        }
+    }
+    fn status(&self) -> (Status, DriverStatus) {
+        let (answer, answered) = std::sync::mpsc::channel();
+        self.ask(Box::new(move |a| {
+            let now = a.now();
+            answer.send((a.gateway().status(now), a.status())).unwrap();
+        }));
+        answered.recv().unwrap()
+    }
+    fn ask(&self, question: Question) {
+        self.questions.send(question).unwrap();
+        self.waker.wake();
+    }
+    fn drain(self) -> End {
+        self.ask(Box::new(|a| a.drain()));
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+#[test]
+fn connections_are_split_in_both_families_and_a_drain_leaves_nothing() {
+    if skipped("connections_are_split_in_both_families_and_a_drain_leaves_nothing") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    let daemon = Daemon::start(&path.router, config(None));
+    for (n, address) in ["10.2.0.1", "fd02::1"].into_iter().enumerate() {
+        transfer(&path, address, 5_000_000);
+        assert!(datagram_arrives(&path.client, &path.server, address));
+        let (gateway, driver) = daemon.status();
+        assert_eq!(gateway.engine.counters.flows_split, n as u64 + 1, "{gateway:?}");
+        assert!(driver.ports.iter().all(|p| p.up && p.tso4 && p.tso6), "{driver:?}");
+        assert!(driver.ports.iter().any(|p| p.counters.super_segments_in > 10), "{driver:?}");
+        let bad = driver.counters;
+        assert_eq!((bad.writes_refused, bad.writes_lost, bad.route_errors), (0, 0, 0), "{bad:?}");
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+    assert_restored(&path.router, &before);
+    transfer(&path, "10.2.0.1", 100_000);
+}
+
+#[test]
+fn link_events_reach_the_gateway() {
+    if skipped("link_events_reach_the_gateway") {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, config(None));
+    let is_up = |name: &str| daemon.status().1.ports.iter().any(|p| p.interface == name && p.up);
+    assert!(is_up("right"));
+    path.server.0.link_up("eth0", false).unwrap();
+    eventually("the carrier's loss is noticed", || !is_up("right"));
+    assert!(is_up("left"));
+    path.server.0.link_up("eth0", true).unwrap();
+    eventually("its return is noticed", || is_up("right"));
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// Not a test by itself: the daemon as a process of its own, for signals.
+#[test]
+fn child_that_is_a_daemon() {
+    let Some(journal) = std::env::var_os("FARLINK_TEST_DAEMON") else { return };
+    let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT]).unwrap();
+    let driver = Driver::start(config(Some(journal.into()))).unwrap();
+    farlink_linux::caps::keep_net_admin_only().unwrap();
+    // The test harness has threads that do not block these signals: they are to be sent to this one.
+    common::say(&format!("READY {}", rustix::thread::gettid().as_raw_nonzero()));
+    let end = driver.run(Some(&signals), |_| {}).unwrap();
+    common::say(&format!("END {end:?}"));
+}
+
+struct Process {
+    running: Running,
+    directory: std::path::PathBuf,
+}
+
+impl Process {
+    fn start(router: &Host, directory: std::path::PathBuf) -> Self {
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["child_that_is_a_daemon", "--exact", "--nocapture", "--test-threads=1"])
+            .env("FARLINK_TEST_DAEMON", directory.join("journal"))
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(directory.join("log")).unwrap());
+        let process = Self { running: Running(router.0.exec(command).unwrap()), directory };
+        eventually("the daemon diverts", || process.log().contains("READY"));
+        process
+    }
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap()
+    }
+    fn signal(&self, signal: rustix::process::Signal) {
+        let log = self.log();
+        let thread: i32 =
+            log.lines().find_map(|l| l.strip_prefix("READY ")).and_then(|t| t.parse().ok()).unwrap();
+        // SAFETY: plain system call.
+        let rc = unsafe { libc::syscall(libc::SYS_tgkill, self.running.0.id(), thread, signal.as_raw()) };
+        assert_eq!(rc, 0);
+    }
+    fn ended(&mut self) -> Option<bool> {
+        self.running.0.try_wait().unwrap().map(|s| s.success())
+    }
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("flt{}-{name}", std::process::id()))
+}
+
+#[test]
+fn a_terminated_daemon_drains_and_breaks_nothing() {
+    if skipped("a_terminated_daemon_drains_and_breaks_nothing") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    let directory = scratch("drain");
+    let mut daemon = Process::start(&path.router, directory.clone());
+    let listener = path.server.0.run(|| Ok(TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut client = path.client.0.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    const BYTES: usize = 8_000_000;
+    let sender = std::thread::spawn(move || {
+        for piece in (0..BYTES).collect::<Vec<_>>().chunks(40_000) {
+            server.write_all(&piece.iter().map(|i| pattern(*i)).collect::<Vec<u8>>()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+    let mut got = vec![0u8; BYTES];
+    client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    client.read_exact(&mut got[..1_000_000]).unwrap();
+    daemon.signal(rustix::process::Signal::TERM);
+    client.read_exact(&mut got[1_000_000..]).unwrap();
+    sender.join().unwrap();
+    assert!(got.iter().enumerate().all(|(i, b)| *b == pattern(i)));
+    eventually("the daemon ends", || daemon.ended() == Some(true));
+    assert!(daemon.log().contains("END Drained"), "{}", daemon.log());
+    assert_restored(&path.router, &before);
+    assert!(!directory.join("journal").exists());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_killed_daemon_loses_only_what_it_held_and_its_restart_says_so() {
+    if skipped("a_killed_daemon_loses_only_what_it_held_and_its_restart_says_so") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    let directory = scratch("kill");
+    let daemon = Process::start(&path.router, directory.clone());
+    let connect = || {
+        let listener = path.server.0.run(|| Ok(TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
+        let to = listener.local_addr().unwrap();
+        let client = path.client.0.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        for stream in [&client, &server] {
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        }
+        (client, server)
+    };
+    let exchange = |from: &mut TcpStream, to: &mut TcpStream| {
+        from.write_all(b"word").unwrap();
+        let mut word = [0; 4];
+        to.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"word");
+    };
+    // One with nothing in custody, one whose reader has stopped, so that the gateway holds its bytes.
+    let (mut quiet, mut quiet_server) = connect();
+    exchange(&mut quiet, &mut quiet_server);
+    let (mut stuck, mut stuck_server) = connect();
+    stuck_server.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let mut idle = 0;
+    while idle < 30 {
+        match stuck_server.write(&[7; 65_536]) {
+            Ok(n) => {
+                sent += n;
+                idle = 0;
+            }
+            Err(_) => {
+                idle += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
+    }
+    stuck_server.set_nonblocking(false).unwrap();
+    assert!(sent > 1_000_000, "{sent}");
+    daemon.signal(rustix::process::Signal::KILL);
+    let mut daemon = daemon;
+    daemon.running.0.wait().unwrap();
+    exchange(&mut quiet, &mut quiet_server);
+    exchange(&mut quiet_server, &mut quiet);
+    transfer(&path, "10.2.0.1", 1_000_000);
+
+    let again = Process::start(&path.router, directory.clone());
+    let mut sink = vec![0; 1 << 20];
+    let fate = |stream: &mut TcpStream, sink: &mut [u8]| loop {
+        match stream.read(sink) {
+            Ok(0) => panic!("an orderly end after bytes were lost"),
+            Ok(_) => {}
+            Err(e) => return e.kind(),
+        }
+    };
+    assert_eq!(fate(&mut stuck, &mut sink), std::io::ErrorKind::ConnectionReset, "the reader is told");
+    assert_eq!(fate(&mut stuck_server, &mut sink), std::io::ErrorKind::ConnectionReset, "the writer is told");
+    exchange(&mut quiet, &mut quiet_server);
+    exchange(&mut quiet_server, &mut quiet);
+    again.signal(rustix::process::Signal::TERM);
+    let mut again = again;
+    eventually("the daemon ends", || again.ended() == Some(true));
+    assert_restored(&path.router, &before);
+    std::fs::remove_dir_all(directory).unwrap();
+}
