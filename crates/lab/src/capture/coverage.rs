@@ -1,0 +1,210 @@
+//! Which bytes of a stream were seen, and a fingerprint of them that does not depend on how they were cut.
+
+/// Bytes of stream that share a fingerprint.
+pub const BLOCK_BYTES: u64 = 16 << 10;
+/// Bound on separate pieces; beyond it a stream is no longer followed.
+const PIECES_MAX: usize = 4096;
+/// Bound on blocks: 16 GiB of stream.
+const BLOCKS_MAX: usize = 1 << 20;
+
+/// A part of a stream, from 0 on.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// Pieces seen, in order, apart from each other.
+    pieces: Vec<(u64, u64)>,
+    blocks: Vec<Block>,
+    overlapping: u64,
+    is_lost: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Block {
+    sum: u64,
+    bytes: u32,
+}
+
+/// A number for each place in a block; odd, so that no byte value vanishes.
+fn weight(place: u64) -> u64 {
+    let mut z = place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (z ^ (z >> 31)) | 1
+}
+
+impl Coverage {
+    /// Takes bytes that stand at `start`; of those seen before only the number counts.
+    pub fn add(&mut self, start: u64, data: &[u8]) {
+        let end = start + data.len() as u64;
+        if data.is_empty() || self.is_lost {
+            return;
+        }
+        if (end / BLOCK_BYTES) as usize >= BLOCKS_MAX || self.pieces.len() >= PIECES_MAX {
+            self.is_lost = true;
+            return;
+        }
+        // The pieces that touch the new one.
+        let from = self.pieces.partition_point(|p| p.1 < start);
+        let to = self.pieces.partition_point(|p| p.0 <= end);
+        let mut at = start;
+        let mut fresh = 0;
+        for i in from..to {
+            let (a, b) = self.pieces[i];
+            if at < a {
+                fresh += a - at;
+                self.mix(at, &data[(at - start) as usize..(a - start) as usize]);
+            }
+            at = at.max(b);
+        }
+        if at < end {
+            fresh += end - at;
+            self.mix(at, &data[(at - start) as usize..]);
+        }
+        self.overlapping += data.len() as u64 - fresh;
+        let joined = self.pieces[from..to]
+            .iter()
+            .fold((start, end), |joined, piece| (joined.0.min(piece.0), joined.1.max(piece.1)));
+        self.pieces.splice(from..to, [joined]);
+    }
+
+    fn mix(&mut self, mut at: u64, mut data: &[u8]) {
+        while !data.is_empty() {
+            let number = (at / BLOCK_BYTES) as usize;
+            let place = at % BLOCK_BYTES;
+            let n = ((BLOCK_BYTES - place) as usize).min(data.len());
+            if self.blocks.len() <= number {
+                self.blocks.resize(number + 1, Block::default());
+            }
+            let block = &mut self.blocks[number];
+            let (now, later) = data.split_at(n);
+            for (byte, place) in now.iter().zip(place..) {
+                block.sum = block.sum.wrapping_add((u64::from(*byte) + 1).wrapping_mul(weight(place)));
+            }
+            block.bytes += n as u32;
+            data = later;
+            at += n as u64;
+        }
+    }
+
+    /// Bytes seen, each once.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|p| p.1 - p.0).sum()
+    }
+
+    /// Bytes seen again.
+    #[must_use]
+    pub fn overlapping_bytes(&self) -> u64 {
+        self.overlapping
+    }
+
+    /// Whether a bound was reached, so that nothing is known any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// One past the last byte seen.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.pieces.last().map_or(0, |p| p.1)
+    }
+
+    /// The first byte seen here and not in `all`.
+    #[must_use]
+    pub fn first_outside(&self, all: &Self) -> Option<u64> {
+        self.pieces.iter().find_map(|(a, b)| match all.pieces.iter().find(|p| p.0 <= *a && *a < p.1) {
+            Some(p) if p.1 >= *b => None,
+            Some(p) => Some(p.1),
+            None => Some(*a),
+        })
+    }
+
+    /// The start of a block in which both saw the same places and yet not the same bytes.
+    #[must_use]
+    pub fn first_difference(&self, other: &Self) -> Option<u64> {
+        if self.is_lost || other.is_lost {
+            return None;
+        }
+        self.blocks.iter().zip(&other.blocks).zip(0u64..).find_map(|((a, b), number)| {
+            let start = number * BLOCK_BYTES;
+            let comparable = a.bytes == b.bytes
+                && (u64::from(a.bytes) == BLOCK_BYTES
+                    || (self.is_prefix_of_block(start, a) && other.is_prefix_of_block(start, b)));
+            (comparable && a.sum != b.sum).then_some(start)
+        })
+    }
+
+    /// Whether what was seen of a block is its beginning.
+    fn is_prefix_of_block(&self, start: u64, block: &Block) -> bool {
+        let end = start + u64::from(block.bytes);
+        self.pieces.iter().any(|p| p.0 <= start && end <= p.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 31 % 251) as u8).collect()
+    }
+
+    fn of(pieces: &[(usize, usize)], data: &[u8]) -> Coverage {
+        let mut coverage = Coverage::default();
+        for (a, b) in pieces {
+            coverage.add(*a as u64, &data[*a..*b]);
+        }
+        coverage
+    }
+
+    #[test]
+    fn cuts_order_and_repetitions_do_not_matter() {
+        let data = data(100_000);
+        let whole = of(&[(0, 100_000)], &data);
+        let cut = of(&[(50_000, 100_000), (0, 1), (1, 30_000), (20_000, 70_000), (0, 10)], &data);
+        assert_eq!(whole.first_difference(&cut), None);
+        assert_eq!((cut.bytes(), cut.end()), (100_000, 100_000));
+        assert_eq!(cut.overlapping_bytes(), 10_000 + 20_000 + 10);
+        assert_eq!(whole.blocks, cut.blocks);
+    }
+
+    #[test]
+    fn one_other_byte_is_found_and_so_are_two_swapped_ones() {
+        let good = data(100_000);
+        let whole = of(&[(0, 100_000)], &good);
+        for (a, b) in [(40_000, 40_001), (70_000, 70_000), (99_999, 99_998)] {
+            let mut bad = good.clone();
+            if a == b {
+                bad[a] ^= 1
+            } else {
+                bad.swap(a, b)
+            }
+            let found = whole.first_difference(&of(&[(0, 100_000)], &bad));
+            assert_eq!(found, Some(a as u64 / BLOCK_BYTES * BLOCK_BYTES));
+        }
+    }
+
+    #[test]
+    fn what_never_came_in_is_found() {
+        let data = data(1000);
+        let all = of(&[(0, 300), (400, 1000)], &data);
+        assert_eq!(of(&[(0, 200), (500, 1000)], &data).first_outside(&all), None);
+        assert_eq!(of(&[(200, 350)], &data).first_outside(&all), Some(300));
+        assert_eq!(of(&[(350, 380)], &data).first_outside(&all), Some(350));
+    }
+
+    #[test]
+    fn holes_are_no_difference() {
+        let data = data(10_000);
+        let (a, b) = (of(&[(0, 4000), (5000, 9000)], &data), of(&[(1000, 9000)], &data));
+        assert_eq!(a.first_difference(&b), None);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut coverage = Coverage::default();
+        for i in 0..10_000 {
+            coverage.add(i * 10, &[1]);
+        }
+        assert!(coverage.is_lost() && coverage.pieces.len() <= PIECES_MAX);
+    }
+}

@@ -1,0 +1,19 @@
+//! Captures on both sides of every gateway, and what they prove: the gateways keep the hosts' headers and bytes.
+
+mod check;
+mod coverage;
+mod flow;
+mod judge;
+mod socket;
+mod stream;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{Checker, Findings, Point};
+pub use coverage::Coverage;
+pub use flow::FlowKey;
+pub use socket::{Frame, PacketSocket};
+pub use stream::{Moment, Stream};
+pub use watch::{Options, Watch};

@@ -1,0 +1,204 @@
+//! A gateway of the laboratory: the very `farlink run` that is deployed, with a generated configuration file.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process::Recorded;
+use crate::settings::Settings;
+use crate::sh;
+use crate::topology::Topology;
+
+/// How long a gateway may take until it answers on its socket.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A gateway that was started.
+#[derive(Debug)]
+pub struct Gateway {
+    /// Name of its node.
+    pub node: String,
+    /// Its process.
+    pub process: Recorded,
+    /// Its admin socket.
+    pub socket: PathBuf,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// Its log.
+    pub log: PathBuf,
+    /// The child to reap.
+    pub(crate) child: Child,
+}
+
+/// The configuration file of the gateway on a node.
+pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Path) -> Result<String> {
+    let mut text = String::from("# Written by `farlink lab`.\n");
+    match lab.mode.as_str() {
+        "split" => {}
+        "forward" => text.push_str("default_action = \"pass\"\n"),
+        other => bail!("mode `{other}` is not there in this version; allowed: split, forward"),
+    }
+    let declared = &topology.nodes[node].declared;
+    // Top-level keys of `gateway_config` must precede the first table, its tables may follow: it starts with the former.
+    let (top, tables) = split_at_first_table(&lab.gateway_config);
+    text.push_str(top);
+    for interface in topology.interfaces(node) {
+        if !declared.iter().any(|d| d.neighbour == interface.neighbour) {
+            text.push_str(&format!("\n[[interface]]\nname = \"{}\"\n", interface.name));
+        }
+    }
+    for link in declared {
+        let name = topology.interface(node, link.neighbour)?.name;
+        text.push_str(&format!("\n[[link]]\ninterface = \"{name}\"\n"));
+        let rate = if link.sends_up { lab.up_bps() } else { lab.rate_bps };
+        if lab.rate_known && rate > 0 {
+            text.push_str(&format!("rate_bps = {rate}\n"));
+        }
+        if lab.rtt_ms >= 1.0 {
+            text.push_str(&format!("rtt_ms = {}\n", lab.rtt_ms.round()));
+        }
+        if !lab.cc.is_empty() {
+            text.push_str(&format!("cc = \"{}\"\n", lab.cc));
+        }
+    }
+    if let Some(bytes) = lab.memory_bytes {
+        text.push_str(&format!("\n[limits]\npool_bytes = {bytes}\n"));
+    }
+    text.push_str(&format!("\n[admin]\nsocket = \"{}\"\n", socket.display()));
+    text.push_str(tables);
+    Ok(text)
+}
+
+fn split_at_first_table(text: &str) -> (&str, &str) {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with('[') {
+            break;
+        }
+        at += line.len();
+    }
+    text.split_at(at)
+}
+
+impl Gateway {
+    /// The command that runs a gateway with this configuration.
+    pub fn command(mut inside: Command, config: &Path) -> Command {
+        inside.arg("run").arg("--config").arg(config);
+        inside
+    }
+
+    /// Waits until it answers on its socket; an error quotes its log.
+    pub fn wait_ready(&mut self) -> Result<()> {
+        let end = Instant::now() + START_PATIENCE;
+        loop {
+            if UnixStream::connect(&self.socket).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the gateway on {} ended at once ({status}):\n{}", self.node, self.last_words());
+            }
+            if Instant::now() >= end {
+                bail!("the gateway on {} does not answer:\n{}", self.node, self.last_words());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What `farlink status --json` says.
+    pub fn status(&self) -> Result<Value> {
+        self.ask(&["status", "--json"])
+    }
+
+    /// What `farlink flows --json` says.
+    pub fn flows(&self) -> Result<Value> {
+        self.ask(&["flows", "--json", "--limit", "100000"])
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<Value> {
+        let mut command = Command::new(sh::farlink_binary()?);
+        command.args(words).arg("--socket").arg(&self.socket);
+        let text = sh::output(command).with_context(|| format!("the gateway on {}", self.node))?;
+        serde_json::from_str(&text).with_context(|| format!("the gateway on {} answers no JSON", self.node))
+    }
+
+    /// A counter or gauge of the engine, by its path below `engine`, e.g. `counters.flows_split`.
+    pub fn engine_number(&self, path: &str) -> Result<u64> {
+        let status = self.status()?;
+        number_at(&status, path).with_context(|| {
+            format!("the status of the gateway on {} has no number `engine.{path}`", self.node)
+        })
+    }
+
+    /// Waits for its end after a signal; `None` when it does not come.
+    pub fn wait_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let end = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        crate::process::last_words(&self.log)
+    }
+}
+
+fn number_at(status: &Value, path: &str) -> Option<u64> {
+    // The engine's part may stand at the top or below the gateway's snapshot.
+    let engine = status.get("engine").or_else(|| status.get("gateway")?.get("engine")).unwrap_or(status);
+    path.split('.').try_fold(engine, |at, key| at.get(key))?.as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_declares_the_link_in_its_direction() {
+        let mut lab = Settings::default();
+        lab.set_all(["rate=8M", "rate_up=128k", "memory=4M"]).unwrap();
+        let t = Topology::named("line", &lab).unwrap();
+        let of = |name: &str, lab: &Settings| -> toml::Table {
+            let text = config_text(&t, t.index(name).unwrap(), lab, Path::new("/s")).unwrap();
+            toml::from_str(&text).unwrap()
+        };
+        let (gw1, gw2) = (of("gw1", &lab), of("gw2", &lab));
+        assert_eq!(gw1["link"][0]["rate_bps"].as_integer(), Some(128_000));
+        assert_eq!(gw2["link"][0]["rate_bps"].as_integer(), Some(8_000_000));
+        assert_eq!(gw1["interface"][0]["name"].as_str(), Some("to-client"));
+        assert_eq!(gw2["interface"][0]["name"].as_str(), Some("to-server"));
+        assert_eq!(gw1["limits"]["pool_bytes"].as_integer(), Some(4_000_000));
+        lab.rate_known = false;
+        assert!(of("gw2", &lab)["link"][0].get("rate_bps").is_none());
+    }
+
+    #[test]
+    fn extra_lines_go_where_the_format_wants_them() {
+        let mut lab = Settings { mode: "forward".into(), ..Settings::default() };
+        lab.gateway_config =
+            "drain_timeout = \"5s\"\n[[rule]]\nname = \"ssh\"\nports = [22]\naction = \"pass\"\n".into();
+        let t = Topology::named("line", &lab).unwrap();
+        let text = config_text(&t, 1, &lab, Path::new("/s")).unwrap();
+        let parsed: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(parsed["drain_timeout"].as_str(), Some("5s"));
+        assert_eq!(parsed["default_action"].as_str(), Some("pass"));
+        assert_eq!(parsed["rule"][0]["name"].as_str(), Some("ssh"));
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_said() {
+        let lab = Settings { mode: "custody".into(), ..Settings::default() };
+        let t = Topology::named("line", &lab).unwrap();
+        assert!(config_text(&t, 1, &lab, Path::new("/s")).unwrap_err().to_string().contains("custody"));
+    }
+}

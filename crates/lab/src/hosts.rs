@@ -1,0 +1,115 @@
+//! How hosts and routers are tuned: what `hosts = modern | legacy`, `host_cc` and `iw` mean to a kernel.
+//!
+//! Congestion control is set per route (`congctl`): as a sysctl it is refused in a namespace for every algorithm that
+//! the initial namespace does not allow to all.
+
+use crate::settings::{Hosts, Settings};
+
+/// Initial window of a legacy host, segments (RFC 1122 4.2.2.15; thesis section 4.4.1).
+const LEGACY_IW: u32 = 1;
+
+/// Sysctls of every node.
+#[must_use]
+pub fn common_sysctls() -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    for which in ["all", "default"] {
+        settings.push((format!("net.ipv4.conf.{which}.rp_filter"), "0".into()));
+        settings.push((format!("net.ipv4.conf.{which}.send_redirects"), "0".into()));
+        // Without it no router finds a neighbour for the first second: it asks from its link-local address.
+        settings.push((format!("net.ipv6.conf.{which}.accept_dad"), "0".into()));
+    }
+    // Errors are part of what is measured: none is suppressed.
+    settings.push(("net.ipv4.icmp_ratelimit".into(), "0".into()));
+    settings.push(("net.ipv6.icmp.ratelimit".into(), "0".into()));
+    settings
+}
+
+/// Sysctls of routers, gateways and links.
+#[must_use]
+pub fn router_sysctls() -> Vec<(String, String)> {
+    let mut settings = common_sysctls();
+    settings.push(("net.ipv4.ip_forward".into(), "1".into()));
+    settings.push(("net.ipv6.conf.all.forwarding".into(), "1".into()));
+    settings
+}
+
+/// Sysctls of hosts.
+#[must_use]
+pub fn host_sysctls(lab: &Settings) -> Vec<(String, String)> {
+    let mut settings = common_sysctls();
+    // What an earlier transfer learned of the path must not help the next one.
+    settings.push(("net.ipv4.tcp_no_metrics_save".into(), "1".into()));
+    if lab.hosts == Hosts::Legacy {
+        for off in ["window_scaling", "sack", "dsack", "timestamps", "moderate_rcvbuf", "fastopen", "ecn"] {
+            settings.push((format!("net.ipv4.tcp_{off}"), "0".into()));
+        }
+        // Half of a receive buffer is window (tcp_adv_win_scale 1); the route's `window` bounds it exactly.
+        let buffer = 2 * lab.host_window_bytes;
+        for which in ["rmem", "wmem"] {
+            settings.push((format!("net.ipv4.tcp_{which}"), format!("4096 {buffer} {buffer}")));
+        }
+    }
+    settings
+}
+
+/// What a host's routes say besides the next hop.
+#[must_use]
+pub fn route_attributes(lab: &Settings) -> String {
+    let mut attributes = String::new();
+    if !lab.host_cc.is_empty() {
+        attributes.push_str(&format!(" congctl {}", lab.host_cc));
+    }
+    let iw = match (lab.iw, lab.hosts) {
+        (0, Hosts::Legacy) => LEGACY_IW,
+        (iw, _) => iw,
+    };
+    if iw > 0 {
+        attributes.push_str(&format!(" initcwnd {iw}"));
+    }
+    if lab.hosts == Hosts::Legacy {
+        attributes.push_str(&format!(" window {}", lab.host_window_bytes));
+    }
+    attributes
+}
+
+/// What of these settings the kernel cannot do, in words; empty when all is well.
+#[must_use]
+pub fn missing(lab: &Settings) -> Option<String> {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
+    let known = lab.host_cc.is_empty() || available.split_whitespace().any(|name| name == lab.host_cc);
+    (!known).then(|| {
+        format!("this kernel has no congestion control `{}`; it has {}", lab.host_cc, available.trim())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modern_hosts_keep_the_kernels_defaults() {
+        let lab = Settings::default();
+        assert!(host_sysctls(&lab).iter().all(|(k, _)| !k.contains("rmem") && !k.contains("sack")));
+        assert_eq!(route_attributes(&lab), " congctl cubic");
+    }
+
+    #[test]
+    fn legacy_hosts_are_small_and_plain() {
+        let mut lab = Settings::default();
+        lab.set_all(["hosts=legacy", "host_window=8192", "host_cc=reno"]).unwrap();
+        assert_eq!(route_attributes(&lab), " congctl reno initcwnd 1 window 8192");
+        let off: Vec<_> =
+            host_sysctls(&lab).into_iter().filter(|(k, v)| k.contains("tcp_") && v == "0").collect();
+        assert_eq!(off.len(), 7);
+        lab.set("iw", "4").unwrap();
+        assert!(route_attributes(&lab).contains("initcwnd 4"));
+    }
+
+    #[test]
+    fn an_unknown_controller_is_named() {
+        let lab = Settings { host_cc: "no-such-cc".into(), ..Settings::default() };
+        assert!(missing(&lab).unwrap().contains("no-such-cc"));
+        let reno = Settings { host_cc: "reno".into(), ..Settings::default() };
+        assert_eq!(missing(&reno), None);
+    }
+}

@@ -1,0 +1,199 @@
+//! `behaviour`: what applications see must not depend on what stands between their hosts. The cases are those of
+//! `crate::behaviour`; here are the paths they run on and the cells they become.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::session::{Allowed, Session};
+use super::{Kind, Run};
+use crate::behaviour::{self, CaseResult, End, Ends, InnerDevice, Report, Verdict, judge_case};
+use crate::build::Lab;
+use crate::report::Measured;
+use crate::scenario::{Cell, Scenario};
+use crate::settings::Settings;
+
+/// The case of the captures, which is judged of the whole run of a path.
+const HEADERS: &str = "headers";
+
+/// A path with everything that ran on it.
+#[derive(Default)]
+struct Path {
+    results: Vec<CaseResult>,
+    headers: Measured,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct BehaviourKind {
+    /// Names of the cases to run; empty: all.
+    wanted: Vec<String>,
+    /// By seed and variant.
+    paths: BTreeMap<(u64, String), Path>,
+    rtt: Duration,
+}
+
+impl Kind for BehaviourKind {
+    fn cells(&self, scenario: &Scenario) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for path in scenario.cells()? {
+            let names = case_names().into_iter().chain([HEADERS.to_string()]);
+            cells.extend(names.map(|name| {
+                let mut cell = path.clone();
+                cell.params.insert("case".into(), name.into());
+                cell
+            }));
+        }
+        Ok(cells)
+    }
+
+    fn prepare(&mut self, cells: &[Cell]) {
+        let names = cells.iter().map(|c| c.word("case", "").to_string()).filter(|n| n != HEADERS);
+        self.wanted = names.collect();
+        self.wanted.sort();
+        self.wanted.dedup();
+    }
+
+    fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
+        self.rtt = Duration::from_secs_f64(cell.settings.rtt_ms / 1e3);
+        let direct = scenario.cells()?.into_iter().find(|c| c.variant == "direct");
+        let direct = direct.context("the scenario has no variant `direct` to compare with")?;
+        for path in [&direct, cell] {
+            let key = (run.seed, path.variant.clone());
+            if !self.paths.contains_key(&key) {
+                let path = self.run_path(scenario, path, run)?;
+                self.paths.insert(key, path);
+            }
+        }
+        let path = |variant: &str| &self.paths[&(run.seed, variant.to_string())];
+        let case = cell.word("case", "");
+        if case == HEADERS {
+            return Ok(path(&cell.variant).headers.clone());
+        }
+        let of = |variant: &str| path(variant).results.iter().find(|r| r.name == case);
+        let (Some(base), Some(result)) = (of("direct"), of(&cell.variant)) else { bail!("it was not run") };
+        Ok(verdict(cell, base, result, self.rtt))
+    }
+
+    fn details(&self) -> Value {
+        let reports = self.paths.keys().map(|(seed, _)| *seed).collect::<std::collections::BTreeSet<_>>();
+        let report = |seed: u64| {
+            let of = |wanted_direct: bool| {
+                let all = self
+                    .paths
+                    .iter()
+                    .filter(move |((s, v), _)| *s == seed && (v == "direct") == wanted_direct);
+                all.map(|((_, v), p)| (v.clone(), p.results.clone()))
+            };
+            let direct = of(true).next().map(|(_, r)| r).unwrap_or_default();
+            json!({"seed": seed, "report": Report::new(self.rtt, direct, of(false).collect())})
+        };
+        Value::Array(reports.into_iter().map(report).collect())
+    }
+}
+
+fn verdict(cell: &Cell, base: &CaseResult, result: &CaseResult, rtt: Duration) -> Measured {
+    if let (Some(reason), Some(_)) = (&result.skipped, &base.skipped) {
+        return Measured::skipped(reason.clone());
+    }
+    let mut measured = Measured { seconds: result.seconds, ..Measured::default() };
+    if cell.variant == "direct" {
+        measured.failures.clone_from(&result.outcome.faults);
+    } else if base.skipped.is_some() != result.skipped.is_some() {
+        measured.failures.push("run on one path, skipped on the other".into());
+    } else if let Verdict::Differs { lines } = judge_case(base, result, rtt) {
+        measured.failures = lines;
+    }
+    measured
+}
+
+/// Names of all cases with their families, as the runner of the cases makes them.
+fn case_names() -> Vec<String> {
+    let name = |case: &behaviour::Case| -> Vec<String> {
+        match case.families {
+            [_] => vec![case.name.to_string()],
+            families => families.iter().map(|f| format!("{}-{}", case.name, f.suffix())).collect(),
+        }
+    };
+    behaviour::cases().iter().flat_map(name).collect()
+}
+
+impl BehaviourKind {
+    /// Runs the wanted cases on one path: those that can on the slow one, the others on one without limits.
+    fn run_path(&self, scenario: &Scenario, cell: &Cell, run: &Run<'_>) -> Result<Path> {
+        let mut path = Path::default();
+        let slow = behaviour::Options { only: self.wanted.clone(), ..behaviour::Options::default() };
+        if !self.wanted.is_empty() {
+            path.results = one_pass(scenario, cell, &cell.settings, run, &slow, Some(&mut path.headers))?;
+        }
+        path.results.retain(|r| self.wanted.contains(&r.name));
+        // What needs more than the slow path's rate.
+        let fast_names: Vec<_> = case_names_above(cell.settings.rate_bps);
+        let fast_names: Vec<_> = fast_names.into_iter().filter(|n| self.wanted.contains(n)).collect();
+        if !fast_names.is_empty() {
+            let fast = Settings { rate_bps: 0, rate_up_bps: None, rtt_ms: 0.0, ..cell.settings.clone() };
+            let options = behaviour::Options { only: fast_names.clone(), ..slow };
+            // At this rate the captures cannot keep up, so they are not made.
+            let results = one_pass(scenario, cell, &fast, run, &options, None)?;
+            path.results.retain(|r| !fast_names.contains(&r.name));
+            path.results.extend(results.into_iter().filter(|r| fast_names.contains(&r.name)));
+        }
+        Ok(path)
+    }
+}
+
+fn case_names_above(rate_bps: u64) -> Vec<String> {
+    let names = behaviour::cases().into_iter().filter(|c| c.min_rate_bps > rate_bps).flat_map(|case| {
+        let families = case.families;
+        families.iter().map(move |f| match families {
+            [_] => case.name.to_string(),
+            _ => format!("{}-{}", case.name, f.suffix()),
+        })
+    });
+    names.collect()
+}
+
+fn one_pass(
+    scenario: &Scenario,
+    cell: &Cell,
+    settings: &Settings,
+    run: &Run<'_>,
+    options: &behaviour::Options,
+    headers: Option<&mut Measured>,
+) -> Result<Vec<CaseResult>> {
+    let show = |r: &CaseResult| run.progress.begin(&format!("{} {}", cell.variant, r.name));
+    match headers {
+        Some(measured) => {
+            let session = Session::start(&scenario.topology, settings, cell, run, Allowed::default())?;
+            let results = behaviour::run_all(&ends(&session.lab)?, options, &show)?;
+            session.finish(cell, measured)?;
+            Ok(results)
+        }
+        None => {
+            let settings = Settings { seed: run.seed, ..settings.clone() };
+            let lab = Lab::up(&scenario.topology, &settings, &run.prefix, crate::build::Life::WithUs)?;
+            let results = behaviour::run_all(&ends(&lab)?, options, &show)?;
+            lab.down()?;
+            Ok(results)
+        }
+    }
+}
+
+/// The path as the cases want it described.
+fn ends(lab: &Lab) -> Result<Ends> {
+    let end = |node: &str| -> Result<End> {
+        let interface = lab.topology.interfaces(lab.topology.index(node)?).into_iter().next();
+        let (v4, v6) = interface.and_then(|i| i.ipv4.zip(i.ipv6)).context("a host has no address")?;
+        Ok(End { ns: lab.ns(node).name().into(), v4, v6 })
+    };
+    let narrow = |node: &str| InnerDevice { ns: lab.ns(node).name().into(), dev: "to-sat".into() };
+    Ok(Ends {
+        client: end("client")?,
+        server: end("server")?,
+        rtt: Duration::from_secs_f64(lab.settings.rtt_ms / 1e3),
+        rate_bps: (lab.settings.rate_bps > 0).then_some(lab.settings.rate_bps),
+        narrow: vec![narrow("gw1"), narrow("gw2")],
+    })
+}

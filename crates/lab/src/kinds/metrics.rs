@@ -1,0 +1,100 @@
+//! The numbers that every kind reports: of the emulated links, of the gateways, of the captures.
+
+use crate::build::Lab;
+use crate::capture::Findings;
+use crate::report::Measured;
+use crate::scenario::Cell;
+
+/// What the emulated links have counted, and that they were faithful.
+pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
+    let mut queue_max = 0.0_f64;
+    let mut dropped = 0.0;
+    for link in &lab.links {
+        let stats = match link.stats() {
+            Ok(stats) => stats,
+            Err(error) => {
+                measured.failures.push(format!("{error:#}"));
+                continue;
+            }
+        };
+        for direction in ["a_to_b", "b_to_a"] {
+            let number = |name: &str| stats[direction][name].as_f64().unwrap_or(0.0);
+            queue_max = queue_max.max(number("queue_max_bytes"));
+            dropped += number("dropped_queue");
+            for (fault, value) in stats[direction]["faults"].as_object().into_iter().flatten() {
+                measured.expect(value.as_f64() == Some(0.0), || {
+                    format!("the emulated link {} {direction}: {fault} = {value}", link.node)
+                });
+            }
+        }
+    }
+    measured.metric("link_queue_max_bytes", queue_max);
+    measured.metric("link_queue_drops", dropped);
+    measured.metric("queue_max_bytes", queue_max);
+}
+
+/// What the gateways have counted.
+pub(super) fn of_gateways(lab: &Lab, measured: &mut Measured) {
+    let mut memory = 0;
+    let mut split = 0;
+    for gateway in &lab.gateways {
+        match gateway.status() {
+            Ok(status) => {
+                let links = status["links"].as_array().into_iter().flatten();
+                let backlog = links.filter_map(|l| l["backlog_max_bytes"].as_f64()).fold(0.0, f64::max);
+                let queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0).max(backlog);
+                measured.metric("queue_max_bytes", queue);
+            }
+            Err(error) => measured.failures.push(format!("{error:#}")),
+        }
+        memory += gateway.engine_number("pool_bytes").unwrap_or(0);
+        memory += gateway.engine_number("table_bytes").unwrap_or(0);
+        split += gateway.engine_number("counters.flows_split").unwrap_or(0);
+    }
+    if !lab.gateways.is_empty() {
+        measured.metric("memory_bytes", memory as f64);
+        measured.metric("flows_split", split as f64);
+    }
+}
+
+/// What the captures show; what they show wrong is a failure.
+pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measured) {
+    measured.failures.extend(findings.failures.iter().cloned());
+    measured.metric("checked_flows", findings.flows as f64);
+    measured.metric("checked_packets", findings.packets as f64);
+    if findings.drops > 0 {
+        measured.notes.push(format!("captures missed {} packets: absence was not judged", findings.drops));
+        measured.metric("capture_drops", findings.drops as f64);
+    }
+    // Data leaves by the link on the far side of the receiver, acknowledgements on its own side.
+    let (sender, receiver) =
+        if cell.word("direction", "down") == "up" { ("gw1", "gw2") } else { ("gw2", "gw1") };
+    let out =
+        |node: &str| findings.traffic.iter().find(|(p, _)| p.node == node && p.is_link).map(|(_, t)| t[1]);
+    if let Some(back) = out(receiver) {
+        measured.metric("return_bytes", back.bytes as f64);
+        measured.metric("ack_packets", back.ack_packets as f64);
+        measured.metric("ack_bytes", back.ack_bytes as f64);
+    }
+    if let Some(bytes) = findings.repeated_bytes.get(sender) {
+        measured.metric("retransmitted_bytes", *bytes as f64);
+    }
+}
+
+/// Jain's fairness index of goodputs.
+pub(super) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let n = values.clone().count() as f64;
+    let (sum, squares) = values.fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
+    if squares > 0.0 { sum * sum / (n * squares) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_nth_for_a_monopoly() {
+        assert!((jain([5.0, 5.0, 5.0].into_iter()) - 1.0).abs() < 1e-12);
+        assert!((jain([9.0, 0.0, 0.0].into_iter()) - 1.0 / 3.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,93 @@
+//! Kinds of scenario: what runs in a cell. A plain transfer grid needs only a file; the others have a module each.
+
+mod accuracy;
+mod applications;
+mod behaviour;
+mod drain;
+mod fragmenting;
+mod http;
+mod kill;
+mod leftovers;
+mod many;
+mod memory_cap;
+mod metrics;
+mod route_flap;
+mod rules;
+mod session;
+mod syn_flood;
+mod topologies;
+mod transfer;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::plot::Trace;
+use crate::progress::Progress;
+use crate::report::Measured;
+use crate::scenario::{Cell, Scenario};
+
+/// One run of a cell: what it is told, and what it hands back besides its measurement.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// Seed of everything random in it.
+    pub seed: u64,
+    /// Prefix of its namespaces.
+    pub prefix: String,
+    /// Where it shows how far it is.
+    pub progress: &'a Progress,
+    /// A time-sequence plot is wanted.
+    pub keeps_moments: bool,
+    /// Where captures go, and how their names begin.
+    pub captures: Option<(PathBuf, String)>,
+    /// For the time-sequence plot.
+    pub trace: Option<Trace>,
+}
+
+/// A kind of scenario.
+pub trait Kind {
+    /// Runs a cell once. An error: it could not be run to its end.
+    fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured>;
+
+    /// Told once, before anything runs: the cells that will be.
+    fn prepare(&mut self, cells: &[Cell]) {
+        let _ = cells;
+    }
+
+    /// The cells; the grid of the file unless the kind has its own.
+    fn cells(&self, scenario: &Scenario) -> Result<Vec<Cell>> {
+        scenario.cells()
+    }
+
+    /// Why a cell cannot run on this machine.
+    fn cannot_run(&self, cell: &Cell) -> Option<String> {
+        let _ = cell;
+        None
+    }
+
+    /// What the report says besides its cells, after all have run.
+    fn details(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// The kind of this name.
+pub fn of(name: &str) -> Result<Box<dyn Kind>> {
+    Ok(match name {
+        "applications" => Box::new(applications::ApplicationsKind),
+        "behaviour" => Box::new(behaviour::BehaviourKind::default()),
+        "drain" => Box::new(drain::DrainKind),
+        "emulator-accuracy" => Box::new(accuracy::AccuracyKind),
+        "fragmenting-host" => Box::new(fragmenting::FragmentingKind),
+        "http" => Box::new(http::HttpKind::default()),
+        "kill" => Box::new(kill::KillKind),
+        "memory-cap" => Box::new(memory_cap::MemoryCapKind),
+        "route-flap" => Box::new(route_flap::RouteFlapKind),
+        "rules" => Box::new(rules::RulesKind),
+        "syn-flood" => Box::new(syn_flood::SynFloodKind),
+        "topologies" => Box::new(topologies::TopologiesKind),
+        "transfer" => Box::new(transfer::TransferKind),
+        _ => bail!("unknown kind of scenario `{name}`"),
+    })
+}

@@ -1,0 +1,142 @@
+//! `transfer`: one or several timed transfers across the topology.
+
+use anyhow::{Result, bail};
+
+use super::metrics::jain;
+use super::session::{Allowed, PORT, Session};
+use super::{Kind, Run};
+use crate::baseline;
+use crate::build::Lab;
+use crate::limit::{Job, Packets, packet_loss};
+use crate::plot::Trace;
+use crate::report::Measured;
+use crate::scenario::{Cell, Scenario};
+use crate::settings::Hosts;
+use crate::workload::{Direction, Outcome, Served, Transfer};
+
+/// What crosses the return direction before the data: SYN, ACK and request, with IP headers and timestamps.
+const RETURN_OVERHEAD_BYTES: f64 = 60.0 + 52.0 + 52.0 + 24.0;
+
+/// See the module.
+pub(super) struct TransferKind;
+
+impl Kind for TransferKind {
+    fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
+        let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
+        let is_ours = match cell.word("baseline", "") {
+            "" => true,
+            "haproxy" => {
+                baseline::haproxy(&mut session.lab, "gw2", PORT)?;
+                false
+            }
+            other => bail!("unknown baseline `{other}`"),
+        };
+        let transfers = transfers(scenario, cell, &session.lab, run.seed)?;
+        let (outcomes, ()) = session.transfer(&transfers, run, |_| ());
+        let served = session.served("server", &outcomes);
+        let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);
+        let sound = measured.failures.len();
+        let findings = session.finish(cell, &mut measured)?;
+        if !is_ours {
+            // Other proxies make connections of their own, with other sequence numbers.
+            measured.failures.truncate(sound);
+        }
+        run.trace = Trace::of(&findings, &outcomes);
+        Ok(measured)
+    }
+}
+
+fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<Vec<Transfer>> {
+    let to = lab.address("server", cell.v6())?;
+    let flows = cell.number("flows", 1);
+    let transfers = (0..flows).map(|flow| Transfer {
+        direction: direction(cell),
+        clock: scenario.clock,
+        ..Transfer::download(
+            lab.ns("client"),
+            to,
+            PORT,
+            cell.number("size_bytes", 1_000_000),
+            seed.wrapping_add(flow),
+        )
+    });
+    Ok(transfers.collect())
+}
+
+fn direction(cell: &Cell) -> Direction {
+    if cell.word("direction", "down") == "up" { Direction::Upload } else { Direction::Download }
+}
+
+/// The physical limit of these transfers together.
+pub(super) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
+    let s = &cell.settings;
+    let (rate, back) = match direction(cell) {
+        Direction::Download => (s.rate_bps, s.up_bps()),
+        Direction::Upload => (s.up_bps(), s.rate_bps),
+    };
+    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
+    let size = cell.number("size_bytes", 1_000_000);
+    Job {
+        rate_bps: rate as f64,
+        return_bps: back as f64,
+        rtt_s: links * s.rtt_ms / 1e3,
+        bytes: (size * cell.number("flows", 1)) as f64,
+        round_trips: 1.0,
+        eta: packets.eta(size),
+        loss: packet_loss(s.ber, s.loss, s.link_mtu),
+        wink_p: s.wink_p,
+        return_overhead_bytes: RETURN_OVERHEAD_BYTES,
+        clock: scenario.clock,
+    }
+}
+
+fn measure(
+    scenario: &Scenario,
+    cell: &Cell,
+    transfers: &[Transfer],
+    outcomes: &[Outcome],
+    served: &[Served],
+) -> Measured {
+    let mut measured = Measured {
+        seconds: outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max),
+        bytes: outcomes.iter().map(|o| o.bytes).sum(),
+        limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()),
+        ..Measured::default()
+    };
+    for (number, (outcome, served)) in outcomes.iter().zip(served).enumerate() {
+        measured.expect(outcome.intact, || {
+            format!("transfer {number}: {}", outcome.error.as_deref().unwrap_or("not intact"))
+        });
+        measured.expect(served.orderly || !outcome.intact, || {
+            format!("transfer {number}: the server saw no orderly end ({:?})", served.error)
+        });
+        let wanted = &cell.settings.host_cc;
+        let has = &served.congestion_control;
+        measured.expect(has.is_empty() || wanted.is_empty() || has == wanted, || {
+            format!("the server's congestion control is {has}, not {wanted}")
+        });
+    }
+    let infos = outcomes.iter().map(|o| o.info).zip(served.iter().map(|s| s.info));
+    let source = infos.zip(transfers).map(|((client, server), transfer)| match transfer.direction {
+        Direction::Download => server,
+        Direction::Upload => client,
+    });
+    measured.metric("source_retransmits", source.map(|i| f64::from(i.retransmits)).sum());
+    measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
+    measured.metric("jain", jain(outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9))));
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_the_builtin_downloads_is_the_known_one() {
+        let scenario = Scenario::find("geo-download").unwrap();
+        let cells = scenario.cells().unwrap();
+        let cell = cells.iter().find(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 10_000_000);
+        let seconds = limit_of(&scenario, cell.unwrap(), 1.0).seconds();
+        assert!((seconds - 11.36).abs() < 0.01, "{seconds}");
+    }
+}

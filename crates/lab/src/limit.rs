@@ -1,0 +1,182 @@
+//! The physical limit of a job: what nothing can beat on the link as it is, printed beside every result as a ratio.
+//!
+//! The clock of a scenario says which of the terms count: `connect` starts at connect() of a new connection and the
+//! client speaks first (one round trip for the handshake, one from request to first byte), `first-byte` counts the
+//! data only.
+
+use serde::{Deserialize, Serialize};
+
+/// When the clock of a transfer starts. It stops at the last byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// At connect().
+    #[default]
+    Connect,
+    /// At the request, on a connection that is already up.
+    Request,
+    /// At the first byte of the answer.
+    FirstByte,
+}
+
+/// The link and the job, as far as the limit needs them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Job {
+    /// Rate in the direction of the data, bit/s of IP packets. 0: unlimited.
+    pub rate_bps: f64,
+    /// Rate against the data, bit/s of IP packets. 0: unlimited.
+    pub return_bps: f64,
+    /// Round-trip time without queues, seconds.
+    pub rtt_s: f64,
+    /// Payload of all flows together, bytes.
+    pub bytes: f64,
+    /// Serial round trips of the job beyond the handshake (1 for a request and its answer).
+    pub round_trips: f64,
+    /// Payload share of the packets that are really sent.
+    pub eta: f64,
+    /// Loss probability of a packet in the direction of the data.
+    pub loss: f64,
+    /// Probability that the link is away.
+    pub wink_p: f64,
+    /// Bytes of handshake and request that cross the return direction before the data.
+    pub return_overhead_bytes: f64,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// Header bytes and the payload share that results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packets {
+    /// IP MTU of the link, bytes.
+    pub mtu: u32,
+    /// IPv6 instead of IPv4.
+    pub v6: bool,
+    /// Timestamps (12 bytes of options in each segment).
+    pub timestamps: bool,
+}
+
+impl Packets {
+    /// Header bytes of a full segment: IP, TCP and its options.
+    #[must_use]
+    pub fn header_bytes(self) -> u32 {
+        (if self.v6 { 40 } else { 20 }) + 20 + if self.timestamps { 12 } else { 0 }
+    }
+
+    /// Payload share of a stream of `bytes` in full packets and a remainder: 0.965 for long ones at 1,500 bytes with
+    /// timestamps over IPv4.
+    #[must_use]
+    pub fn eta(self, bytes: u64) -> f64 {
+        let payload = u64::from(self.mtu.saturating_sub(self.header_bytes()).max(1));
+        let packets = bytes.div_ceil(payload).max(1);
+        let on_wire = bytes + packets * u64::from(self.header_bytes());
+        bytes.max(1) as f64 / on_wire as f64
+    }
+}
+
+/// Probability that a packet of `bytes` is lost on a link with this bit error rate and packet loss.
+#[must_use]
+pub fn packet_loss(ber: f64, loss: f64, bytes: u32) -> f64 {
+    let spoiled = -(f64::from(bytes) * 8.0 * (-ber).ln_1p()).exp_m1();
+    1.0 - (1.0 - spoiled) * (1.0 - loss)
+}
+
+impl Job {
+    /// Seconds that the data occupies the link: `8 S / (C eta)`, over (1 - loss), over (1 - p) of a winking link.
+    #[must_use]
+    pub fn data_seconds(&self) -> f64 {
+        if self.rate_bps <= 0.0 {
+            return 0.0;
+        }
+        8.0 * self.bytes / (self.rate_bps * self.eta) / (1.0 - self.loss) / (1.0 - self.wink_p)
+    }
+
+    /// The limit in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let starved =
+            if self.return_bps > 0.0 { 8.0 * self.return_overhead_bytes / self.return_bps } else { 0.0 };
+        let before = match self.clock {
+            Clock::Connect => (1.0 + self.round_trips) * self.rtt_s + starved,
+            Clock::Request => self.round_trips * self.rtt_s + starved,
+            Clock::FirstByte => 0.0,
+        };
+        before + self.data_seconds()
+    }
+}
+
+/// Time over limit. Cells whose limit is under 100 ms are judged with 5 ms more.
+#[must_use]
+pub fn ratio(seconds: f64, limit_seconds: f64) -> f64 {
+    let allowance = if limit_seconds < 0.1 { 0.005 } else { 0.0 };
+    seconds / (limit_seconds + allowance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geo(bytes: f64, clock: Clock) -> Job {
+        let eta = Packets { mtu: 1500, v6: false, timestamps: true }.eta(bytes as u64);
+        Job {
+            rate_bps: 8e6,
+            return_bps: 0.0,
+            rtt_s: 0.5,
+            bytes,
+            round_trips: 1.0,
+            eta,
+            loss: 0.0,
+            wink_p: 0.0,
+            return_overhead_bytes: 0.0,
+            clock,
+        }
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a / b - 1.0).abs() < 1e-3
+    }
+
+    #[test]
+    fn long_streams_carry_the_known_shares() {
+        let v4 = Packets { mtu: 1500, v6: false, timestamps: true };
+        assert!(near(v4.eta(1 << 30), 1448.0 / 1500.0));
+        assert!(near(Packets { timestamps: false, ..v4 }.eta(1 << 30), 1460.0 / 1500.0));
+        assert!(near(Packets { v6: true, ..v4 }.eta(1 << 30), 1428.0 / 1500.0));
+        assert!(near(v4.eta(1), 1.0 / 53.0));
+    }
+
+    #[test]
+    fn a_download_needs_two_round_trips_and_its_serialisation() {
+        let ten_mb = geo(10e6, Clock::Connect).seconds();
+        assert!(near(ten_mb, 1.0 + 8.0 * 10e6 / (8e6 * 1448.0 / 1500.0)), "{ten_mb}");
+        assert!(near(geo(10e6, Clock::Request).seconds(), ten_mb - 0.5));
+        assert!(near(geo(10e6, Clock::FirstByte).seconds(), ten_mb - 1.0));
+    }
+
+    #[test]
+    fn loss_and_wink_lengthen_the_data_part_only() {
+        let lossy = Job { loss: 0.05, ..geo(1e6, Clock::Connect) };
+        assert!(near(lossy.seconds() - 1.0, geo(1e6, Clock::FirstByte).seconds() / 0.95));
+        let winking = Job { wink_p: 0.4, ..geo(1e6, Clock::Connect) };
+        assert!(near(winking.seconds() - 1.0, geo(1e6, Clock::FirstByte).seconds() / 0.6));
+    }
+
+    #[test]
+    fn bit_errors_become_packet_losses() {
+        assert!(near(packet_loss(1e-6, 0.0, 1500), 0.011928));
+        assert!(near(packet_loss(0.0, 0.01, 1500), 0.01));
+        assert!(near(packet_loss(1e-5, 0.01, 1500), 1.0 - 0.99 * (1.0_f64 - 1e-5).powi(12_000)));
+        assert_eq!(packet_loss(0.0, 0.0, 1500), 0.0);
+    }
+
+    #[test]
+    fn a_starved_return_adds_handshake_and_request() {
+        let job = Job { return_bps: 32e3, return_overhead_bytes: 200.0, ..geo(1e6, Clock::Connect) };
+        assert!(near(job.seconds() - geo(1e6, Clock::Connect).seconds(), 0.05));
+    }
+
+    #[test]
+    fn short_limits_are_judged_with_five_milliseconds_more() {
+        assert!(near(ratio(0.055, 0.05), 1.0));
+        assert!(near(ratio(1.1, 1.0), 1.1));
+    }
+}

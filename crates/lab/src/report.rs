@@ -1,0 +1,186 @@
+//! The report of a run: the JSON of the command line, and what a cell measured.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::limit;
+use crate::scenario::{Cell, Params};
+
+/// What a scenario kind hands back of one run of a cell.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Measured {
+    /// Seconds by the scenario's clock.
+    pub seconds: f64,
+    /// Payload bytes that arrived.
+    pub bytes: u64,
+    /// The physical limit in seconds; `None` where there is none to speak of.
+    pub limit_seconds: Option<f64>,
+    /// Numbers that describe it.
+    pub metrics: BTreeMap<String, f64>,
+    /// What was not as it has to be; the cell is intact only without any.
+    pub failures: Vec<String>,
+    /// Remarks for people.
+    pub notes: Vec<String>,
+    /// Why it could not be measured on this machine; nothing else counts then.
+    pub skipped: Option<String>,
+}
+
+impl Measured {
+    /// Nothing was measured, for this reason.
+    #[must_use]
+    pub fn skipped(reason: impl Into<String>) -> Self {
+        Self { skipped: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Adds a number.
+    pub fn metric(&mut self, name: &str, value: f64) {
+        self.metrics.insert(name.into(), value);
+    }
+
+    /// Says what is wrong unless it holds.
+    pub fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.failures.push(otherwise());
+        }
+    }
+}
+
+/// One run of one cell.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CellReport {
+    /// What was varied.
+    pub params: Params,
+    /// What ran.
+    pub variant: String,
+    /// Number of the repetition, from 0.
+    pub repeat: u32,
+    /// Seed of this run.
+    pub seed: u64,
+    /// Seconds by the scenario's clock; `null` when it did not run to its end.
+    pub seconds: Option<f64>,
+    /// Payload bits per second.
+    pub goodput_bps: Option<f64>,
+    /// The physical limit.
+    pub limit_seconds: Option<f64>,
+    /// Time over limit; cells whose limit is under 100 ms are judged with 5 ms more.
+    pub ratio_to_limit: Option<f64>,
+    /// What arrived is what was sent, and everything that is checked was as it has to be.
+    pub intact: bool,
+    /// What the paper measured.
+    pub paper_seconds: Option<f64>,
+    /// Further numbers.
+    pub metrics: BTreeMap<String, f64>,
+    /// What was not as it has to be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
+    /// Remarks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl CellReport {
+    /// The report of a run that came to its end or did not.
+    #[must_use]
+    pub fn new(cell: &Cell, repeat: u32, seed: u64, outcome: anyhow::Result<Measured>) -> Self {
+        let (measured, ran) = match outcome {
+            Ok(measured) => (measured, true),
+            Err(error) => (Measured { failures: vec![format!("{error:#}")], ..Measured::default() }, false),
+        };
+        let seconds = ran.then_some(measured.seconds);
+        let goodput =
+            seconds.filter(|s| *s > 0.0 && measured.bytes > 0).map(|s| measured.bytes as f64 * 8.0 / s);
+        Self {
+            params: cell.params.clone(),
+            variant: cell.variant.clone(),
+            repeat,
+            seed,
+            seconds,
+            goodput_bps: goodput,
+            limit_seconds: measured.limit_seconds,
+            ratio_to_limit: seconds.zip(measured.limit_seconds).map(|(s, l)| limit::ratio(s, l)),
+            intact: ran && measured.failures.is_empty(),
+            paper_seconds: cell.paper_seconds,
+            metrics: measured.metrics,
+            failures: measured.failures,
+            notes: measured.notes,
+        }
+    }
+}
+
+/// A cell that could not run here, and why.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Skipped {
+    /// What would have been varied.
+    pub params: Params,
+    /// What would have run.
+    pub variant: String,
+    /// Why it did not.
+    pub reason: String,
+}
+
+/// A run of a scenario.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// One line about it.
+    pub title: String,
+    /// `lab`.
+    pub driver: &'static str,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The version of Farlink.
+    pub version: &'static str,
+    /// What ran.
+    pub cells: Vec<CellReport>,
+    /// What could not run on this machine (a program is not installed).
+    pub skipped: Vec<Skipped>,
+    /// What a scenario adds to the cells.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub details: Value,
+}
+
+impl Report {
+    /// Whether every cell ran and is intact.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.cells.iter().all(|c| c.intact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn cell() -> Cell {
+        Cell {
+            params: [("size_bytes".to_string(), serde_json::json!(1000))].into_iter().collect(),
+            variant: "farlink".into(),
+            settings: Settings::default(),
+            needs: None,
+            paper_seconds: Some(13.84),
+        }
+    }
+
+    #[test]
+    fn a_good_cell_has_every_documented_field() {
+        let measured =
+            Measured { seconds: 2.0, bytes: 1000, limit_seconds: Some(1.0), ..Measured::default() };
+        let value = serde_json::to_value(CellReport::new(&cell(), 0, 1, Ok(measured))).unwrap();
+        assert_eq!(value["goodput_bps"], 4000.0);
+        assert_eq!(value["ratio_to_limit"], 2.0);
+        assert_eq!(value["intact"], true);
+        assert_eq!(value["paper_seconds"], 13.84);
+        assert!(value["metrics"].is_object() && value.get("failures").is_none());
+    }
+
+    #[test]
+    fn a_cell_that_did_not_run_is_not_intact() {
+        let report = CellReport::new(&cell(), 0, 1, Err(anyhow::anyhow!("no link")));
+        assert!(!report.intact && report.seconds.is_none());
+        assert_eq!(report.failures, ["no link"]);
+    }
+}

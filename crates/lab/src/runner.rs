@@ -1,0 +1,146 @@
+//! Runs a scenario: its cells one after another, each in a laboratory of its own.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::kinds::{self, Kind, Run};
+use crate::progress::Progress;
+use crate::report::{CellReport, Report, Skipped};
+use crate::scenario::{Cell, Only, Scenario};
+use crate::{interrupt, plot, sh, state, table};
+
+/// What `lab run` is told.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Name of a builtin scenario, or a path.
+    pub scenario: String,
+    /// Which cells.
+    pub only: Only,
+    /// How often each.
+    pub repeat: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Where plots go, if anywhere.
+    pub plots: Option<PathBuf>,
+    /// Where captures go, if anywhere.
+    pub captures: Option<PathBuf>,
+    /// Changes to the settings of all cells, `k=v`.
+    pub set: Vec<String>,
+}
+
+/// Runs it. Call from the main thread: what the laboratory starts ends with the thread that started it.
+pub fn run(options: &Options) -> Result<Report> {
+    let scenario = Scenario::find(&options.scenario)?;
+    let mut kind = kinds::of(&scenario.kind)?;
+    let mut cells = options.only.select(kind.cells(&scenario)?)?;
+    for cell in &mut cells {
+        cell.settings.set_all(options.set.iter().map(String::as_str))?;
+    }
+    for directory in options.plots.iter().chain(&options.captures) {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("{} cannot be made", directory.display()))?;
+    }
+    interrupt::install()?;
+    state::sweep();
+    let mut report = Report {
+        scenario: scenario.name.clone(),
+        title: scenario.title.clone(),
+        driver: "lab",
+        seed: options.seed,
+        version: env!("CARGO_PKG_VERSION"),
+        cells: Vec::new(),
+        skipped: Vec::new(),
+        details: Value::Null,
+    };
+    kind.prepare(&cells);
+    let mut traces = Vec::new();
+    let progress = Progress::new(cells.len() * options.repeat.max(1) as usize);
+    for (number, cell) in cells.iter().enumerate() {
+        if let Some(reason) = cannot_run(cell, kind.as_ref()) {
+            for _ in 0..options.repeat.max(1) {
+                progress.end(&format!("{}: skipped, {reason}", name_of(cell)));
+            }
+            report.skipped.push(skipped(cell, reason));
+            continue;
+        }
+        for repeat in 0..options.repeat.max(1) {
+            progress.begin(&name_of(cell));
+            let seed = options.seed.wrapping_add(1_000_003 * u64::from(repeat));
+            let mut run = Run {
+                seed,
+                prefix: format!("flrun{}", std::process::id()),
+                progress: &progress,
+                keeps_moments: options.plots.is_some() && repeat == 0,
+                captures: options.captures.clone().map(|d| (d, format!("{number:03}-{repeat}"))),
+                trace: None,
+            };
+            let outcome = kind.run(&scenario, cell, &mut run);
+            if let Some(trace) = run.trace.take() {
+                traces.push((name_of(cell), trace));
+            }
+            if let Some(reason) = outcome.as_ref().ok().and_then(|m| m.skipped.clone()) {
+                progress.end(&format!("{}: skipped, {reason}", name_of(cell)));
+                report.skipped.push(skipped(cell, reason));
+                continue;
+            }
+            let cell_report = CellReport::new(cell, repeat, seed, outcome);
+            progress.end(&line_of(cell, &cell_report));
+            report.cells.push(cell_report);
+        }
+    }
+    progress.finish();
+    report.details = kind.details();
+    if let Some(directory) = &options.plots {
+        plot::write_all(&report, &traces, directory)?;
+    }
+    Ok(report)
+}
+
+fn skipped(cell: &Cell, reason: String) -> Skipped {
+    Skipped { params: cell.params.clone(), variant: cell.variant.clone(), reason }
+}
+
+fn cannot_run(cell: &Cell, kind: &dyn Kind) -> Option<String> {
+    if let Some(program) = cell.needs.as_ref().filter(|p| sh::find(p).is_none()) {
+        return Some(format!("{program} is not installed"));
+    }
+    crate::hosts::missing(&cell.settings).or_else(|| kind.cannot_run(cell))
+}
+
+fn name_of(cell: &Cell) -> String {
+    let mut words = vec![cell.variant.clone()];
+    for name in ["case", "app", "topology"] {
+        words.extend(cell.params.get(name).and_then(Value::as_str).map(String::from));
+    }
+    for (name, unit) in [("size_bytes", "B"), ("ip", "")] {
+        let number = cell.params.get(name).and_then(Value::as_u64);
+        words.extend(number.map(|n| if name == "ip" { format!("IPv{n}") } else { format!("{n} {unit}") }));
+    }
+    if cell.variant == "direct" {
+        let legacy = if cell.word("hosts", "") == "legacy" { "legacy " } else { "" };
+        words.push(format!("{legacy}{}", cell.settings.host_cc));
+    }
+    words.join(" ")
+}
+
+fn line_of(cell: &Cell, report: &CellReport) -> String {
+    let mut line = name_of(cell);
+    if let Some(seconds) = report.seconds {
+        line += &format!(": {seconds:.3} s");
+    }
+    if let Some(ratio) = report.ratio_to_limit {
+        line += &format!(", {ratio:.3} x limit");
+    }
+    if !report.intact {
+        line += &format!(" NOT INTACT: {}", report.failures.first().map_or("", String::as_str));
+    }
+    line
+}
+
+/// The table of a report.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    table::render(report)
+}

@@ -1,0 +1,207 @@
+//! The grid of a scenario, spelled out: every combination with the settings that it means.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::{Only, Scenario};
+use crate::settings::Settings;
+
+/// What stands under `params` in the report.
+pub type Params = BTreeMap<String, Value>;
+
+/// Names that are parameters of a job, not settings of the laboratory.
+const JOB: &[&str] = &["size_bytes", "flows", "direction", "ip", "case", "topology", "baseline", "app"];
+
+/// One measurement to be made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    /// Its parameters, as reported.
+    pub params: Params,
+    /// Its variant.
+    pub variant: String,
+    /// The laboratory that it needs.
+    pub settings: Settings,
+    /// A program without which it is skipped.
+    pub needs: Option<String>,
+    /// What the paper measured.
+    pub paper_seconds: Option<f64>,
+}
+
+impl Cell {
+    /// A whole number among the params.
+    #[must_use]
+    pub fn number(&self, name: &str, default: u64) -> u64 {
+        self.params.get(name).and_then(Value::as_u64).unwrap_or(default)
+    }
+
+    /// A word among the params.
+    #[must_use]
+    pub fn word<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        self.params.get(name).and_then(Value::as_str).unwrap_or(default)
+    }
+
+    /// Whether it runs over IPv6.
+    #[must_use]
+    pub fn v6(&self) -> bool {
+        self.number("ip", 4) == 6
+    }
+}
+
+impl Scenario {
+    /// Every cell: the axes' combinations, the first axis slowest, and within each the variants.
+    pub fn cells(&self) -> Result<Vec<Cell>> {
+        let mut combinations: Vec<Vec<(&str, &toml::Value)>> = vec![Vec::new()];
+        for axis in &self.axis {
+            let longer = combinations.iter().flat_map(|head| {
+                axis.values.iter().map(|value| {
+                    let mut longer = head.clone();
+                    longer.push((axis.name.as_str(), value));
+                    longer
+                })
+            });
+            combinations = longer.collect();
+        }
+        if self.variant.is_empty() {
+            bail!("a scenario has at least one [[variant]]");
+        }
+        let mut cells = Vec::new();
+        for combination in &combinations {
+            for variant in &self.variant {
+                let mut cell = Cell {
+                    params: Params::new(),
+                    variant: variant.name.clone(),
+                    settings: Settings::default(),
+                    needs: variant.needs.clone(),
+                    paper_seconds: None,
+                };
+                let given = self.settings.iter().chain(&variant.settings).map(|(k, v)| (k.as_str(), v));
+                for (key, value) in given.chain(combination.iter().copied()) {
+                    apply(&mut cell, key, value).with_context(|| format!("variant {}", variant.name))?;
+                }
+                complete(&mut cell);
+                cells.push(cell);
+            }
+        }
+        for cell in &mut cells {
+            cell.paper_seconds = self.paper_seconds(cell)?;
+        }
+        Ok(cells)
+    }
+
+    fn paper_seconds(&self, cell: &Cell) -> Result<Option<f64>> {
+        for paper in &self.paper {
+            let mut of = Only::default();
+            for (key, value) in &paper.of {
+                of.add(key, &plain(value));
+            }
+            if of.matches(&cell.params, &cell.variant) {
+                return Ok(Some(paper.seconds));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
+    if JOB.contains(&key) {
+        cell.params.insert(key.into(), super::json(value));
+        return Ok(());
+    }
+    cell.settings.set(key, &plain(value))
+}
+
+/// The settings that a reader of a report wants to see in every cell.
+fn complete(cell: &mut Cell) {
+    let s = &cell.settings;
+    let hosts = if s.hosts == crate::settings::Hosts::Legacy { "legacy" } else { "modern" };
+    let shown = [
+        ("rate_bps", json!(s.rate_bps)),
+        ("rate_up_bps", json!(s.up_bps())),
+        ("rtt_ms", number(s.rtt_ms)),
+        ("ber", number(s.ber)),
+        ("loss", number(s.loss)),
+        ("wink_p", number(s.wink_p)),
+        ("wink_i_ms", number(s.wink_i_ms)),
+        ("gateways", json!(s.gateways)),
+        ("hosts", json!(hosts)),
+        ("host_cc", json!(s.host_cc)),
+        ("iw", json!(s.iw)),
+    ];
+    for (name, value) in shown {
+        cell.params.insert(name.into(), value);
+    }
+}
+
+/// Whole numbers without a fraction, as people write them.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+}
+
+fn plain(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        name = "t"
+        title = "t"
+        kind = "transfer"
+        [settings]
+        rtt = "100ms"
+        [[axis]]
+        name = "size_bytes"
+        values = [1000, 2000]
+        [[axis]]
+        name = "loss"
+        values = [0, 0.01]
+        [[variant]]
+        name = "direct"
+        gateways = 0
+        [[variant]]
+        name = "farlink"
+        host_cc = "bbr"
+        [[paper]]
+        seconds = 7.5
+        variant = "farlink"
+        size_bytes = 2000
+    "#;
+
+    #[test]
+    fn axes_multiply_and_variants_stand_innermost() {
+        let cells = Scenario::parse(TEXT).unwrap().cells().unwrap();
+        let shown: Vec<_> =
+            cells.iter().map(|c| (c.number("size_bytes", 0), c.settings.loss, c.variant.as_str())).collect();
+        assert_eq!(shown[0], (1000, 0.0, "direct"));
+        assert_eq!(shown[1], (1000, 0.0, "farlink"));
+        assert_eq!(shown[2], (1000, 0.01, "direct"));
+        assert_eq!(shown[7], (2000, 0.01, "farlink"));
+        assert_eq!(shown.len(), 8);
+    }
+
+    #[test]
+    fn params_carry_numbers_and_the_usual_names() {
+        let cells = Scenario::parse(TEXT).unwrap().cells().unwrap();
+        let params = serde_json::to_value(&cells[3].params).unwrap();
+        assert_eq!(params["rtt_ms"], json!(100));
+        assert_eq!(params["loss"], json!(0.01));
+        assert_eq!(params["host_cc"], json!("bbr"));
+        assert_eq!(params["gateways"], json!(2));
+        assert_eq!(params["rate_bps"], json!(8_000_000));
+    }
+
+    #[test]
+    fn the_papers_figures_stand_at_their_cells() {
+        let cells = Scenario::parse(TEXT).unwrap().cells().unwrap();
+        let with: Vec<_> = cells.iter().filter(|c| c.paper_seconds.is_some()).collect();
+        assert_eq!(with.len(), 2);
+        assert!(with.iter().all(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 2000));
+    }
+}

@@ -1,0 +1,175 @@
+//! Scenario files: what is varied, which variants stand side by side, what the papers measured.
+
+mod cells;
+mod only;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use cells::{Cell, Params};
+pub use only::Only;
+
+use crate::limit::Clock;
+
+/// A scenario file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name, as on the command line.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What runs in a cell: see `crate::kinds`.
+    pub kind: String,
+    /// When the clock of a transfer starts.
+    #[serde(default)]
+    pub clock: Clock,
+    /// The paper's clock in words, where figures of a paper stand beside ours.
+    #[serde(default)]
+    pub paper_clock: String,
+    /// The topology.
+    #[serde(default = "line")]
+    pub topology: String,
+    /// Settings of all cells.
+    #[serde(default)]
+    pub settings: toml::Table,
+    /// What is varied, outermost first.
+    #[serde(default)]
+    pub axis: Vec<Axis>,
+    /// What stands side by side.
+    #[serde(default)]
+    pub variant: Vec<Variant>,
+    /// What the papers measured.
+    #[serde(default)]
+    pub paper: Vec<Paper>,
+    /// Numbers that the kind takes, by name.
+    #[serde(default)]
+    pub options: toml::Table,
+}
+
+/// A dimension of the grid.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// A setting or a parameter of the kind.
+    pub name: String,
+    /// Its values, in order.
+    pub values: Vec<toml::Value>,
+}
+
+/// One of the things compared.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Variant {
+    /// `direct`, `farlink`, ...
+    pub name: String,
+    /// A program that it needs; without it its cells are skipped.
+    #[serde(default)]
+    pub needs: Option<String>,
+    /// Settings of its own.
+    #[serde(flatten)]
+    pub settings: toml::Table,
+}
+
+/// A figure of a paper and the cells it belongs to.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Paper {
+    /// What the paper measured, in seconds.
+    pub seconds: f64,
+    /// Params and `variant` of the cells.
+    #[serde(flatten)]
+    pub of: toml::Table,
+}
+
+fn line() -> String {
+    "line".into()
+}
+
+macro_rules! builtin {
+    ($($name:literal)*) => {
+        /// The scenarios that are part of the program, as name and text.
+        pub const BUILTIN: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml"))),)*
+        ];
+    };
+}
+builtin! {
+    "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
+    "kill" "memory-cap" "route-flap" "rules" "syn-flood" "topologies"
+}
+
+impl Scenario {
+    /// A builtin scenario by name, or one from a file by path.
+    pub fn find(name: &str) -> Result<Self> {
+        if let Some((_, text)) = BUILTIN.iter().find(|(n, _)| *n == name) {
+            return Self::parse(text).with_context(|| format!("builtin scenario {name}"));
+        }
+        if !Path::new(name).exists() {
+            let names: Vec<_> = BUILTIN.iter().map(|(n, _)| *n).collect();
+            bail!("no scenario `{name}`: neither a file nor one of {}", names.join(" "));
+        }
+        let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
+        Self::parse(&text).with_context(|| name.to_string())
+    }
+
+    /// Reads the text of a scenario file.
+    pub fn parse(text: &str) -> Result<Self> {
+        let scenario: Self = toml::from_str(text)?;
+        // A file that cannot make its cells is refused as a whole, before anything runs.
+        scenario.cells()?;
+        Ok(scenario)
+    }
+
+    /// A number of the kind's own options.
+    pub fn option(&self, name: &str, default: f64) -> Result<f64> {
+        match self.options.get(name) {
+            None => Ok(default),
+            Some(toml::Value::Integer(n)) => Ok(*n as f64),
+            Some(toml::Value::Float(n)) => Ok(*n),
+            Some(other) => bail!("options.{name} = {other}: a number expected"),
+        }
+    }
+}
+
+/// A TOML value as JSON.
+fn json(value: &toml::Value) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builtin_scenarios_are_good_and_named_as_their_files() {
+        for (name, text) in BUILTIN {
+            let scenario = Scenario::parse(text).unwrap_or_else(|e| panic!("{name}: {e:#}"));
+            assert_eq!(scenario.name, *name);
+            assert!(!scenario.cells().unwrap().is_empty(), "{name} has no cell");
+        }
+    }
+
+    #[test]
+    fn geo_download_has_the_documented_cells() {
+        let cells = Scenario::find("geo-download").unwrap().cells().unwrap();
+        for variant in ["direct", "farlink-one-sided", "farlink", "haproxy"] {
+            for size in [100_000, 1_000_000, 10_000_000] {
+                let found = cells.iter().find(|c| c.variant == variant && c.params["size_bytes"] == size);
+                let cell = found.unwrap_or_else(|| panic!("{variant} {size}"));
+                assert_eq!((cell.settings.rate_bps, cell.settings.rtt_ms), (8_000_000, 500.0));
+            }
+        }
+        let legacy = cells.iter().find(|c| c.params["hosts"] == "legacy").unwrap();
+        assert_eq!((legacy.variant.as_str(), legacy.settings.gateways), ("direct", 0));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_said_with_what_does() {
+        let error = Scenario::find("geo-upload").unwrap_err().to_string();
+        assert!(error.contains("geo-download"), "{error}");
+        let text = "name = 'x'\ntitle = 'x'\nkind = 'transfer'\n[settings]\nrat = '8M'\n[[variant]]\nname='direct'\n";
+        assert!(format!("{:#}", Scenario::parse(text).unwrap_err()).contains("rat"));
+    }
+}

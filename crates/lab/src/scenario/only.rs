@@ -1,0 +1,90 @@
+//! `--only k=v,...`: which cells are run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::Value;
+
+use super::{Cell, Params};
+
+/// Conditions on params and `variant`. Values of the same name are alternatives, different names must all match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    conditions: BTreeMap<String, Vec<String>>,
+}
+
+impl Only {
+    /// Reads `k=v,k=v`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut only = Self::default();
+        for pair in text.split(',').filter(|p| !p.trim().is_empty()) {
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| anyhow!("--only {pair}: name=value expected"))?;
+            only.add(key.trim(), value.trim());
+        }
+        Ok(only)
+    }
+
+    /// Adds a condition.
+    pub fn add(&mut self, key: &str, value: &str) {
+        self.conditions.entry(key.into()).or_default().push(value.into());
+    }
+
+    /// Whether a cell fulfils it.
+    #[must_use]
+    pub fn matches(&self, params: &Params, variant: &str) -> bool {
+        self.conditions.iter().all(|(key, values)| {
+            values.iter().any(|wanted| match key.as_str() {
+                "variant" => wanted == variant,
+                _ => params.get(key).is_some_and(|is| same(is, wanted)),
+            })
+        })
+    }
+
+    /// The cells that fulfil it. No cell is an error, which tells a misspelt name from a value that does not occur.
+    pub fn select(&self, cells: Vec<Cell>) -> Result<Vec<Cell>> {
+        let names: BTreeSet<String> = cells.iter().flat_map(|c| c.params.keys().cloned()).collect();
+        for key in self.conditions.keys() {
+            if key != "variant" && !names.contains(key) {
+                let names: Vec<_> = names.into_iter().collect();
+                bail!("--only: no `{key}` in this scenario; there are variant {}", names.join(" "));
+            }
+        }
+        let selected: Vec<_> = cells.into_iter().filter(|c| self.matches(&c.params, &c.variant)).collect();
+        if selected.is_empty() {
+            bail!("--only leaves no cell of this scenario");
+        }
+        Ok(selected)
+    }
+}
+
+/// Numbers are equal by value (`1e6` is 1000000), all else by its text.
+fn same(is: &Value, wanted: &str) -> bool {
+    match is {
+        Value::Number(n) => n.as_f64().is_some_and(|n| wanted.parse().is_ok_and(|w: f64| w == n)),
+        Value::String(text) => text == wanted,
+        Value::Bool(b) => b.to_string() == wanted,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn conditions_join_and_alternatives_widen() {
+        let params: Params =
+            [("rate_bps".into(), json!(8_000_000)), ("host_cc".into(), json!("bbr"))].into_iter().collect();
+        let yes = |text: &str| Only::parse(text).unwrap().matches(&params, "farlink");
+        assert!(yes(""));
+        assert!(yes("rate_bps=8000000,variant=farlink"));
+        assert!(yes("rate_bps=8e6"));
+        assert!(yes("variant=direct,variant=farlink"));
+        assert!(!yes("rate_bps=8000001"));
+        assert!(!yes("rate_bps=8000000,variant=direct"));
+        assert!(!yes("size_bytes=1"));
+        assert!(Only::parse("variant").is_err());
+    }
+}

@@ -1,0 +1,301 @@
+//! The keys of `lab up --set k=v` and of scenario files: what a laboratory looks like, with units and defaults.
+
+use anyhow::{Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+/// Which TCP the hosts have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hosts {
+    /// Linux defaults.
+    #[default]
+    Modern,
+    /// Small windows, no scaling, SACK or timestamps, initial window 1.
+    Legacy,
+}
+
+/// Where the only gateway stands when there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatewayAt {
+    /// On the server's side of the link: the carrier's.
+    #[default]
+    Server,
+    /// On the client's side of the link.
+    Client,
+}
+
+/// Everything that can be said about a laboratory. Rates are bits per second of IP packets; "down" is towards the
+/// client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Rate of the emulated link towards the client in bit/s; 0 is unlimited.
+    pub rate_bps: u64,
+    /// Rate towards the server in bit/s; `None`: the same as `rate_bps`.
+    pub rate_up_bps: Option<u64>,
+    /// Round-trip time of the emulated link in milliseconds.
+    pub rtt_ms: f64,
+    /// Bit error rate, each direction.
+    pub ber: f64,
+    /// Packet loss probability, each direction.
+    pub loss: f64,
+    /// Mean length of a burst of losses in packets (Gilbert-Elliott); 0 or 1: independent losses.
+    pub loss_burst: f64,
+    /// Probability that the link is away in an interval (link wink).
+    pub wink_p: f64,
+    /// Length of a wink interval in milliseconds.
+    pub wink_i_ms: f64,
+    /// Probability that a packet is overtaken.
+    pub reorder: f64,
+    /// Probability that a packet arrives twice.
+    pub duplicate: f64,
+    /// Probability that a packet arrives with a bit flipped.
+    pub corrupt: f64,
+    /// Greatest additional random delay in milliseconds.
+    pub jitter_ms: f64,
+    /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets.
+    pub queue_bytes: Option<u64>,
+    /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
+    pub gateways: u8,
+    /// Where the only gateway stands.
+    pub gateway_at: GatewayAt,
+    /// Congestion controller of the gateways on the link; empty: the gateway's own choice.
+    pub cc: String,
+    /// Whether the gateways are told the link's rate.
+    pub rate_known: bool,
+    /// split, custody or forward.
+    pub mode: String,
+    /// Which TCP the hosts have.
+    pub hosts: Hosts,
+    /// Congestion control of the hosts, by route.
+    pub host_cc: String,
+    /// Receive window of legacy hosts in bytes (8 to 64 KB).
+    pub host_window_bytes: u32,
+    /// Initial window of the hosts in segments; 0: the kernel's own (10; legacy hosts 1).
+    pub iw: u32,
+    /// MTU of all links but the emulated ones, bytes.
+    pub mtu: u32,
+    /// MTU of the emulated links, bytes.
+    pub link_mtu: u32,
+    /// Bound of the gateways' buffer pool in bytes; `None`: the gateway's default.
+    pub memory_bytes: Option<u64>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Lines added to the configuration file of each gateway.
+    pub gateway_config: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rate_bps: 8_000_000,
+            rate_up_bps: None,
+            rtt_ms: 500.0,
+            ber: 0.0,
+            loss: 0.0,
+            loss_burst: 0.0,
+            wink_p: 0.0,
+            wink_i_ms: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            corrupt: 0.0,
+            jitter_ms: 0.0,
+            queue_bytes: None,
+            gateways: 2,
+            gateway_at: GatewayAt::Server,
+            cc: String::new(),
+            rate_known: true,
+            mode: "split".into(),
+            hosts: Hosts::Modern,
+            host_cc: "cubic".into(),
+            host_window_bytes: 65_535,
+            iw: 0,
+            mtu: 1500,
+            link_mtu: 1500,
+            memory_bytes: None,
+            seed: 1,
+            gateway_config: String::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// The names `set` takes, for error messages and help.
+    pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
+         queue gateways gateway_at cc rate_known mode hosts host_cc host_window iw mtu link_mtu memory seed gateway_config";
+
+    /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
+    /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
+    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let bad = |allowed: &str| anyhow!("`{key}={value}`: {allowed} expected");
+        match key {
+            "rate" | "rate_bps" => {
+                self.rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 8M (bit/s)"))?
+            }
+            "rate_up" | "rate_up_bps" => {
+                self.rate_up_bps = Some(scaled(value).ok_or_else(|| bad("a rate such as 32k (bit/s)"))?);
+            }
+            "rtt" | "rtt_ms" => self.rtt_ms = millis(value).ok_or_else(|| bad("a time such as 500ms"))?,
+            "ber" => self.ber = probability(value).ok_or_else(|| bad("a probability"))?,
+            "loss" => self.loss = probability(value).ok_or_else(|| bad("a probability"))?,
+            "loss_burst" => self.loss_burst = number(value).ok_or_else(|| bad("a number of packets"))?,
+            "wink_p" => self.wink_p = probability(value).ok_or_else(|| bad("a probability"))?,
+            "wink_i" | "wink_i_ms" => {
+                self.wink_i_ms = millis(value).ok_or_else(|| bad("a time such as 40ms"))?
+            }
+            "reorder" => self.reorder = probability(value).ok_or_else(|| bad("a probability"))?,
+            "duplicate" => self.duplicate = probability(value).ok_or_else(|| bad("a probability"))?,
+            "corrupt" => self.corrupt = probability(value).ok_or_else(|| bad("a probability"))?,
+            "jitter" | "jitter_ms" => {
+                self.jitter_ms = millis(value).ok_or_else(|| bad("a time such as 5ms"))?
+            }
+            "queue" | "queue_bytes" => {
+                self.queue_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
+            }
+            "gateways" => match value {
+                "0" | "1" | "2" => self.gateways = value.parse()?,
+                _ => return Err(bad("0, 1 or 2")),
+            },
+            "gateway_at" => {
+                self.gateway_at = match value {
+                    "client" => GatewayAt::Client,
+                    "server" => GatewayAt::Server,
+                    _ => return Err(bad("client or server")),
+                }
+            }
+            "cc" => self.cc = value.into(),
+            "rate_known" => self.rate_known = value.parse().map_err(|_| bad("true or false"))?,
+            "mode" => match value {
+                "split" | "custody" | "forward" => self.mode = value.into(),
+                _ => return Err(bad("split, custody or forward")),
+            },
+            "hosts" => {
+                self.hosts = match value {
+                    "modern" => Hosts::Modern,
+                    "legacy" => Hosts::Legacy,
+                    _ => return Err(bad("modern or legacy")),
+                }
+            }
+            "host_cc" => self.host_cc = value.into(),
+            "host_window" | "host_window_bytes" => {
+                let bytes = scaled(value).and_then(|b| u32::try_from(b).ok());
+                self.host_window_bytes =
+                    bytes.filter(|b| (1..=65_535).contains(b)).ok_or_else(|| bad("1 to 65535 bytes"))?;
+            }
+            "iw" => self.iw = value.parse().map_err(|_| bad("a number of segments"))?,
+            "mtu" => self.mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
+            "link_mtu" => self.link_mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
+            "memory" | "memory_bytes" => {
+                self.memory_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
+            }
+            "seed" => self.seed = value.parse().map_err(|_| bad("a whole number"))?,
+            "gateway_config" => self.gateway_config = value.into(),
+            _ => bail!("unknown key `{key}`; known are: {}", Self::KEYS),
+        }
+        Ok(())
+    }
+
+    /// Sets keys from `k=v` arguments.
+    pub fn set_all<'a>(&mut self, pairs: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        for pair in pairs {
+            let (key, value) = pair.split_once('=').ok_or_else(|| anyhow!("`{pair}`: key=value expected"))?;
+            self.set(key.trim(), value.trim())?;
+        }
+        Ok(())
+    }
+
+    /// Rate towards the server in bit/s; 0 is unlimited.
+    #[must_use]
+    pub fn up_bps(&self) -> u64 {
+        self.rate_up_bps.unwrap_or(self.rate_bps)
+    }
+
+    /// Queue before the link for a direction of this rate, in bytes.
+    #[must_use]
+    pub fn queue_for(&self, rate_bps: u64) -> u64 {
+        let bdp = (rate_bps as f64 / 8.0 * self.rtt_ms / 1e3) as u64;
+        self.queue_bytes.unwrap_or_else(|| bdp.max(64 * u64::from(self.link_mtu)))
+    }
+}
+
+fn scaled(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches("bit/s").trim_end_matches("bps").trim();
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1e3),
+        b'M' => (&text[..text.len() - 1], 1e6),
+        b'G' => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    let value = number(digits)? * factor;
+    (value <= 1e15).then_some(value.round() as u64)
+}
+
+fn millis(text: &str) -> Option<f64> {
+    let (digits, factor) = if let Some(d) = text.strip_suffix("us") {
+        (d, 1e-3)
+    } else if let Some(d) = text.strip_suffix("ms") {
+        (d, 1.0)
+    } else if let Some(d) = text.strip_suffix('s') {
+        (d, 1e3)
+    } else {
+        (text, 1.0)
+    };
+    Some(number(digits)? * factor)
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0)
+}
+
+fn probability(text: &str) -> Option<f64> {
+    number(text).filter(|p| *p <= 1.0)
+}
+
+fn mtu(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|m| (1280..=65_535).contains(m))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_units() {
+        let mut s = Settings::default();
+        s.set_all(["rate=8M", "rate_up=32k", "rtt=0.5s", "wink_i=40", "queue=500k", "hosts=legacy"]).unwrap();
+        assert_eq!((s.rate_bps, s.rate_up_bps, s.rtt_ms), (8_000_000, Some(32_000), 500.0));
+        assert_eq!((s.wink_i_ms, s.queue_bytes, s.hosts), (40.0, Some(500_000), Hosts::Legacy));
+    }
+
+    #[test]
+    fn the_names_of_the_report_are_taken_back() {
+        let mut s = Settings::default();
+        s.set_all(["rate_bps=1e6", "rtt_ms=20"]).unwrap();
+        assert_eq!((s.rate_bps, s.up_bps(), s.rtt_ms), (1_000_000, 1_000_000, 20.0));
+    }
+
+    #[test]
+    fn errors_say_what_is_allowed() {
+        let mut s = Settings::default();
+        for (pair, hint) in [
+            ("rate=fast", "bit/s"),
+            ("loss=1.5", "probability"),
+            ("gateways=3", "0, 1 or 2"),
+            ("rat=8M", "known are"),
+            ("rate", "key=value"),
+            ("rtt=-5", "time"),
+            ("host_window=100000", "65535"),
+        ] {
+            let text = s.set_all([pair]).unwrap_err().to_string();
+            assert!(text.contains(hint), "{pair}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_default_queue_is_one_bandwidth_delay_product() {
+        let s = Settings::default();
+        assert_eq!(s.queue_for(s.rate_bps), 500_000);
+        assert_eq!(s.queue_for(32_000), 64 * 1500);
+    }
+}
