@@ -1,0 +1,38 @@
+# The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
+
+.PHONY: help demo test bench fuzz deny deb build clean
+
+help:
+	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root)'
+	@echo 'make test     everything that is checked before a change goes in'
+	@echo 'make bench    speed and size of the datapath (root)'
+	@echo 'make fuzz     ten minutes for each fuzz target'
+	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
+	@echo 'make deb      a Debian package'
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+bench:
+	@scripts/bench.sh
+
+fuzz:
+	@. scripts/need.sh; need_commands && need_package c++ g++ "the fuzzer's runtime"
+	@fuzz/run
+
+deny:
+	@command -v cargo-deny >/dev/null || { echo 'installing cargo-deny with cargo'; cargo install --quiet --locked cargo-deny; }
+	cargo deny check
+
+deb:
+	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb with cargo'; cargo install --quiet --locked cargo-deb; }
+	cargo deb -p farlink
+
+build:
+	cargo build --release --locked
+
+clean:
+	cargo clean

@@ -1,0 +1,201 @@
+//! The daemon's end of the admin socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::protocol::{Request, Response};
+
+/// Requests that may wait for the event loop; at the bound their connections wait.
+const CALLS_MAX: usize = 16;
+/// Connections served at once; at the bound further ones are closed.
+const CONNECTIONS_MAX: usize = 16;
+/// The longest line that is read.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// How long a silent connection is kept, and how long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request on its way to the event loop.
+pub struct Call {
+    /// What is asked.
+    pub request: Request,
+    reply: SyncSender<Response>,
+}
+
+impl Call {
+    /// Answers it. The asker may have gone; then nothing happens.
+    pub fn answer(self, response: Response) {
+        let _ = self.reply.try_send(response);
+    }
+}
+
+/// The listening socket; its file is removed when it is dropped.
+pub struct Server {
+    path: PathBuf,
+}
+
+impl Server {
+    /// Opens the socket and starts to serve it. `wake` is called after a request has been put into the channel.
+    pub fn start(
+        path: &Path,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> anyhow::Result<(Self, Receiver<Call>)> {
+        let listener = bind(path)?;
+        let (calls, receiver) = sync_channel(CALLS_MAX);
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
+        let open = Arc::new(AtomicUsize::new(0));
+        let accept = move || {
+            for connection in listener.incoming().flatten() {
+                if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let (calls, wake, open_here) = (calls.clone(), Arc::clone(&wake), Arc::clone(&open));
+                let serve = move || {
+                    // The asker going away is its own affair.
+                    let _ = serve(&connection, &calls, &*wake);
+                    open_here.fetch_sub(1, Ordering::Relaxed);
+                };
+                if thread::Builder::new().name("admin".to_owned()).spawn(serve).is_err() {
+                    open.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(accept)
+            .context("cannot start the admin thread")?;
+        Ok((Self { path: path.to_owned() }, receiver))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Fails when another gateway answers at this socket. Removes the file of one that was killed.
+pub fn refuse_if_served(path: &Path) -> anyhow::Result<()> {
+    match UnixStream::connect(path) {
+        Ok(_) => anyhow::bail!(
+            "another gateway answers at {}; end it first, or give this one another --socket",
+            path.display()
+        ),
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path);
+        }
+        Err(_) => {}
+    }
+    Ok(())
+}
+
+fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).with_context(|| {
+            format!("cannot make the directory of the admin socket, {}", directory.display())
+        })?;
+    }
+    refuse_if_served(path)?;
+    let listener = UnixListener::bind(path)
+        .with_context(|| format!("cannot open the admin socket {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot protect the admin socket {}", path.display()))?;
+    Ok(listener)
+}
+
+fn serve(connection: &UnixStream, calls: &SyncSender<Call>, wake: &dyn Fn()) -> io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(connection);
+    loop {
+        let mut line = String::new();
+        if reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let response = match serde_json::from_str(&line) {
+            Ok(request) => ask(request, calls, wake),
+            Err(e) => Response::error(format!("not a request: {e}")),
+        };
+        let mut out = serde_json::to_vec(&response)?;
+        out.push(b'\n');
+        let mut writer = connection;
+        writer.write_all(&out)?;
+    }
+}
+
+fn ask(request: Request, calls: &SyncSender<Call>, wake: &dyn Fn()) -> Response {
+    let (reply, answer) = sync_channel(1);
+    if calls.send(Call { request, reply }).is_err() {
+        return Response::error("the gateway is ending");
+    }
+    wake();
+    answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Response::error("the gateway did not answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client;
+    use super::*;
+
+    fn socket(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("farlink-admin-{}", std::process::id()));
+        directory.join(name)
+    }
+
+    #[test]
+    fn requests_reach_the_loop_and_answers_come_back() {
+        let path = socket("answers.sock");
+        let (server, calls) = Server::start(&path, || {}).unwrap();
+        let looping = thread::spawn(move || {
+            for call in calls.iter().take(2) {
+                let answer = match &call.request {
+                    Request::Set { key, .. } => Response::error(format!("unknown key `{key}`")),
+                    request => Response::ok(format!("{request:?}")),
+                };
+                call.answer(answer);
+            }
+        });
+        assert_eq!(client::ask(&path, &Request::Status {}).unwrap(), "Status");
+        let set = Request::Set { key: "colour".into(), value: "blue".into() };
+        let refused = client::ask(&path, &set).unwrap_err().to_string();
+        assert!(refused.contains("unknown key `colour`"), "{refused}");
+        looping.join().unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "only its owner may ask");
+        drop(server);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_in_use_is_not_taken_and_a_dead_one_is() {
+        let path = socket("inuse.sock");
+        let (server, _calls) = Server::start(&path, || {}).unwrap();
+        let refused = Server::start(&path, || {}).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refused.contains("another gateway answers"), "{refused}");
+        drop(server);
+        drop(UnixListener::bind(&path).unwrap()); // leaves its file behind, as a killed process does
+        assert!(path.exists());
+        Server::start(&path, || {}).unwrap();
+    }
+
+    #[test]
+    fn nonsense_and_endless_lines_are_answered() {
+        let path = socket("nonsense.sock");
+        let (_server, _calls) = Server::start(&path, || {}).unwrap();
+        let mut s = UnixStream::connect(&path).unwrap();
+        s.write_all(&vec![b'x'; LINE_BYTES_MAX as usize]).unwrap();
+        let mut line = String::new();
+        BufReader::new(&s).read_line(&mut line).unwrap();
+        let response: Response = serde_json::from_str(&line).unwrap();
+        assert!(!response.ok && response.error.unwrap().contains("not a request"));
+    }
+}

@@ -1,0 +1,335 @@
+//! The test bed: client - gateway - server in namespaces, veth with offloads, and what runs on the gateway.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use farlink_linux::netns::{self, Namespace};
+use serde_json::Value;
+
+use crate::admin::client::ask;
+use crate::admin::protocol::Request;
+
+const PREFIX: &str = "farlink-bench-";
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 71, 1, 2);
+const GATEWAY_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 71, 1, 1);
+const GATEWAY_SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
+/// Where HAProxy listens for what TPROXY gives it.
+const HAPROXY_PORT: u16 = 5999;
+/// How soon a silent connection falls asleep in the benchmark.
+pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
+/// How long something may take to start or stop.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the gateway does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The kernel forwards.
+    Forward,
+    /// Farlink splits; no link is declared.
+    Farlink,
+    /// HAProxy splits, with TPROXY and the client's address.
+    Haproxy,
+}
+
+impl Variant {
+    /// As it stands in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Farlink => "farlink",
+            Self::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// The namespaces and the server in them.
+pub struct Bed {
+    client: Namespace,
+    gateway: Namespace,
+    server: Namespace,
+    directory: PathBuf,
+    server_process: Child,
+    program: PathBuf,
+}
+
+impl Bed {
+    /// Makes it, after removing what a killed benchmark left behind.
+    pub fn new() -> Result<Self> {
+        remove_leftovers();
+        let own = std::process::id();
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{own}"));
+        fs::create_dir_all(&directory)?;
+        let make = |who: &str| Namespace::create(&format!("{PREFIX}{own}-{who}"));
+        let made = || -> Result<_> {
+            let (client, gateway, server) = (make("client")?, make("gateway")?, make("server")?);
+            netns::veth(&client, "up", &gateway, "to-client")?;
+            netns::veth(&gateway, "to-server", &server, "up")?;
+            let address = |at: &Namespace, interface, a: Ipv4Addr| at.address_add(interface, a.into(), 24);
+            address(&client, "up", CLIENT)?;
+            address(&gateway, "to-client", GATEWAY_CLIENT)?;
+            address(&gateway, "to-server", GATEWAY_SERVER)?;
+            address(&server, "up", SERVER)?;
+            client.route_add(None, IpAddr::from(GATEWAY_CLIENT))?;
+            server.route_add(None, IpAddr::from(GATEWAY_SERVER))?;
+            gateway.make_router()?;
+            client.sysctl("ipv4.ip_local_port_range", "1024 65535")?;
+            Ok((client, gateway, server))
+        };
+        let (client, gateway, server) = made().inspect_err(|_| remove_namespaces(own))?;
+        let program = std::env::current_exe().context("cannot find the own program")?;
+        let mut command = server.command(&program);
+        command.args(["bench-load", "server"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let server_process =
+            command.spawn().context("cannot start the server").inspect_err(|_| remove_namespaces(own))?;
+        let mut bed = Self { client, gateway, server, directory, server_process, program };
+        // It says when it listens.
+        let out = bed.server_process.stdout.take().context("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        if line.trim() != "ready" {
+            bail!("the server did not start");
+        }
+        Ok(bed)
+    }
+
+    /// What can be compared on this machine. Says what is left out.
+    pub fn variants(&self) -> Vec<Variant> {
+        let mut variants = vec![Variant::Forward, Variant::Farlink];
+        match Command::new("haproxy").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status() {
+            Ok(status) if status.success() => variants.push(Variant::Haproxy),
+            _ => eprintln!("bench: haproxy is not installed, so it is left out (apt-get install haproxy)"),
+        }
+        variants
+    }
+
+    /// Puts something on the gateway and waits until it is ready.
+    pub fn start(&self, variant: Variant) -> Result<Running<'_>> {
+        let mut running = Running { bed: self, variant, child: None };
+        match variant {
+            Variant::Forward => {}
+            Variant::Farlink => running.child = Some(self.start_farlink()?),
+            Variant::Haproxy => {
+                running.child = Some(self.start_haproxy()?);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+        if let Some(child) = &mut running.child
+            && let Some(status) = child.try_wait()?
+        {
+            bail!("{} ended at once ({status}); see {}", variant.name(), self.log(variant).display());
+        }
+        Ok(running)
+    }
+
+    fn log(&self, variant: Variant) -> PathBuf {
+        self.directory.join(format!("{}.log", variant.name()))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.join("farlink.sock")
+    }
+
+    fn start_farlink(&self) -> Result<Child> {
+        let config = self.directory.join("farlink.toml");
+        let text = format!(
+            "[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n\
+             [timers]\ndormant_after = \"{} s\"\n[admin]\nsocket = \"{}\"\n",
+            DORMANT_AFTER.as_secs(),
+            self.socket().display()
+        );
+        fs::write(&config, text)?;
+        let mut command = self.gateway.command(&self.program);
+        command.arg("run").arg("--config").arg(&config).args(["--log", "warn"]);
+        let mut child = self.spawn(command, Variant::Farlink)?;
+        let end = Instant::now() + PATIENCE;
+        while ask(&self.socket(), &Request::Status {}).is_err() {
+            if Instant::now() > end || child.try_wait()?.is_some() {
+                let _ = child.kill();
+                let log = fs::read_to_string(self.log(Variant::Farlink)).unwrap_or_default();
+                bail!("farlink did not start:\n{log}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(child)
+    }
+
+    fn start_haproxy(&self) -> Result<Child> {
+        let config = self.directory.join("haproxy.cfg");
+        let text = format!(
+            "global\n  maxconn 8000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+             frontend in\n  bind 0.0.0.0:{HAPROXY_PORT} transparent\n  default_backend out\n\
+             backend out\n  source 0.0.0.0 usesrc clientip\n  server s {SERVER}\n"
+        );
+        fs::write(&config, text)?;
+        let rules = format!(
+            "table ip bench {{\nchain pre {{\ntype filter hook prerouting priority -150\n\
+             iifname \"to-server\" meta l4proto tcp socket transparent 1 meta mark set 1 accept\n\
+             iifname \"to-client\" meta l4proto tcp ip daddr {SERVER} tproxy to :{HAPROXY_PORT} meta mark set 1 accept\n}}\n}}\n"
+        );
+        self.in_gateway("nft", &["-f", "-"], &rules)?;
+        self.in_gateway("ip", &["rule", "add", "fwmark", "1", "lookup", "100"], "")?;
+        self.in_gateway("ip", &["route", "add", "local", "default", "dev", "lo", "table", "100"], "")?;
+        let mut command = self.gateway.command("haproxy");
+        command.arg("-db").arg("-f").arg(&config);
+        self.spawn(command, Variant::Haproxy)
+    }
+
+    fn spawn(&self, mut command: Command, variant: Variant) -> Result<Child> {
+        let log = fs::File::create(self.log(variant))?;
+        let command = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.spawn().with_context(|| format!("cannot start {}", variant.name()))
+    }
+
+    fn in_gateway(&self, program: &str, arguments: &[&str], input: &str) -> Result<()> {
+        let mut command = self.gateway.command(program);
+        let mut child =
+            command.args(arguments).stdin(Stdio::piped()).spawn().with_context(|| program.to_owned())?;
+        child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes())).transpose()?;
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("`{program} {}` failed in the gateway's namespace", arguments.join(" "));
+        }
+        Ok(())
+    }
+
+    /// Starts the load generator on the client.
+    pub fn client_load(&self, arguments: &[&str]) -> Result<Load> {
+        let mut command = self.client.command(&self.program);
+        command.arg("bench-load").args(arguments).args(["--to", &SERVER.to_string()]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the client")?;
+        let out = child.stdout.take().context("the client has no output")?;
+        Ok(Load { child, out: BufReader::new(out) })
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        end(&mut self.server_process);
+        for namespace in [&self.client, &self.gateway, &self.server] {
+            let _ = namespace.delete();
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A load generator at work.
+pub struct Load {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Load {
+    /// Waits for its line of JSON.
+    pub fn line(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        self.out.read_line(&mut line)?;
+        serde_json::from_str(&line).context("the load generator gave no result")
+    }
+    /// Waits for its line of JSON and its end.
+    pub fn result(mut self) -> Result<Value> {
+        let result = self.line();
+        drop(self.child.stdin.take());
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the load generator failed ({status})");
+        }
+        result
+    }
+    /// Lets it end.
+    pub fn end(mut self) {
+        drop(self.child.stdin.take());
+        end(&mut self.child);
+    }
+}
+
+/// What runs on the gateway.
+pub struct Running<'a> {
+    bed: &'a Bed,
+    variant: Variant,
+    child: Option<Child>,
+}
+
+impl Running<'_> {
+    /// Its processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.child.iter().map(Child::id).collect()
+    }
+    /// The gateway's snapshot; null for what is not Farlink.
+    pub fn status(&self) -> Value {
+        if self.variant != Variant::Farlink {
+            return Value::Null;
+        }
+        ask(&self.bed.socket(), &Request::Status {}).unwrap_or_default()
+    }
+    /// Connections that have been split so far.
+    pub fn flows_split(&self) -> Option<u64> {
+        self.status().pointer("/engine/counters/flows_split").and_then(Value::as_u64)
+    }
+    /// Ends it, orderly.
+    pub fn stop(mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        signal(&child, libc::SIGTERM);
+        let until = Instant::now() + PATIENCE;
+        while child.try_wait()?.is_none() {
+            if Instant::now() > until {
+                end(&mut child);
+                bail!("{} did not end after SIGTERM", self.variant.name());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.clear_rules();
+        Ok(())
+    }
+    fn clear_rules(&self) {
+        if self.variant == Variant::Haproxy {
+            let _ = self.bed.in_gateway("nft", &["delete", "table", "ip", "bench"], "");
+            let _ = self.bed.in_gateway("ip", &["rule", "del", "fwmark", "1", "lookup", "100"], "");
+            let _ = self.bed.in_gateway("ip", &["route", "flush", "table", "100"], "");
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            end(&mut child);
+            self.clear_rules();
+        }
+    }
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: a plain system call; the child has not been reaped, so the number is still its own.
+    unsafe { libc::kill(child.id().cast_signed(), signal) };
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn remove_namespaces(own: u32) {
+    for name in Namespace::list(&format!("{PREFIX}{own}-")) {
+        let _ = Namespace::delete_named(&name);
+    }
+}
+
+/// Namespaces of benchmarks whose process has gone.
+fn remove_leftovers() {
+    for name in Namespace::list(PREFIX) {
+        let pid = name.trim_start_matches(PREFIX).split('-').next().and_then(|p| p.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = Namespace::delete_named(&name);
+        }
+    }
+}

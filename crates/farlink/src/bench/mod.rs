@@ -1,0 +1,223 @@
+//! `farlink bench` (what `make bench` runs): speed and size of the datapath, beside plain forwarding and HAProxy, in one run.
+
+mod bed;
+mod load;
+mod measure;
+mod report;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use bed::{Bed, Variant};
+use measure::Usage;
+use report::Cell;
+
+pub use load::{LoadArgs, run as load};
+
+/// `farlink bench`
+#[derive(clap::Args, Debug)]
+pub struct BenchArgs {
+    /// Seconds that each throughput measurement takes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Rounds of all throughput measurements; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Open idle connections for the memory measurement
+    #[arg(long, default_value_t = 10_000)]
+    idle: u64,
+    /// Short HTTP connections per second
+    #[arg(long, default_value_t = 5_000)]
+    rate: u64,
+    /// Only these measurements: bulk, latency, http, idle
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Write all results as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<std::path::PathBuf>,
+}
+
+/// Numbers of parallel connections in the throughput measurement.
+const FLOWS: [u64; 2] = [1, 8];
+/// Time for connections to reach full speed; not counted.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Request and answer pairs in the latency measurement.
+const PINGS: u64 = 5_000;
+/// How long the HTTP measurement lasts.
+const HTTP_SECONDS: u64 = 10;
+
+/// Runs it.
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    if !farlink_linux::caps::can_administer() {
+        bail!("the benchmark makes network namespaces: run it as root");
+    }
+    let wanted = |what: &str| args.only.is_empty() || args.only.iter().any(|o| o == what);
+    let busy = measure::busy_share(Duration::from_secs(1))?;
+    if busy > 0.1 {
+        eprintln!(
+            "note: this machine is {:.0} % busy with something else; figures will be low",
+            busy * 100.0
+        );
+    }
+    let bed = Bed::new()?;
+    let variants = bed.variants();
+    let mut cells = Vec::new();
+    for round in 0..args.rounds {
+        for &variant in &variants {
+            if wanted("bulk") {
+                bulk(&bed, variant, round, args.seconds, &mut cells)?;
+            }
+            if wanted("latency") && variant != Variant::Haproxy {
+                cells.push(latency(&bed, variant, round)?);
+            }
+        }
+    }
+    for variant in [Variant::Forward, Variant::Farlink] {
+        if wanted("http") {
+            cells.push(http(&bed, variant, args.rate)?);
+        }
+    }
+    if wanted("idle") {
+        cells.push(idle(&bed, args.idle)?);
+    }
+    drop(bed);
+    print!("{}", report::text(&cells));
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report::json(&cells))?;
+        std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let intact = cells.iter().all(|c| c.intact);
+    Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says on the terminal what is under way.
+fn progress(text: &str) {
+    eprintln!("bench: {text}");
+}
+
+fn bulk(bed: &Bed, variant: Variant, round: u32, seconds: u64, cells: &mut Vec<Cell>) -> Result<()> {
+    let running = bed.start(variant)?;
+    for flows in FLOWS {
+        let (flows_text, seconds_text) = (flows.to_string(), seconds.to_string());
+        let load = bed.client_load(&["bulk", "--flows", &flows_text, "--seconds", &seconds_text])?;
+        std::thread::sleep(WARM_UP);
+        let before = Usage::now(&running.pids())?;
+        std::thread::sleep(Duration::from_secs(seconds).saturating_sub(WARM_UP / 2));
+        let used = Usage::now(&running.pids())?.since(&before);
+        let result = load.result()?;
+        let goodput_bps = result["bits_per_second"].as_f64().unwrap_or(0.0);
+        let split = running.flows_split();
+        // Both rates were taken while the same steady stream was flowing.
+        let gigabytes = goodput_bps * used.seconds / 8e9;
+        let per_gb = |cpu: f64| if gigabytes > 0.0 { cpu / gigabytes } else { 0.0 };
+        progress(&format!("{} {flows} flows: {:.2} Gbit/s", variant.name(), goodput_bps / 1e9));
+        let metrics = json!({
+            "cpu_s_per_gb": per_gb(used.machine_cpu_s),
+            "process_cpu_s_per_gb": per_gb(used.process_cpu_s),
+            "flows_split": split,
+        });
+        cells.push(Cell {
+            test: "bulk",
+            variant: variant.name(),
+            params: json!({"flows": flows}),
+            repeat: round,
+            seconds: result["seconds"].as_f64().unwrap_or(0.0),
+            goodput_bps: Some(goodput_bps),
+            intact: goodput_bps > 0.0 && is_split(variant, split, flows),
+            metrics,
+        });
+    }
+    running.stop()
+}
+
+fn latency(bed: &Bed, variant: Variant, round: u32) -> Result<Cell> {
+    let running = bed.start(variant)?;
+    let result = bed.client_load(&["ping", "--count", &PINGS.to_string()])?.result()?;
+    let split = running.flows_split();
+    running.stop()?;
+    let median = result["p50_us"].as_f64().unwrap_or(0.0);
+    progress(&format!("{} latency: {median:.0} us", variant.name()));
+    Ok(Cell {
+        test: "latency",
+        variant: variant.name(),
+        params: json!({"size_bytes": load::PING_BYTES}),
+        repeat: round,
+        seconds: result["seconds"].as_f64().unwrap_or(0.0),
+        goodput_bps: None,
+        intact: is_split(variant, split, 1),
+        metrics: with(result, "flows_split", json!(split)),
+    })
+}
+
+fn http(bed: &Bed, variant: Variant, rate: u64) -> Result<Cell> {
+    let running = bed.start(variant)?;
+    let (rate_text, seconds) = (rate.to_string(), HTTP_SECONDS.to_string());
+    let result = bed.client_load(&["http", "--rate", &rate_text, "--seconds", &seconds])?.result()?;
+    let split = running.flows_split();
+    running.stop()?;
+    progress(&format!(
+        "{} http: {} connections, {} failed",
+        variant.name(),
+        result["connections"],
+        result["failed"]
+    ));
+    Ok(Cell {
+        test: "http",
+        variant: variant.name(),
+        params: json!({"rate_per_s": rate, "size_bytes": load::HTTP_BODY_BYTES}),
+        repeat: 0,
+        seconds: result["seconds"].as_f64().unwrap_or(0.0),
+        goodput_bps: None,
+        intact: result["failed"] == json!(0)
+            && is_split(variant, split, result["connections"].as_u64().unwrap_or(u64::MAX)),
+        metrics: with(result, "flows_split", json!(split)),
+    })
+}
+
+fn idle(bed: &Bed, count: u64) -> Result<Cell> {
+    let running = bed.start(Variant::Farlink)?;
+    let pids = running.pids();
+    let before = measure::resident_bytes(&pids)?;
+    let mut load = bed.client_load(&["idle", "--count", &count.to_string()])?;
+    let opened = load.line()?;
+    let open = measure::resident_bytes(&pids)?;
+    let split = running.flows_split();
+    // Until all have fallen asleep, and what that frees has been given back.
+    std::thread::sleep(bed::DORMANT_AFTER * 3);
+    let asleep = measure::resident_bytes(&pids)?;
+    let status = running.status();
+    load.end();
+    running.stop()?;
+    let each = |bytes: u64| bytes.saturating_sub(before) as f64 / count.max(1) as f64;
+    progress(&format!("{count} idle flows: {:.0} bytes resident each", each(asleep)));
+    Ok(Cell {
+        test: "idle",
+        variant: Variant::Farlink.name(),
+        params: json!({"flows": count}),
+        repeat: 0,
+        seconds: opened["seconds"].as_f64().unwrap_or(0.0),
+        goodput_bps: None,
+        intact: opened["open"] == json!(count) && is_split(Variant::Farlink, split, count),
+        metrics: json!({
+            "resident_bytes_each_open": each(open),
+            "resident_bytes_each_idle": each(asleep),
+            "flows_split": split,
+            "flows_dormant": status.pointer("/engine/flows_dormant"),
+            "table_bytes": status.pointer("/engine/table_bytes"),
+            "pool_bytes": status.pointer("/engine/pool_bytes"),
+        }),
+    })
+}
+
+/// A figure of Farlink that comes from connections that were not split says nothing.
+fn is_split(variant: Variant, split: Option<u64>, wanted: u64) -> bool {
+    variant != Variant::Farlink || split.is_some_and(|n| n >= wanted)
+}
+
+fn with(mut object: Value, key: &str, value: Value) -> Value {
+    object[key] = value;
+    object
+}

@@ -1,0 +1,319 @@
+//! From two samples of the counters to an answer in plain words: is traffic being split, and if not, why? Pure.
+
+use farlink_linux::divert::{Count, Diagnosis, Severity};
+
+use super::Running;
+use super::live::Sample;
+use crate::view::{count, number};
+
+/// The answer and what it rests on.
+pub struct Verdict {
+    /// Short.
+    pub answer: String,
+    /// Findings, problems first.
+    pub found: Vec<Diagnosis>,
+}
+
+/// What happened on one interface between the samples.
+struct OnInterface<'a> {
+    name: &'a str,
+    device: &'a str,
+    /// TCP that came in and was sent to the device.
+    diverted: u64,
+    /// TCP that came in and was not: for this machine itself, or routed by somebody's earlier rule.
+    passed: u64,
+    /// Packets that the gateway read from the device.
+    got: u64,
+    /// Packets that found the device's queue full.
+    lost: u64,
+}
+
+/// Reasons that the gateway itself counts for not splitting a connection.
+const REASONS: [(&str, &str); 4] = [
+    ("flows_passed", "a rule passes them by (`farlink status` shows which)"),
+    ("flows_refused", "a rule refuses them"),
+    ("flows_forwarded_short", "memory or the flow table is short; see `limits` in docs/configuration.md"),
+    ("flows_forwarded_unsplittable", "their options or their shape forbid it (MD5, MPTCP, unknown options)"),
+];
+
+/// Judges what happened between two samples that are `seconds` apart.
+pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -> Verdict {
+    let mut found = Vec::new();
+    let on: Vec<_> =
+        (0..running.interfaces.len()).filter_map(|n| on_interface(running, before, after, n)).collect();
+    if after.counters.is_none() {
+        let text = "the counters of the nftables table cannot be read (not root, or the table is gone), so what comes in \
+                    by the interfaces is unknown";
+        found.push(Diagnosis::new(Severity::Warning, text));
+    }
+    let grown = |key: &str| {
+        let at = |sample: &Sample| number(&sample.status, &format!("/engine/counters/{key}"));
+        at(after).saturating_sub(at(before))
+    };
+    let now = |key: &str| number(&after.status, &format!("/engine/{key}"));
+    for one in &on {
+        interface_findings(one, seconds, &mut found);
+    }
+    one_way(&on, &mut found);
+    for (n, interface) in running.interfaces.iter().enumerate() {
+        if after.status.pointer(&format!("/interfaces/{n}/tso4")) == Some(&serde_json::Value::Bool(false)) {
+            let text = format!(
+                "the kernel does not take super-segments from {}: throughput is a fraction of what it could be",
+                interface.device
+            );
+            found.push(Diagnosis::new(Severity::Warning, text));
+        }
+    }
+    for (key, reason) in REASONS {
+        let n = grown(key);
+        if n > 0 {
+            let text = format!("{} not split because {reason}", were(n, "connection"));
+            let severity = if key == "flows_forwarded_short" { Severity::Warning } else { Severity::Note };
+            found.push(Diagnosis::new(severity, text));
+        }
+    }
+    if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
+        let text = "the gateway is draining: it hands its connections back and splits no new ones";
+        found.push(Diagnosis::new(Severity::Warning, text));
+    }
+    let arrived: u64 = on.iter().map(|o| o.diverted + o.passed).sum();
+    let got: u64 = on.iter().map(|o| o.got).sum();
+    let (split_now, began, taken) = (now("flows_split"), grown("flows_split"), grown("packets_taken"));
+    let answer = match (split_now > 0 && (taken > 0 || began > 0), got > 0, arrived > 0) {
+        (true, ..) => {
+            let peer = now("flows_with_peer");
+            format!(
+                "yes: {} split now ({peer} with a gateway on the other side), {began} new in {seconds} s",
+                are(split_now, "connection")
+            )
+        }
+        (false, true, _) if split_now > 0 => {
+            format!("yes: {} split now, but nothing was relayed in {seconds} s", are(split_now, "connection"))
+        }
+        (false, true, _) => {
+            not_split(grown("syns"), &mut found);
+            "no: TCP reaches the gateway, but it splits nothing".to_owned()
+        }
+        (false, false, true) => {
+            if on.iter().all(|o| o.diverted == 0) {
+                let text = "all TCP that came in is for this machine itself, or is routed by a rule that comes before \
+                            Farlink's; only connections that this machine forwards can be split";
+                found.push(Diagnosis::new(Severity::Problem, text));
+            }
+            "no: TCP comes in, but does not reach the gateway".to_owned()
+        }
+        (false, false, false) if split_now > 0 => {
+            format!("yes: {} split now, all silent for {seconds} s", are(split_now, "connection"))
+        }
+        (false, false, false) => {
+            let names: Vec<_> = running.interfaces.iter().map(|i| i.name.as_str()).collect();
+            let text = format!(
+                "no TCP came in by {} in {seconds} s; if there should be some, it is routed past this machine (look at \
+                 the hosts' default routes), or comes in by an interface that is not diverted",
+                names.join(" or ")
+            );
+            found.push(Diagnosis::new(Severity::Note, text));
+            "nothing to split: there is no TCP traffic".to_owned()
+        }
+    };
+    found.sort_by_key(|d| std::cmp::Reverse(d.severity));
+    Verdict { answer, found }
+}
+
+fn on_interface<'a>(
+    running: &'a Running,
+    before: &Sample,
+    after: &Sample,
+    n: usize,
+) -> Option<OnInterface<'a>> {
+    let interface = running.interfaces.get(n)?;
+    let counted = |key: &str| {
+        let at = |s: &Sample| s.counters.as_ref().and_then(|c| c.get(&format!("{key}_{n}")).copied());
+        let (now, then): (Count, Count) = (at(after).unwrap_or_default(), at(before).unwrap_or_default());
+        now.packets.saturating_sub(then.packets)
+    };
+    let at = |s: &Sample, key: &str| number(&s.status, &format!("/interfaces/{n}/{key}"));
+    let grown = |key: &str| at(after, key).saturating_sub(at(before, key));
+    Some(OnInterface {
+        name: &interface.name,
+        device: &interface.device,
+        diverted: counted("diverted"),
+        passed: counted("passed"),
+        got: grown("packets_in"),
+        lost: grown("queue_drops"),
+    })
+}
+
+fn interface_findings(one: &OnInterface<'_>, seconds: u64, found: &mut Vec<Diagnosis>) {
+    let OnInterface { name, device, diverted, passed, got, lost } = one;
+    if *diverted + *passed + *got > 0 {
+        let by = format!("{} came in by {name} in {seconds} s", count(diverted + passed, "TCP packet"));
+        let text = format!(
+            "{by}, {got} reached {device}, {passed} were for this machine or routed by earlier rules"
+        );
+        found.push(Diagnosis::new(Severity::Note, text));
+    }
+    // A few may be on their way between the two counters.
+    if *diverted > 10 && *got == 0 {
+        let text = format!(
+            "none of {diverted} diverted packets from {name} reached {device}: something between marking and routing drops \
+             them, such as a firewall's prerouting or forward chain, or rp_filter"
+        );
+        found.push(Diagnosis::new(Severity::Problem, text));
+    }
+    if *lost > 0 {
+        let text = format!(
+            "{lost} packets were lost because the queue of {device} was full: this machine's processor is the bottleneck"
+        );
+        found.push(Diagnosis::new(Severity::Warning, text));
+    }
+}
+
+/// A gateway that sees one direction of the connections only cannot split them.
+fn one_way(on: &[OnInterface<'_>], found: &mut Vec<Diagnosis>) {
+    let busy: Vec<_> = on.iter().filter(|o| o.diverted > 20).collect();
+    let silent: Vec<_> = on.iter().filter(|o| o.diverted == 0).map(|o| o.name).collect();
+    if let [only] = busy[..]
+        && on.len() > 1
+        && silent.len() == on.len() - 1
+    {
+        let text = format!(
+            "all TCP comes in by {}, and none by {}: the answers take another way, and a connection is split only where \
+             both of its directions pass; look at the routes of the other side",
+            only.name,
+            silent.join(" or ")
+        );
+        found.push(Diagnosis::new(Severity::Problem, text));
+    }
+}
+
+fn not_split(syns: u64, found: &mut Vec<Diagnosis>) {
+    let (severity, text) = if syns == 0 {
+        let text = "all connections that are open began before the gateway did, or went round it when they began; only \
+                    connections whose first packets pass here are split, so the next ones will be";
+        (Severity::Note, text)
+    } else {
+        (Severity::Problem, "connections began, and none was split; the reasons here tell why")
+    };
+    found.push(Diagnosis::new(severity, text));
+}
+
+fn are(n: u64, what: &str) -> String {
+    format!("{} {}", count(n, what), if n == 1 { "is" } else { "are" })
+}
+
+fn were(n: u64, what: &str) -> String {
+    format!("{} {}", count(n, what), if n == 1 { "was" } else { "were" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Interface;
+    use super::*;
+    use serde_json::json;
+
+    fn running() -> Running {
+        let interface = |name: &str, n: u32| Interface {
+            name: name.into(),
+            device: format!("farlink{n}"),
+            device_index: 10 + n,
+            is_link: n == 1,
+        };
+        Running {
+            version: "1".into(),
+            uptime_seconds: 1,
+            pid: 1,
+            instance: String::new(),
+            mark_mask: 0x7f00_0000,
+            table_base: 51_000,
+            rule_priority: 500,
+            interfaces: vec![interface("lan0", 0), interface("sat0", 1)],
+        }
+    }
+
+    /// A sample with these packets: diverted, passed, got, lost for each interface.
+    fn sample(on: [[u64; 4]; 2], mut status: serde_json::Value) -> Sample {
+        let count = |packets| Count { packets, bytes: 0 };
+        let counters = (0..2).flat_map(|n| {
+            [(format!("diverted_{n}"), count(on[n][0])), (format!("passed_{n}"), count(on[n][1]))]
+        });
+        let interfaces: Vec<_> =
+            on.iter().map(|o| json!({"packets_in": o[2], "queue_drops": o[3]})).collect();
+        status["interfaces"] = json!(interfaces);
+        Sample { counters: Some(counters.collect()), status }
+    }
+
+    fn verdict(on: [[u64; 4]; 2], status: serde_json::Value) -> (String, String, bool) {
+        let before = sample([[0; 4]; 2], json!({"engine": {"counters": {}}}));
+        let v = judge(&running(), &before, &sample(on, status), 2);
+        let texts: Vec<_> = v.found.iter().map(|d| d.text.clone()).collect();
+        (v.answer, texts.join("\n"), v.found.iter().any(|d| d.severity == Severity::Problem))
+    }
+
+    #[test]
+    fn splitting() {
+        let status = json!({"engine": {"flows_split": 3, "flows_with_peer": 2,
+            "counters": {"packets_in": 900, "packets_taken": 900, "flows_split": 1, "syns": 1}}});
+        let (answer, found, bad) = verdict([[500, 0, 500, 0], [400, 0, 400, 0]], status);
+        assert_eq!(
+            answer,
+            "yes: 3 connections are split now (2 with a gateway on the other side), 1 new in 2 s"
+        );
+        assert!(
+            found.contains("500 TCP packets came in by lan0 in 2 s, 500 reached farlink0") && !bad,
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn no_traffic_is_no_fault() {
+        let (answer, found, bad) = verdict([[0; 4]; 2], json!({"engine": {}}));
+        assert!(answer.starts_with("nothing to split") && found.contains("routed past this machine") && !bad);
+    }
+
+    #[test]
+    fn one_direction_only() {
+        let status = json!({"engine": {"counters": {"packets_in": 500, "syns": 3}}});
+        let (answer, found, bad) = verdict([[500, 0, 500, 0], [0; 4]], status);
+        assert!(answer.starts_with("no: TCP reaches the gateway"), "{answer}");
+        assert!(found.contains("all TCP comes in by lan0, and none by sat0") && bad, "{found}");
+    }
+
+    #[test]
+    fn marked_but_dropped_on_the_way() {
+        let (answer, found, bad) = verdict([[500, 0, 0, 0], [400, 0, 0, 0]], json!({"engine": {}}));
+        assert!(answer.starts_with("no: TCP comes in, but does not reach") && bad, "{answer}");
+        assert!(found.contains("none of 500 diverted packets from lan0 reached farlink0"), "{found}");
+    }
+
+    #[test]
+    fn only_for_this_machine() {
+        let (answer, found, bad) = verdict([[0, 300, 0, 0], [0; 4]], json!({"engine": {}}));
+        assert!(answer.starts_with("no: ") && found.contains("is for this machine itself") && bad, "{found}");
+    }
+
+    #[test]
+    fn old_connections_are_explained() {
+        let status = json!({"engine": {"counters": {"packets_in": 900}}});
+        let (_, found, bad) = verdict([[500, 0, 500, 0], [400, 0, 400, 0]], status);
+        assert!(found.contains("began before the gateway did") && !bad, "{found}");
+    }
+
+    #[test]
+    fn reasons_and_losses_are_named() {
+        let status = json!({"engine": {"draining": true, "counters": {"packets_in": 900, "syns": 9, "flows_passed": 1,
+            "flows_forwarded_short": 5}}});
+        let (_, found, bad) = verdict([[500, 0, 500, 7], [400, 0, 400, 0]], status);
+        assert!(found.contains("1 connection was not split because a rule passes them by") && bad);
+        assert!(found.contains("5 connections were not split because memory"));
+        assert!(found.contains("7 packets were lost") && found.contains("draining"));
+    }
+
+    #[test]
+    fn wrapping_keeps_every_word() {
+        let text = "one two three four five six";
+        let lines = super::super::wrap(text, 9);
+        assert_eq!(lines.join(" "), text);
+        assert!(lines.iter().all(|l| l.len() <= 9));
+    }
+}

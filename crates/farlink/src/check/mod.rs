@@ -1,0 +1,203 @@
+//! `farlink check`: can this host divert traffic, is it being split right now, and if not, why?
+
+pub mod host;
+mod judge;
+mod live;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Severity};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::admin::client::{NoGateway, ask};
+use crate::admin::protocol::Request;
+use crate::cli::CheckArgs;
+use crate::{config, view};
+
+/// All is well, as far as can be seen.
+const GOOD: u8 = 0;
+/// Something is wrong.
+const BAD: u8 = 1;
+/// The host could, but no gateway runs.
+const NOT_RUNNING: u8 = 3;
+
+/// What the running gateway says of its diversion: the answer to [`Request::Check`].
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its version.
+    pub version: String,
+    /// Since when, in seconds.
+    pub uptime_seconds: u64,
+    /// Process number.
+    pub pid: u32,
+    /// Names and numbers of its diversion.
+    pub instance: String,
+    /// See [`DivertConfig`].
+    pub mark_mask: u32,
+    /// See [`DivertConfig`].
+    pub table_base: u32,
+    /// See [`DivertConfig`].
+    pub rule_priority: u32,
+    /// The diverted interfaces, in the order of their numbers.
+    pub interfaces: Vec<Interface>,
+}
+
+/// A diverted interface.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The TUN that its TCP is diverted to.
+    pub device: String,
+    /// Number of the TUN.
+    pub device_index: u32,
+    /// Whether a link is declared on it.
+    pub is_link: bool,
+}
+
+impl Running {
+    fn divert(&self) -> DivertConfig {
+        DivertConfig {
+            instance: self.instance.clone(),
+            mark_mask: self.mark_mask,
+            table_base: self.table_base,
+            rule_priority: self.rule_priority,
+        }
+    }
+    fn diverted(&self) -> Vec<Diverted> {
+        let one = |i: &Interface| Diverted {
+            interface: i.name.clone(),
+            tun: i.device.clone(),
+            tun_index: i.device_index,
+        };
+        self.interfaces.iter().map(one).collect()
+    }
+}
+
+/// One question, its answer, and what was found.
+struct Answer {
+    question: &'static str,
+    answer: String,
+    found: Vec<Diagnosis>,
+}
+
+impl Answer {
+    fn has_problem(&self) -> bool {
+        self.found.iter().any(|d| d.severity == Severity::Problem)
+    }
+    fn print(&self) {
+        println!("{:<38} {}", self.question, self.answer);
+        for finding in &self.found {
+            let text = finding.to_string();
+            let lines = wrap(&text, 96);
+            for (i, line) in lines.iter().enumerate() {
+                println!("  {}{line}", if i == 0 { "- " } else { "  " });
+            }
+        }
+    }
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last().map_or(0, |l| l.chars().count());
+        if last > 0 && last + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// `farlink check`
+pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let running = match ask(&args.socket.socket, &Request::Check {}) {
+        Ok(value) => Ok(serde_json::from_value::<Running>(value)?),
+        Err(e) if e.is::<NoGateway>() => Err(e),
+        Err(e) => return Err(e),
+    };
+    let (divert, interfaces) = match &running {
+        Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
+        Err(_) => planned(args.config.as_deref())?,
+    };
+    let mut answers = vec![host_answer(&divert, &interfaces)];
+    match &running {
+        Ok(running) => answers.extend(running_answers(args, running)?),
+        Err(e) => answers.push(Answer {
+            question: "Is a gateway running?",
+            answer: "no".to_owned(),
+            found: vec![Diagnosis::new(Severity::Note, e.to_string())],
+        }),
+    }
+    let code = match (answers.iter().any(Answer::has_problem), &running) {
+        (true, _) => BAD,
+        (false, Ok(_)) => GOOD,
+        (false, Err(_)) => NOT_RUNNING,
+    };
+    if args.json {
+        let found =
+            |d: &Diagnosis| json!({"severity": format!("{:?}", d.severity).to_lowercase(), "text": d.text});
+        let answers: Vec<_> = answers
+            .iter()
+            .map(|a| json!({"question": a.question, "answer": a.answer, "found": a.found.iter().map(found).collect::<Vec<_>>()}))
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&json!({"exit_status": code, "answers": answers}))?);
+    } else {
+        answers.iter().for_each(Answer::print);
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Without a gateway: what one would use.
+fn planned(file: Option<&Path>) -> anyhow::Result<(DivertConfig, Vec<String>)> {
+    let default = Path::new(config::DEFAULT_FILE);
+    let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
+        return Ok((DivertConfig::default(), host::interfaces()));
+    };
+    let settings = config::load(Some(file), &config::Quick::default())?;
+    Ok((settings.divert, settings.gateway.interfaces.into_iter().map(|i| i.name).collect()))
+}
+
+fn host_answer(divert: &DivertConfig, interfaces: &[String]) -> Answer {
+    let mut found = divert::diagnose(divert, interfaces);
+    found.extend(host::further(interfaces));
+    let bad = found.iter().any(|d| d.severity == Severity::Problem);
+    let answer = match (bad, interfaces.is_empty()) {
+        (true, _) => "no".to_owned(),
+        (false, true) => "yes, but no interface is up".to_owned(),
+        (false, false) => format!("yes ({})", interfaces.join(", ")),
+    };
+    Answer { question: "Can this host divert traffic?", answer, found }
+}
+
+fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<Answer>> {
+    let up = view::seconds(running.uptime_seconds);
+    let answer = format!("yes, farlink {}, process {}, for {up}", running.version, running.pid);
+    let is_running = Answer { question: "Is a gateway running?", answer, found: Vec::new() };
+    let missing = divert::verify(&running.divert(), &running.diverted());
+    let pairs: Vec<_> = running.interfaces.iter().map(|i| format!("{} -> {}", i.name, i.device)).collect();
+    let in_place = Answer {
+        question: "Is its diversion in place?",
+        answer: if missing.is_empty() { format!("yes ({})", pairs.join(", ")) } else { "no".to_owned() },
+        found: missing,
+    };
+    let socket = &args.socket.socket;
+    let before = live::sample(socket, running)?;
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let after = live::sample(socket, running)?;
+    let verdict = judge::judge(running, &before, &after, args.seconds);
+    let is_split = Answer {
+        question: "Is traffic being split right now?",
+        answer: verdict.answer,
+        found: verdict.found,
+    };
+    Ok(vec![is_running, in_place, is_split])
+}

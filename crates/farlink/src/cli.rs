@@ -1,0 +1,252 @@
+//! The command line: what can be asked for, and the help that a person reads.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Rate};
+
+/// The whole command line.
+#[derive(Parser, Debug)]
+#[command(
+    name = "farlink",
+    version,
+    about = "Splits TCP connections at hard links, transparently: addresses, ports and sequence numbers stay the hosts' own",
+    after_help = "Examples:
+  farlink run --link sat0                    divert forwarded TCP, treat sat0 as the hard link
+  farlink run --link sat0 --rate '8 Mbit/s'  the same, shaped at the rate that you know
+  farlink check                              can this host do it, and is traffic really being split?
+  farlink lab up                             a satellite path in network namespaces, to try things out
+
+Documentation: docs/configuration.md for the file, docs/operating.md for everyday work."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a gateway in the foreground
+    #[command(after_help = "Examples:
+  farlink run --config /etc/farlink/farlink.toml
+  farlink run --link sat0 --rate '8 Mbit/s'
+  farlink run --link sat0 --interface lan0 --log debug
+
+Logs go to stderr. SIGTERM (or ^C) drains: nothing new is split, what is held is delivered, then the connections go on
+without Farlink; it takes at most `drain_timeout`. A second signal quits at once. SIGHUP is ignored.
+
+Exit status: 0 after an orderly end, 1 when something failed (the log says what), 2 for a wrong command line or
+configuration; nothing has been started then.")]
+    Run(RunArgs),
+    /// Say whether this host can divert traffic, whether it is being split right now, and if not, why
+    #[command(after_help = "Examples:
+  farlink check                       after `farlink run` was started, as root
+  farlink check --seconds 10          watch the counters for longer, for links with little traffic
+  farlink check --json                for a monitoring system
+
+Exit status: 0 all is well, 1 something is wrong (each finding says what to do), 3 the host could, but no gateway runs.")]
+    Check(CheckArgs),
+    /// Show what the running gateway does
+    #[command(after_help = "Examples:
+  farlink status
+  farlink status --json | jq .engine.counters.flows_split
+  farlink status --prometheus         the same in Prometheus' text format")]
+    Status(StatusArgs),
+    /// List the connections that the running gateway knows
+    #[command(after_help = "Examples:
+  farlink flows
+  farlink flows --limit 20 --json
+
+`limited by` tells what holds a connection back: link, receiver, loss or application.")]
+    Flows(FlowsArgs),
+    /// A live view (not there yet: `watch farlink status` serves meanwhile)
+    Top,
+    /// Change a parameter of the running gateway
+    #[command(after_help = "Examples:
+  farlink set link.sat0.rate_bps 6000000   the link called sat0 now carries 6 Mbit/s
+
+An unknown key or value changes nothing; the answer says what is allowed.")]
+    Set(SetArgs),
+    /// Let the running gateway hand its connections back to the hosts, then end
+    #[command(after_help = "The same as SIGTERM. Returns when the gateway has gone.")]
+    Drain(DrainArgs),
+    /// Tell the running gateway that a link went down or came back
+    #[command(after_help = "Examples:
+  farlink link sat0 down              the modem's script knows before the kernel does
+  farlink link sat0 up")]
+    Link(LinkArgs),
+    /// Measure speed and size of the datapath (`make bench`)
+    #[command(hide = true)]
+    Bench(crate::bench::BenchArgs),
+    /// The load generator of `bench`
+    #[command(hide = true)]
+    BenchLoad(crate::bench::LoadArgs),
+    /// The laboratory: a satellite path in network namespaces
+    Lab(crate::lab_cmd::Args),
+    /// The same scenarios in virtual time
+    Sim(crate::sim_cmd::Args),
+}
+
+/// `farlink run`
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Configuration file [default: /etc/farlink/farlink.toml unless --link or --interface is given]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Declare an interface as a hard link; without --interface, forwarded TCP of all other interfaces is diverted too
+    #[arg(short, long = "link", value_name = "IFACE")]
+    pub links: Vec<String>,
+    /// Rate of the interfaces named by --link, such as '8 Mbit/s'
+    #[arg(short, long, value_name = "RATE", requires = "links")]
+    pub rate: Option<Rate>,
+    /// Divert forwarded TCP that comes in by this interface (and by no other that is not named)
+    #[arg(short, long = "interface", value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// Admin socket [default: the file's, else /run/farlink/farlink.sock]
+    #[arg(short, long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// How much to log: error, warn, info, debug, trace, or a filter such as 'info,farlink_linux=debug'
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]
+    pub log: String,
+    /// Read the configuration, say whether it is good, and start nothing
+    #[arg(long)]
+    pub check_config: bool,
+}
+
+/// How the running gateway is found.
+#[derive(Args, Debug)]
+pub struct SocketArg {
+    /// Admin socket of the running gateway
+    #[arg(short, long, value_name = "PATH", default_value = config::DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+}
+
+/// `farlink check`
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Configuration of a gateway that is not running yet [default: /etc/farlink/farlink.toml where it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How long to watch the counters
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `farlink status`
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Print JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    pub json: bool,
+    /// Print Prometheus' text format
+    #[arg(long)]
+    pub prometheus: bool,
+}
+
+/// `farlink flows`
+#[derive(Args, Debug)]
+pub struct FlowsArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// At most so many
+    #[arg(short, long, value_name = "N", default_value_t = 1000)]
+    pub limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `farlink set`
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// What to change
+    pub key: String,
+    /// Its new value
+    pub value: String,
+}
+
+/// `farlink drain`
+#[derive(Args, Debug)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Return at once, without waiting for the end
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `farlink link`
+#[derive(Args, Debug)]
+pub struct LinkArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// The link's name or its interface
+    pub link: String,
+    /// What became of it
+    pub state: LinkState,
+}
+
+/// Whether a link carries.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    Up,
+    Down,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_and_option_has_help() {
+        fn visit(command: &clap::Command, path: &str) {
+            for argument in
+                command.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
+            {
+                assert!(argument.get_help().is_some(), "{path}: --{} has no help", argument.get_id());
+            }
+            for sub in command.get_subcommands().filter(|s| s.get_name() != "help") {
+                let path = format!("{path} {}", sub.get_name());
+                assert!(sub.get_about().is_some(), "{path} has no help");
+                visit(sub, &path);
+            }
+        }
+        visit(&Cli::command(), "farlink");
+    }
+
+    #[test]
+    fn the_documented_forms_parse() {
+        for line in [
+            "farlink run --config F --link a --link b --interface c --socket /s",
+            "farlink run --link sat0 --rate 8Mbit/s",
+            "farlink status --json",
+            "farlink flows --json --socket /run/x.sock",
+            "farlink set link.sat0.rate_bps 6000000",
+            "farlink drain",
+            "farlink check --json",
+            "farlink top",
+            "farlink link sat0 down",
+        ] {
+            Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+        assert!(Cli::try_parse_from(["farlink", "run", "--rate", "8 Mbit/s"]).is_err());
+    }
+}

@@ -1,0 +1,441 @@
+//! Turns the parsed file and the command line into settings, and refuses what contradicts itself.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use farlink_gateway::config as engine;
+use farlink_gateway::{Config, IfaceId, cc};
+use farlink_linux::divert::DivertConfig;
+use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
+use toml::Spanned;
+
+use super::error::{ConfigError, Source};
+use super::file::{self, File};
+use super::values::{Rate, Size};
+
+/// Everything that `farlink run` needs to know.
+#[derive(Debug)]
+pub struct Settings {
+    /// What the gateway is told. Its interfaces are those whose traffic is diverted.
+    pub gateway: Config,
+    /// Names and numbers of the diversion.
+    pub divert: DivertConfig,
+    /// Packets that may wait in a TUN.
+    pub queue_packets: u32,
+    /// Where the connections that have data in custody are noted.
+    pub journal: PathBuf,
+    /// How long SIGTERM waits for custody to be delivered.
+    pub drain_timeout: Duration,
+    /// The admin socket.
+    pub socket: PathBuf,
+    /// Where counters are served in Prometheus' text format, if anywhere.
+    pub metrics_address: Option<SocketAddr>,
+}
+
+/// What the command line adds to the file.
+#[derive(Clone, Debug, Default)]
+pub struct Quick {
+    /// Interfaces that are hard links.
+    pub links: Vec<String>,
+    /// Rate of each of them.
+    pub rate: Option<Rate>,
+    /// Interfaces to divert.
+    pub interfaces: Vec<String>,
+    /// The admin socket, in place of the file's.
+    pub socket: Option<PathBuf>,
+}
+
+const COMMAND_LINE: Source<'static> = Source { file: "command line", text: "" };
+
+/// Custody is drained for this long unless the file says otherwise.
+const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Interface names are shorter than IFNAMSIZ.
+const INTERFACE_NAME_BYTES_MAX: usize = 15;
+/// The name of an instance stands in device names, which are short.
+const INSTANCE_BYTES_MAX: usize = 6;
+/// A relay that cannot hold a super-segment each way would not move.
+const RELAY_BYTES_MIN: u64 = 128 << 10;
+/// A pool that cannot hold the buffers of a read batch would not start.
+const POOL_BYTES_MIN: u64 = 1 << 20;
+
+/// An interface on its way into the configuration.
+struct Found {
+    name: String,
+    domain: u16,
+    divert: bool,
+    link: Option<engine::Link>,
+}
+
+/// Builds the settings. `existing` lists the interfaces that are diverted when neither file nor command line names any.
+pub fn build(
+    file: &File,
+    source: Source<'_>,
+    quick: &Quick,
+    existing: &dyn Fn() -> Vec<String>,
+) -> Result<Settings, ConfigError> {
+    let defaults = Config::default();
+    let mut found = interfaces(file, source, quick)?;
+    let named = !quick.interfaces.is_empty() || file.interface.iter().any(|i| i.divert != Some(false));
+    if !named {
+        for name in existing() {
+            if !found.iter().any(|f| f.name == name) {
+                found.push(Found { name, domain: 0, divert: true, link: None });
+            }
+        }
+    }
+    found.retain(|f| f.divert);
+    if found.is_empty() {
+        let wanted = "no interface is named and none is up; allowed: at least one [[interface]] or [[link]]";
+        return Err(source.error(None, wanted));
+    }
+    let interfaces: Vec<_> = (0u16..)
+        .zip(found)
+        .map(|(id, f)| engine::Interface {
+            id: IfaceId(id),
+            name: f.name,
+            domain: f.domain,
+            addresses: Vec::new(),
+            link: f.link,
+        })
+        .collect();
+    let gateway = Config {
+        rules: rules(file, source, &interfaces)?,
+        interfaces,
+        default_action: file.default_action.map_or(defaults.default_action, action),
+        limits: limits(&file.limits, source)?,
+        timers: timers(&file.timers, source)?,
+        ordinary: engine::LegConfig {
+            cc: controller(file.ordinary.cc.as_ref(), source, defaults.ordinary.cc, &ORDINARY_CONTROLLERS)?,
+            initial_window_segments: file
+                .ordinary
+                .initial_window_segments
+                .map_or(defaults.ordinary.initial_window_segments, |n| n.0 as u32),
+        },
+        pinned: match file.pinned {
+            None => defaults.pinned,
+            Some(file::Pinned::Auto) => engine::Pinned::Auto,
+            Some(file::Pinned::Never) => engine::Pinned::Never,
+        },
+        flow_control: match file.flow_control.policy {
+            None => defaults.flow_control,
+            Some(file::Policy::Fixed) => engine::FlowControl::Fixed,
+            Some(file::Policy::SendWindow) => engine::FlowControl::SendWindow,
+        },
+        ..defaults
+    };
+    let socket = quick.socket.clone().or_else(|| file.admin.socket.clone());
+    let socket = socket.unwrap_or_else(|| PathBuf::from(super::DEFAULT_SOCKET));
+    Ok(Settings {
+        queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
+        // Beside the socket, so that several gateways on one machine do not share it.
+        journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
+        divert: divert(&file.divert, source, gateway.interfaces.len())?,
+        gateway,
+        drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
+        socket,
+        metrics_address: file.admin.metrics_address,
+    })
+}
+
+/// Controllers that are fair to strangers, for legs that are nobody's own (MISSION A16).
+const ORDINARY_CONTROLLERS: [cc::Kind; 2] = [cc::Kind::NewReno, cc::Kind::Cubic];
+
+fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Result<(), ConfigError> {
+    let bad = name.is_empty()
+        || name.len() > INTERFACE_NAME_BYTES_MAX
+        || name.contains(|c: char| c == '/' || c == '"' || c.is_whitespace() || c.is_control());
+    if bad {
+        return Err(source.error(
+            span,
+            format!("`{name}` cannot be the name of an interface; allowed: 1 to 15 characters without spaces or `/`"),
+        ));
+    }
+    if name == "lo" {
+        return Err(source.error(
+            span,
+            "the loopback interface carries no traffic of others; allowed: interfaces by which forwarded traffic comes in",
+        ));
+    }
+    Ok(())
+}
+
+fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Found>, ConfigError> {
+    let mut found: Vec<Found> = Vec::new();
+    for i in &file.interface {
+        let (name, span) = (i.name.get_ref(), Some(i.name.span()));
+        check_name(source, name, span.clone())?;
+        if found.iter().any(|f| f.name == *name) {
+            let twice = format!("interface `{name}` is named twice; allowed: one [[interface]] for each");
+            return Err(source.error(span, twice));
+        }
+        let domain = i.domain.map_or(0, |d| d.0 as u16);
+        found.push(Found { name: name.clone(), domain, divert: i.divert.unwrap_or(true), link: None });
+    }
+    for name in &quick.interfaces {
+        check_name(COMMAND_LINE, name, None)?;
+        if !found.iter().any(|f| f.name == *name) {
+            found.push(Found { name: name.clone(), domain: 0, divert: true, link: None });
+        }
+    }
+    for l in &file.link {
+        let link = link(l, source)?;
+        let (name, span) = (l.interface.get_ref(), Some(l.interface.span()));
+        check_name(source, name, span.clone())?;
+        add_link(&mut found, name, link).map_err(|wrong| source.error(span, wrong))?;
+    }
+    for name in &quick.links {
+        check_name(COMMAND_LINE, name, None)?;
+        let link = engine::Link {
+            name: name.clone(),
+            rate_bps: quick.rate.map(|r| r.0),
+            rtt: None,
+            overhead_bytes: 0,
+            leg: default_link_leg(quick.rate.is_some()),
+        };
+        add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
+    }
+    Ok(found)
+}
+
+fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Result<(), String> {
+    if found.iter().filter_map(|f| f.link.as_ref()).any(|other| other.name == link.name) {
+        return Err(format!("there are two links called `{}`; allowed: one of each name", link.name));
+    }
+    match found.iter_mut().find(|f| f.name == interface) {
+        Some(f) if f.link.is_some() => Err(format!(
+            "interface `{interface}` is declared twice as a link; allowed: one [[link]] for each interface"
+        )),
+        Some(f) if !f.divert => Err(format!(
+            "interface `{interface}` has `divert = false`, so nothing that comes in by this link could be split; \
+             allowed: links on diverted interfaces"
+        )),
+        Some(f) => {
+            f.link = Some(link);
+            Ok(())
+        }
+        None => {
+            found.push(Found { name: interface.to_owned(), domain: 0, divert: true, link: Some(link) });
+            Ok(())
+        }
+    }
+}
+
+/// With a known rate the egress queue is the clock and no congestion control is needed; without one, CUBIC finds the rate.
+fn default_link_leg(rate_known: bool) -> engine::LegConfig {
+    let cc = if rate_known { cc::Kind::FixedRate } else { cc::Kind::Cubic };
+    engine::LegConfig { cc, ..engine::LegConfig::default() }
+}
+
+fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError> {
+    let rate_bps = match (&l.rate, &l.rate_bps) {
+        (Some(_), Some(again)) => {
+            return Err(
+                source.error(Some(again.span()), "the rate is given twice; allowed: `rate` or `rate_bps`")
+            );
+        }
+        (Some(rate), None) => Some(rate.get_ref().0),
+        (None, Some(bps)) => Some(bps.get_ref().0),
+        (None, None) => None,
+    };
+    let leg = default_link_leg(rate_bps.is_some());
+    let cc = controller(l.cc.as_ref(), source, leg.cc, cc::Kind::ALL)?;
+    if let (cc::Kind::FixedRate, None, Some(name)) = (cc, rate_bps, &l.cc) {
+        let wrong =
+            "`fixed-rate` has no rate to go by; allowed: with `rate` or `rate_bps`, or another controller";
+        return Err(source.error(Some(name.span()), wrong));
+    }
+    Ok(engine::Link {
+        name: l.name.as_ref().unwrap_or(&l.interface).get_ref().clone(),
+        rate_bps,
+        rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
+        overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
+        leg: engine::LegConfig {
+            cc,
+            initial_window_segments: l
+                .initial_window_segments
+                .map_or(leg.initial_window_segments, |n| n.0 as u32),
+        },
+    })
+}
+
+fn controller(
+    name: Option<&Spanned<String>>,
+    source: Source<'_>,
+    default: cc::Kind,
+    allowed: &[cc::Kind],
+) -> Result<cc::Kind, ConfigError> {
+    let Some(name) = name else { return Ok(default) };
+    allowed.iter().copied().find(|kind| kind.name() == name.get_ref()).ok_or_else(|| {
+        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
+        let wrong = match cc::Kind::ALL.iter().find(|kind| kind.name() == name.get_ref()) {
+            Some(_) => format!("congestion control `{}` is for declared links only", name.get_ref()),
+            None => format!("unknown congestion control `{}`", name.get_ref()),
+        };
+        source.error(Some(name.span()), format!("{wrong}; allowed: {}", names.join(", ")))
+    })
+}
+
+fn action(a: file::Action) -> engine::Action {
+    match a {
+        file::Action::Split => engine::Action::Split,
+        file::Action::Pass => engine::Action::Pass,
+        file::Action::Refuse => engine::Action::Refuse,
+    }
+}
+
+fn rules(
+    file: &File,
+    source: Source<'_>,
+    interfaces: &[engine::Interface],
+) -> Result<Vec<engine::Rule>, ConfigError> {
+    let mut rules: Vec<engine::Rule> = Vec::new();
+    for r in &file.rule {
+        let name = r.name.get_ref();
+        if name.is_empty() || name == "default" || rules.iter().any(|other| other.name == *name) {
+            let wrong = format!(
+                "`{name}` cannot name this rule; allowed: a name of its own, not empty and not `default`"
+            );
+            return Err(source.error(Some(r.name.span()), wrong));
+        }
+        if let (None, Some(answer)) = (&r.connections_max, &r.over_limit) {
+            let wrong = "there is no limit to be over; allowed: together with `connections_max`";
+            return Err(source.error(Some(answer.span()), wrong));
+        }
+        let ids = r.interfaces.iter().map(|wanted| {
+            interfaces.iter().find(|i| i.name == *wanted.get_ref()).map(|i| i.id).ok_or_else(|| {
+                let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
+                let wrong = format!("interface `{}` is not diverted", wanted.get_ref());
+                source.error(Some(wanted.span()), format!("{wrong}; allowed: {}", names.join(", ")))
+            })
+        });
+        rules.push(engine::Rule {
+            name: name.clone(),
+            interfaces: ids.collect::<Result<_, _>>()?,
+            sources: r.sources.iter().map(|p| (p.0, p.1)).collect(),
+            destinations: r.destinations.iter().map(|p| (p.0, p.1)).collect(),
+            ports: r.ports.iter().map(|p| (p.0, p.1)).collect(),
+            dscps: r.dscp.iter().map(|d| d.0).collect(),
+            action: action(r.action),
+            connections_max: r.connections_max.map(|n| n.0 as u32),
+            over_limit: match r.over_limit.as_ref().map(|o| *o.get_ref()) {
+                None | Some(file::OverLimit::Pass) => engine::Action::Pass,
+                Some(file::OverLimit::Refuse) => engine::Action::Refuse,
+            },
+            class: match r.class {
+                None => engine::Class::default(),
+                Some(file::Class::Interactive) => engine::Class::Interactive,
+                Some(file::Class::Bulk) => engine::Class::Bulk,
+                Some(file::Class::Background) => engine::Class::Background,
+            },
+        });
+    }
+    Ok(rules)
+}
+
+fn size(
+    size: Option<&Spanned<Size>>,
+    source: Source<'_>,
+    default: u64,
+    min: u64,
+    max: u64,
+) -> Result<u64, ConfigError> {
+    let Some(size) = size else { return Ok(default) };
+    let bytes = size.get_ref().0;
+    if (min..=max).contains(&bytes) {
+        return Ok(bytes);
+    }
+    let wrong = format!("{bytes} bytes is out of range; allowed: {min} to {max} bytes");
+    Err(source.error(Some(size.span()), wrong))
+}
+
+fn limits(l: &file::Limits, source: Source<'_>) -> Result<engine::Limits, ConfigError> {
+    let d = engine::Limits::default();
+    let pool_bytes = size(l.pool_bytes.as_ref(), source, d.pool_bytes as u64, POOL_BYTES_MIN, 1 << 40)?;
+    // RFC 7323: no window above 1 GiB can be announced, so no relay can hold more.
+    let relay_bytes =
+        size(l.relay_bytes.as_ref(), source, u64::from(d.relay_bytes), RELAY_BYTES_MIN, 1 << 30)?;
+    let reassembly_bytes = size(l.reassembly_bytes.as_ref(), source, d.reassembly_bytes as u64, 0, 1 << 30)?;
+    Ok(engine::Limits {
+        flows_max: l.flows_max.map_or(d.flows_max, |n| n.0 as usize),
+        half_open_max: l.half_open_max.map_or(d.half_open_max, |n| n.0 as usize),
+        pool_bytes: pool_bytes as usize,
+        relay_bytes: relay_bytes as u32,
+        reassembly_bytes: reassembly_bytes as usize,
+        challenge_acks_per_s: l.challenge_acks_per_s.map_or(d.challenge_acks_per_s, |n| n.0 as u32),
+    })
+}
+
+fn timers(t: &file::Timers, source: Source<'_>) -> Result<engine::Timers, ConfigError> {
+    let d = engine::Timers::default();
+    let spanned = |time: &Option<Spanned<super::values::Time>>, default| match time {
+        Some(time) => (time.get_ref().0, Some(time.span())),
+        None => (default, None),
+    };
+    let (delayed_ack, delayed_ack_span) = spanned(&t.delayed_ack, d.delayed_ack);
+    let (rto_min, rto_min_span) = spanned(&t.rto_min, d.rto_min);
+    let (rto_max, rto_max_span) = spanned(&t.rto_max, d.rto_max);
+    // RFC 9293 MUST-40.
+    if delayed_ack >= Duration::from_millis(500) {
+        return Err(source.error(delayed_ack_span, "too long a delay; allowed: less than 500 ms (RFC 9293)"));
+    }
+    if rto_min > rto_max {
+        let wrong = format!(
+            "`rto_min` ({} ms) is above `rto_max` ({} ms); allowed: rto_min <= rto_max",
+            rto_min.as_millis(),
+            rto_max.as_millis()
+        );
+        return Err(source.error(rto_min_span.or(rto_max_span), wrong));
+    }
+    Ok(engine::Timers {
+        half_open: t.half_open.map_or(d.half_open, |t| t.0),
+        dormant_after: t.dormant_after.map_or(d.dormant_after, |t| t.0),
+        forget_after: t.forget_after.map_or(d.forget_after, |t| t.0),
+        user_timeout: t.user_timeout.map_or(d.user_timeout, |t| t.0),
+        delayed_ack,
+        rto_min,
+        rto_max,
+    })
+}
+
+fn divert(d: &file::Divert, source: Source<'_>, interfaces: usize) -> Result<DivertConfig, ConfigError> {
+    let default = DivertConfig::default();
+    let span = |own: Option<Range<usize>>| {
+        let other = d.instance.as_ref().map(Spanned::span);
+        own.or(d.mark_mask.as_ref().map(Spanned::span)).or(d.table_base.as_ref().map(Spanned::span)).or(other)
+    };
+    let config = DivertConfig {
+        instance: d.instance.as_ref().map_or(default.instance, |i| i.get_ref().clone()),
+        mark_mask: d.mark_mask.as_ref().map_or(default.mark_mask, |m| m.get_ref().0 as u32),
+        table_base: d.table_base.as_ref().map_or(default.table_base, |t| t.get_ref().0 as u32),
+        rule_priority: d.rule_priority.as_ref().map_or(default.rule_priority, |p| p.get_ref().0 as u32),
+    };
+    let instance = &config.instance;
+    if instance.len() > INSTANCE_BYTES_MAX || !instance.chars().all(|c| c.is_ascii_alphanumeric()) {
+        let wrong = format!(
+            "`{instance}` cannot name an instance; allowed: at most {INSTANCE_BYTES_MAX} letters and digits"
+        );
+        return Err(source.error(d.instance.as_ref().map(Spanned::span), wrong));
+    }
+    let bits = config.mark_mask >> config.mark_mask.trailing_zeros().min(31);
+    if bits & bits.wrapping_add(1) != 0 {
+        let wrong =
+            format!("{:#010x} has gaps; allowed: one run of one bits, such as 0x7f000000", config.mark_mask);
+        return Err(source.error(d.mark_mask.as_ref().map(Spanned::span), wrong));
+    }
+    if interfaces > config.capacity() as usize {
+        let wrong = format!(
+            "{interfaces} interfaces do not fit into the {} values of mark_mask {:#010x}; allowed: a mask with more bits",
+            config.capacity(),
+            config.mark_mask
+        );
+        return Err(source.error(span(d.mark_mask.as_ref().map(Spanned::span)), wrong));
+    }
+    // Whatever else the driver itself would refuse.
+    config.check().map_err(|e| {
+        let own = d.table_base.as_ref().map(Spanned::span);
+        source.error(span(own), format!("{e}; allowed: tables that neither the kernel nor others use"))
+    })?;
+    Ok(config)
+}

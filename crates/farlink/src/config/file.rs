@@ -1,0 +1,198 @@
+//! The configuration file as it stands on disk. Every key here is explained in docs/configuration.md and stands in
+//! packaging/farlink.toml; a test sees to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::values::{Dscp, Number, Ports, Prefix, Rate, Size, Time};
+
+/// The whole file. What is absent has the default that the engine states.
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    /// Interfaces whose traffic is diverted.
+    pub interface: Vec<Interface>,
+    /// Declared hard links.
+    pub link: Vec<Link>,
+    /// What is split; the first rule that matches decides.
+    pub rule: Vec<Rule>,
+    /// What happens to a connection that no rule matches.
+    pub default_action: Option<Action>,
+    /// Whether flows may depend on their gateways.
+    pub pinned: Option<Pinned>,
+    /// How long SIGTERM waits for custody to be delivered.
+    pub drain_timeout: Option<Time>,
+    /// How data is sent on legs that are not declared links.
+    pub ordinary: Ordinary,
+    /// Bounds.
+    pub limits: Limits,
+    /// How long things last.
+    pub timers: Timers,
+    /// How a relay's receive buffer is bounded.
+    pub flow_control: FlowControl,
+    /// Names and numbers that diversion uses.
+    pub divert: Divert,
+    /// Where the daemon can be asked.
+    pub admin: Admin,
+}
+
+/// `[[interface]]`
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Interface {
+    pub name: Spanned<String>,
+    #[serde(default)]
+    pub domain: Option<Number<0, 65535>>,
+    #[serde(default)]
+    pub divert: Option<bool>,
+}
+
+/// `[[link]]`
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    pub interface: Spanned<String>,
+    #[serde(default)]
+    pub name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub rate: Option<Spanned<Rate>>,
+    #[serde(default)]
+    pub rate_bps: Option<Spanned<Number<1, { u64::MAX >> 1 }>>>,
+    #[serde(default)]
+    pub rtt_ms: Option<Number<1, 600_000>>,
+    #[serde(default)]
+    pub overhead_bytes: Option<Number<0, 1024>>,
+    #[serde(default)]
+    pub cc: Option<Spanned<String>>,
+    #[serde(default)]
+    pub initial_window_segments: Option<Number<1, 65_535>>,
+}
+
+/// `[[rule]]`
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    pub name: Spanned<String>,
+    #[serde(default)]
+    pub interfaces: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub sources: Vec<Prefix>,
+    #[serde(default)]
+    pub destinations: Vec<Prefix>,
+    #[serde(default)]
+    pub ports: Vec<Ports>,
+    #[serde(default)]
+    pub dscp: Vec<Dscp>,
+    pub action: Action,
+    #[serde(default)]
+    pub connections_max: Option<Number<0, { u32::MAX as u64 }>>,
+    #[serde(default)]
+    pub over_limit: Option<Spanned<OverLimit>>,
+    #[serde(default)]
+    pub class: Option<Class>,
+}
+
+/// What is done with a connection.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    Split,
+    Pass,
+    Refuse,
+}
+
+/// What is done with connections above `connections_max`.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverLimit {
+    Pass,
+    Refuse,
+}
+
+/// Priority of a flow's data on a declared link.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    Interactive,
+    Bulk,
+    Background,
+}
+
+/// Whether flows may depend on their gateways.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pinned {
+    Auto,
+    Never,
+}
+
+/// `[ordinary]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ordinary {
+    pub cc: Option<Spanned<String>>,
+    pub initial_window_segments: Option<Number<1, 10>>,
+}
+
+/// `[limits]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub flows_max: Option<Number<1, 100_000_000>>,
+    pub half_open_max: Option<Number<1, 100_000_000>>,
+    pub pool_bytes: Option<Spanned<Size>>,
+    pub relay_bytes: Option<Spanned<Size>>,
+    pub reassembly_bytes: Option<Spanned<Size>>,
+    pub challenge_acks_per_s: Option<Number<1, 1_000_000>>,
+}
+
+/// `[timers]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timers {
+    pub half_open: Option<Time>,
+    pub dormant_after: Option<Time>,
+    pub forget_after: Option<Time>,
+    pub user_timeout: Option<Time>,
+    pub delayed_ack: Option<Spanned<Time>>,
+    pub rto_min: Option<Spanned<Time>>,
+    pub rto_max: Option<Spanned<Time>>,
+}
+
+/// `[flow_control]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlowControl {
+    pub policy: Option<Policy>,
+}
+
+/// How a relay's receive buffer is bounded.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    Fixed,
+    SendWindow,
+}
+
+/// `[divert]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Divert {
+    pub instance: Option<Spanned<String>>,
+    pub mark_mask: Option<Spanned<Number<1, { u32::MAX as u64 }>>>,
+    pub table_base: Option<Spanned<Number<1, { u32::MAX as u64 }>>>,
+    pub rule_priority: Option<Spanned<Number<1, 32_765>>>,
+    pub queue_packets: Option<Number<1, 1_000_000>>,
+    pub journal: Option<PathBuf>,
+}
+
+/// `[admin]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    pub socket: Option<PathBuf>,
+    pub metrics_address: Option<SocketAddr>,
+}

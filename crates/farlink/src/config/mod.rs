@@ -1,0 +1,44 @@
+//! From the configuration file and the command line to what the gateway and the driver are told.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+mod build;
+mod error;
+mod file;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use build::build;
+pub use build::{Quick, Settings};
+use error::{ConfigError, Source};
+use file::File;
+pub use values::Rate;
+
+/// Where the configuration is looked for when the command line names nothing.
+pub const DEFAULT_FILE: &str = "/etc/farlink/farlink.toml";
+/// Where the daemon listens for `farlink status` and its kin.
+pub const DEFAULT_SOCKET: &str = "/run/farlink/farlink.sock";
+
+/// Reads the configuration: a file (without one: nothing but defaults) and what the command line adds.
+pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
+    let (name, text) = match file {
+        None => ("command line".to_owned(), String::new()),
+        Some(path) => {
+            let bad = || format!("cannot read the configuration file {}", path.display());
+            let bytes = std::fs::read(path).with_context(bad)?;
+            let text = String::from_utf8(bytes).with_context(bad)?;
+            (path.display().to_string(), text)
+        }
+    };
+    let source = Source { file: &name, text: &text };
+    Ok(build(&parse(source)?, source, quick, &crate::check::host::interfaces)?)
+}
+
+/// Reads a file's text.
+fn parse(source: Source<'_>) -> Result<File, ConfigError> {
+    toml::from_str(source.text).map_err(|e| source.parse_error(&e))
+}

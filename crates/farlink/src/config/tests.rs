@@ -1,0 +1,346 @@
+//! The file, the example and the manual agree with each other; mistakes are named with their place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use farlink_gateway::{Config, cc, config as engine};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../packaging/farlink.toml");
+const MANUAL: &str = include_str!("../../../../docs/configuration.md");
+
+/// Learns the keys that a struct reads, by offering itself as its deserializer.
+struct Keys<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Keys<'_> {
+    type Error = de::value::Error;
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        Err(de::Error::custom("only asking"))
+    }
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Self::Error> {
+        Err(de::Error::custom("not a struct"))
+    }
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq
+        tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+fn keys_of<'de, T: Deserialize<'de>>() -> Vec<&'static str> {
+    let mut keys: &'static [&'static str] = &[];
+    assert!(T::deserialize(Keys(&mut keys)).is_err() && !keys.is_empty());
+    keys.to_vec()
+}
+
+/// Headings of the manual and, under each, the keys that the file reads.
+fn tables() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let inner = [
+        ("`[[interface]]`", keys_of::<file::Interface>()),
+        ("`[[link]]`", keys_of::<file::Link>()),
+        ("`[[rule]]`", keys_of::<file::Rule>()),
+        ("`[ordinary]`", keys_of::<file::Ordinary>()),
+        ("`[limits]`", keys_of::<file::Limits>()),
+        ("`[timers]`", keys_of::<file::Timers>()),
+        ("`[flow_control]`", keys_of::<file::FlowControl>()),
+        ("`[divert]`", keys_of::<file::Divert>()),
+        ("`[admin]`", keys_of::<file::Admin>()),
+    ];
+    let is_table = |key: &str| inner.iter().any(|(heading, _)| heading.trim_matches(['`', '[', ']']) == key);
+    let top = keys_of::<File>();
+    assert_eq!(top.iter().filter(|key| is_table(key)).count(), inner.len(), "a table is missing above");
+    let plain = top.into_iter().filter(|key| !is_table(key)).collect();
+    inner.into_iter().chain([("Top level", plain)]).collect()
+}
+
+/// The keys that the manual explains, by heading, each with the default that it states.
+fn manual() -> BTreeMap<&'static str, BTreeMap<&'static str, Option<&'static str>>> {
+    let mut explained: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    let (mut table, mut key) = ("", "");
+    for line in MANUAL.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            table = heading;
+        } else if let Some(heading) = line.strip_prefix("### ") {
+            key = heading.trim_matches('`');
+            explained.entry(table).or_default().insert(key, None);
+        } else if let Some(default) = line.strip_prefix("Default: `") {
+            explained.entry(table).or_default().insert(key, Some(default.trim_end_matches('`')));
+        }
+    }
+    explained
+}
+
+/// The example with every commented key switched on.
+fn example_switched_on() -> String {
+    let on = EXAMPLE.lines().filter(|line| !line.starts_with("#rate_bps"));
+    on.map(|line| match line.strip_prefix('#') {
+        Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => format!("{key}\n"),
+        _ => format!("{line}\n"),
+    })
+    .collect()
+}
+
+fn settings(text: &str) -> Result<Settings, ConfigError> {
+    settings_with(text, &Quick::default())
+}
+
+fn settings_with(text: &str, quick: &Quick) -> Result<Settings, ConfigError> {
+    let source = Source { file: "farlink.toml", text };
+    let file = parse(source)?;
+    build(&file, source, quick, &|| vec!["lan0".to_owned(), "lan1".to_owned()])
+}
+
+fn refused(text: &str) -> String {
+    settings(text).expect_err(text).to_string()
+}
+
+#[test]
+fn every_key_is_in_the_manual_and_nothing_else_is() {
+    let manual = manual();
+    for (table, keys) in tables() {
+        let explained: Vec<_> = manual.get(table).into_iter().flat_map(|t| t.keys().copied()).collect();
+        for key in &keys {
+            assert!(explained.contains(key), "docs/configuration.md does not explain `{key}` of {table}");
+        }
+        for key in explained {
+            assert!(
+                keys.contains(&key),
+                "docs/configuration.md explains `{key}` of {table}, which does not exist"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_key_is_in_the_example() {
+    let on = example_switched_on();
+    let mut table = "Top level".to_owned();
+    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in on
+        .lines()
+        .chain(EXAMPLE.lines().filter_map(|l| l.strip_prefix('#').filter(|l| l.starts_with("rate_bps"))))
+    {
+        if line.starts_with('[') {
+            table = format!("`{line}`");
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            shown
+                .entry(if key == "rate_bps" { "`[[link]]`".to_owned() } else { table.clone() })
+                .or_default()
+                .push(key.to_owned());
+        }
+    }
+    for (table, keys) in tables() {
+        for key in keys {
+            let there = shown.get(table).is_some_and(|t| t.iter().any(|k| k == key));
+            assert!(there, "packaging/farlink.toml does not show `{key}` of {table}");
+        }
+    }
+}
+
+#[test]
+fn the_defaults_that_manual_and_example_state_are_the_real_ones() {
+    let stated = settings(&example_switched_on()).unwrap();
+    let real = settings("").unwrap();
+    let view = |s: &Settings| {
+        let g = &s.gateway;
+        let engine = (&g.limits, &g.timers, &g.ordinary, g.pinned, g.flow_control, g.default_action);
+        format!(
+            "{engine:?} {:?} {:?} {:?} {:?} {}",
+            s.divert, s.drain_timeout, s.socket, s.journal, s.queue_packets
+        )
+    };
+    assert_eq!(view(&stated), view(&real));
+    for (table, keys) in manual() {
+        for (key, default) in keys {
+            if let Some(default) = default {
+                let line = format!("#{key} = {default}");
+                assert!(EXAMPLE.lines().any(|l| l == line), "the example has no line `{line}` ({table})");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_example_as_shipped_and_the_manuals_sample_are_accepted() {
+    settings(EXAMPLE).unwrap();
+    let sample = MANUAL.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let s = settings(sample).unwrap();
+    assert_eq!(s.gateway.interfaces.len(), 2);
+    assert_eq!(s.gateway.rules[0].ports, [(22, 22), (23, 23)]);
+}
+
+#[test]
+fn links_and_interfaces_become_the_gateways() {
+    let s = settings(
+        "[[link]]\ninterface='sat0'\nrate='8 Mbit/s'\nrtt_ms=500\n[[interface]]\nname='lan7'\ndomain=3",
+    )
+    .unwrap();
+    let names: Vec<_> = s.gateway.interfaces.iter().map(|i| (i.name.as_str(), i.id.0, i.domain)).collect();
+    assert_eq!(names, [("lan7", 0, 3), ("sat0", 1, 0)]);
+    let link = s.gateway.interfaces[1].link.as_ref().unwrap();
+    assert_eq!(
+        (link.rate_bps, link.rtt, link.leg.cc),
+        (Some(8_000_000), Some(Duration::from_millis(500)), cc::Kind::FixedRate)
+    );
+    let unknown_rate = settings("[[link]]\ninterface='sat0'").unwrap();
+    let link = unknown_rate.gateway.interfaces[0].link.as_ref().unwrap();
+    assert_eq!((link.rate_bps, link.leg.cc), (None, cc::Kind::Cubic));
+}
+
+#[test]
+fn interfaces_are_found_only_when_none_is_named() {
+    let names = |s: Settings| s.gateway.interfaces.into_iter().map(|i| i.name).collect::<Vec<_>>();
+    assert_eq!(names(settings("[[link]]\ninterface='sat0'").unwrap()), ["sat0", "lan0", "lan1"]);
+    assert_eq!(
+        names(settings("[[interface]]\nname='lan0'\ndivert=false\n[[link]]\ninterface='sat0'").unwrap()),
+        ["sat0", "lan1"]
+    );
+    assert_eq!(
+        names(settings("[[interface]]\nname='x'\n[[link]]\ninterface='sat0'").unwrap()),
+        ["x", "sat0"]
+    );
+    let quick = Quick { links: vec!["sat0".into()], interfaces: vec!["sat0".into()], ..Quick::default() };
+    assert_eq!(names(settings_with("", &quick).unwrap()), ["sat0"]);
+    let quick = Quick { links: vec!["sat0".into()], rate: "1 Mbit/s".parse().ok(), ..Quick::default() };
+    let s = settings_with("", &quick).unwrap();
+    assert_eq!(s.gateway.interfaces[0].link.as_ref().unwrap().rate_bps, Some(1_000_000));
+    assert_eq!(names(s), ["sat0", "lan0", "lan1"]);
+    let source = Source { file: "f", text: "" };
+    let nothing = build(&File::default(), source, &Quick::default(), &Vec::new).unwrap_err();
+    assert!(nothing.to_string().contains("allowed: at least one [[interface]] or [[link]]"));
+}
+
+#[test]
+fn rules_become_the_engines() {
+    let s = settings(
+        "[[interface]]\nname='lan0'\n[[rule]]\nname='a'\ninterfaces=['lan0']\nsources=['10.0.0.0/8']\nports=[80,'6000-6010']\n\
+         dscp=['ef',3]\naction='split'\nconnections_max=9\nover_limit='refuse'\nclass='background'",
+    )
+    .unwrap();
+    let r = &s.gateway.rules[0];
+    assert_eq!(
+        (r.interfaces.len(), r.sources[0].1, r.ports[1], &r.dscps[..]),
+        (1, 8, (6000, 6010), &[46, 3][..])
+    );
+    assert_eq!(
+        (r.connections_max, r.over_limit, r.class),
+        (Some(9), engine::Action::Refuse, engine::Class::Background)
+    );
+    assert_eq!(settings("").unwrap().gateway.default_action, Config::default().default_action);
+}
+
+/// Each mistake, and what its one message has to contain: place, key, what is wrong, what is allowed.
+#[test]
+fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
+    for (text, wanted) in [
+        (
+            "\n[[link]]\ninterface = 'sat0'\nrate = '8 Mbits'",
+            &[
+                "farlink.toml:4:8: [[link]] number 1, key `rate`: unknown unit `Mbits`; allowed: a rate above zero",
+            ][..],
+        ),
+        (
+            "[[link]]\ninterface='a'\n[[link]]\ninterface='b'\nrate=8",
+            &["5:6", "[[link]] number 2, key `rate`", "allowed:"],
+        ),
+        (
+            "[limits]\nflows = 3",
+            &["2:1: [limits], key `flows`", "there is no key `flows` here; allowed: `flows_max`"],
+        ),
+        ("colour = 1", &["1:1: key `colour`", "there is no key `colour` here; allowed: `interface`"]),
+        (
+            "[limits]\nflows_max = 0",
+            &["2:13", "key `flows_max`", "allowed: a whole number from 1 to 100000000"],
+        ),
+        ("[limits]\nflows_max = 'many'", &["2:13", "allowed: a whole number from 1"]),
+        ("[limits]\npool_bytes = '4 kB'", &["2:14", "4000 bytes is out of range; allowed: 1048576 to"]),
+        ("pinned = 'always'", &["1:10: key `pinned`", "unknown value `always`; allowed: `auto`"]),
+        ("drain_timeout = 30", &["1:17", "the number 30 needs a unit; allowed: a time"]),
+        ("[[link]]\nrate = '1 Mbit/s'", &["1:1", "missing key `interface`"]),
+        (
+            "[[link]]\ninterface='a'\nrate='1 kbit/s'\nrate_bps=5",
+            &["4:10", "given twice; allowed: `rate` or `rate_bps`"],
+        ),
+        ("[[link]]\ninterface='a'\ncc='fixed-rate'", &["3:4", "no rate to go by; allowed:"]),
+        (
+            "[[link]]\ninterface='a'\ncc='vegas99'",
+            &["3:4", "unknown congestion control `vegas99`; allowed: reno, cubic"],
+        ),
+        (
+            "[ordinary]\ncc='fixed-rate'",
+            &["2:4: [ordinary], key `cc`", "for declared links only; allowed: reno, cubic"],
+        ),
+        (
+            "[ordinary]\ninitial_window_segments=100",
+            &["2:25", "100 is out of range; allowed: a whole number from 1 to 10"],
+        ),
+        ("[[link]]\ninterface='a'\n[[link]]\ninterface='a'", &["4:11", "allowed: one"]),
+        ("[[interface]]\nname='a'\n[[interface]]\nname='a'", &["4:6", "named twice; allowed:"]),
+        ("[[interface]]\nname='a/b'", &["2:6", "allowed: 1 to 15 characters"]),
+        ("[[interface]]\nname='lo'", &["2:6", "loopback", "allowed:"]),
+        (
+            "[[interface]]\nname='a'\ndivert=false\n[[link]]\ninterface='a'",
+            &["5:11", "`divert = false`", "allowed:"],
+        ),
+        ("[[interface]]\nname='a'\ndivert='yes'", &["3:8", "allowed: a boolean"]),
+        ("[[rule]]\nname='r'\naction='drop'", &["3:8", "unknown value `drop`; allowed: `split`"]),
+        ("[[rule]]\nname='r'", &["missing key `action`"]),
+        ("[[rule]]\nname='default'\naction='pass'", &["2:6", "allowed: a name of its own"]),
+        (
+            "[[rule]]\nname='r'\naction='pass'\nports=[22, '99999']",
+            &["4:12", "key `ports`", "allowed: a port"],
+        ),
+        (
+            "[[rule]]\nname='r'\naction='pass'\nsources=['10.0.0.1/8']",
+            &["4:10", "bits set behind the prefix; allowed:"],
+        ),
+        ("[[rule]]\nname='r'\naction='pass'\ndscp=[64]", &["4:7", "64 is not a DSCP; allowed:"]),
+        (
+            "[[rule]]\nname='r'\naction='pass'\ninterfaces=['nope']",
+            &["4:13", "`nope` is not diverted; allowed: lan0, lan1"],
+        ),
+        (
+            "[[rule]]\nname='r'\naction='pass'\nover_limit='pass'",
+            &["4:12", "allowed: together with `connections_max`"],
+        ),
+        ("[timers]\ndelayed_ack='600 ms'", &["2:13", "allowed: less than 500 ms"]),
+        ("[timers]\nrto_min='2 s'\nrto_max='1 s'", &["2:9", "allowed: rto_min <= rto_max"]),
+        ("[divert]\nmark_mask=0x5", &["2:11: [divert], key `mark_mask`", "has gaps; allowed: one run"]),
+        (
+            "[divert]\nmark_mask=1\n[[interface]]\nname='a'\n[[interface]]\nname='b'",
+            &["2:11", "2 interfaces do not fit", "allowed:"],
+        ),
+        ("[divert]\ninstance='a-b'", &["2:10", "allowed: at most 6 letters"]),
+        ("[divert]\ntable_base=200", &["2:12", "allowed: tables that"]),
+        ("[divert]\nrule_priority=0", &["2:15", "allowed: a whole number from 1 to 32765"]),
+        ("[admin]\nmetrics_address='localhost'", &["2:17: [admin], key `metrics_address`"]),
+        ("[limits\n", &["farlink.toml:1:"]),
+        ("a = ", &["farlink.toml:1:"]),
+        ("pinned = 'auto'\npinned = 'never'", &["farlink.toml:2:1", "duplicate key"]),
+    ] {
+        let said = refused(text);
+        assert_eq!(said.lines().count(), 1, "one message, one line: {said}");
+        for part in wanted {
+            assert!(said.contains(part), "{text:?}\n  said   {said}\n  wanted {part}");
+        }
+    }
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let text = example_switched_on();
+    for cut in 0..text.len() {
+        for part in [text.get(..cut), text.get(cut..)].into_iter().flatten() {
+            if let Err(e) = settings(part) {
+                assert!(e.to_string().starts_with("farlink.toml"), "{e}");
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Single values of the configuration file: rates, sizes, durations, prefixes, ports, DSCPs. Each reads what a person writes
+//! and, when it cannot, says what is allowed.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate(pub u64);
+
+/// A size in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub u64);
+
+/// A length of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Time(pub Duration);
+
+/// An address prefix; a bare address is a host prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix(pub IpAddr, pub u8);
+
+/// Ports from the first to the second, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ports(pub u16, pub u16);
+
+/// A DSCP code point, 0 to 63.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dscp(pub u8);
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Number<const MIN: u64, const MAX: u64>(pub u64);
+
+/// A value that stands in the file as text or as a whole number.
+trait Value: Sized {
+    const ALLOWED: &'static str;
+    /// Reads text; the error says only what is wrong.
+    fn from_text(text: &str) -> Result<Self, String>;
+    /// Reads a whole number.
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("the number {number} needs a unit"))
+    }
+}
+
+struct ValueVisitor<T>(std::marker::PhantomData<T>);
+
+impl<T: Value> Visitor<'_> for ValueVisitor<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::ALLOWED)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::from_text(text).map_err(|wrong| E::custom(format_args!("{wrong}; allowed: {}", T::ALLOWED)))
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        T::from_number(number).map_err(|wrong| E::custom(format_args!("{wrong}; allowed: {}", T::ALLOWED)))
+    }
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        self.visit_i64(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+macro_rules! value {
+    ($($type:ty)*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                d.deserialize_any(ValueVisitor(std::marker::PhantomData))
+            }
+        }
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::from_text(text).map_err(|wrong| format!("{wrong}; allowed: {}", Self::ALLOWED))
+            }
+        }
+    )*};
+}
+value!(Rate Size Time Prefix Ports Dscp);
+
+/// Splits `8.5 Mbit/s` into the number and its unit.
+fn number_and_unit(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+    Ok((number, unit.trim()))
+}
+
+fn scaled(text: &str, units: &[(&str, f64)]) -> Result<f64, String> {
+    let (number, unit) = number_and_unit(text)?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit).ok_or_else(|| {
+        if unit.is_empty() { format!("`{text}` needs a unit") } else { format!("unknown unit `{unit}`") }
+    })?;
+    Ok(number * factor)
+}
+
+fn whole(number: f64, text: &str) -> Result<u64, String> {
+    // 2^53: above it a float no longer counts in ones.
+    if (0.0..=9_007_199_254_740_992.0).contains(&number) {
+        Ok(number.round() as u64)
+    } else {
+        Err(format!("`{text}` is too large"))
+    }
+}
+
+impl Value for Rate {
+    const ALLOWED: &'static str = "a rate above zero such as \"384 kbit/s\", \"8 Mbit/s\" or \"1.5 Gbit/s\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let units = [("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
+        match whole(scaled(text, &units)?, text)? {
+            0 => Err("a link of rate zero carries nothing".to_owned()),
+            rate => Ok(Self(rate)),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("the number {number} has no unit (the key `rate_bps` takes plain bit/s)"))
+    }
+}
+
+impl Value for Size {
+    const ALLOWED: &'static str =
+        "bytes as a whole number, or a size such as \"64 KiB\", \"512 MiB\" or \"2 GiB\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let mib = 1024.0 * 1024.0;
+        let units = [
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("KiB", 1024.0),
+            ("MiB", mib),
+            ("GiB", mib * 1024.0),
+        ];
+        Ok(Self(whole(scaled(text, &units)?, text)?))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        u64::try_from(number).map(Self).map_err(|_| format!("{number} is negative"))
+    }
+}
+
+impl Value for Time {
+    const ALLOWED: &'static str =
+        "a time above zero with its unit, such as \"40 ms\", \"30 s\", \"15 min\" or \"24 h\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0)];
+        let seconds = scaled(text, &units)?;
+        if seconds <= 0.0 || seconds > 3650.0 * 86400.0 {
+            return Err(format!("`{text}` is not between 1 us and ten years"));
+        }
+        Ok(Self(Duration::from_nanos((seconds * 1e9).round() as u64)))
+    }
+}
+
+impl Value for Prefix {
+    const ALLOWED: &'static str =
+        "an address or prefix such as \"192.0.2.7\", \"10.0.0.0/8\" or \"2001:db8::/32\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is not an IP address"))?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length =
+            match length {
+                None => bits,
+                Some(length) => length.parse().ok().filter(|length| *length <= bits).ok_or_else(|| {
+                    format!("`/{length}` is not a prefix length of an address of {bits} bits")
+                })?,
+            };
+        let host_bits = match address {
+            IpAddr::V4(a) => u32::from(a).checked_shl(u32::from(length)).unwrap_or(0) != 0,
+            IpAddr::V6(a) => u128::from(a).checked_shl(u32::from(length)).unwrap_or(0) != 0,
+        };
+        if host_bits {
+            return Err(format!("`{text}` has bits set behind the prefix"));
+        }
+        Ok(Self(address, length))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("{number} is not an address"))
+    }
+}
+
+/// Names of ports that are known without `/etc/services`.
+const PORT_NAMES: &[(&str, u16)] = &[
+    ("ftp-data", 20),
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("domain", 53),
+    ("http", 80),
+    ("pop3", 110),
+    ("imap", 143),
+    ("ldap", 389),
+    ("https", 443),
+    ("microsoft-ds", 445),
+    ("submission", 587),
+    ("rsync", 873),
+    ("imaps", 993),
+    ("nfs", 2049),
+    ("mysql", 3306),
+    ("ms-wbt-server", 3389),
+    ("postgresql", 5432),
+];
+
+fn port_by_name(name: &str) -> Option<u16> {
+    if let Some((_, port)) = PORT_NAMES.iter().find(|(known, _)| *known == name) {
+        return Some(*port);
+    }
+    std::fs::read_to_string("/etc/services").ok()?.lines().find_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let (service, port) = (words.next()?, words.next()?);
+        let number = port.strip_suffix("/tcp")?;
+        (service == name || words.any(|alias| alias == name)).then(|| number.parse().ok())?
+    })
+}
+
+fn port_number(text: &str) -> Result<u16, String> {
+    match text.trim().parse::<u16>() {
+        Ok(0) | Err(_) => Err(format!("`{}` is not a port", text.trim())),
+        Ok(port) => Ok(port),
+    }
+}
+
+impl Value for Ports {
+    const ALLOWED: &'static str =
+        "a port (1 to 65535), a range such as \"6000-6010\", or a service name such as \"ssh\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (port_number(first)?, port_number(last)?);
+            return if first <= last {
+                Ok(Self(first, last))
+            } else {
+                Err(format!("`{text}` runs backwards"))
+            };
+        }
+        port_by_name(text)
+            .map(|port| Self(port, port))
+            .ok_or_else(|| format!("no TCP service is called `{text}`"))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        port_number(&number.to_string()).map(|port| Self(port, port))
+    }
+}
+
+impl Value for Dscp {
+    const ALLOWED: &'static str = "a number from 0 to 63, or one of ef, va, le, cs0 to cs7, af11 to af43";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let unknown = || format!("`{text}` is not a DSCP");
+        let digit = |i: usize, max: u8| {
+            let value = text.as_bytes().get(i).map(|b| b.wrapping_sub(b'0')).filter(|v| *v <= max);
+            value.ok_or_else(unknown)
+        };
+        match (text, text.len()) {
+            ("ef", _) => Ok(Self(46)),
+            ("va", _) => Ok(Self(44)),
+            ("le", _) => Ok(Self(1)),
+            (_, 3) if text.starts_with("cs") => Ok(Self(digit(2, 7)? * 8)),
+            // RFC 2597: class x, drop precedence y is 8x + 2y.
+            (_, 4) if text.starts_with("af") && !text.contains('0') => {
+                Ok(Self(digit(2, 4)? * 8 + digit(3, 3)? * 2))
+            }
+            _ => text.parse().ok().filter(|d| *d < 64).map(Self).ok_or_else(unknown),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        u8::try_from(number)
+            .ok()
+            .filter(|d| *d < 64)
+            .map(Self)
+            .ok_or_else(|| format!("{number} is not a DSCP"))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Number<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct NumberVisitor<const MIN: u64, const MAX: u64>;
+        impl<const MIN: u64, const MAX: u64> Visitor<'_> for NumberVisitor<MIN, MAX> {
+            type Value = Number<MIN, MAX>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from {MIN} to {MAX}")
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                let inside = u64::try_from(number).ok().filter(|n| (MIN..=MAX).contains(n));
+                let outside = || {
+                    E::custom(format_args!(
+                        "{number} is out of range; allowed: a whole number from {MIN} to {MAX}"
+                    ))
+                };
+                inside.map(Number).ok_or_else(outside)
+            }
+        }
+        d.deserialize_any(NumberVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_sizes_and_times_read_as_written() {
+        assert_eq!("8 Mbit/s".parse(), Ok(Rate(8_000_000)));
+        assert_eq!("1.5Gbit/s".parse(), Ok(Rate(1_500_000_000)));
+        assert_eq!("9600 bit/s".parse(), Ok(Rate(9600)));
+        assert_eq!("512 MiB".parse(), Ok(Size(512 << 20)));
+        assert_eq!("4 kB".parse(), Ok(Size(4000)));
+        assert_eq!("40 ms".parse(), Ok(Time(Duration::from_millis(40))));
+        assert_eq!("24 h".parse(), Ok(Time(Duration::from_secs(86400))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_allowed() {
+        for (text, wrong) in [
+            ("8 Mbits", "unknown unit `Mbits`; allowed: a rate"),
+            ("fast", "does not begin with a number"),
+            ("8", "needs a unit"),
+            ("0 Mbit/s", "carries nothing"),
+            ("1e9 Gbit/s", "unknown unit `e9 Gbit/s`"),
+            ("99999999999999 Gbit/s", "too large"),
+        ] {
+            let said = text.parse::<Rate>().unwrap_err();
+            assert!(said.contains(wrong) && said.contains("allowed: "), "{text}: {said}");
+        }
+        assert!("0 s".parse::<Time>().is_err() && "30".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!("10.0.0.0/8".parse(), Ok(Prefix("10.0.0.0".parse().unwrap(), 8)));
+        assert_eq!("::/0".parse(), Ok(Prefix("::".parse().unwrap(), 0)));
+        assert_eq!("fd00::1".parse(), Ok(Prefix("fd00::1".parse().unwrap(), 128)));
+        for bad in
+            ["10.0.0.1/8", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "example.net", "0.0.0.1/0", "10.0.0.0/"]
+        {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ports() {
+        assert_eq!("6000-6010".parse(), Ok(Ports(6000, 6010)));
+        assert_eq!("ssh".parse(), Ok(Ports(22, 22)));
+        assert_eq!("443".parse(), Ok(Ports(443, 443)));
+        for bad in ["0", "65536", "10-5", "nosuchservice", "", "80-", "1-70000"] {
+            assert!(bad.parse::<Ports>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dscps() {
+        for (name, value) in
+            [("ef", 46), ("cs0", 0), ("cs6", 48), ("af11", 10), ("af43", 38), ("le", 1), ("63", 63)]
+        {
+            assert_eq!(name.parse(), Ok(Dscp(value)), "{name}");
+        }
+        for bad in ["64", "cs8", "af51", "af14", "af10", "csx", "-1", "be"] {
+            assert!(bad.parse::<Dscp>().is_err(), "{bad}");
+        }
+    }
+}

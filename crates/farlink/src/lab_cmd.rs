@@ -1,0 +1,269 @@
+//! `farlink lab`: the command line of the laboratory.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use farlink_lab::build::{Lab, Life};
+use farlink_lab::settings::Settings;
+use farlink_lab::state::{self, State};
+use farlink_lab::{helper, link, runner, scenario, topology};
+use farlink_linux::sandbox;
+
+/// `farlink lab`
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Put up a topology and leave it standing
+    #[command(after_help = "Examples:
+  farlink lab up                                      client - gw1 - sat - gw2 - server, 8 Mbit/s, 500 ms
+  farlink lab up chain --set rate=2M rtt=600ms loss=0.01
+  ip netns exec fl-client ping 10.64.3.2              then: whatever you like
+
+Keys of --set: rate rate_up (8M, bit/s, 0: unlimited) rtt (500ms) ber loss loss_burst wink_p wink_i (40ms) reorder
+duplicate corrupt jitter queue (bytes) gateways (0, 1, 2) gateway_at (client, server) cc rate_known mode (split,
+forward) hosts (modern, legacy) host_cc host_window iw mtu link_mtu memory (bytes) seed gateway_config")]
+    Up(UpArgs),
+    /// Remove a topology and everything that was started with it
+    #[command(after_help = "Examples:
+  farlink lab down                    the one that `farlink lab up` made, and what killed runs have left
+  farlink lab down --all              every one")]
+    Down(DownArgs),
+    /// Run a scenario and print what it measured beside the physical limit
+    #[command(after_help = "Examples:
+  farlink lab run geo-download
+  farlink lab run geo-download --only size_bytes=1000000,variant=farlink --repeat 5
+  farlink lab run behaviour --json behaviour.json
+  farlink lab run my.toml --plots plots
+
+SCENARIO is a builtin one (`farlink lab list`) or the path of a file. Without root it runs in a user namespace.
+
+Exit status: 0 only if every cell ran and is intact.")]
+    Run(RunArgs),
+    /// List the builtin scenarios and topologies
+    List,
+    /// Parts of the laboratory that run as processes of their own
+    #[command(hide = true)]
+    Helper(HelperArgs),
+}
+
+#[derive(clap::Args, Debug)]
+struct UpArgs {
+    /// Which topology: line, chain, bridge, last-hop, multi-if, detour
+    topology: Option<String>,
+    /// Settings, each key=value
+    #[arg(long, value_name = "K=V", num_args = 1..)]
+    set: Vec<String>,
+    /// How the namespaces' names begin
+    #[arg(long, value_name = "NAME", default_value = "fl")]
+    prefix: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct DownArgs {
+    /// How the namespaces' names begin
+    #[arg(long, value_name = "NAME", default_value = "fl")]
+    prefix: String,
+    /// Every laboratory of this machine, except those of runs that are under way
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct RunArgs {
+    /// Name of a builtin scenario, or path of a scenario file
+    scenario: String,
+    /// Run only the cells with these params; `variant` is one too
+    #[arg(long, value_name = "K=V,...")]
+    only: Vec<String>,
+    /// How often each cell is run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: u32,
+    /// Seed of everything random
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write the results as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write plots (SVG) into a directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Write what both sides of each gateway carried into a directory (pcap)
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
+    /// Change settings of all cells, each key=value
+    #[arg(long, value_name = "K=V", num_args = 1..)]
+    set: Vec<String>,
+}
+
+#[derive(clap::Args, Debug)]
+struct HelperArgs {
+    #[command(subcommand)]
+    helper: Helper,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Helper {
+    /// Carry the packets of an emulated link between two interfaces
+    Link {
+        /// Interface on the client's side
+        client_side: String,
+        /// Interface on the server's side
+        server_side: String,
+        /// Settings as JSON
+        #[arg(long)]
+        settings: String,
+        /// Control socket
+        #[arg(long)]
+        control: Option<PathBuf>,
+    },
+    /// Serve seeded bytes in the present namespace (GET <bytes> <seed>, PUT <bytes> <seed>)
+    Serve {
+        /// Port
+        #[arg(long, default_value_t = 5001)]
+        port: u16,
+    },
+    /// Fetch seeded bytes from such a server and print what was measured
+    Fetch {
+        /// The server's address
+        server: std::net::IpAddr,
+        /// Payload bytes
+        bytes: u64,
+        /// The server's port
+        #[arg(long, default_value_t = 5001)]
+        port: u16,
+        /// Send instead of fetch
+        #[arg(long)]
+        upload: bool,
+        /// Congestion control of this end
+        #[arg(long, default_value = "")]
+        cc: String,
+        /// Which bytes
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Up(args) => up(args),
+        Command::Down(args) => down(&args),
+        Command::Run(args) => run_scenario(args),
+        Command::List => list(),
+        Command::Helper(args) => help(args.helper),
+    }
+}
+
+fn up(args: UpArgs) -> Result<ExitCode> {
+    if sandbox::is_needed() {
+        bail!(
+            "a topology that stays needs root (its namespaces would vanish with this program); \
+             `farlink lab run` works without, in a user namespace"
+        );
+    }
+    // `--set a=1 b=2 chain`: what is no key=value can only be the topology.
+    let (settings_given, mut rest): (Vec<_>, Vec<_>) = args.set.into_iter().partition(|s| s.contains('='));
+    let topology = args.topology.or_else(|| rest.pop()).unwrap_or_default();
+    if let Some(odd) = rest.first() {
+        bail!("`{odd}`: key=value expected");
+    }
+    let mut settings = Settings::default();
+    settings.set_all(settings_given.iter().map(String::as_str))?;
+    state::sweep();
+    let lab = Lab::up(&topology, &settings, &args.prefix, Life::Standing)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&lab.describe())?);
+    } else {
+        print!("{}", helper::describe(&lab));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(args: &DownArgs) -> Result<ExitCode> {
+    state::check_prefix(&args.prefix)?;
+    let swept = state::sweep();
+    let wanted = |s: &State| if args.all { s.owner.is_none() } else { s.prefix == args.prefix };
+    let states: Vec<_> = State::all().into_iter().filter(wanted).collect();
+    for state in &states {
+        if state.owner.is_some() {
+            bail!("`{}` belongs to a run that is under way; end that one", state.prefix);
+        }
+        state.take_down().with_context(|| format!("removing `{}`", state.prefix))?;
+        println!("removed {} ({}): {}", state.prefix, state.topology, state.namespaces.join(" "));
+    }
+    for prefix in &swept {
+        println!("removed what a killed run had left: {prefix}");
+    }
+    if states.is_empty() && swept.is_empty() {
+        println!("there is no laboratory `{}`", args.prefix);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_scenario(args: RunArgs) -> Result<ExitCode> {
+    if sandbox::is_needed() {
+        sandbox::enter().context("the laboratory needs network namespaces")?;
+    }
+    let options = runner::Options {
+        scenario: args.scenario,
+        only: scenario::Only::parse(&args.only.join(","))?,
+        repeat: args.repeat,
+        seed: args.seed,
+        plots: args.plots,
+        captures: args.captures,
+        set: args.set,
+    };
+    let report = runner::run(&options)?;
+    let table = runner::table(&report);
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => {
+            eprint!("{table}");
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        }
+        Some(path) => {
+            print!("{table}");
+            std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        None => print!("{table}"),
+    }
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn list() -> Result<ExitCode> {
+    println!("Scenarios (farlink lab run NAME):");
+    for (name, _) in scenario::BUILTIN {
+        println!("  {name:18} {}", scenario::Scenario::find(name)?.title);
+    }
+    println!("\nTopologies (farlink lab up NAME):");
+    for name in topology::NAMES {
+        let topology = topology::Topology::named(name, &Settings::default())?;
+        let nodes: Vec<_> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
+        println!("  {name:18} {}", nodes.join(" "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn help(helper: Helper) -> Result<ExitCode> {
+    match helper {
+        Helper::Link { client_side, server_side, settings, control } => {
+            link::carry(&client_side, &server_side, &settings, control)?;
+        }
+        Helper::Serve { port } => helper::serve(port)?,
+        Helper::Fetch { server, bytes, port, upload, cc, seed } => {
+            let outcome = helper::fetch(server, port, bytes, upload, &cc, seed)?;
+            println!("{outcome}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

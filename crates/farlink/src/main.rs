@@ -1,0 +1,42 @@
+//! The `farlink` command.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod admin;
+mod bench;
+mod check;
+mod cli;
+mod config;
+mod lab_cmd;
+mod metrics;
+mod run;
+mod show;
+mod sim_cmd;
+mod view;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Status(args) => show::status(&args),
+        Command::Flows(args) => show::flows(&args),
+        Command::Set(args) => show::set(&args),
+        Command::Drain(args) => show::drain(&args),
+        Command::Link(args) => show::link(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchLoad(args) => bench::load(&args),
+        Command::Lab(args) => lab_cmd::run(args),
+        Command::Sim(args) => sim_cmd::run(args),
+        Command::Top => {
+            Err(anyhow::anyhow!("`farlink top` is not there yet; `watch farlink status` serves meanwhile"))
+        }
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("farlink: {e:#}");
+        ExitCode::FAILURE
+    })
+}

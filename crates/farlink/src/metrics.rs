@@ -1,0 +1,150 @@
+//! Counters in Prometheus' text format (version 0.0.4), made from the same snapshot that `farlink status --json` prints.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// How long an asker may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Lines of a request that are read.
+const LINES_MAX: usize = 100;
+
+/// Renders a snapshot. Numbers at the top become gauges, `counters` become counters; lists get their names as labels.
+pub fn render(status: &Value) -> String {
+    let mut out = String::new();
+    for (name, value) in status.pointer("/engine").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(value) = as_number(value) {
+            let _ = writeln!(out, "# TYPE farlink_{name} gauge\nfarlink_{name} {value}");
+        }
+    }
+    for (name, value) in status.pointer("/engine/counters").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(value) = as_number(value) {
+            let _ = writeln!(out, "# TYPE farlink_{name}_total counter\nfarlink_{name}_total {value}");
+        }
+    }
+    for (list, label) in [("/links", "link"), ("/interfaces", "interface"), ("/engine/rules", "rule")] {
+        labelled(&mut out, crate::view::list(status, list), label);
+    }
+    if let Some(uptime) = status.pointer("/uptime_seconds") {
+        let _ = writeln!(out, "# TYPE farlink_uptime_seconds gauge\nfarlink_uptime_seconds {uptime}");
+    }
+    out
+}
+
+fn labelled(out: &mut String, items: &[Value], label: &str) {
+    let Some(first) = items.first().and_then(Value::as_object) else { return };
+    for (name, _) in first.iter().filter(|(_, value)| as_number(value).is_some()) {
+        let _ = writeln!(out, "# TYPE farlink_{label}_{name} gauge");
+        for item in items {
+            let of = crate::view::text(item, "/name")
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            if let Some(value) = item.get(name).and_then(as_number) {
+                let _ = writeln!(out, "farlink_{label}_{name}{{{label}=\"{of}\"}} {value}");
+            }
+        }
+    }
+}
+
+fn as_number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_bool().map(u64::from))
+}
+
+/// Serves `/metrics` from a thread of its own. `snapshot` asks the event loop.
+pub fn serve(
+    address: SocketAddr,
+    snapshot: impl Fn() -> Option<Value> + Send + 'static,
+) -> anyhow::Result<()> {
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("cannot serve metrics at {address}"))?;
+    let accept = move || {
+        for connection in listener.incoming().flatten() {
+            // One at a time: a scraper comes every few seconds. Its going away is its own affair.
+            let _ = answer(&connection, &snapshot);
+        }
+    };
+    thread::Builder::new()
+        .name("metrics".to_owned())
+        .spawn(accept)
+        .context("cannot start the metrics thread")?;
+    Ok(())
+}
+
+fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut lines = BufReader::new(std::io::Read::take(connection, 16 << 10)).lines().take(LINES_MAX);
+    let request = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let path = request.strip_prefix("GET ").and_then(|rest| rest.split([' ', '?']).next());
+    let (code, body) = match (path, path.filter(|p| *p == "/metrics").and_then(|_| snapshot())) {
+        (_, Some(status)) => ("200 OK", render(&status)),
+        (Some("/metrics"), None) => ("503 Service Unavailable", "the gateway is ending\n".to_owned()),
+        _ => ("404 Not Found", "the counters are at /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut writer = connection;
+    writer.write_all(head.as_bytes())?;
+    writer.write_all(body.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farlink_gateway::{LinkStatus, Status};
+    use std::io::Read;
+
+    fn snapshot() -> Value {
+        let mut status = Status::default();
+        status.engine.flows_split = 42;
+        status.engine.counters.flows_split = 99;
+        status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
+        status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
+        serde_json::to_value(&status).unwrap()
+    }
+
+    #[test]
+    fn every_metric_has_a_type_and_a_name_of_its_own() {
+        let text = render(&snapshot());
+        for line in [
+            "farlink_flows_split 42",
+            "farlink_flows_split_total 99",
+            "farlink_link_up{link=\"a\\\"b\"} 1",
+            "farlink_link_sent_bytes{link=\"c\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+        }
+        let mut types: Vec<_> = text.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
+        let all = types.len();
+        types.sort_unstable();
+        types.dedup();
+        assert_eq!(types.len(), all, "no metric is declared twice");
+    }
+
+    #[test]
+    fn metrics_are_served_over_http() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        serve(address, || Some(snapshot())).unwrap();
+        let get = |path: &str| {
+            let mut s = TcpStream::connect(address).unwrap();
+            s.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+            let mut answer = String::new();
+            s.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let answer = get("/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\nfarlink_flows_split 42\n"));
+        assert!(get("/other").starts_with("HTTP/1.1 404"));
+    }
+}

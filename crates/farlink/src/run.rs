@@ -1,0 +1,279 @@
+//! `farlink run`: the daemon. Reads the configuration, starts the driver, answers the admin socket between batches of packets.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use anyhow::{Context, Result};
+use farlink_linux::caps;
+use farlink_linux::driver::{Attendance, Driver, DriverConfig, DriverStatus, End};
+use farlink_linux::event_loop::Signals;
+use sd_notify::NotifyState;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+
+use crate::admin::client::ask;
+use crate::admin::protocol::{Request, Response};
+use crate::admin::server::{Call, Server, refuse_if_served};
+use crate::check::{Interface, Running};
+use crate::cli::RunArgs;
+use crate::config::{self, Quick, Settings};
+use crate::metrics;
+
+/// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
+const WRONG_CONFIGURATION: u8 = 2;
+/// Flows that one answer may hold.
+const FLOWS_MAX: usize = 1_000_000;
+
+/// Runs the daemon until it is told to end.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let settings = match settings(args) {
+        Ok(settings) => settings,
+        Err(e) => {
+            eprintln!("farlink: {e:#}");
+            return Ok(ExitCode::from(WRONG_CONFIGURATION));
+        }
+    };
+    if args.check_config {
+        println!("{}", summary(&settings));
+        return Ok(ExitCode::SUCCESS);
+    }
+    start_log(&args.log)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "{}", summary(&settings));
+    let end = serve(settings)?;
+    tracing::info!(
+        "ended; {}",
+        match end {
+            End::Drained => "no connection was broken".to_owned(),
+            End::Abandoned(n) => format!("{n} connections still held data and were reset"),
+        }
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(args: &RunArgs) -> Result<Settings> {
+    let quick = Quick {
+        links: args.links.clone(),
+        rate: args.rate,
+        interfaces: args.interfaces.clone(),
+        socket: args.socket.clone(),
+    };
+    let is_quick = !args.links.is_empty() || !args.interfaces.is_empty();
+    let default = (!is_quick).then(|| PathBuf::from(config::DEFAULT_FILE));
+    let file = args.config.clone().or(default);
+    if args.config.is_none() && file.as_deref().is_some_and(|f| !f.exists()) {
+        anyhow::bail!(
+            "there is nothing to go by: {} does not exist; name a file with --config, or the hard link's interface with --link",
+            config::DEFAULT_FILE
+        );
+    }
+    config::load(file.as_deref(), &quick)
+}
+
+/// What will be done, in one sentence.
+fn summary(settings: &Settings) -> String {
+    let interfaces: Vec<_> = settings
+        .gateway
+        .interfaces
+        .iter()
+        .map(|i| match &i.link {
+            None => i.name.clone(),
+            Some(link) => {
+                let rate = link.rate_bps.map_or("rate unknown".to_owned(), crate::view::rate);
+                format!("{} (link {}, {rate}, {})", i.name, link.name, link.leg.cc)
+            }
+        })
+        .collect();
+    format!(
+        "configuration is good: {} rules; diverting {}",
+        settings.gateway.rules.len(),
+        interfaces.join(", ")
+    )
+}
+
+fn start_log(filter: &str) -> Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("`{filter}` is not a log filter"))?;
+    let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    // The journal has times of its own.
+    if is_journal {
+        log.without_time().init();
+    } else {
+        log.init();
+    }
+    Ok(())
+}
+
+fn serve(settings: Settings) -> Result<End> {
+    refuse_if_served(&settings.socket)?;
+    // Before any thread is started: all of them inherit what is blocked and what is given up here.
+    let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    if let Some(directory) = settings.journal.parent() {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    caps::keep_net_admin_only()?;
+    let mut gateway = settings.gateway;
+    gateway.seed = random_seed()?;
+    let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs());
+    let driver = Driver::start(DriverConfig {
+        divert: settings.divert,
+        drain_timeout: settings.drain_timeout,
+        queue_packets: settings.queue_packets,
+        journal: Some(settings.journal),
+        ..DriverConfig::new(gateway)
+    })?;
+    let waker = driver.waker();
+    let (_server, calls) = Server::start(&settings.socket, {
+        let waker = Arc::clone(&waker);
+        move || waker.wake()
+    })?;
+    if let Some(address) = settings.metrics_address {
+        let socket = settings.socket.clone();
+        metrics::serve(address, move || snapshot(&socket))?;
+    }
+    // Not under systemd there is nobody to tell.
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    tracing::info!(socket = %settings.socket.display(), "diverting");
+    Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
+}
+
+fn random_seed() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers")?;
+    anyhow::ensure!(n == bytes.len(), "no random numbers");
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// For the metrics thread: asks the event loop as everybody else does.
+fn snapshot(socket: &Path) -> Option<Value> {
+    ask(socket, &Request::Status {}).ok()
+}
+
+/// What `farlink status --json` prints.
+#[derive(Serialize)]
+struct Snapshot {
+    version: &'static str,
+    uptime_seconds: u64,
+    #[serde(flatten)]
+    gateway: farlink_gateway::Status,
+    interfaces: Vec<Value>,
+    driver: Value,
+}
+
+/// Answers requests on the event loop's thread.
+struct Answerer {
+    /// Name of the link or interface -> interface.
+    names: Vec<(String, String)>,
+    divert: farlink_linux::divert::DivertConfig,
+    drain_timeout_seconds: u64,
+}
+
+impl Answerer {
+    fn new(
+        gateway: &farlink_gateway::Config,
+        divert: &farlink_linux::divert::DivertConfig,
+        drain_timeout_seconds: u64,
+    ) -> Self {
+        let interfaces = gateway.interfaces.iter();
+        let links = interfaces.clone().filter_map(|i| Some((i.link.as_ref()?.name.clone(), i.name.clone())));
+        let names = links.chain(interfaces.map(|i| (i.name.clone(), i.name.clone()))).collect();
+        Self { names, divert: divert.clone(), drain_timeout_seconds }
+    }
+
+    fn answer_all(&self, calls: &Receiver<Call>, attendance: &mut Attendance<'_>) {
+        while let Ok(call) = calls.try_recv() {
+            let response = self.answer(&call.request, attendance);
+            call.answer(response);
+        }
+    }
+
+    fn answer(&self, request: &Request, attendance: &mut Attendance<'_>) -> Response {
+        let now = attendance.now();
+        let done = |outcome: std::result::Result<(), String>| match outcome {
+            Ok(()) => Response::ok(()),
+            Err(wrong) => Response::error(wrong),
+        };
+        match request {
+            Request::Status {} => {
+                let driver = attendance.status();
+                Response::ok(Snapshot {
+                    version: env!("CARGO_PKG_VERSION"),
+                    uptime_seconds: driver.uptime_s as u64,
+                    gateway: attendance.gateway().status(now),
+                    interfaces: driver.ports.iter().map(port).collect(),
+                    driver: driver_counters(&driver),
+                })
+            }
+            Request::Flows { limit } => {
+                Response::ok(attendance.gateway().flows(now, (*limit).min(FLOWS_MAX)))
+            }
+            Request::Set { key, value } => {
+                tracing::info!(key, value, "set");
+                done(attendance.gateway().set(now, key, value))
+            }
+            Request::Link { link, up } => done(self.link_state(link, *up, attendance)),
+            Request::Drain {} => {
+                attendance.drain();
+                Response::ok(json!({"drain_timeout_seconds": self.drain_timeout_seconds}))
+            }
+            Request::Check {} => Response::ok(self.running(attendance)),
+        }
+    }
+
+    fn link_state(
+        &self,
+        name: &str,
+        up: bool,
+        attendance: &mut Attendance<'_>,
+    ) -> std::result::Result<(), String> {
+        let interface =
+            self.names.iter().find(|(known, _)| known == name).map(|(_, interface)| interface.as_str());
+        tracing::info!(link = name, up, "link state, as told");
+        // An unknown name is the driver's to refuse.
+        attendance.link_state(interface.unwrap_or(name), up)
+    }
+
+    fn running(&self, attendance: &Attendance<'_>) -> Running {
+        let is_link = |name: &str| self.names.iter().filter(|(_, interface)| interface == name).count() > 1;
+        let interfaces = attendance.diverted().into_iter().map(|d| Interface {
+            is_link: is_link(&d.interface),
+            name: d.interface,
+            device: d.tun,
+            device_index: d.tun_index,
+        });
+        Running {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: attendance.status().uptime_s as u64,
+            pid: std::process::id(),
+            instance: self.divert.instance.clone(),
+            mark_mask: self.divert.mark_mask,
+            table_base: self.divert.table_base,
+            rule_priority: self.divert.rule_priority,
+            interfaces: interfaces.collect(),
+        }
+    }
+}
+
+/// A port under the names that the manual uses, first.
+fn port(port: &farlink_linux::driver::PortStatus) -> Value {
+    let mut value = json!({"name": port.interface, "device": port.tun});
+    if let (Some(to), Ok(Value::Object(from))) = (value.as_object_mut(), serde_json::to_value(port)) {
+        to.extend(from.into_iter().filter(|(key, _)| key != "interface" && key != "tun"));
+    }
+    value
+}
+
+fn driver_counters(driver: &DriverStatus) -> Value {
+    let mut value = json!(driver.counters);
+    value["route_lookups"] = json!(driver.route_lookups);
+    value["journal_refused"] = json!(driver.journal_refused);
+    value
+}

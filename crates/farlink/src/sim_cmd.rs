@@ -1,0 +1,125 @@
+//! `farlink sim`: the simulator from the command line.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use farlink_sim::plan::{Mode, SimPlan};
+use farlink_sim::runner::{run_plan, run_seeds};
+use farlink_sim::trace::Trace;
+
+/// `farlink sim`
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Run connections through gateways, losses, moving routes, drains and kills, and check every packet
+    Faults(Faults),
+}
+
+/// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit. An observer checks the invariants
+/// on every packet of every leg. A seed that breaks one is printed as the command that runs it again.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  farlink sim faults --seeds 0..10000             mixed faults
+  farlink sim faults --mode route-flap --seeds 0..1000
+  farlink sim faults --mode clean --seeds 7 --trace    one seed, every packet
+
+Exit status: 0 only if no invariant was broken.")]
+struct Faults {
+    /// Seeds: one number, or FROM..TO (TO is not run)
+    #[arg(long, value_name = "SEEDS", default_value = "0..1000")]
+    seeds: String,
+    /// What may go wrong: mixed, route-flap, clean
+    #[arg(long, default_value = "mixed")]
+    mode: String,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
+    /// Stop after so many failures
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    failures: usize,
+    /// Print every packet and event of the run (one seed only); with a text, the lines that contain it
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "")]
+    trace: Option<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Arguments that make no sense.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Faults(faults) => run_faults(&faults),
+    }
+}
+
+fn run_faults(args: &Faults) -> Result<ExitCode> {
+    let mode: Mode = match args.mode.parse() {
+        Ok(mode) => mode,
+        Err(_) => bail!("--mode {}: known are mixed, route-flap and clean", args.mode),
+    };
+    let seeds = parse_seeds(&args.seeds)?;
+    if let Some(filter) = &args.trace {
+        if seeds.end - seeds.start != 1 {
+            bail!("--trace shows one seed: --seeds wants a single number with it");
+        }
+        let filter = (!filter.is_empty()).then(|| filter.clone());
+        return Ok(trace_one(seeds.start, mode, filter));
+    }
+    let total = seeds.end - seeds.start;
+    let (done, start) = (AtomicU64::new(0), Instant::now());
+    let sum = run_seeds(seeds, mode, args.threads, args.failures, &|report| {
+        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if report.failure.is_some() {
+            eprintln!("{report}");
+        } else if n % 1000 == 0 {
+            eprintln!("{n} of {total} seeds, {:.0} s", start.elapsed().as_secs_f64());
+        }
+    });
+    println!(
+        "{} seeds ({}): {} broken, {} packets, {:.1} MB, {:.0} s of virtual time in {:.1} s, digest {:016x}",
+        sum.runs,
+        mode.name(),
+        sum.failures.len(),
+        sum.packets,
+        sum.received_bytes as f64 / 1e6,
+        sum.virtual_time.as_secs_f64(),
+        start.elapsed().as_secs_f64(),
+        sum.digest
+    );
+    Ok(if sum.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn trace_one(seed: u64, mode: Mode, filter: Option<String>) -> ExitCode {
+    let plan = SimPlan::from_seed(seed, mode);
+    println!("{plan:#?}");
+    let traced = run_plan(&plan, Trace::with_text(filter));
+    for line in &traced.lines {
+        println!("{line}");
+    }
+    println!("{}", traced.report);
+    if traced.report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `7` or `0..1000`.
+fn parse_seeds(text: &str) -> Result<std::ops::Range<u64>> {
+    let number =
+        |s: &str| s.trim().parse::<u64>().with_context(|| format!("--seeds {text}: `{s}` is no number"));
+    let range = match text.split_once("..") {
+        Some((from, to)) => number(from)?..number(to)?,
+        None => {
+            let n = number(text)?;
+            n..n.checked_add(1).context("--seeds: too large")?
+        }
+    };
+    if range.is_empty() {
+        bail!("--seeds {text}: there is no seed in this range");
+    }
+    Ok(range)
+}

@@ -1,0 +1,136 @@
+//! The command as a person meets it: exit statuses, messages, help. Needs no privilege.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn farlink(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_farlink")).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A file that goes with its value.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("farlink-command-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_one_message_and_exit_status_2() {
+    let file = File::new("wrong.toml", "\n[[link]]\ninterface = \"sat0\"\nrate = \"8 Mbits\"\n");
+    for more in [&[][..], &["--check-config"]] {
+        let output = farlink(&[&["run", "--config", file.path()], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let text = said(&output);
+        let wanted = format!(
+            "farlink: {}:4:8: [[link]] number 1, key `rate`: unknown unit `Mbits`; allowed: ",
+            file.path()
+        );
+        assert!(text.starts_with(&wanted), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let output = farlink(&["run", "--config", "/nonexistent/farlink.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("cannot read the configuration file /nonexistent/farlink.toml"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_good_configuration_is_said_to_be_good_and_nothing_is_started() {
+    let file = File::new(
+        "good.toml",
+        "[[link]]\ninterface = \"sat0\"\nrate = \"8 Mbit/s\"\n[[interface]]\nname = \"lan0\"\n",
+    );
+    let output = farlink(&["run", "--config", file.path(), "--check-config"]);
+    assert!(output.status.success());
+    assert_eq!(
+        said(&output),
+        "configuration is good: 0 rules; diverting lan0, sat0 (link sat0, 8.0 Mbit/s, fixed-rate)\n"
+    );
+    let quick = farlink(&["run", "--link", "sat0", "--interface", "lan0", "--check-config"]);
+    assert!(
+        said(&quick).contains("diverting lan0, sat0 (link sat0, rate unknown, cubic)"),
+        "{}",
+        said(&quick)
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_status_2() {
+    for line in
+        [&["run", "--rate", "8 Mbit/s"][..], &["run", "--link", "a", "--rate", "fast"], &["stauts"], &[]]
+    {
+        assert_eq!(farlink(line).status.code(), Some(2), "{line:?}");
+    }
+    let text = said(&farlink(&["run", "--link", "a", "--rate", "8 Mbits"]));
+    assert!(text.contains("unknown unit `Mbits`; allowed: a rate"), "{text}");
+}
+
+#[test]
+fn without_a_gateway_the_askers_say_so() {
+    let socket = "/nonexistent/farlink.sock";
+    for line in [&["status"][..], &["flows"], &["drain"], &["set", "a", "b"], &["link", "sat0", "up"]] {
+        let output = farlink(&[line, &["--socket", socket]].concat());
+        assert_eq!(output.status.code(), Some(1), "{line:?}");
+        let text = said(&output);
+        assert!(
+            text.contains("no gateway answers at /nonexistent/farlink.sock; start one with `farlink run`"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn check_answers_without_privilege_and_without_a_gateway() {
+    let output = farlink(&["check", "--socket", "/nonexistent/farlink.sock", "--json"]);
+    // 3: could, but none runs. 1: this machine or this user cannot.
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{}", said(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["exit_status"].as_i64(), output.status.code().map(i64::from));
+    assert_eq!(json["answers"][0]["question"], "Can this host divert traffic?");
+    assert_eq!(json["answers"][1]["answer"], "no");
+}
+
+#[test]
+fn help_has_examples_and_names_the_documents() {
+    for line in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["check", "--help"],
+        &["status", "--help"],
+        &["flows", "--help"],
+        &["set", "--help"],
+    ] {
+        let output = farlink(line);
+        assert!(output.status.success() && said(&output).contains("Examples:"), "{line:?}");
+    }
+    let text = said(&farlink(&["--help"]));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    for document in text.split_whitespace().filter(|word| word.starts_with("docs/")) {
+        assert!(root.join(document).exists(), "{document} does not exist");
+    }
+    assert!(!text.contains("bench"), "hidden commands stay hidden");
+}

@@ -1,0 +1,280 @@
+//! The daemon as a whole, in network namespaces: it diverts, splits, tells about itself, changes, drains, and leaves nothing. As root.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use farlink_linux::netns::{Namespace, veth};
+use serde_json::Value;
+
+const FARLINK: &str = env!("CARGO_BIN_EXE_farlink");
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Says why the test cannot run here, and returns true then.
+fn skipped(test: &str) -> bool {
+    let has_nft =
+        Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    if farlink_linux::caps::can_administer() && has_nft && std::fs::File::open("/dev/net/tun").is_ok() {
+        return false;
+    }
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: it takes root, /dev/net/tun and nft");
+    true
+}
+
+/// client - gateway - server, with a server and its load generator from the benchmark.
+struct Bed {
+    client: Namespace,
+    gateway: Namespace,
+    server: Namespace,
+    directory: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Bed {
+    fn new(test: &str) -> Self {
+        let name = |who: &str| format!("flc{}-{test}-{who}", std::process::id());
+        let make = |who: &str| Namespace::create(&name(who)).unwrap();
+        let (client, gateway, server) = (make("c"), make("g"), make("s"));
+        veth(&client, "lan", &gateway, "to-client").unwrap();
+        veth(&gateway, "to-server", &server, "lan").unwrap();
+        for (at, interface, address) in [
+            (&client, "lan", "10.73.1.2"),
+            (&gateway, "to-client", "10.73.1.1"),
+            (&gateway, "to-server", "10.73.2.1"),
+            (&server, "lan", "10.73.2.2"),
+        ] {
+            at.address_add(interface, address.parse().unwrap(), 24).unwrap();
+        }
+        client.route_add(None, "10.73.1.1".parse().unwrap()).unwrap();
+        server.route_add(None, "10.73.2.1".parse().unwrap()).unwrap();
+        gateway.make_router().unwrap();
+        let directory = std::env::temp_dir().join(name("d"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut bed = Self { client, gateway, server, directory, children: Vec::new() };
+        let mut command = bed.server.command(FARLINK);
+        let server = command
+            .args(["bench-load", "server"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        bed.children.push(server);
+        bed
+    }
+
+    fn socket(&self) -> String {
+        self.directory.join("farlink.sock").to_str().unwrap().to_owned()
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        let log = std::fs::File::create(self.directory.join("log")).unwrap();
+        let mut command = self.gateway.command(FARLINK);
+        command.arg("run").args(arguments).args(["--socket", &self.socket()]).stderr(log);
+        let child = command.spawn().unwrap();
+        self.eventually("the daemon answers", || self.ask(&["status"]).status.success());
+        child
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let mut command = self.gateway.command(FARLINK);
+        command.args(arguments).args(["--socket", &self.socket()]).output().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_slice(&self.ask(&["status", "--json"]).stdout).unwrap()
+    }
+
+    /// Runs the load generator on the client to its end.
+    fn load(&self, arguments: &[&str]) -> Value {
+        let mut command = self.client.command(FARLINK);
+        let output = command.arg("bench-load").args(arguments).args(["--to", "10.73.2.2"]).output().unwrap();
+        assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn eventually(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}: not so\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn in_gateway(&self, line: &str) -> String {
+        let output = self.gateway.command("sh").args(["-c", line]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for namespace in [&self.client, &self.gateway, &self.server] {
+            for pid in namespace.pids() {
+                if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+            let _ = namespace.delete();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn terminate(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
+    if skipped("a_quick_start_splits_tells_changes_and_leaves_nothing") {
+        return;
+    }
+    let bed = Bed::new("quick");
+    let before = (
+        bed.in_gateway("ip rule; ip -6 rule"),
+        bed.in_gateway("nft list ruleset"),
+        bed.in_gateway("ls /sys/class/net"),
+    );
+    let mut daemon = bed.start(&["--link", "to-server", "--rate", "500 Mbit/s"]);
+
+    let check = bed.ask(&["check", "--seconds", "1"]);
+    assert_eq!(check.status.code(), Some(0), "{}", text(&check));
+    assert!(text(&check).contains("nothing to split: there is no TCP traffic"), "{}", text(&check));
+
+    let result = bed.load(&["http", "--rate", "50", "--seconds", "1"]);
+    assert_eq!((result["connections"].as_u64(), result["failed"].as_u64()), (Some(50), Some(0)), "{result}");
+    let status = bed.status();
+    assert_eq!(status.pointer("/engine/counters/flows_split").and_then(Value::as_u64), Some(50));
+    assert_eq!(status.pointer("/links/0/rate_bps").and_then(Value::as_u64), Some(500_000_000));
+
+    let refused = bed.ask(&["set", "colour", "blue"]);
+    assert!(refused.status.code() == Some(1) && text(&refused).contains("allowed are link.NAME.rate_bps"));
+    assert!(bed.ask(&["set", "link.to-server.rate_bps", "250000000"]).status.success());
+    assert_eq!(bed.status().pointer("/links/0/rate_bps").and_then(Value::as_u64), Some(250_000_000));
+    assert!(bed.ask(&["link", "to-server", "down"]).status.success());
+    assert_eq!(bed.status().pointer("/links/0/up"), Some(&Value::Bool(false)));
+    assert!(bed.ask(&["link", "to-server", "up"]).status.success());
+
+    let second = bed
+        .gateway
+        .command(FARLINK)
+        .args(["run", "--link", "to-server", "--socket", &bed.socket()])
+        .output()
+        .unwrap();
+    assert!(
+        second.status.code() == Some(1) && text(&second).contains("another gateway answers at"),
+        "{}",
+        text(&second)
+    );
+
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+    assert!(bed.log().contains("no connection was broken"), "{}", bed.log());
+    let after = (
+        bed.in_gateway("ip rule; ip -6 rule"),
+        bed.in_gateway("nft list ruleset"),
+        bed.in_gateway("ls /sys/class/net"),
+    );
+    assert_eq!(before, after, "rules, tables and devices are as before");
+    assert!(
+        std::fs::read_dir(&bed.directory).unwrap().all(|f| f.unwrap().file_name() == "log"),
+        "socket and journal are gone"
+    );
+    assert_eq!(
+        bed.load(&["http", "--rate", "10", "--seconds", "1"])["failed"].as_u64(),
+        Some(0),
+        "the router routes"
+    );
+}
+
+#[test]
+fn check_sees_traffic_being_split_and_drain_ends_the_daemon() {
+    if skipped("check_sees_traffic_being_split_and_drain_ends_the_daemon") {
+        return;
+    }
+    let bed = Bed::new("check");
+    let mut daemon = bed.start(&["--interface", "to-client", "--interface", "to-server"]);
+    let mut load = bed.client.command(FARLINK);
+    load.args(["bench-load", "ping", "--count", "100000", "--to", "10.73.2.2"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut load = load.spawn().unwrap();
+    bed.eventually("a connection is split", || {
+        bed.status().pointer("/engine/flows_split").and_then(Value::as_u64) == Some(1)
+    });
+    let check = bed.ask(&["check", "--seconds", "1"]);
+    assert_eq!(check.status.code(), Some(0), "{}", text(&check));
+    assert!(text(&check).contains("yes: 1 connection is split now"), "{}", text(&check));
+    let flows: Value = serde_json::from_slice(&bed.ask(&["flows", "--json"]).stdout).unwrap();
+    assert_eq!(flows[0]["b"], "10.73.2.2:7002");
+    assert_eq!(flows[0]["mode"], "split");
+    // The connection is in use while the gateway goes, and must not notice.
+    let drain = bed.ask(&["drain"]);
+    assert!(drain.status.success(), "{}\n{}", text(&drain), bed.log());
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(load.try_wait().unwrap().is_none(), "the connection goes on");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(load.try_wait().unwrap().is_none(), "the connection goes on");
+    load.kill().unwrap();
+    load.wait().unwrap();
+}
+
+#[test]
+fn check_says_what_is_wrong_when_nothing_is_diverted_any_more() {
+    if skipped("check_says_what_is_wrong_when_nothing_is_diverted_any_more") {
+        return;
+    }
+    let bed = Bed::new("broken");
+    let mut daemon = bed.start(&["--link", "to-server"]);
+    bed.in_gateway("nft delete table inet farlink");
+    let check = bed.ask(&["check", "--seconds", "1"]);
+    assert_eq!(check.status.code(), Some(1), "{}", text(&check));
+    assert!(text(&check).contains("the nftables table inet farlink is gone"), "{}", text(&check));
+    bed.gateway.sysctl("ipv4.ip_forward", "0").unwrap();
+    let check = text(&bed.ask(&["check", "--seconds", "1"]));
+    assert!(
+        check.contains("net.ipv4.ip_forward is 0")
+            && check.contains("Can this host divert traffic?          no"),
+        "{check}"
+    );
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}
+
+#[test]
+fn counters_are_served_to_prometheus() {
+    if skipped("counters_are_served_to_prometheus") {
+        return;
+    }
+    let bed = Bed::new("metrics");
+    let config = bed.directory.join("farlink.toml");
+    std::fs::write(
+        &config,
+        "[[link]]\ninterface = \"to-server\"\n[admin]\nmetrics_address = \"10.73.1.1:9464\"\n",
+    )
+    .unwrap();
+    let mut daemon = bed.start(&["--config", config.to_str().unwrap()]);
+    let script = "exec 3<>/dev/tcp/10.73.1.1/9464; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
+    let output = bed.client.command("bash").args(["-c", script]).output().unwrap();
+    let answer = text(&output);
+    assert!(
+        answer.contains("200 OK") && answer.contains("\nfarlink_link_up{link=\"to-server\"} 1\n"),
+        "{answer}"
+    );
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}

@@ -1,0 +1,215 @@
+//! The house keeps its own rules: which crate may know which, how long a file may be, what never stands in one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Crates that call no operating system. `scripts/wasm-proof.sh` proves the same of what they link.
+const SANS_IO: [&str; 6] = ["wire", "cc", "engine", "egress", "channel", "gateway"];
+
+/// The arrows of the crate graph: who may use whom. A crate that is missing here may use nobody.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("cc", &["wire"]),
+    ("engine", &["wire", "cc"]),
+    ("egress", &["wire"]),
+    ("channel", &["wire", "egress"]),
+    ("gateway", &["wire", "cc", "engine", "egress"]),
+    ("sim", &["wire", "cc", "engine", "egress", "gateway", "channel"]),
+    ("linux", &["wire", "cc", "engine", "egress", "gateway", "channel"]),
+    ("lab", &["wire", "cc", "engine", "egress", "gateway", "channel", "sim", "linux"]),
+    ("farlink", &["wire", "cc", "engine", "egress", "gateway", "channel", "sim", "linux", "lab"]),
+];
+
+/// A file is read in one sitting.
+const LINES_MAX: usize = 700;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn crates() -> BTreeMap<String, PathBuf> {
+    let directories = std::fs::read_dir(root().join("crates")).unwrap();
+    let with_name = directories.map(|d| d.unwrap()).map(|d| (d.file_name().into_string().unwrap(), d.path()));
+    with_name.filter(|(_, path)| path.join("Cargo.toml").exists()).collect()
+}
+
+/// Every file of the repository that a person wrote, with its path from the root.
+fn files() -> Vec<(String, PathBuf)> {
+    fn visit(directory: &Path, root: &Path, found: &mut Vec<(String, PathBuf)>) {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let skipped = name.starts_with("target")
+                || [".git", "fuzz/target", "fuzz/artifacts", "fuzz/corpus", "out", "demo-out"]
+                    .contains(&name.as_str())
+                || name.ends_with("/target");
+            if skipped {
+            } else if path.is_dir() {
+                visit(&path, root, found);
+            } else {
+                found.push((name, path));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(&root(), &root(), &mut found);
+    found.sort();
+    found
+}
+
+fn text_files(endings: &[&str]) -> Vec<(String, String)> {
+    let wanted = files().into_iter().filter(|(name, _)| endings.iter().any(|e| name.ends_with(e)));
+    wanted.map(|(name, path)| (name, std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Code without its tests: what stands before the first `#[cfg(test)]`, outside `tests/` and files called `tests.rs`.
+fn production_code() -> Vec<(String, String)> {
+    let not_test =
+        |name: &str| name.contains("/src/") && !name.contains("/tests/") && !name.ends_with("/tests.rs");
+    let sources =
+        text_files(&[".rs"]).into_iter().filter(|(name, _)| name.starts_with("crates/") && not_test(name));
+    sources
+        .map(|(name, text)| (name, text.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+fn fail_with(what: &str, mut complaints: Vec<String>) {
+    complaints.sort();
+    assert!(complaints.is_empty(), "{what}:\n  {}", complaints.join("\n  "));
+}
+
+#[test]
+fn crates_know_only_those_that_they_may_know() {
+    let allowed: BTreeMap<_, BTreeSet<_>> =
+        ARROWS.iter().map(|(who, whom)| (*who, whom.iter().copied().collect())).collect();
+    let mut complaints = Vec::new();
+    let mut arrows = 0;
+    for (name, path) in crates() {
+        let manifest: toml::Table =
+            std::fs::read_to_string(path.join("Cargo.toml")).unwrap().parse().unwrap();
+        for table in ["dependencies", "build-dependencies"] {
+            let Some(dependencies) = manifest.get(table).and_then(|t| t.as_table()) else { continue };
+            for dependency in dependencies.keys().filter_map(|k| k.strip_prefix("farlink-")) {
+                arrows += 1;
+                if !allowed.get(name.as_str()).is_some_and(|whom| whom.contains(dependency)) {
+                    complaints.push(format!("{name} may not use {dependency}"));
+                }
+            }
+        }
+    }
+    assert!(arrows > 10, "no arrows were found: the test looks in the wrong place");
+    fail_with("the crate graph of ARCHITECTURE.md is broken", complaints);
+}
+
+#[test]
+fn files_are_short_enough_to_be_read() {
+    let mut complaints = Vec::new();
+    for (name, text) in text_files(&[".rs", ".sh", ".py", ".js", ".css"]) {
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            complaints.push(format!("{name}: {lines} lines, at most {LINES_MAX}"));
+        }
+    }
+    fail_with("files that are too long", complaints);
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_of_one_machine_stands_in_the_code() {
+    // Put together here, so that this file does not contain them.
+    let unfinished =
+        [["to", "do!("], ["unimple", "mented!("], ["db", "g!("], ["#[ig", "nore"], ["FIX", "ME"]]
+            .map(|p| p.concat());
+    let of_one_machine =
+        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"], ["artifa", "ctory"]].map(|p| p.concat());
+    let mut complaints = Vec::new();
+    for (name, text) in
+        text_files(&[".rs", ".toml", ".md", ".sh", ".service", "Makefile", ".ci/run", ".lock", ".html"])
+    {
+        for (number, line) in (1..).zip(text.lines()) {
+            let code = name.ends_with(".rs");
+            let bad = unfinished
+                .iter()
+                .filter(|_| code)
+                .chain(&of_one_machine)
+                .find(|word| line.contains(word.as_str()));
+            if let Some(word) = bad {
+                complaints.push(format!("{name}:{number}: `{word}`"));
+            }
+            if line.ends_with([' ', '\t']) && !name.ends_with(".lock") {
+                complaints.push(format!("{name}:{number}: white space at the end of the line"));
+            }
+            if code && line.contains('\t') {
+                complaints.push(format!("{name}:{number}: a tab"));
+            }
+        }
+    }
+    fail_with("what should not stand in a file", complaints);
+}
+
+#[test]
+fn sans_io_crates_forbid_panics_and_unsafe_code() {
+    let mut complaints = Vec::new();
+    for name in SANS_IO {
+        let lib = std::fs::read_to_string(root().join("crates").join(name).join("src/lib.rs")).unwrap();
+        let lints = ["unwrap_used", "expect_used", "panic", "indexing_slicing", "unreachable"];
+        for wanted in lints
+            .map(|l| format!("clippy::{l}"))
+            .iter()
+            .map(String::as_str)
+            .chain(["#![forbid(unsafe_code)]", "deny(missing_docs)"])
+        {
+            if !lib.contains(wanted) {
+                complaints.push(format!("crates/{name}/src/lib.rs lacks `{wanted}`"));
+            }
+        }
+    }
+    fail_with("sans-I/O crates", complaints);
+}
+
+/// The Wasm proof cannot see these: on that target the standard library answers them with "unsupported".
+#[test]
+fn sans_io_crates_name_no_clock_file_socket_or_thread() {
+    let calls = ["fs", "thread", "process", "env", "os", "io"].map(|module| format!("std::{module}"));
+    let types = [
+        "Instant::now",
+        "SystemTime",
+        "TcpStream",
+        "UdpSocket",
+        "UnixStream",
+        "println!",
+        "eprintln!",
+        "RandomState",
+        "thread_local!",
+    ];
+    let mut complaints = Vec::new();
+    let mut files = 0;
+    for (name, text) in production_code() {
+        if !SANS_IO.iter().any(|c| name.starts_with(&format!("crates/{c}/"))) {
+            continue;
+        }
+        files += 1;
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"))
+        {
+            for word in calls.iter().map(String::as_str).chain(types).filter(|word| line.contains(word)) {
+                complaints.push(format!("{name}:{number}: `{word}`"));
+            }
+        }
+    }
+    assert!(files > 6, "no files were found: the test looks in the wrong place");
+    fail_with("sans-I/O crates call no operating system", complaints);
+}
+
+#[test]
+fn documents_name_files_that_exist() {
+    let mut complaints = Vec::new();
+    for (name, text) in text_files(&[".md"]) {
+        let here = root().join(&name);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = link.is_empty() || link.contains("://") || link.starts_with("mailto:");
+            if !outside && !here.parent().unwrap().join(link).exists() {
+                complaints.push(format!("{name} links to `{link}`, which does not exist"));
+            }
+        }
+    }
+    fail_with("dead links", complaints);
+}

@@ -1,0 +1,30 @@
+#!/bin/bash
+# The laboratory in short: real kernels and the daemon as it is deployed, in network namespaces. As root, or, where the machine
+# allows it, in a user namespace.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/need.sh
+target=${CARGO_TARGET_DIR:-target}
+farlink=$target/debug/farlink
+
+if [ ! -w /dev/net/tun ]; then
+    echo "left out: /dev/net/tun cannot be opened here"
+    exit 0
+fi
+if [ "$(id -u)" -ne 0 ] && ! unshare --user --net true 2>/dev/null; then
+    echo "left out: not root, and this machine gives ordinary users no user namespaces"
+    exit 0
+fi
+need_package nft nftables "diverting packets" || exit 1
+cargo build --quiet --locked --package farlink || exit 1
+
+failed=0
+# lab SCENARIO [ARGUMENT ...]
+lab() {
+    echo "-- farlink lab run $*"
+    "$farlink" lab run "$@" --json "$target/lab-$1.json" || failed=1
+}
+lab geo-download --only size_bytes=100000,variant=farlink
+lab geo-download --only size_bytes=1000000,variant=farlink
+lab geo-download --only size_bytes=1000000,variant=farlink-one-sided
+exit $failed

@@ -1,0 +1,11 @@
+#!/bin/bash
+# Simulator seeds, more of them than the tests run: SEEDS=10000 scripts/seeds.sh runs ten thousand of each mode.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+seeds=${SEEDS:-1000}
+cargo build --quiet --locked --package farlink || exit 1
+failed=0
+for mode in clean route-flap mixed; do
+    "${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --mode "$mode" --seeds "0..$seeds" || failed=1
+done
+exit $failed
