@@ -21,6 +21,8 @@ pub enum Fate {
 /// Acknowledgements of unsent bytes that are believed without exact sequence number, and how long they must last.
 const BEYOND_COUNT: u8 = 8;
 const BEYOND_TIME: farlink_wire::Duration = farlink_wire::Duration::from_secs(1);
+/// The same for acknowledgements that are more than a window away.
+const BEYOND_TIME_FAR: farlink_wire::Duration = farlink_wire::Duration::from_secs(10);
 /// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
 const RAISE_FROM_BYTES: u32 = 512;
 /// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
@@ -107,6 +109,13 @@ impl Flow {
     }
 
     fn hear(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
+        if let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) {
+            // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
+            let other = self.legs.get_mut(from.other());
+            if (t.ecr.wrapping_sub(other.ts_val) as i32) > 0 {
+                other.ts_val = t.ecr;
+            }
+        }
         let leg = self.legs.get_mut(from);
         leg.hear(cx.now, s);
         let told = leg.peer.on_segment(s.options.farlink.as_ref());
@@ -163,25 +172,28 @@ impl Flow {
             *self.beyond.get_mut(from) = Beyond::default();
             return if old { AckKind::TooOld } else { AckKind::Good };
         }
-        let distance = u64::from(s.ack.since(tx.snd_nxt));
-        // The source cannot have sent more than a window past what we have sent, or than we have seen of it.
-        let possible =
-            distance <= tx.window_max_bytes().max(OLD_ACK_SLACK) || s.ack.before_eq(towards.buffer.highest());
-        if !possible {
+        if self.is_stranger(from, s) {
             return AckKind::BeyondDoubtful;
         }
-        let exact = s.seq == r.get(from).rcv_nxt();
-        // A drained direction holds nothing that a false acknowledgement could cost.
-        if exact || towards.is_drained() {
+        if s.seq == r.get(from).rcv_nxt() {
             return AckKind::BeyondCertain;
         }
+        // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
+        let distance = u64::from(s.ack.since(tx.snd_nxt));
+        let near =
+            distance <= tx.window_max_bytes().max(OLD_ACK_SLACK) || s.ack.before_eq(towards.buffer.highest());
+        // A drained direction holds nothing that a false acknowledgement could cost.
+        if near && towards.is_drained() {
+            return AckKind::BeyondCertain;
+        }
+        let lasting = if near { BEYOND_TIME } else { BEYOND_TIME_FAR };
         let b = self.beyond.get_mut(from);
         if b.count == 0 || s.ack.before(b.ack) {
             *b = Beyond { count: 0, first_at: cx.now, ack: s.ack };
         }
         b.count = b.count.saturating_add(1);
         b.ack = s.ack;
-        if b.count >= BEYOND_COUNT && cx.now.since(b.first_at) >= BEYOND_TIME {
+        if b.count >= BEYOND_COUNT && cx.now.since(b.first_at) >= lasting {
             AckKind::BeyondCertain
         } else {
             AckKind::BeyondDoubtful

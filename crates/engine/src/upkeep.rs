@@ -58,11 +58,14 @@ impl Flow {
         .min()
     }
 
-    /// Keeps the timers that ask a destination whether a gap is one for it, too.
+    /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too, and how far the host
+    /// behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
         let Some(r) = self.relays.as_mut() else { return };
-        for relay in [&mut r.a, &mut r.b] {
-            let hole = relay.waits_behind_hole();
+        for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
+            let far = relay.far_acked(self.legs.get(to).peer);
+            let untold = far.before(relay.tx.snd_una) && relay.tx.board().is_empty();
+            let hole = relay.waits_behind_hole() || untold;
             relay.tx.watch_hole(now, hole);
         }
     }

@@ -173,11 +173,15 @@ impl Observer {
         if !heard.labels.contains(&label) {
             heard.labels.push(label);
         }
-        let newest = &mut view.tsvals.entry(key).or_default()[side];
-        if let Some(t) = s.options.timestamps
-            && newest.is_none_or(|v| SeqNum(v).before(SeqNum(t.val)))
-        {
-            *newest = Some(t.val);
+        if let Some(t) = s.options.timestamps {
+            // What a host echoes has come from the other one, if not this way.
+            let newest = view.tsvals.entry(key).or_default();
+            let echoed = (s.flags.ack() && newest[1 - side].is_some()).then_some((1 - side, t.ecr));
+            for (side, stamp) in [Some((side, t.val)), echoed].into_iter().flatten() {
+                if newest[side].is_none_or(|v| SeqNum(v).before(SeqNum(stamp))) {
+                    newest[side] = Some(stamp);
+                }
+            }
         }
         let length = s.payload_len as u64 + u64::from(s.flags.fin());
         if !s.flags.syn() && length > 0 && s.seq != said.isn {
