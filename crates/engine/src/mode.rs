@@ -2,7 +2,6 @@
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
-use crate::arrival::OLD_ACK_SLACK;
 use crate::flow::{Cx, Flow};
 use crate::side::{Pair, Side};
 
@@ -139,10 +138,7 @@ impl Flow {
             t(&r.a).max(t(&r.b))
         });
         let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
-        let reach_bytes = self.relays.as_ref().map_or(0, |r| {
-            let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
-            r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown))
-        }) + OLD_ACK_SLACK;
+        let reach_bytes = self.reach_bytes();
         self.free_buffers(cx.pool);
         self.reset_from = None;
         self.mode = Mode::Closed(Closed { until, next, reach_bytes, reset, ask: None });

@@ -12,7 +12,7 @@ const MAGIC: u8 = 0xF1;
 
 /// Names a connection whose bytes the gateway holds, well enough to reset it after the holder has died.
 /// Encoding, big-endian: magic, version (4 or 6), iface a, iface b, address a (16), address b (16), port a, port b,
-/// seq a, seq b, 8 spare bytes, 8 bytes checksum.
+/// seq a, seq b, reach (4), 4 spare bytes, 8 bytes checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Interface by which packets of host A come in.
@@ -27,6 +27,8 @@ pub struct Record {
     pub acked_by_a: SeqNum,
     /// What host B last acknowledged.
     pub acked_by_b: SeqNum,
+    /// How far from these the numbers of its segments can be, bytes.
+    pub reach_bytes: u32,
 }
 
 fn octets(a: IpAddr) -> [u8; 16] {
@@ -62,6 +64,7 @@ impl Record {
         put(&self.b.1.to_be_bytes());
         put(&self.acked_by_a.0.to_be_bytes());
         put(&self.acked_by_b.0.to_be_bytes());
+        put(&self.reach_bytes.to_be_bytes());
         let (body, sum) = out.split_at_mut(RECORD_BYTES - 8);
         sum.copy_from_slice(&checksum(body).to_be_bytes());
         out
@@ -82,7 +85,8 @@ impl Record {
         let (pa, rest) = rest.split_first_chunk::<2>()?;
         let (pb, rest) = rest.split_first_chunk::<2>()?;
         let (sa, rest) = rest.split_first_chunk::<4>()?;
-        let (sb, _) = rest.split_first_chunk::<4>()?;
+        let (sb, rest) = rest.split_first_chunk::<4>()?;
+        let (reach, _) = rest.split_first_chunk::<4>()?;
         let addr = |o: &[u8; 16]| {
             let v6 = Ipv6Addr::from(*o);
             match version {
@@ -98,6 +102,7 @@ impl Record {
             b: (addr(ob)?, u16::from_be_bytes(*pb)),
             acked_by_a: SeqNum(u32::from_be_bytes(*sa)),
             acked_by_b: SeqNum(u32::from_be_bytes(*sb)),
+            reach_bytes: u32::from_be_bytes(*reach),
         })
     }
 }
@@ -116,10 +121,11 @@ mod tests {
                 b: (b.parse().unwrap(), 80),
                 acked_by_a: SeqNum(7),
                 acked_by_b: SeqNum(u32::MAX),
+                reach_bytes: 1 << 20,
             };
             let bytes = r.encode();
             assert_eq!(Record::decode(&bytes), Some(r));
-            for i in 0..RECORD_BYTES - 16 {
+            for i in 0..RECORD_BYTES - 12 {
                 let mut torn = bytes;
                 torn[i] ^= 0x55;
                 assert_eq!(Record::decode(&torn), None, "byte {i}");

@@ -2,7 +2,6 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::arrival::STRANGER_BYTES;
 use crate::engine::Engine;
 use crate::flow::{Agreed, Beyond, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
@@ -74,8 +73,7 @@ impl Flow {
     /// A connection known only by its record: closed, its hosts still to be reset.
     fn lost(now: Instant, r: &Record) -> Self {
         let next = Pair { a: r.acked_by_b, b: r.acked_by_a };
-        // A record is renewed before its numbers are farther off than this.
-        let reach_bytes = STRANGER_BYTES;
+        let reach_bytes = u64::from(r.reach_bytes);
         let closed =
             Closed { until: now + RESET_WAIT, next, reach_bytes, reset: true, ask: Some((now, ASKS)) };
         Self {

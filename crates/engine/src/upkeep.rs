@@ -3,7 +3,7 @@
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{IcmpError, Instant, SeqNum};
 
-use crate::arrival::STRANGER_BYTES;
+use crate::arrival::OLD_ACK_SLACK;
 use crate::config::Config;
 use crate::engine::Wants;
 use crate::flow::{Cx, Flow};
@@ -16,6 +16,8 @@ use crate::side::Side;
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
 const MTU_MIN_V4: u32 = 296;
 const MTU_MIN_V6: u32 = 1280;
+/// A record is renewed when its numbers are farther off than this.
+const RECORD_STALE_BYTES: u32 = 1 << 18;
 /// Timeouts in a row after which a path MTU black hole is suspected, and the MTU tried then (RFC 4821, RFC 2923).
 const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
 
@@ -207,8 +209,10 @@ impl Flow {
         match (&self.journaled, now) {
             (None, None) => false,
             (Some(old), Some(new)) => {
-                let moved = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES / 4;
-                moved(new.acked_by_a, old.acked_by_a) || moved(new.acked_by_b, old.acked_by_b)
+                let moved = |a: SeqNum, b: SeqNum| a.diff(b).unsigned_abs() > RECORD_STALE_BYTES;
+                moved(new.acked_by_a, old.acked_by_a)
+                    || moved(new.acked_by_b, old.acked_by_b)
+                    || new.reach_bytes > old.reach_bytes
             }
             _ => true,
         }
@@ -220,6 +224,7 @@ impl Flow {
         let una =
             |s: Side| self.relays.as_ref().map_or_else(Default::default, |r| r.get(s.other()).tx.snd_una);
         let (a, b) = (&self.legs.a, &self.legs.b);
+        let reach = self.reach_bytes() + u64::from(RECORD_STALE_BYTES);
         Record {
             iface_a: a.via,
             iface_b: b.via,
@@ -227,6 +232,16 @@ impl Flow {
             b: (b.addr, b.port),
             acked_by_a: una(Side::A),
             acked_by_b: una(Side::B),
+            reach_bytes: u32::try_from(reach).unwrap_or(u32::MAX),
         }
+    }
+
+    /// How far from the next one expected the sequence numbers of this connection's segments can be.
+    #[must_use]
+    pub fn reach_bytes(&self) -> u64 {
+        self.relays.as_ref().map_or(0, |r| {
+            let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
+            r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown))
+        }) + OLD_ACK_SLACK
     }
 }

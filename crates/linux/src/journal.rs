@@ -168,6 +168,7 @@ mod tests {
             b: ("10.0.0.2".parse().unwrap(), 80),
             acked_by_a: SeqNum(1),
             acked_by_b: SeqNum(2),
+            reach_bytes: 1 << 20,
         }
     }
 
