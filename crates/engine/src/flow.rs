@@ -77,6 +77,8 @@ pub struct Leg {
     pub srtt: Option<Duration>,
     /// Its newest window, in bytes.
     pub window_bytes: u32,
+    /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
+    pub field_window_bytes: u32,
 }
 
 /// What both hosts agreed on in the handshake.
@@ -275,6 +277,7 @@ impl Leg {
             peer: Peer::None,
             srtt: None,
             window_bytes: u32::from(s.window),
+            field_window_bytes: u32::from(s.window),
         }
     }
 
@@ -292,6 +295,7 @@ impl Leg {
         self.heard_at = now;
         if !s.flags.syn() {
             self.window_bytes = u32::from(s.window) << self.window_scale;
+            self.field_window_bytes = self.window_bytes;
         }
     }
 

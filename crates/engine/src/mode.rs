@@ -153,6 +153,9 @@ impl Flow {
         let fin = r.a.rx.fin_at.is_some() || r.b.rx.fin_at.is_some();
         self.legs.b.srtt = r.a.tx.rtt.srtt();
         self.legs.a.srtt = r.b.tx.rtt.srtt();
+        // What a gateway was told in its option goes with it.
+        self.legs.a.window_bytes = self.legs.a.field_window_bytes;
+        self.legs.b.window_bytes = self.legs.b.field_window_bytes;
         let mut r = *r;
         r.a.buffer.clear(cx.pool);
         r.b.buffer.clear(cx.pool);

@@ -156,6 +156,7 @@ impl Leg {
             peer: Peer::None,
             srtt: None,
             window_bytes: 0,
+            field_window_bytes: 0,
         }
     }
 }

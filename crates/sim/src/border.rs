@@ -276,6 +276,8 @@ impl Border {
                 k.scaled = scaling && s.options.window_scale.is_some();
                 if k.peer_isn.is_none() && s.ack.0 == k.own_isn.wrapping_add(1) {
                     k.peer_isn = Some(s.seq.0);
+                    k.rcv_nxt = s.seq + 1;
+                    k.own_edge = s.seq + 1;
                 }
             } else {
                 // smoltcp 0.14 answers the third duplicate ACK of its FIN by a "fast retransmit" of nothing and then
