@@ -348,7 +348,9 @@ impl Flow {
         let answer = r.get(from.other()).keepalive_passed;
         // Whether a host that does not progress lives is for the hosts to find out.
         let stalled = r.get(from).timeouts >= 3 && !self.is_down(cx, from.other());
-        if keepalive && (!custody || stalled) {
+        // What is only held behind a gap is the source's still: whether it lives is not ours to say.
+        let owed = r.a.is_owed() || r.b.is_owed();
+        if keepalive && (!owed || stalled) {
             self.rewrite(cx, from, s, &mut packet);
             self.pass_keepalive(from);
             return Fate::Forward(packet);
@@ -366,8 +368,7 @@ impl Flow {
         } else if custody && !news && s.seq.before(r.get(from).rcv_nxt()) {
             // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so.
             self.challenge(cx, from);
-        } else if (answer || !news)
-            && !custody
+        } else if ((answer && !owed) || (!news && !custody))
             && s.options.sack.is_empty()
             && s.options.farlink.is_none()
             && matches!(self.mode, Mode::Split)

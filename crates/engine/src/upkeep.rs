@@ -125,6 +125,15 @@ impl Flow {
             return;
         }
         let limit = cx.config.timers.user_timeout;
+        if let Some(r) = self.relays.as_mut() {
+            for (relay, from) in [(&mut r.a, Side::A), (&mut r.b, Side::B)] {
+                // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
+                let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
+                if relay.waits_behind_hole() && silent {
+                    relay.buffer.clear_early(cx.pool);
+                }
+            }
+        }
         let stuck = self.relays.as_ref().is_some_and(|r| {
             [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
                 if self.is_down(cx, to) {

@@ -211,6 +211,7 @@ impl Border {
         is_synchronised: &dyn Fn(Endpoint, Endpoint) -> bool,
     ) -> Option<(Vec<u8>, usize)> {
         let mut bytes = self.digest(bytes, is_synchronised)?;
+        self.keep_open_for_fin(&mut bytes);
         let copies = self.copies(&bytes);
         if let Some(s) = tcp(&bytes)
             && s.flags.ack()
@@ -222,6 +223,17 @@ impl Border {
             finish(&mut bytes);
         }
         Some((bytes, copies))
+    }
+
+    /// Nothing wakes smoltcp's retransmission timer again for a FIN in flight when the window has closed over it.
+    fn keep_open_for_fin(&self, bytes: &mut [u8]) {
+        let Some(s) = tcp(bytes).filter(|s| s.flags.ack() && !s.flags.rst() && s.window == 0) else { return };
+        let Some(k) = self.known.get(&((s.ip.dst, s.dst_port), (s.ip.src, s.src_port))) else { return };
+        if k.fin_at.is_some() && verify_checksums(bytes, &s, &Offload::default()) {
+            let at = s.tcp_offset() + 14;
+            bytes[at..at + 2].copy_from_slice(&1u16.to_be_bytes());
+            finish(bytes);
+        }
     }
 
     fn digest(
