@@ -15,10 +15,10 @@ const UNMARKED_MAX: u8 = 32;
 /// What is known of a gateway on a leg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Peer {
-    /// None, or gone.
+    /// None.
     #[default]
     None,
-    /// The handshake spoke of one; marks are sent, nothing else is relied on.
+    /// The handshake spoke of one, or it is silent now; marks are sent, nothing else is relied on.
     Offered,
     /// Its marks come; so many segments since the last one.
     Heard {
@@ -59,7 +59,8 @@ impl Peer {
                 Self::Heard { unmarked } if unmarked + 1 < UNMARKED_MAX => {
                     Self::Heard { unmarked: unmarked + 1 }
                 }
-                Self::Heard { .. } => Self::None,
+                // Marks go on: by their absence the next gateway would take our word for the host's own.
+                Self::Heard { .. } => Self::Offered,
                 other => other,
             };
             return None;
@@ -139,6 +140,6 @@ mod tests {
         for _ in 0..UNMARKED_MAX {
             p.on_segment(None);
         }
-        assert_eq!(p, Peer::None);
+        assert_eq!(p, Peer::Offered);
     }
 }
