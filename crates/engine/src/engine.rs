@@ -245,6 +245,8 @@ impl Engine {
                     let (wa, wb) = (flow.legs.a.window_bytes, flow.legs.b.window_bytes);
                     r.a.tx.update_window(next.b, next.a, u64::from(wb));
                     r.b.tx.update_window(next.a, next.b, u64::from(wa));
+                    r.a.rx.remember_shown(d.edges.a, d.shown_max.a);
+                    r.b.rx.remember_shown(d.edges.b, d.shown_max.b);
                 }
             }
         }

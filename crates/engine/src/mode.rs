@@ -25,6 +25,10 @@ pub struct Dormant {
     pub sent: Pair<SeqNum>,
     /// Per host: the highest acknowledgement it has given.
     pub acked: Pair<SeqNum>,
+    /// Per host: the right edge of the window that it has been shown.
+    pub edges: Pair<SeqNum>,
+    /// Per host: the largest window that it has been shown, bytes.
+    pub shown_max: Pair<u32>,
     /// A host has sent FIN: never split again.
     pub fin: bool,
 }
@@ -160,7 +164,10 @@ impl Flow {
         r.a.buffer.clear(cx.pool);
         r.b.buffer.clear(cx.pool);
         cx.counters.flows_slept += 1;
-        self.mode = Mode::Dormant(Dormant { sent, acked: Pair { a: acked(&r.b), b: acked(&r.a) }, fin });
+        let acked = Pair { a: acked(&r.b), b: acked(&r.a) };
+        let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
+        let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
+        self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, fin });
     }
 
     /// A packet of a dormant flow passes. Returns true when the flow is to be split again before this packet is
@@ -179,6 +186,11 @@ impl Flow {
             *sent = end;
         }
         if s.flags.ack() {
+            let window = u32::from(s.window) << self.legs.get(from).window_scale;
+            let edge = d.edges.get_mut(from.other());
+            *edge = edge.max(s.ack + window);
+            let shown = d.shown_max.get_mut(from.other());
+            *shown = (*shown).max(window);
             let acked = d.acked.get_mut(from);
             if s.ack.after(*acked) {
                 *acked = s.ack;

@@ -65,6 +65,12 @@ impl Receiver {
         }
     }
 
+    /// What the source has been shown before this receiver began: the right edge, and the largest window in bytes.
+    pub fn remember_shown(&mut self, edge: SeqNum, window_max_bytes: u32) {
+        self.edge = edge.max(self.last_ack_sent);
+        self.window_shown_max = window_max_bytes;
+    }
+
     /// RCV.NXT: the FIN counts once everything before it is there.
     #[must_use]
     pub fn rcv_nxt(&self, buffer: &SeqBuffer) -> SeqNum {
