@@ -156,6 +156,7 @@ impl Scoreboard {
     /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight are ignored.
     pub fn acknowledge(&mut self, now: Instant, una: SeqNum, sack: &[SackBlock]) -> Acked {
         let mut acked = Acked::default();
+        let mut repeated = false;
         while let Some(r) = self.records.front_mut() {
             if r.seq.after_eq(una) {
                 break;
@@ -169,12 +170,17 @@ impl Scoreboard {
                 r.seq = una;
             }
             Self::count(&mut acked, self.fack, &part, now);
+            repeated |= part.retransmitted;
             self.out_bytes -= part.len();
             if part.sacked {
                 self.sacked_bytes -= part.len();
             } else if part.lost {
                 self.lost_bytes -= part.len();
             }
+        }
+        if repeated {
+            // What was sent once arrived long ago, behind the gap that the repeated segment filled (Karn's algorithm).
+            acked.rtt = None;
         }
         let (Some(low), Some(high)) =
             (self.records.front().map(|r| r.seq), self.records.back().map(|r| r.end))
@@ -374,6 +380,17 @@ mod tests {
         let a = b.acknowledge(Instant::from_millis(200), SeqNum(10000), &[]);
         assert_eq!(a.delivered_bytes, 2000);
         assert!(b.is_empty() && b.is_consistent());
+    }
+
+    #[test]
+    fn no_rtt_from_what_waited_behind_a_repeated_segment() {
+        let mut b = board(3);
+        b.mark_head_lost(1000);
+        b.resent(Instant::from_millis(5_000), SeqNum(0), 1000, 0, Instant::ZERO);
+        let a = b.acknowledge(Instant::from_millis(5_100), SeqNum(2000), &[]);
+        assert_eq!(a.rtt, None);
+        let a = b.acknowledge(Instant::from_millis(5_102), SeqNum(3000), &[]);
+        assert_eq!(a.rtt, Some(Duration::from_millis(5_100)));
     }
 
     #[test]

@@ -130,7 +130,9 @@ impl Sender {
         let head = self.board.first().map(|r| r.seq);
         let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
         let rack = self.rack;
-        self.board.mark_lost(|r| Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
+        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
+        let all = !self.sack_permitted;
+        self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
         self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes());
         self.recovery = Recovery::Timeout { recover: self.snd_nxt, undecided: first };
