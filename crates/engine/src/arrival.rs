@@ -324,10 +324,11 @@ impl Flow {
                 towards.rx.owe_by(now + cx.config.timers.delayed_ack);
             }
         }
-        if source_rx_owes || held_back {
-            towards.rx.owe_now();
-        }
         towards.tx.probes_unanswered = 0;
+        let says_more = held_back && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
+        if source_rx_owes || says_more {
+            self.owe_now(from.other());
+        }
         happened.progress || opened || source_rx_owes
     }
 
@@ -458,6 +459,7 @@ impl Flow {
         let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
         if relay.fin_is_new(s, end, edge) {
             relay.rx.fin_at = Some(end);
+            relay.fin_since = Some(cx.now);
             relay.bypassed |= cx.routes_unsteady;
         }
         if s.flags.urg() && s.urgent == 0 {
@@ -506,6 +508,11 @@ impl Flow {
             r.a.bypassed = true;
             r.b.bypassed = true;
         }
+    }
+
+    /// The acknowledgement number that a host was sent last.
+    fn last_ack_to(&self, to: Side) -> SeqNum {
+        self.relays.as_ref().map_or(SeqNum(0), |r| r.get(to).rx.last_ack_sent)
     }
 
     /// An acknowledgement is owed to this host at once.

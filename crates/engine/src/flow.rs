@@ -120,6 +120,10 @@ pub struct Relay {
     pub limit_bytes: u32,
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
     pub bypassed: bool,
+    /// When the source's FIN came.
+    pub fin_since: Option<Instant>,
+    /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
+    pub fin_overdue: bool,
     /// Timeouts in a row without progress.
     pub timeouts: u32,
     /// A keepalive of the source went on: the answer must, too.
@@ -203,17 +207,15 @@ impl Relay {
     pub fn rcv_nxt(&self) -> SeqNum {
         self.rx.rcv_nxt(&self.buffer)
     }
-    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN only when everything before it has arrived, and
-    /// where packets go round us, when it has arrived itself. A source that has closed answers a destination whose
-    /// acknowledgements reach it directly with RST, and what we hold would be lost (DESIGN 3.1, FIN acknowledged early).
+    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has acknowledged it, or when
+    /// it has waited long, all before it has arrived, and nothing goes round us. A source whose FIN is acknowledged may
+    /// be gone and answer a destination that reaches it directly with RST, or begin anew on the same ports while we still
+    /// hold its end (DESIGN 3.1, FIN acknowledged early).
     #[must_use]
     pub fn ack(&self, downstream: Peer) -> SeqNum {
         let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
-        if self.fin_outstanding() && (!delivered || self.bypassed || self.timeouts > 0) {
-            self.rx.last_ack_sent.max(self.buffer.end())
-        } else {
-            self.rcv_nxt()
-        }
+        let early = self.fin_overdue && delivered && !self.bypassed;
+        if self.fin_outstanding() && !early { self.rx.last_ack_sent.max(self.buffer.end()) } else { self.rcv_nxt() }
     }
     /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
     /// source's still.
@@ -373,6 +375,8 @@ impl Flow {
             acked_beyond: None,
             limit_bytes,
             bypassed: false,
+            fin_since: None,
+            fin_overdue: false,
             timeouts: 0,
             keepalive_passed: false,
         }

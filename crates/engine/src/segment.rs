@@ -16,6 +16,9 @@ use crate::window::{self, Offer};
 /// Nothing is made for a host that was silent for longer: its timestamp would be too old (DESIGN invariant 5).
 pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
 
+/// What a message of ours takes in the header beyond a bare mark, bytes.
+const MESSAGE_BYTES: u32 = 8;
+
 /// What a pull sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
@@ -195,10 +198,14 @@ impl Flow {
         let dst = self.legs.get(to);
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let mut sack: &[SackBlock] = &sack;
+        let far = inbound.far_acked(src.peer);
         let message = dst.peer.is_marked().then(|| {
-            // News of the far host goes before a second SACK block: the upstream gateway's window waits for it.
-            let far = inbound.far_acked(src.peer);
-            if pure && (sack.len() < 2 || inbound.rx.far_told != Some(far)) {
+            // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
+            // leaves room takes it along.
+            let news = inbound.rx.far_told != Some(far);
+            let room = payload_len as u32 + MESSAGE_BYTES <= outbound.tx.mss;
+            let told = if pure { sack.len() < 2 || news } else { news && room };
+            if told {
                 Message { far_ack: Some(far), window_bytes: Some(window_bytes) }
             } else {
                 Message::default()
@@ -262,6 +269,9 @@ impl Flow {
             inbound.rx.far_told = Some(far);
         }
         inbound.rx.ack_held_back = inbound.rcv_nxt().after(ack);
+        if dst.peer.is_heard() && inbound.buffer.is_empty() && inbound.rx.far_told != Some(far) {
+            inbound.rx.owe_by(cx.now + cx.config.timers.delayed_ack);
+        }
         if raised {
             inbound.rx.raise_first = false;
             inbound.rx.owe_now();

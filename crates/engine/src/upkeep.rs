@@ -1,12 +1,12 @@
 //! What time brings to a flow: its deadlines, and what happens when they pass; ICMP and link events.
 
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
-use farlink_wire::{IcmpError, Instant, SeqNum};
+use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::arrival::OLD_ACK_SLACK;
 use crate::config::Config;
 use crate::engine::Wants;
-use crate::flow::{Cx, Flow};
+use crate::flow::{Cx, Flow, Relay};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::receiver::Owed;
@@ -16,6 +16,9 @@ use crate::side::Side;
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
 const MTU_MIN_V4: u32 = 296;
 const MTU_MIN_V6: u32 = 1280;
+/// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket that is not
+/// acknowledged for about twice this (tcp_orphan_retries).
+const FIN_PATIENCE: Duration = Duration::from_secs(30);
 /// A record is renewed when its numbers are farther off than this.
 const RECORD_STALE_BYTES: u32 = 1 << 18;
 /// Timeouts in a row after which a path MTU black hole is suspected, and the MTU tried then (RFC 4821, RFC 2923).
@@ -54,6 +57,8 @@ impl Flow {
             ack(r.b.rx.owed),
             idle,
             self.reset_deadline(),
+            r.a.fin_deadline(),
+            r.b.fin_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -82,6 +87,10 @@ impl Flow {
             if let Owed::By(t) = relay.rx.owed
                 && t <= cx.now
             {
+                relay.rx.owe_now();
+            }
+            if relay.fin_deadline().is_some_and(|t| t <= cx.now) {
+                relay.fin_overdue = true;
                 relay.rx.owe_now();
             }
             let happened = relay.tx.on_timer(cx.now);
@@ -252,5 +261,12 @@ impl Flow {
             let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
             r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown))
         }) + OLD_ACK_SLACK
+    }
+}
+
+impl Relay {
+    /// When its FIN has waited long enough.
+    fn fin_deadline(&self) -> Option<Instant> {
+        self.fin_since.filter(|_| self.fin_outstanding() && !self.fin_overdue).map(|at| at + FIN_PATIENCE)
     }
 }

@@ -3,7 +3,7 @@
 use crate::script::{Host, Script};
 
 #[test]
-fn a_fin_is_acknowledged_when_the_data_before_it_has_arrived() {
+fn a_fin_is_acknowledged_when_it_has_arrived() {
     let mut t = Script::new();
     t.open();
     t.play(
@@ -12,11 +12,30 @@ fn a_fin_is_acknowledged_when_the_data_before_it_has_arrived() {
          a > F. 101 ack 1
          b < F. 101 ack 1
          a < . 1 ack 101
-         # The data has arrived, the FIN has not: its acknowledgement costs nobody a byte.
+         # The data has arrived, the FIN has not: its source is not let go yet.
          b > . 1 ack 101
-         a < . 1 ack 102
+         quiet
          b > . 1 ack 102
+         a < . 1 ack 102
          quiet",
+    );
+}
+
+#[test]
+fn a_fin_that_waits_for_long_is_acknowledged_when_the_data_before_it_has_arrived() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > FP. 1:101 ack 1
+         b < FP. 1:101 ack 1
+         a < . 1 ack 101
+         b > . 1 ack 101
+         ~29000
+         drop b
+         quiet
+         ~1100
+         drop b
+         a < . 1 ack 102",
     );
 }
 
@@ -27,12 +46,14 @@ fn both_directions_close_and_a_tombstone_answers_a_repeated_fin() {
     t.play(
         "a > F. 1 ack 1
          b < F. 1 ack 1
-         a < . 1 ack 2
+         a < . 1 ack 1
          b > . 1 ack 2
+         a < . 1 ack 2
          b > F. 1 ack 2
          a < F. 1 ack 2
-         b < . 2 ack 2
+         b < . 2 ack 1
          a > . 2 ack 2
+         b < . 2 ack 2
          quiet",
     );
     t.assert(t.mode() == "closed" && t.status().counters.flows_closed == 1, "closed in order");
@@ -84,8 +105,9 @@ fn a_half_closed_host_gets_its_answer_a_minute_later() {
          b > . 1 ack 101
          a > F. 101 ack 1
          b < F. 101 ack 1
-         a < . 1 ack 102
+         a < . 1 ack 101
          b > . 1 ack 102
+         a < . 1 ack 102
          ~60s
          quiet
          b > P. 1:101 ack 102
