@@ -193,7 +193,7 @@ impl Flow {
             cwr = true;
         }
         let mss = outbound.tx.mss;
-        let seq = plan.map_or(outbound.tx.snd_nxt, |p| p.seq);
+        let seq = plan.map_or(outbound.tx.acceptable_seq(), |p| p.seq);
         let src = self.legs.get(from);
         let dst = self.legs.get(to);
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };

@@ -205,6 +205,12 @@ impl Sender {
     pub fn window_edge(&self) -> SeqNum {
         self.snd_una + u32::try_from(self.window_bytes).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1)
     }
+    /// The sequence number of a segment without payload that the receiver accepts: SND.NXT, or the right edge of a window
+    /// that has shrunk below it (Linux tcp_acceptable_seq).
+    #[must_use]
+    pub fn acceptable_seq(&self) -> SeqNum {
+        if self.window_max_bytes == 0 { self.snd_nxt } else { self.snd_nxt.min(self.window_edge()) }
+    }
     /// The receiver's window in bytes.
     #[must_use]
     pub fn window_bytes(&self) -> u64 {
