@@ -215,7 +215,11 @@ impl Relay {
     pub fn ack(&self, downstream: Peer) -> SeqNum {
         let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
         let early = self.fin_overdue && delivered && !self.bypassed;
-        if self.fin_outstanding() && !early { self.rx.last_ack_sent.max(self.buffer.end()) } else { self.rcv_nxt() }
+        if self.fin_outstanding() && !early {
+            self.rx.last_ack_sent.max(self.buffer.end())
+        } else {
+            self.rcv_nxt()
+        }
     }
     /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
     /// source's still.
