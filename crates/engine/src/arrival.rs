@@ -2,7 +2,7 @@
 
 use farlink_wire::{Ecn, PacketBuf, SeqNum, TcpSegment, edit};
 
-use crate::flow::{Beyond, Cx, Flow};
+use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::mode::Mode;
 use crate::receiver;
 use crate::side::Side;
@@ -435,7 +435,7 @@ impl Flow {
     fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let custody = self.has_custody();
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
-        let downstream = self.legs.get(from.other()).peer;
+        let Leg { peer: downstream, window_scale: shift, .. } = *self.legs.get(from.other());
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
         let relay = r.get_mut(from);
         let nxt = relay.rcv_nxt();
@@ -491,7 +491,7 @@ impl Flow {
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
         let nothing_acked = relay.rx.last_ack_sent.before_eq(relay.far_acked(downstream));
-        let larger = relay.rx.window_shown_max < relay.limit_bytes;
+        let larger = relay.can_show_more(shift, 65_535u32 << shift);
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
         let delay = cx.config.timers.delayed_ack;
         relay.rx.note_segment(segment_bytes);

@@ -233,6 +233,12 @@ impl Relay {
         let fin_ahead = self.rx.fin_at.is_some_and(|f| f.after(self.buffer.end()));
         (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
     }
+    /// A larger window than any before can be shown to the source: windows are told in units of `1 << shift`.
+    #[must_use]
+    pub fn can_show_more(&self, shift: u8, field_max_bytes: u32) -> bool {
+        let shift = shift.min(14);
+        self.rx.window_shown_max >> shift < self.limit_bytes.min(field_max_bytes) >> shift
+    }
     /// What the sender may draw on.
     #[must_use]
     pub fn supply(&self) -> Supply {

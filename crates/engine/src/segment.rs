@@ -84,7 +84,7 @@ impl Flow {
         let far_acked = relay.far_acked(far.peer);
         // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
         // edge stands still until then, for a round trip at most, once (invariant 7).
-        let narrow = relay.rx.window_shown_max < relay.limit_bytes.min(field_max);
+        let narrow = relay.can_show_more(far.window_scale, field_max);
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
         let widening = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
         Offer {

@@ -148,3 +148,29 @@ fn small_writes_are_not_held_back() {
         t.play(&format!("a > P. {at}:{} ack 1\n b < P. {at}:{}\n drop a", at + 1, at + 1));
     }
 }
+
+#[test]
+fn the_window_moves_on_while_custody_is_held_whatever_its_unit() {
+    // 781 units of 128 bytes and a rest that the field cannot say: the whole window has been shown all the same.
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 100_000);
+    t.open();
+    let (mut at, mut edge) = (1u32, 65_537u32);
+    for round in 0..2 {
+        while edge >= at + 1460 {
+            let end = (at + 14_600).min(edge);
+            t.play(&format!("a > . {at}:{end} ack 1 {{gso 1460}}\n ~1\n drop b"));
+            at = end;
+            for s in t.take(Host::A) {
+                edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+            }
+        }
+        // b acknowledges the half of it.
+        let half = at - 50_000;
+        let before = edge;
+        t.play(&format!("b > . 1 ack {half}\n ~50\n drop b"));
+        for s in t.take(Host::A) {
+            edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+        }
+        assert!(edge > before, "round {round}: the edge stands still at {edge}, {half} acknowledged");
+    }
+}
