@@ -448,9 +448,11 @@ impl Flow {
             // No progress: no more early acknowledgements (DESIGN 3.1, Bypass). The packet may reach the host another way.
             return Fate::Forward(packet);
         }
-        let hard_limit = cx.pool.limit_bytes() + cx.pool.limit_bytes() / 4;
-        if cx.pool.used_bytes() > hard_limit && relay.buffer.len() > 2 * relay.rx.segment_bytes() {
+        let taken = relay.room_for(cx.pool, packet.capacity(), s.seq, len);
+        if taken < len {
             cx.counters.dropped_no_buffer += 1;
+        }
+        if taken == 0 && len > 0 {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
@@ -481,7 +483,7 @@ impl Flow {
             packet,
             s.seq,
             s.payload_offset,
-            s.payload_len,
+            taken as usize,
             edge,
         );
         cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use farlink_wire::{Block, LARGE_BLOCK_BYTES, PacketBuf, Pool, SackBlock, SeqNum};
 
-/// A payload of at least this many bytes keeps its block; smaller ones are copied together.
+/// A payload of at least this many bytes keeps its block; smaller ones are copied together, and all while the pool is
+/// pressed.
 const KEEP_MIN_BYTES: usize = LARGE_BLOCK_BYTES * 2 / 5;
 /// Runs of early bytes kept at most: beyond, early data is refused (the source repeats it).
 const EARLY_RUNS_MAX: usize = 256;
@@ -137,7 +138,7 @@ impl SeqBuffer {
         let (seq, start, len) = (seq + old, start + offset + old as usize, len - old as usize);
         if len == 0 {
             pool.give_back(block);
-        } else if seq == self.end && len >= KEEP_MIN_BYTES && self.early.is_empty() {
+        } else if seq == self.end && len >= KEEP_MIN_BYTES && self.early.is_empty() && !pool.is_pressed() {
             self.chunks.push_back(Chunk { seq, block, start, len, open: false });
             self.end += len as u32;
             done.advanced_bytes = len as u32;
@@ -175,7 +176,7 @@ impl SeqBuffer {
             self.end += n as u32;
             bytes = bytes.get(n..).unwrap_or_default();
             if !bytes.is_empty() {
-                let large = self.len() >= LARGE_FROM_BYTES;
+                let large = self.len() >= LARGE_FROM_BYTES && !pool.is_pressed();
                 let block = if large { pool.take_large() } else { pool.take_small() };
                 self.chunks.push_back(Chunk { seq: self.end, block, start: 0, len: 0, open: true });
             }
@@ -241,7 +242,11 @@ impl SeqBuffer {
         if self.early.len() >= EARLY_RUNS_MAX {
             return 0;
         }
-        let block = if joins { pool.take_large() } else { pool.take_for(piece.len()) };
+        let block = match (pool.is_pressed(), joins) {
+            (true, _) => pool.take_small(),
+            (false, true) => pool.take_large(),
+            (false, false) => pool.take_for(piece.len()),
+        };
         let mut chunk = Chunk { seq, block, start: 0, len: 0, open: true };
         let n = chunk.append(piece);
         self.early.insert(at, chunk);

@@ -30,6 +30,7 @@ mod receiver;
 pub mod record;
 mod recovery;
 mod report;
+pub mod room;
 mod rtt;
 mod rules;
 mod scoreboard;

@@ -99,7 +99,10 @@ impl Flow {
             free,
             field_max_bytes: field_max,
             segment_bytes: relay.rx.segment_bytes(),
-            hold: cx.pool.is_short() || stalled || widening || (full && relay.buffer.len() > 32 * 1024),
+            hold: crate::room::is_full(cx.pool)
+                || stalled
+                || widening
+                || (full && relay.buffer.len() > 32 * 1024),
         }
         .right_edge()
     }

@@ -7,7 +7,7 @@ use farlink_engine::config::Config;
 use farlink_engine::net::{IfaceId, Network, Transmit};
 use farlink_engine::record::Record;
 use farlink_engine::status::FlowStatus;
-use farlink_engine::{Engine, Outcome, ReadyId};
+use farlink_engine::{Engine, Outcome, ReadyId, room};
 use farlink_wire::{
     FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment, edit,
     icmp, ip, parse,
@@ -147,6 +147,15 @@ impl Gateway {
         if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
             let class = if s.is_none_or(|s| s.payload_len == 0) { Class::Control } else { Class::Bulk };
             let hash = s.map_or(0, flow_hash);
+            let pool = self.engine.pool();
+            if !link.egress.is_idle() && pool.is_pressed() {
+                packet = packet.shrunk(pool);
+                if !room::may_wait(pool) {
+                    link.note_dropped();
+                    packet.recycle(pool);
+                    return;
+                }
+            }
             for victim in link.enqueue(now, hash, class, Waiting { packet, via: from }) {
                 victim.packet.recycle(self.engine.pool());
             }

@@ -31,6 +31,8 @@ pub struct LinkQueue {
     pub egress: Egress<Waiting>,
     name: String,
     interface: String,
+    /// Packets that the pool had no room for.
+    refused: u64,
 }
 
 /// Class of a flow's wish.
@@ -63,6 +65,7 @@ impl LinkQueue {
             egress: Egress::new(egress),
             name: link.name.clone(),
             interface: interface.name.clone(),
+            refused: 0,
         })
     }
 
@@ -75,6 +78,11 @@ impl LinkQueue {
     pub fn enqueue(&mut self, now: Instant, hash: u64, class: Class, waiting: Waiting) -> Vec<Waiting> {
         let bytes = u32::try_from(waiting.packet.len()).unwrap_or(u32::MAX);
         self.egress.enqueue(now, hash | FORWARDED, class, bytes, waiting)
+    }
+
+    /// A packet could not wait for want of memory.
+    pub fn note_dropped(&mut self) {
+        self.refused += 1;
     }
 
     /// A leg of a flow has something to send.
@@ -93,7 +101,7 @@ impl LinkQueue {
             sent_bytes: s.sent_bytes,
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,
-            dropped_packets: s.dropped_packets,
+            dropped_packets: s.dropped_packets + self.refused,
         }
     }
 }

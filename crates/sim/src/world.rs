@@ -13,8 +13,8 @@ use crate::trace::Trace;
 
 /// Calls at one instant after which a run counts as a livelock.
 const ROUNDS_PER_INSTANT_MAX: u32 = 100_000;
-/// Bytes by which a gateway's pool may exceed its bound: packets in its hands.
-const POOL_SLACK_BYTES: usize = 512 * 1024;
+/// Bytes by which a gateway's pool may exceed its bound: fragments, which have a bound of their own.
+const POOL_SLACK_BYTES: usize = 0;
 
 /// A one-way link.
 struct Wire {

@@ -83,6 +83,20 @@ impl PacketBuf {
         (self.block, self.start, self.len)
     }
 
+    /// The same packet in a block of its own size, where that is worth a copy: for packets that wait.
+    #[must_use]
+    pub fn shrunk(self, pool: &mut Pool) -> Self {
+        let bytes = self.len.saturating_add(Self::HEADROOM);
+        if self.block.capacity() < bytes.saturating_mul(2) {
+            return self;
+        }
+        let mut block = pool.take_exact(bytes);
+        bytes::put(block.as_mut_slice(), Self::HEADROOM, self.bytes());
+        let small = Self::from_block(block, Self::HEADROOM, self.len, self.offload);
+        self.recycle(pool);
+        small
+    }
+
     /// Give the memory back to its pool.
     pub fn recycle(self, pool: &mut Pool) {
         pool.give_back(self.block);

@@ -93,6 +93,12 @@ impl Pool {
         }
     }
 
+    /// A block of exactly `bytes`, for what stays long while the pool is pressed. It is never reused.
+    pub fn take_exact(&mut self, bytes: usize) -> Block {
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        Block::with_capacity(bytes)
+    }
+
     /// Take a block back, for reuse or for the allocator.
     pub fn give_back(&mut self, block: Block) {
         self.used_bytes = self.used_bytes.saturating_sub(block.capacity());
@@ -116,6 +122,12 @@ impl Pool {
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
+    }
+
+    /// Half the limit or more is outstanding: from here on room is worth a copy.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.used_bytes >= self.limit_bytes / 2
     }
 
     /// As much as the limit, or more, is outstanding.

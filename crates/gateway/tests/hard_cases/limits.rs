@@ -63,7 +63,7 @@ fn with_a_short_pool_old_connections_get_smaller_windows_and_lose_nothing() {
             t.play("~1000\n drop");
         }
     }
-    t.assert(t.status().pool_bytes <= 2 * (300 << 10), "bounded");
+    t.assert(t.status().pool_bytes <= 300 << 10, "bounded");
     // Everything acknowledged arrives.
     let acked = at;
     let mut have = 1;
@@ -76,6 +76,68 @@ fn with_a_short_pool_old_connections_get_smaller_windows_and_lose_nothing() {
         }
     }
     assert_eq!(have, acked);
+}
+
+/// Several connections of host a with a pool of 512 KiB; host b reads nothing of any.
+const POOL: usize = 512 << 10;
+const PORTS: core::ops::Range<u32> = 5000..5012;
+
+fn many_open() -> Script {
+    let mut t = Script::with(|s| s.config.limits.pool_bytes = POOL);
+    for p in PORTS {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {p}}}
+             drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7> {{port {p}}}
+             drop
+             a > . 1 ack 1 {{port {p}}}
+             drop
+             b > . 1 ack 1 win 0 {{port {p}}}
+             drop"
+        ));
+    }
+    t.assert(t.status().counters.flows_split == PORTS.len() as u64, "all are split");
+    t
+}
+
+#[test]
+fn windows_that_were_promised_do_not_break_the_pools_bound() {
+    let mut t = many_open();
+    // Each source uses the 65,535 bytes that the handshake promised: 768 KiB together.
+    for at in (1..65_536).step_by(1460).take(44) {
+        for p in PORTS {
+            t.play(&format!("a > . {at}:{} ack 1 {{port {p}}}\n drop", at + 1460));
+            t.assert(t.status().pool_bytes <= POOL as u64, "bounded");
+        }
+    }
+    t.assert(t.status().counters.dropped_no_buffer > 0, "what does not fit is refused");
+    // Every connection has a part: none is starved by the others.
+    for p in PORTS {
+        t.play(&format!("a > . 1:1461 ack 1 {{port {p}}}"));
+        let seen = t.take(Host::A);
+        let acked = seen.iter().filter(|s| u32::from(s.port) == p).map(|s| s.ack).max();
+        t.assert(acked.is_some_and(|a| a >= 1461), &format!("port {p} holds its first segment"));
+    }
+}
+
+#[test]
+fn early_bytes_give_way_to_what_is_next() {
+    let mut t = many_open();
+    // Everything but the first segment: the pool is full of bytes behind gaps.
+    for at in (1461..65_536).step_by(1460).take(43) {
+        for p in PORTS {
+            t.play(&format!("a > . {at}:{} ack 1 {{port {p}}}\n drop", at + 1460));
+        }
+    }
+    t.assert(t.status().pool_bytes <= POOL as u64, "bounded");
+    t.assert(t.status().counters.dropped_no_buffer > 0, "what does not fit is refused");
+    for p in PORTS {
+        t.play(&format!("a > . 1:1461 ack 1 {{port {p}}}\n ~1"));
+        let seen = t.take(Host::A);
+        let acked = seen.iter().filter(|s| u32::from(s.port) == p).map(|s| s.ack).max();
+        t.assert(acked.is_some_and(|a| a >= 1461), &format!("port {p} takes what is next"));
+        t.assert(t.status().pool_bytes <= POOL as u64, "bounded");
+    }
 }
 
 #[test]

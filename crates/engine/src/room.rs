@@ -1,0 +1,115 @@
+//! How much of an arriving payload the buffer pool has room for (DESIGN invariant 8).
+//!
+//! The pool's bound holds whatever the sources send, windows that were promised included: what does not fit is refused
+//! before it is acknowledged, and its source repeats it. Three marks below the bound keep the connections moving: early
+//! bytes give way to bytes in order, and full relays to empty ones.
+
+use farlink_wire::{Pool, SMALL_BLOCK_BYTES, SeqNum};
+
+use crate::flow::Relay;
+
+/// Where a payload stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// Above a hole.
+    Early,
+    /// Next in order, behind bytes that are held.
+    Next,
+    /// Next in order, and nothing is held: without it the connection stands still.
+    Head,
+}
+
+/// Bytes of the pool that may be in use afterwards. The last sixteenth is for packets that are being read.
+fn mark(pool: &Pool, place: Place) -> usize {
+    let sixteenths = match place {
+        Place::Early => 12,
+        Place::Next => 14,
+        Place::Head => 15,
+    };
+    pool.limit_bytes() / 16 * sixteenths
+}
+
+/// A packet may wait in a link's queue.
+#[must_use]
+pub fn may_wait(pool: &Pool) -> bool {
+    pool.used_bytes() <= mark(pool, Place::Head)
+}
+
+/// Relays promise no more to their sources.
+#[must_use]
+pub fn is_full(pool: &Pool) -> bool {
+    pool.used_bytes() >= mark(pool, Place::Next)
+}
+
+/// Payload bytes for which there is room, when their packet's block of `block_bytes` is given back for them.
+fn payload_room(pool: &Pool, block_bytes: usize, place: Place) -> usize {
+    // Copied into small blocks: the first and the last are not full.
+    let kept = pool.used_bytes().saturating_sub(block_bytes) + 2 * SMALL_BLOCK_BYTES;
+    mark(pool, place).saturating_sub(kept)
+}
+
+impl Relay {
+    /// How many of the `len` payload bytes at `seq` may be taken; their packet lies in a block of `block_bytes` of this
+    /// pool. Early bytes are let go where the next ones in order have no room otherwise.
+    pub fn room_for(&mut self, pool: &mut Pool, block_bytes: usize, seq: SeqNum, len: u32) -> u32 {
+        // What is there already needs no room, and its source an answer.
+        let end = self.buffer.end();
+        let old = if seq.before(end) { end.since(seq).min(len) } else { 0 };
+        let len = len - old;
+        if len == 0 || !pool.is_pressed() {
+            return old + len;
+        }
+        let place = match (seq.after(end), self.buffer.is_empty()) {
+            (true, _) => Place::Early,
+            (false, false) => Place::Next,
+            (false, true) => Place::Head,
+        };
+        let wanted = len.min(self.rx.segment_bytes().max(1));
+        let room = |pool: &Pool| {
+            let room = u32::try_from(payload_room(pool, block_bytes, place)).unwrap_or(u32::MAX).min(len);
+            // Less than a segment is not worth a place.
+            if room >= wanted { room } else { 0 }
+        };
+        let mut bytes = room(pool);
+        if bytes == 0 && place == Place::Head && self.buffer.has_early() {
+            self.buffer.clear_early(pool);
+            bytes = room(pool);
+        }
+        old + bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 1 << 20;
+
+    fn pool_with(used: usize) -> Pool {
+        let mut pool = Pool::new(LIMIT);
+        let _block = pool.take_exact(used);
+        pool
+    }
+
+    #[test]
+    fn early_bytes_give_way_first_and_heads_last() {
+        let room = |used, place| payload_room(&pool_with(used), 0, place);
+        let used = LIMIT / 16 * 13;
+        assert_eq!(room(used, Place::Early), 0);
+        assert_eq!(room(used, Place::Next), LIMIT / 16 - 2 * SMALL_BLOCK_BYTES);
+        assert_eq!(room(used, Place::Head), LIMIT / 8 - 2 * SMALL_BLOCK_BYTES);
+        assert_eq!(room(LIMIT, Place::Head), 0);
+    }
+
+    #[test]
+    fn the_packets_own_block_is_room() {
+        let pool = pool_with(LIMIT / 16 * 15);
+        assert_eq!(payload_room(&pool, 72 << 10, Place::Head), (72 << 10) - 2 * SMALL_BLOCK_BYTES);
+    }
+
+    #[test]
+    fn promises_end_before_the_bound() {
+        assert!(!is_full(&pool_with(LIMIT / 16 * 13)) && is_full(&pool_with(LIMIT / 8 * 7)));
+        assert!(may_wait(&pool_with(LIMIT / 8 * 7)) && !may_wait(&pool_with(LIMIT)));
+    }
+}
