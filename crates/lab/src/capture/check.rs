@@ -2,20 +2,20 @@
 //!
 //! A gateway is judged by what came in against what went out, whatever the topology: each SYN, FIN, RST, urgent place
 //! and byte that leaves has come in before, in the same place of the same sequence space, and no byte is acknowledged
-//! that its source has not sent. Order between interfaces does not matter: the judgement is at the end.
+//! that its source has not sent. Packets are taken in the order of time, and judged at the end, when all are known.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use farlink_wire::tcp::TcpSegment;
-use farlink_wire::{ChecksumState, Offload, Parsed, parse, verify_checksums};
+use farlink_wire::{ChecksumState, Offload, Parsed, checksum, parse, verify_checksums};
 
-use super::flow::{AtNode, Flow, FlowKey, Incarnation};
+use super::flow::{Flow, FlowKey, Incarnation};
+use super::fragments::Fragments;
 use super::judge::Judge;
 use super::socket::Frame;
 use super::stream::Stream;
 
-/// Bound on connections that are followed.
+/// Bound on connections that are followed at a time. Handshakes without more (floods) make room for others.
 const FLOWS_MAX: usize = 20_000;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
@@ -55,7 +55,7 @@ pub struct Findings {
     pub flows: u64,
     /// Packets that were read.
     pub packets: u64,
-    /// Connections beyond the checker's bounds.
+    /// Segments of connections beyond the checker's bounds.
     pub flows_unchecked: u64,
     /// Fragments that carry TCP.
     pub fragments: u64,
@@ -76,8 +76,13 @@ pub struct Checker {
     nodes: Vec<String>,
     traffic: Vec<[Traffic; 2]>,
     flows: HashMap<FlowKey, Flow>,
-    order: Vec<FlowKey>,
-    fragmented: HashSet<(IpAddr, IpAddr)>,
+    /// In the order of arrival or of the last look, with the count of segments then: those that may have to make room.
+    idle: VecDeque<(u64, FlowKey)>,
+    /// Segments taken.
+    segments: u64,
+    /// What those did wrong that are not kept any more.
+    early_failures: Vec<String>,
+    fragments: Fragments,
     bad_checksums: Vec<[u64; 2]>,
     allows_resets: bool,
     keeps_moments: bool,
@@ -105,8 +110,10 @@ impl Checker {
             points,
             nodes,
             flows: HashMap::new(),
-            order: Vec::new(),
-            fragmented: HashSet::new(),
+            idle: VecDeque::new(),
+            segments: 0,
+            early_failures: Vec::new(),
+            fragments: Fragments::default(),
             allows_resets,
             keeps_moments,
             findings: Findings::default(),
@@ -116,8 +123,9 @@ impl Checker {
     /// Takes a captured packet of an interface, by its number among the points.
     pub fn take(&mut self, point: usize, frame: &Frame, packet: &[u8]) {
         let out = usize::from(frame.is_outgoing);
-        let Some((_, node)) = self.points.get(point) else { return };
-        let node = *node;
+        if point >= self.points.len() {
+            return;
+        }
         self.findings.packets += 1;
         let traffic = &mut self.traffic[point][out];
         traffic.packets += 1;
@@ -130,45 +138,74 @@ impl Checker {
                     traffic.ack_bytes += packet.len() as u64;
                 }
                 traffic.payload_bytes += segment.payload_len as u64;
-                let checksum =
-                    if frame.is_checksum_open { ChecksumState::Verified } else { ChecksumState::Unverified };
-                if verify_checksums(packet, &segment, &Offload { checksum, ..Offload::default() }) {
-                    self.take_segment(point, out, &segment, segment.payload(packet), frame.at_ns);
-                } else {
-                    self.bad_checksums[node][out] += 1;
-                }
+                self.take_tcp(point, frame, &segment, packet);
             }
             Parsed::Fragment(fragment) if fragment.protocol == TCP => {
                 self.findings.fragments += 1;
-                self.fragmented.insert((fragment.ip.src, fragment.ip.dst));
+                let Some(whole) = self.fragments.take(point, out, &fragment, packet, frame.at_ns) else {
+                    return;
+                };
+                if let Parsed::Tcp(segment) = parse(&whole) {
+                    self.take_tcp(point, frame, &segment, &whole);
+                }
             }
             _ => {}
         }
     }
 
-    fn take_segment(&mut self, point: usize, out: usize, segment: &TcpSegment, payload: &[u8], at_ns: u64) {
-        let (key, a_to_b) = FlowKey::of(segment);
-        let direction = usize::from(!a_to_b);
-        if !self.flows.contains_key(&key) {
-            if self.flows.len() >= FLOWS_MAX {
-                self.findings.flows_unchecked += 1;
-                return;
-            }
-            self.order.push(key);
+    fn take_tcp(&mut self, point: usize, frame: &Frame, segment: &TcpSegment, packet: &[u8]) {
+        let (out, node) = (usize::from(frame.is_outgoing), self.points[point].1);
+        if !has_good_checksums(packet, segment, frame.is_checksum_open) {
+            self.bad_checksums[node][out] += 1;
+            return;
         }
-        let (nodes, node) = (self.nodes.len(), self.points[point].1);
-        let flow = self.flows.entry(key).or_default();
-        flow.count(segment, nodes, node, out, direction);
-        let number = flow.incarnation_of(segment, direction);
+        let (key, a_to_b) = FlowKey::of(segment);
+        self.segments += 1;
+        if !self.flows.contains_key(&key) && !self.admit(key) {
+            self.findings.flows_unchecked += 1;
+            return;
+        }
+        let direction = usize::from(!a_to_b);
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        flow.touched = self.segments;
+        let Some(number) = flow.take(segment, self.nodes.len(), node, out, direction) else { return };
         let incarnation = &mut flow.incarnations[number];
-        incarnation.nodes.resize_with(nodes, AtNode::default);
         let (isn, peer) = (incarnation.isns.0[direction], incarnation.isns.0[1 - direction]);
         let stream = &mut incarnation.nodes[node][out][direction];
-        stream.take(segment, payload, isn, peer, at_ns, self.keeps_moments);
+        stream.take(segment, segment.payload(packet), isn, peer, frame.at_ns, self.keeps_moments);
         if let Some(old) = flow.superfluous() {
-            let judge = Judge { nodes: &self.nodes, fragmented: &self.fragmented };
-            judge.incarnation(&old, key, &mut self.findings);
+            self.findings.flows += 1;
+            let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
+            judge.incarnation(flow, &old, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
         }
+    }
+
+    /// Begins to follow a connection. Where there are too many, the one goes that has been idle for the longest time.
+    fn admit(&mut self, key: FlowKey) -> bool {
+        if self.flows.len() >= FLOWS_MAX && !self.forget_one() {
+            return false;
+        }
+        self.flows.insert(key, Flow { number: self.segments, ..Flow::default() });
+        self.idle.push_back((self.segments, key));
+        true
+    }
+
+    fn forget_one(&mut self) -> bool {
+        // Each may have been touched since it was looked at last, once.
+        for _ in 0..=self.idle.len() * 2 {
+            let Some((seen, key)) = self.idle.pop_front() else { return false };
+            let Some(flow) = self.flows.get(&key).filter(|f| f.is_idle()) else { continue };
+            if flow.touched > seen {
+                self.idle.push_back((flow.touched, key));
+                continue;
+            }
+            let Some(flow) = self.flows.remove(&key) else { return false };
+            self.findings.flows += flow.incarnations.len() as u64;
+            let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
+            judge.flow(&flow, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
+            return true;
+        }
+        false
     }
 
     /// The verdict. `drops`: packets that the captures missed.
@@ -176,32 +213,59 @@ impl Checker {
     pub fn finish(mut self, drops: u64) -> Findings {
         let mut findings = std::mem::take(&mut self.findings);
         findings.drops = drops;
-        let judge = Judge { nodes: &self.nodes, fragmented: &self.fragmented };
-        for key in &self.order {
-            let Some(flow) = self.flows.remove(key) else { continue };
-            findings.flows += flow.judged;
-            if drops == 0 {
-                judge.counts(&flow, *key, self.allows_resets, &mut findings.failures);
-                judge.syns(&flow, *key, &mut findings.failures);
-            }
+        let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
+        let mut failures = std::mem::take(&mut self.early_failures);
+        let mut flows: Vec<_> = self.flows.into_iter().collect();
+        flows.sort_by_key(|(_, flow)| flow.number);
+        for (key, flow) in flows {
+            findings.flows += flow.incarnations.len() as u64;
+            judge.flow(&flow, key, &mut failures, &mut findings.repeated_bytes);
             for incarnation in flow.incarnations {
-                findings.flows += 1;
-                if drops == 0 {
-                    judge.incarnation(&incarnation, *key, &mut findings);
-                }
-                keep_streams(incarnation, *key, &self.nodes, self.keeps_moments, &mut findings);
+                keep_streams(incarnation, key, &self.nodes, self.keeps_moments, &mut findings);
             }
         }
         for (node, [came, left]) in self.nodes.iter().zip(&self.bad_checksums) {
             if left > came {
-                let what =
-                    format!("{node}: {left} segments left with a wrong checksum, {came} came in with one");
-                findings.failures.push(what);
+                failures.push(format!(
+                    "{node}: {left} segments left with a wrong checksum, {came} came in with one"
+                ));
             }
+        }
+        // What a capture missed may be what came in.
+        if drops == 0 {
+            findings.failures = failures;
+        }
+        if findings.flows_unchecked > 0 {
+            let what = format!(
+                "{} segments belong to more connections than can be followed",
+                findings.flows_unchecked
+            );
+            findings.failures.push(what);
         }
         findings.traffic = self.points.into_iter().map(|(p, _)| p).zip(self.traffic).collect();
         findings
     }
+}
+
+fn judge<'a>(nodes: &'a [String], fragments: &'a Fragments, allows_resets: bool) -> Judge<'a> {
+    Judge { nodes, fragments, allows_resets }
+}
+
+/// Where the checksum is left to hardware, it must be the sum of the pseudo header that the hardware begins with.
+fn has_good_checksums(packet: &[u8], segment: &TcpSegment, is_open: bool) -> bool {
+    let checksum = if is_open { ChecksumState::Verified } else { ChecksumState::Unverified };
+    if !verify_checksums(packet, segment, &Offload { checksum, ..Offload::default() }) {
+        return false;
+    }
+    let at = segment.tcp_offset();
+    let Some([high, low]) = packet.get(at + 16..at + 18).and_then(|field| <[u8; 2]>::try_from(field).ok())
+    else {
+        return false;
+    };
+    let len = segment.ip.total_len.saturating_sub(at as u32);
+    !is_open
+        || u16::from_be_bytes([high, low])
+            == checksum::pseudo_header(segment.ip.src, segment.ip.dst, TCP, len)
 }
 
 fn keep_streams(

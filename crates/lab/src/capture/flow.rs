@@ -1,4 +1,8 @@
-//! Connections in a capture: named by their addresses and ports, and by the client's ISN where a name is used again.
+//! Connections in a capture: named by their addresses and ports, and where a name is used again by their ISNs.
+//!
+//! An incarnation is begun by SYNs, and is a connection once a SYN-ACK has answered the other side's SYN. Any other
+//! segment belongs to the incarnation in whose two sequence spaces its numbers lie; one that lies in none is only
+//! counted. Segments are taken in the order of time, so what comes into a gateway is placed before it leaves.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +12,7 @@ use farlink_wire::tcp::TcpSegment;
 use super::stream::Stream;
 
 /// Incarnations of one 4-tuple that are kept; older ones are judged when a newer one begins.
-const INCARNATIONS_MAX: usize = 8;
+const INCARNATIONS_MAX: usize = 16;
 /// Bound on the SYNs that are remembered of one 4-tuple.
 const SYNS_MAX: usize = 8192;
 /// How far beyond what was seen of it a connection may go on at once.
@@ -60,6 +64,10 @@ pub(super) type AtNode = [[Stream; 2]; 2];
 pub(super) struct Incarnation {
     pub(super) isns: Isns,
     pub(super) nodes: Vec<AtNode>,
+    /// By direction: a SYN with this ISN was seen, not only an acknowledgement of it.
+    has_syn: [bool; 2],
+    /// A SYN-ACK has answered a SYN: both hosts take part.
+    pub(super) is_answered: bool,
 }
 
 /// Segments of one direction at a node, of all incarnations.
@@ -67,18 +75,24 @@ pub(super) struct Incarnation {
 pub(super) struct Counted {
     pub(super) packets: u64,
     pub(super) rsts: u64,
+    /// Segments with numbers of no incarnation.
+    pub(super) strangers: u64,
+    /// Those of them with RST.
+    pub(super) strange_rsts: u64,
 }
 
 /// A 4-tuple with its lives.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
+    /// Number in the order of their first segments.
+    pub(super) number: u64,
+    /// Count of the checker's segments when it was last seen.
+    pub(super) touched: u64,
     pub(super) incarnations: Vec<Incarnation>,
     /// By node: in and out, each with both directions.
     pub(super) counted: Vec<[[Counted; 2]; 2]>,
     /// Every SYN seen, by node, direction and ISN: whether it came in, whether it left.
     pub(super) syns: BTreeMap<(usize, usize, u32), [bool; 2]>,
-    /// Incarnations that were judged and dropped.
-    pub(super) judged: u64,
 }
 
 impl Incarnation {
@@ -87,95 +101,100 @@ impl Incarnation {
         self.nodes.iter().flatten().map(|both| both[direction].end_max).max().unwrap_or(0)
     }
 
-    /// How far a sequence number lies from the end of what has been seen of the stream; `None` if it cannot belong to it.
+    /// How far a sequence number lies outside of what has been seen of the stream; `None` if it cannot belong to it.
     fn distance(&self, direction: usize, seq: u32) -> Option<u64> {
         let end = self.end(direction);
         let low = seq.wrapping_sub(self.isns.0[direction]?).wrapping_sub(1);
         let beyond = i64::from(low.wrapping_sub(end as u32) as i32);
-        // Behind it at most to the beginning.
-        let fits = beyond <= AHEAD_BYTES && beyond + end as i64 + i64::from(BEFORE_BYTES) >= 0;
-        fits.then_some(beyond.unsigned_abs())
+        let before = -(beyond + end as i64);
+        let fits = beyond <= AHEAD_BYTES && before <= i64::from(BEFORE_BYTES);
+        fits.then_some(beyond.max(before).max(0).unsigned_abs())
     }
 
-    /// How badly a segment fits. After TIME-WAIT Linux begins anew only 64 KB beyond its old numbers, so the sequence
-    /// number by itself does not tell.
-    fn misfit(&self, segment: &TcpSegment, direction: usize) -> (u8, u64) {
+    /// How badly a segment fits; `None`: not at all. After TIME-WAIT Linux begins anew only 64 KB beyond its old numbers,
+    /// so both numbers count.
+    fn misfit(&self, segment: &TcpSegment, direction: usize) -> Option<(u8, u64)> {
         let seq = self.distance(direction, segment.seq.0);
-        let ack = self.distance(1 - direction, segment.ack.0).filter(|_| segment.flags.ack());
-        let is_fresh = self.end(0) == 0 && self.end(1) == 0;
-        match (seq, ack) {
-            (Some(seq), Some(ack)) => (u8::from(is_fresh), seq + ack),
-            (Some(_), None) if self.end(direction) > 0 => (2, 0),
-            _ => (3, 0),
-        }
+        let ack = if segment.flags.ack() { self.distance(1 - direction, segment.ack.0) } else { Some(0) };
+        Some(match (seq, ack) {
+            (Some(seq), Some(ack)) => (u8::from(!self.is_answered), seq + ack),
+            (Some(seq), None) => (2, seq),
+            // As a closed port answers a SYN: RST with sequence number 0.
+            (None, Some(ack)) if segment.flags.ack() => (3, ack),
+            _ => return None,
+        })
     }
 
-    fn has_data(&self) -> bool {
+    /// Payload has flowed.
+    pub(super) fn has_data(&self) -> bool {
         self.nodes.iter().flatten().flatten().any(|stream| stream.end_max > 0)
     }
 }
 
 impl Flow {
-    /// Counts a segment at a node, coming in (0) or leaving (1).
-    pub(super) fn count(
+    /// Places a segment at a node, coming in (0) or leaving (1), and counts it: the number of its incarnation.
+    pub(super) fn take(
         &mut self,
         segment: &TcpSegment,
         nodes: usize,
         node: usize,
         out: usize,
         direction: usize,
-    ) {
+    ) -> Option<usize> {
+        let number = self.incarnation_of(segment, direction);
+        let flags = segment.flags;
         self.counted.resize(nodes, Default::default());
         let counted = &mut self.counted[node][out][direction];
         counted.packets += 1;
-        counted.rsts += u64::from(segment.flags.rst());
-        if segment.flags.syn() && self.syns.len() < SYNS_MAX {
+        counted.rsts += u64::from(flags.rst());
+        counted.strangers += u64::from(number.is_none());
+        counted.strange_rsts += u64::from(number.is_none() && flags.rst());
+        if flags.syn() && self.syns.len() < SYNS_MAX {
             self.syns.entry((node, direction, segment.seq.0)).or_default()[out] = true;
         }
+        if let Some(number) = number {
+            self.incarnations[number].nodes.resize_with(nodes, AtNode::default);
+        }
+        number
     }
 
-    /// The incarnation that a segment belongs to; a SYN with an ISN of its own begins one. Which one does not depend on
-    /// when a segment is read, as the order between interfaces is not known.
-    pub(super) fn incarnation_of(&mut self, segment: &TcpSegment, direction: usize) -> usize {
-        let (flags, seq, acked) = (segment.flags, segment.seq.0, segment.ack.0);
-        if flags.syn() {
-            let answered =
-                |i: &Incarnation| !flags.ack() || i.isns.0[1 - direction] == Some(acked.wrapping_sub(1));
-            let has = |i: &Incarnation, isn| i.isns.0[direction] == isn && answered(i);
-            let places = || (0..self.incarnations.len()).rev();
+    /// The incarnation that a segment belongs to; a SYN with an ISN of its own begins one.
+    fn incarnation_of(&mut self, segment: &TcpSegment, direction: usize) -> Option<usize> {
+        if segment.flags.syn() {
+            return Some(self.incarnation_of_syn(segment, direction));
+        }
+        let misfits = self.incarnations.iter().enumerate().rev();
+        let fits = misfits.filter_map(|(n, i)| Some((i.misfit(segment, direction)?, n)));
+        fits.min_by_key(|(misfit, _)| *misfit).map(|(_, n)| n)
+    }
+
+    fn incarnation_of_syn(&mut self, segment: &TcpSegment, direction: usize) -> usize {
+        let (is_answer, seq) = (segment.flags.ack(), segment.seq.0);
+        let answered = segment.ack.0.wrapping_sub(1);
+        let fits = |i: &Incarnation| !is_answer || i.isns.0[1 - direction] == Some(answered);
+        let has = |i: &Incarnation, isn| i.isns.0[direction] == isn && fits(i);
+        let find = |f: &dyn Fn(&Incarnation) -> bool| self.incarnations.iter().rposition(f);
+        let found = find(&|i| has(i, Some(seq)))
+            .or_else(|| find(&|i| has(i, None)))
             // A late or spoofed SYN-ACK with another ISN changes nothing in a connection that is under way.
-            let is_under_way = |i: &Incarnation| flags.ack() && answered(i) && i.has_data();
-            let found = places()
-                .find(|n| has(&self.incarnations[*n], Some(seq)))
-                .or_else(|| places().find(|n| has(&self.incarnations[*n], None)))
-                .or_else(|| places().find(|n| is_under_way(&self.incarnations[*n])));
-            let number = found.unwrap_or_else(|| {
-                let mut isns = Isns::default();
-                if flags.ack() {
-                    isns.0[1 - direction] = Some(acked.wrapping_sub(1));
-                }
-                self.incarnations.push(Incarnation { isns, nodes: Vec::new() });
-                self.incarnations.len() - 1
-            });
-            self.incarnations[number].isns.0[direction].get_or_insert(seq);
-            return number;
+            .or_else(|| find(&|i| is_answer && fits(i) && i.has_data()));
+        let number = found.unwrap_or_else(|| {
+            let mut incarnation = Incarnation::default();
+            if is_answer {
+                // A server may choose anew when the first choice was lost: the client's SYN is the same.
+                incarnation.isns.0[1 - direction] = Some(answered);
+                incarnation.has_syn[1 - direction] =
+                    self.incarnations.iter().any(|i| fits(i) && i.has_syn[1 - direction]);
+            }
+            self.incarnations.push(incarnation);
+            self.incarnations.len() - 1
+        });
+        let incarnation = &mut self.incarnations[number];
+        if *incarnation.isns.0[direction].get_or_insert(seq) == seq {
+            incarnation.has_syn[direction] = true;
+            incarnation.is_answered |= is_answer && incarnation.has_syn[1 - direction];
         }
-        if self.incarnations.is_empty() {
-            self.incarnations.push(Incarnation::default());
-        }
-        // The one that it fits best, else the one whose ISN is the nearest before it; an answer to a SYN of a closed port
-        // (RST, sequence number 0) has only an acknowledgement to go by.
-        let distance = |i: &Incarnation| {
-            let [own, peer] = [i.isns.0[direction], i.isns.0[1 - direction]];
-            let by_ack = peer.filter(|_| flags.ack() && (flags.rst() || own.is_none()));
-            let by_seq = own.filter(|_| by_ack.is_none());
-            let ahead = |value: u32, isn: u32| value.wrapping_sub(isn).wrapping_add(BEFORE_BYTES);
-            by_ack.map(|isn| ahead(acked, isn)).or(by_seq.map(|isn| ahead(seq, isn))).unwrap_or(u32::MAX)
-        };
-        // One that was never answered (a spoofed SYN) counts only where there is no other.
-        let rank = |i: &Incarnation| (i.misfit(segment, direction), i.isns.0.contains(&None), distance(i));
-        let nearest = (0..self.incarnations.len()).rev().min_by_key(|n| rank(&self.incarnations[*n]));
-        nearest.unwrap_or(0)
+        number
     }
 
     /// Removes an incarnation when there are too many: the oldest in which no data has flowed (spoofed SYNs), else the
@@ -186,7 +205,11 @@ impl Flow {
         }
         let last = self.incarnations.len() - 1;
         let idle = self.incarnations[..last].iter().position(|i| !i.has_data());
-        self.judged += 1;
         Some(self.incarnations.remove(idle.unwrap_or(0)))
+    }
+
+    /// No more than handshakes: what floods leave behind.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.incarnations.iter().any(Incarnation::has_data)
     }
 }

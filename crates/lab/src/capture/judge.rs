@@ -1,10 +1,9 @@
 //! The judgement of what came into a gateway against what left it.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
-use super::check::Findings;
 use super::flow::{Flow, FlowKey, Incarnation};
+use super::fragments::Fragments;
 use super::stream::Stream;
 
 /// Bound on reported failures.
@@ -14,71 +13,105 @@ const FAILURES_MAX: usize = 20;
 pub(super) struct Judge<'a> {
     /// Names of the nodes.
     pub(super) nodes: &'a [String],
-    /// Source and destination of TCP fragments: what they carried is not known, so nothing is missed from there.
-    pub(super) fragmented: &'a HashSet<(IpAddr, IpAddr)>,
+    /// Directions in which fragments carried what is not known: nothing is missed from there.
+    pub(super) fragments: &'a Fragments,
+    /// A gateway may give up custody and reset the hosts.
+    pub(super) allows_resets: bool,
 }
 
 impl Judge<'_> {
-    /// Nothing leaves of a connection of which nothing came in, and no RST that no host sent.
-    pub(super) fn counts(&self, flow: &Flow, key: FlowKey, allows_resets: bool, failures: &mut Vec<String>) {
+    /// A 4-tuple with all that is kept of its lives. Repeated bytes are added up by node.
+    pub(super) fn flow(
+        &self,
+        flow: &Flow,
+        key: FlowKey,
+        failures: &mut Vec<String>,
+        repeated: &mut BTreeMap<String, u64>,
+    ) {
+        self.counts(flow, key, failures);
+        self.syns(flow, key, failures);
+        for incarnation in &flow.incarnations {
+            self.incarnation(flow, incarnation, key, failures, repeated);
+        }
+    }
+
+    fn is_judged(&self, key: FlowKey, direction: usize, failures: &[String]) -> bool {
+        failures.len() < FAILURES_MAX && !self.fragments.hide(key.addresses(direction))
+    }
+
+    /// Nothing leaves of a connection of which nothing came in, and no segment or RST that no host sent.
+    fn counts(&self, flow: &Flow, key: FlowKey, failures: &mut Vec<String>) {
         for ([came, left], node) in flow.counted.iter().zip(self.nodes) {
             for direction in 0..2 {
                 let (came, left) = (came[direction], left[direction]);
-                if self.fragmented.contains(&key.addresses(direction)) || failures.len() >= FAILURES_MAX {
+                if !self.is_judged(key, direction, failures) {
                     continue;
                 }
                 let arrow = key.arrow(direction == 0);
                 if left.packets > 0 && came.packets == 0 {
                     failures.push(format!("{node}, {arrow}: segments left, none came in"));
-                } else if left.rsts > 0 && came.rsts == 0 && !allows_resets {
+                } else if left.rsts > 0 && came.rsts == 0 && !self.allows_resets {
                     failures.push(format!("{node}, {arrow}: a RST left that no host sent"));
+                } else if left.strangers > came.strangers {
+                    failures.push(format!(
+                        "{node}, {arrow}: {} segments left with numbers of no connection, {} came in",
+                        left.strangers, came.strangers
+                    ));
                 }
             }
         }
     }
 
     /// No SYN leaves with another ISN than the hosts'.
-    pub(super) fn syns(&self, flow: &Flow, key: FlowKey, failures: &mut Vec<String>) {
+    fn syns(&self, flow: &Flow, key: FlowKey, failures: &mut Vec<String>) {
         let made = flow.syns.iter().filter(|(_, [came, left])| *left && !came);
         for ((node, direction, isn), _) in made {
-            if !self.fragmented.contains(&key.addresses(*direction)) && failures.len() < FAILURES_MAX {
+            if self.is_judged(key, *direction, failures) {
                 let (node, arrow) = (&self.nodes[*node], key.arrow(*direction == 0));
                 failures.push(format!("{node}, {arrow}: a SYN with ISN {isn} left that no host sent"));
             }
         }
     }
 
-    /// The streams of one life of a connection, at each gateway and across them. One that was never answered has none
-    /// (floods of SYNs are forgotten before they are followed through).
-    pub(super) fn incarnation(&self, incarnation: &Incarnation, key: FlowKey, findings: &mut Findings) {
-        if incarnation.isns.0.contains(&None) {
+    /// The streams of one life of a connection, at each gateway and across them. One in which not both hosts have taken
+    /// part has none.
+    pub(super) fn incarnation(
+        &self,
+        flow: &Flow,
+        incarnation: &Incarnation,
+        key: FlowKey,
+        failures: &mut Vec<String>,
+        repeated: &mut BTreeMap<String, u64>,
+    ) {
+        if !incarnation.is_answered {
             return;
         }
-        for (at, node) in incarnation.nodes.iter().zip(self.nodes) {
+        let places = || incarnation.nodes.iter().zip(self.nodes).enumerate();
+        for (number, (at, node)) in places() {
             for direction in 0..2 {
                 let (came, other, left) = (&at[0][direction], &at[0][1 - direction], &at[1][direction]);
-                let repeated = findings.repeated_bytes.entry(node.clone()).or_default();
-                *repeated += left.coverage.overlapping_bytes();
-                if left.packets == 0 || self.fragmented.contains(&key.addresses(direction)) {
+                *repeated.entry(node.clone()).or_default() += left.coverage.overlapping_bytes();
+                if left.packets == 0 || !self.is_judged(key, direction, failures) {
                     continue;
                 }
-                for what in wrongs(came, other, left) {
-                    if findings.failures.len() < FAILURES_MAX {
-                        findings.failures.push(format!("{node}, {}: {what}", key.arrow(direction == 0)));
-                    }
+                let arrow = key.arrow(direction == 0);
+                failures.extend(wrongs(came, other, left).iter().map(|w| format!("{node}, {arrow}: {w}")));
+                // A host's RST with odd numbers may leave with those that the other one expects.
+                let odd = flow.counted[number][0][direction].strange_rsts > 0;
+                if left.rsts > 0 && came.rsts == 0 && !odd && !self.allows_resets {
+                    failures.push(format!("{node}, {arrow}: a RST left in a connection that no host reset"));
                 }
             }
         }
         for direction in 0..2 {
-            let places = incarnation.nodes.iter().zip(self.nodes);
-            let mut all = places.map(|(at, node)| (&at[0][direction].coverage, node));
+            let mut all = places().map(|(_, (at, node))| (&at[0][direction].coverage, node));
             let Some((first, first_node)) = all.next() else { continue };
             for (coverage, node) in all {
                 if let Some(at) = first.first_difference(coverage)
-                    && findings.failures.len() < FAILURES_MAX
+                    && failures.len() < FAILURES_MAX
                 {
                     let arrow = key.arrow(direction == 0);
-                    findings.failures.push(format!(
+                    failures.push(format!(
                         "{arrow}: {node} and {first_node} saw different bytes from byte {at} on"
                     ));
                 }

@@ -3,7 +3,9 @@
 mod check;
 mod coverage;
 mod flow;
+mod fragments;
 mod judge;
+mod order;
 mod socket;
 mod stream;
 mod watch;

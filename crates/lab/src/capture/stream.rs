@@ -33,6 +33,8 @@ pub struct Stream {
     pub first_at_ns: u64,
     /// Segments with SYN.
     pub syns: u64,
+    /// Segments with RST.
+    pub rsts: u64,
     /// Segments with FIN.
     pub fins: u64,
     /// Places of FINs.
@@ -75,6 +77,7 @@ impl Stream {
         }
         self.packets += 1;
         self.syns += u64::from(segment.flags.syn());
+        self.rsts += u64::from(segment.flags.rst());
         let mut moment = None;
         if let Some(isn) = isn.filter(|_| !segment.flags.rst()) {
             // Data on a SYN begins one after it.

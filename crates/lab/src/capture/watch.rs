@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use farlink_wire::{Instant, pcap};
 
 use super::check::{Checker, Findings, Point};
-use super::socket::PacketSocket;
+use super::order::Order;
+use super::socket::{Frame, PacketSocket};
 use crate::build::Lab;
 use crate::topology::Role;
 
@@ -102,6 +104,7 @@ fn read_all(mut taps: Vec<Tap>, mut checker: Checker, stop: &AtomicBool) -> Resu
         .iter()
         .map(|t| libc::pollfd { fd: t.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 })
         .collect();
+    let mut order = Order::default();
     let mut drops = 0;
     loop {
         // Asked before reading: what came until then is read below.
@@ -109,15 +112,20 @@ fn read_all(mut taps: Vec<Tap>, mut checker: Checker, stop: &AtomicBool) -> Resu
         // SAFETY: the array with its length.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 20) };
         let mut idle = true;
+        let mut read_until_ns = u64::MAX;
         for (number, tap) in taps.iter_mut().enumerate() {
-            for _ in 0..BURST {
-                let Some(frame) = tap.socket.receive(&mut buffer)? else { break };
+            let until_ns = tap.read_burst(&mut buffer, |frame, packet| {
                 idle = false;
-                checker.take(number, &frame, &buffer[..frame.len]);
-                tap.write(&frame, &buffer[..frame.len])?;
-            }
+                order.push(number, *frame, packet);
+            })?;
+            read_until_ns = read_until_ns.min(until_ns);
         }
-        if last && idle {
+        let is_end = last && idle;
+        let until_ns = if is_end { u64::MAX } else { read_until_ns };
+        while let Some(held) = order.pop(until_ns) {
+            checker.take(held.point, &held.frame, &held.packet);
+        }
+        if is_end {
             break;
         }
     }
@@ -131,7 +139,22 @@ fn read_all(mut taps: Vec<Tap>, mut checker: Checker, stop: &AtomicBool) -> Resu
 }
 
 impl Tap {
-    fn write(&mut self, frame: &super::Frame, packet: &[u8]) -> Result<()> {
+    /// Reads for a while; the time up to which everything has been read.
+    fn read_burst(&mut self, buffer: &mut [u8], mut take: impl FnMut(&Frame, &[u8])) -> Result<u64> {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut newest_ns = 0;
+        for _ in 0..BURST {
+            let Some(frame) = self.socket.receive(buffer)? else {
+                return Ok(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
+            };
+            newest_ns = frame.at_ns;
+            take(&frame, &buffer[..frame.len]);
+            self.write(&frame, &buffer[..frame.len])?;
+        }
+        Ok(newest_ns)
+    }
+
+    fn write(&mut self, frame: &Frame, packet: &[u8]) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         if self.written < FILE_BYTES_MAX {
             let at = Instant::from_nanos(frame.at_ns);

@@ -6,6 +6,8 @@ use farlink_wire::{Flags, SegmentHeader, SeqNum, finish_checksums};
 
 use super::{Checker, Findings, Frame, Point};
 
+mod lives;
+
 const CLIENT: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 const SERVER: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)), 80);
 /// Close to the end of the sequence space, so that every test goes round the corner.
@@ -33,10 +35,13 @@ impl Seg {
         Self { payload, ..self }
     }
     fn bytes(self) -> Vec<u8> {
+        self.bytes_of(CLIENT)
+    }
+    fn bytes_of(self, client: (IpAddr, u16)) -> Vec<u8> {
         let (src, dst, isn, peer) = if self.from_client {
-            (CLIENT, SERVER, CLIENT_ISN, SERVER_ISN)
+            (client, SERVER, CLIENT_ISN, SERVER_ISN)
         } else {
-            (SERVER, CLIENT, SERVER_ISN, CLIENT_ISN)
+            (SERVER, client, SERVER_ISN, CLIENT_ISN)
         };
         let ack = if self.flags.ack() { peer.wrapping_add(self.ack) } else { 0 };
         let header = SegmentHeader {
@@ -96,7 +101,12 @@ fn checker() -> Checker {
 
 /// A segment as the interfaces of the gateway see it: coming in by one, leaving by the other.
 fn take(checker: &mut Checker, segment: Seg, came: bool, left: bool) {
-    let packet = segment.bytes();
+    take_from(checker, CLIENT, segment, came, left);
+}
+
+/// The same of a connection of another client.
+fn take_from(checker: &mut Checker, client: (IpAddr, u16), segment: Seg, came: bool, left: bool) {
+    let packet = segment.bytes_of(client);
     let (inside, outside) = if segment.from_client { (0, 1) } else { (1, 0) };
     let frame = |is_outgoing| Frame { at_ns: 1, is_outgoing, is_checksum_open: false, len: packet.len() };
     if came {
