@@ -419,6 +419,7 @@ impl Engine {
             journaled: None,
             route_generation: self.route_generation,
             new_syn: None,
+            lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
         };
         let mut cx = cx!(self, now, net);

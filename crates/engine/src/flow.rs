@@ -166,6 +166,8 @@ pub struct Flow {
     pub route_generation: u32,
     /// A host asks for a new connection on this 4-tuple: which, its ISN, how often.
     pub new_syn: Option<(Side, SeqNum, u8)>,
+    /// Draining is to begin, at this time at the latest.
+    pub lets_go_until: Option<Instant>,
     /// Evidence of a path round us: acknowledgements of what never passed here.
     pub beyond: Pair<Beyond>,
 }

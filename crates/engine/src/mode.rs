@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
 use crate::flow::{Cx, Flow};
+use crate::receiver::Stretch;
 use crate::side::{Pair, Side};
 
 /// How a flow is treated. A connection without a flow is simply forwarded.
@@ -62,11 +63,32 @@ impl Mode {
     }
 }
 
+/// Time for hosts to learn the path's RTT.
+const LET_GO_MAX: Duration = Duration::from_secs(4);
 /// A tombstone lives this long at least and at most.
 const LINGER_MIN: Duration = Duration::from_secs(2);
 const LINGER_MAX: Duration = Duration::from_secs(30);
 
 impl Flow {
+    /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or their timers would expire
+    /// over the first segment that goes the whole way (DESIGN 3.1). Only a source with data in flight can learn, and it is
+    /// given a few seconds. Returns whether that is over.
+    fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
+        let Some(r) = self.relays.as_mut() else { return true };
+        let until = *self.lets_go_until.get_or_insert_with(|| {
+            let known = |relay: &crate::flow::Relay| relay.tx.rtt.srtt().unwrap_or_default();
+            let path = known(&r.a) + known(&r.b);
+            for relay in [&mut r.a, &mut r.b] {
+                relay.rx.stretch = Stretch::towards(path).filter(|_| !relay.buffer.is_empty());
+            }
+            cx.now + LET_GO_MAX
+        });
+        let done = |relay: &crate::flow::Relay| {
+            relay.buffer.is_empty() || relay.rx.stretch.is_none_or(|s| s.is_done())
+        };
+        (done(&r.a) && done(&r.b)) || cx.now >= until
+    }
+
     /// Split becomes draining: both right edges freeze behind what is held (SACKed data is custody).
     pub fn start_draining(&mut self, _cx: &mut Cx<'_>) {
         if !matches!(self.mode, Mode::Split) {
@@ -90,7 +112,7 @@ impl Flow {
                 if self.finish_if_closed(cx) {
                     return false;
                 }
-                if engine_draining {
+                if engine_draining && self.has_let_go(cx) {
                     self.start_draining(cx);
                     return self.settle(cx, engine_draining);
                 }

@@ -19,6 +19,35 @@ pub enum Owed {
     Now,
 }
 
+/// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that hosts use (Linux
+/// TCP_RTO_MIN).
+const STRETCH_FIRST: Duration = Duration::from_millis(100);
+
+/// An ACK delay that grows towards the path's RTT, slowly enough for the source's retransmission timer to follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// Delay of the next acknowledgement.
+    pub delay: Duration,
+    /// Where it ends.
+    pub target: Duration,
+}
+
+impl Stretch {
+    /// Towards this RTT; `None` when the first step is there already.
+    #[must_use]
+    pub fn towards(target: Duration) -> Option<Self> {
+        (target > STRETCH_FIRST).then_some(Self { delay: STRETCH_FIRST, target })
+    }
+    fn grow(&mut self) {
+        self.delay = (self.delay + self.delay / 2).min(self.target);
+    }
+    /// The source has seen the path's RTT.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.delay >= self.target
+    }
+}
+
 /// The receiving half of a relay.
 #[derive(Debug)]
 pub struct Receiver {
@@ -38,6 +67,8 @@ pub struct Receiver {
     pub far_told: Option<SeqNum>,
     /// The last acknowledgement said less than is held: more follows as the destination progresses.
     pub ack_held_back: bool,
+    /// Acknowledgements come later and later, so that the source learns the path's RTT before it is left to it.
+    pub stretch: Option<Stretch>,
     /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
     pub raise_first: bool,
     unacked_bytes: u32,
@@ -58,6 +89,7 @@ impl Receiver {
             ece: false,
             far_told: None,
             ack_held_back: false,
+            stretch: None,
             raise_first: false,
             unacked_bytes: 0,
             segment_bytes: 536,
@@ -97,7 +129,9 @@ impl Receiver {
         }
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
         let odd = early || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
-        if odd || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
+        if let (Some(stretch), false) = (self.stretch, odd) {
+            self.owe_by(now + stretch.delay);
+        } else if odd || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
             self.owed = Owed::Now;
         } else {
             self.owe_by(now + delay);
@@ -143,6 +177,9 @@ impl Receiver {
         self.owed = Owed::Nothing;
         self.unacked_bytes = 0;
         self.dsack = None;
+        if let Some(stretch) = self.stretch.as_mut().filter(|_| ack.after(self.last_ack_sent)) {
+            stretch.grow();
+        }
         self.last_ack_sent = self.last_ack_sent.max(ack);
         self.edge = self.edge.max(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);

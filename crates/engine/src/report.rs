@@ -92,6 +92,7 @@ impl Flow {
             journaled: None,
             route_generation: 0,
             new_syn: None,
+            lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
         }
     }

@@ -56,6 +56,7 @@ impl Flow {
             ack(r.a.rx.owed),
             ack(r.b.rx.owed),
             idle,
+            self.lets_go_until.filter(|_| matches!(self.mode, Mode::Split)),
             self.reset_deadline(),
             r.a.fin_deadline(),
             r.b.fin_deadline(),

@@ -244,3 +244,20 @@ fn a_connection_with_custody_never_falls_asleep() {
     t.assert(t.mode() == "split" && t.status().custody_bytes == 100, "owed");
     assert!(!t.take(Host::B).is_empty());
 }
+
+#[test]
+fn a_host_is_shown_the_paths_rtt_before_it_is_let_go() {
+    let mut t = Script::new();
+    t.open();
+    // The RTT of b's leg is 400 ms, that of a's nothing. b acknowledges nothing more until the end.
+    t.play("a > P. 1:101 ack 1\n ~400\n drop\n b > . 1 ack 101\n drop");
+    t.play("a > P. 101:201 ack 1\n b < P. 101:201\n a > P. 201:301 ack 1\n ~40\n drop");
+    t.drain();
+    t.assert(t.mode() == "split", "not yet");
+    // Each acknowledgement comes later than the one before, none later than the timer can bear.
+    t.play("a > P. 301:401 ack 1\n b < P. 301:401\n +100\n a < . 1 ack 401");
+    t.play("a > P. 401:501 ack 1\n b < P. 401:501\n +150\n a < . 1 ack 501");
+    t.play("a > P. 501:601 ack 1\n b < P. 501:601\n +225\n a < . 1 ack 601");
+    t.play("a > P. 601:701 ack 1\n ~400\n drop\n a > P. 701:801 ack 1\n drop");
+    t.assert(t.mode() == "draining", "the rest goes the whole way");
+}
