@@ -15,8 +15,14 @@ use super::judge::Judge;
 use super::socket::Frame;
 use super::stream::Stream;
 
-/// Bound on connections that are followed at a time. Handshakes without more (floods) make room for others.
-const FLOWS_MAX: usize = 20_000;
+/// Connections that are followed at a time: above this, handshakes without more (floods) make room for others.
+const FLOWS_USUAL: usize = 20_000;
+/// Bound on them: what comes then is not followed, and the verdict says so.
+const FLOWS_MAX: usize = 100_000;
+/// What has been seen within this time is not finished: a gateway may hold a part of it.
+const GRACE_NS: u64 = 2_000_000_000;
+/// Connections that are looked at for one that may make room.
+const LOOKS_MAX: usize = 16;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 
@@ -76,10 +82,10 @@ pub struct Checker {
     nodes: Vec<String>,
     traffic: Vec<[Traffic; 2]>,
     flows: HashMap<FlowKey, Flow>,
-    /// In the order of arrival or of the last look, with the count of segments then: those that may have to make room.
-    idle: VecDeque<(u64, FlowKey)>,
-    /// Segments taken.
-    segments: u64,
+    /// Those that may have to make room, in the order of their beginning or of the last look.
+    idle: VecDeque<FlowKey>,
+    /// Connections begun.
+    begun: u64,
     /// What those did wrong that are not kept any more.
     early_failures: Vec<String>,
     fragments: Fragments,
@@ -111,7 +117,7 @@ impl Checker {
             nodes,
             flows: HashMap::new(),
             idle: VecDeque::new(),
-            segments: 0,
+            begun: 0,
             early_failures: Vec::new(),
             fragments: Fragments::default(),
             allows_resets,
@@ -160,14 +166,13 @@ impl Checker {
             return;
         }
         let (key, a_to_b) = FlowKey::of(segment);
-        self.segments += 1;
-        if !self.flows.contains_key(&key) && !self.admit(key) {
+        if !self.flows.contains_key(&key) && !self.admit(key, frame.at_ns) {
             self.findings.flows_unchecked += 1;
             return;
         }
         let direction = usize::from(!a_to_b);
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        flow.touched = self.segments;
+        flow.seen_ns = frame.at_ns;
         let Some(number) = flow.take(segment, self.nodes.len(), node, out, direction) else { return };
         let incarnation = &mut flow.incarnations[number];
         let (isn, peer) = (incarnation.isns.0[direction], incarnation.isns.0[1 - direction]);
@@ -180,32 +185,40 @@ impl Checker {
         }
     }
 
-    /// Begins to follow a connection. Where there are too many, the one goes that has been idle for the longest time.
-    fn admit(&mut self, key: FlowKey) -> bool {
-        if self.flows.len() >= FLOWS_MAX && !self.forget_one() {
+    /// Begins to follow a connection, if there is room.
+    fn admit(&mut self, key: FlowKey, now_ns: u64) -> bool {
+        if self.flows.len() >= FLOWS_USUAL {
+            self.make_room(now_ns);
+        }
+        if self.flows.len() >= FLOWS_MAX {
             return false;
         }
-        self.flows.insert(key, Flow { number: self.segments, ..Flow::default() });
-        self.idle.push_back((self.segments, key));
+        self.begun += 1;
+        self.flows.insert(key, Flow { number: self.begun, ..Flow::default() });
+        self.idle.push_back(key);
         true
     }
 
-    fn forget_one(&mut self) -> bool {
-        // Each may have been touched since it was looked at last, once.
-        for _ in 0..=self.idle.len() * 2 {
-            let Some((seen, key)) = self.idle.pop_front() else { return false };
+    /// Judges and forgets connections of which there was no more than handshakes, and those long ago.
+    fn make_room(&mut self, now_ns: u64) {
+        for _ in 0..LOOKS_MAX {
+            let Some(key) = self.idle.pop_front() else { return };
             let Some(flow) = self.flows.get(&key).filter(|f| f.is_idle()) else { continue };
-            if flow.touched > seen {
-                self.idle.push_back((flow.touched, key));
+            if flow.seen_ns + GRACE_NS > now_ns {
+                self.idle.push_back(key);
                 continue;
             }
-            let Some(flow) = self.flows.remove(&key) else { return false };
+            let Some(flow) = self.flows.remove(&key) else { continue };
             self.findings.flows += flow.incarnations.len() as u64;
             let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
             judge.flow(&flow, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
-            return true;
         }
-        false
+    }
+
+    /// How many connections are being followed.
+    #[cfg(test)]
+    pub(super) fn followed(&self) -> usize {
+        self.flows.len()
     }
 
     /// The verdict. `drops`: packets that the captures missed.

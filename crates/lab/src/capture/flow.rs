@@ -86,8 +86,8 @@ pub(super) struct Counted {
 pub(super) struct Flow {
     /// Number in the order of their first segments.
     pub(super) number: u64,
-    /// Count of the checker's segments when it was last seen.
-    pub(super) touched: u64,
+    /// When it was last seen, nanoseconds since 1970.
+    pub(super) seen_ns: u64,
     pub(super) incarnations: Vec<Incarnation>,
     /// By node: in and out, each with both directions.
     pub(super) counted: Vec<[[Counted; 2]; 2]>,

@@ -187,13 +187,18 @@ fn a_server_may_choose_its_number_anew() {
 
 #[test]
 fn connections_in_a_flood_are_followed() {
-    const FLOOD: u32 = 50_000;
+    /// More than are usually followed at a time, in two seconds.
+    const EACH_SECOND: u32 = 12_000;
+    const SECONDS: u32 = 6;
     let run = |left: &'static [u8]| {
         let mut checker = checker();
-        let flood = |checker: &mut Checker, from: u32| {
-            for n in from..from + FLOOD / 2 {
-                let address = IpAddr::V4(Ipv4Addr::from_bits(0xc612_0000 + n));
-                take_from(checker, (address, 1024), syn(), true, true);
+        let flood = |checker: &mut Checker, second: u32| {
+            let at = |came: bool| u64::from(second) * 1_000_000_000 + if came { 0 } else { 900_000_000 };
+            for came in [true, false] {
+                for n in 0..EACH_SECOND {
+                    let address = Ipv4Addr::from_bits(0xc612_0000 + second * EACH_SECOND + n);
+                    take_at(checker, at(came), (IpAddr::V4(address), 1024), syn(), came, !came);
+                }
             }
         };
         flood(&mut checker, 0);
@@ -201,13 +206,14 @@ fn connections_in_a_flood_are_followed() {
             take(&mut checker, segment, true, true);
         }
         take(&mut checker, data(), true, false);
-        flood(&mut checker, FLOOD / 2);
+        (1..SECONDS).for_each(|second| flood(&mut checker, second));
         take(&mut checker, data().with(left), false, true);
+        assert!(checker.followed() <= 4 * EACH_SECOND as usize, "{}", checker.followed());
         checker.finish(0)
     };
     let honest = run(b"hello world");
     assert!(honest.failures.is_empty(), "{:?}", honest.failures);
-    assert_eq!((honest.flows, honest.flows_unchecked), (u64::from(FLOOD) + 1, 0));
+    assert_eq!((honest.flows, honest.flows_unchecked), (u64::from(EACH_SECOND * SECONDS) + 1, 0));
     expect_failure(&run(b"hello worle"), "other bytes");
 }
 

@@ -101,14 +101,14 @@ fn checker() -> Checker {
 
 /// A segment as the interfaces of the gateway see it: coming in by one, leaving by the other.
 fn take(checker: &mut Checker, segment: Seg, came: bool, left: bool) {
-    take_from(checker, CLIENT, segment, came, left);
+    take_at(checker, 1, CLIENT, segment, came, left);
 }
 
-/// The same of a connection of another client.
-fn take_from(checker: &mut Checker, client: (IpAddr, u16), segment: Seg, came: bool, left: bool) {
+/// The same at a time, of a connection of any client.
+fn take_at(checker: &mut Checker, at_ns: u64, client: (IpAddr, u16), segment: Seg, came: bool, left: bool) {
     let packet = segment.bytes_of(client);
     let (inside, outside) = if segment.from_client { (0, 1) } else { (1, 0) };
-    let frame = |is_outgoing| Frame { at_ns: 1, is_outgoing, is_checksum_open: false, len: packet.len() };
+    let frame = |is_outgoing| Frame { at_ns, is_outgoing, is_checksum_open: false, len: packet.len() };
     if came {
         checker.take(inside, &frame(false), &packet);
     }
