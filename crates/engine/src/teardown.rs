@@ -28,7 +28,14 @@ impl Flow {
         let exact = s.seq == nxt || (relay.buffer.has_early() && s.seq == relay.buffer.highest());
         let past_us = s.seq.after_eq(relay.frozen_at.unwrap_or(nxt)) && s.seq != nxt;
         if matches!(self.mode, Mode::Draining) && (past_us || relay.is_drained()) {
-            // What it ends has been forwarded: the other host has the better view.
+            // What it ends has been forwarded: the other host has the better view. Where the number is exact, what is held
+            // for the host that resets is nobody's any more.
+            if exact && let Some(r) = self.relays.as_mut() {
+                let to_dead = r.get_mut(from.other());
+                to_dead.buffer.clear(cx.pool);
+                let next = to_dead.rcv_nxt();
+                to_dead.tx.skip_to(cx.now, next);
+            }
             return Fate::Forward(packet);
         }
         if !exact {

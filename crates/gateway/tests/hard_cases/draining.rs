@@ -261,3 +261,24 @@ fn a_host_is_shown_the_paths_rtt_before_it_is_let_go() {
     t.play("a > P. 601:701 ack 1\n ~400\n drop\n a > P. 701:801 ack 1\n drop");
     t.assert(t.mode() == "draining", "the rest goes the whole way");
 }
+
+#[test]
+fn a_reset_that_is_forwarded_ends_what_is_held_for_its_host() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > P. 1:401 ack 1
+         a < P. 1:401 ack 1
+         +40
+         b < . 1 ack 401",
+    );
+    t.drain();
+    t.assert(t.mode() == "draining", "a has not acknowledged b's bytes");
+    t.play(
+        "a > R 1
+         b < R 1
+         ~60s
+         quiet",
+    );
+    t.assert(t.mode() == "none" && t.status().custody_bytes == 0, "nothing is held for a host that is gone");
+}
