@@ -65,7 +65,6 @@ pub(crate) struct Pipe {
     channel: Channel<Frame>,
     /// Latest time that the channel was told.
     latest: Instant,
-    send_failures: u64,
     outgoing: Vec<Frame>,
     /// Memory of frames that have left.
     spare: Vec<Vec<u8>>,
@@ -78,7 +77,6 @@ impl Pipe {
             sender: Sender::open(to)?,
             channel: Channel::new(config, seed),
             latest: clock::now(),
-            send_failures: 0,
             outgoing: Vec::new(),
             spare: Vec::new(),
         })
@@ -107,12 +105,12 @@ impl Pipe {
 
     /// Takes a batch of frames into the channel, each at the time at which the kernel got it.
     fn take(&mut self) -> Result<()> {
-        let Self { receiver, sender, channel, latest, send_failures, spare, .. } = self;
+        let Self { receiver, sender, channel, latest, spare, .. } = self;
         let now = clock::now();
         receiver.receive(|at, bytes| {
             if !is_carried(bytes) {
                 // Neighbour resolution is no part of what is emulated: it would cost the first packet a round trip.
-                *send_failures += sender.send(std::iter::once(bytes));
+                sender.send(std::iter::once(bytes));
                 return;
             }
             let is_trusted = now.since(at) < STAMP_TRUST && at.since(now) < STAMP_TRUST;
@@ -135,7 +133,7 @@ impl Pipe {
                 break;
             }
         }
-        self.send_failures += self.sender.send(self.outgoing.iter().map(|f| f.0.as_slice()));
+        self.sender.send(self.outgoing.iter().map(|f| f.0.as_slice()));
         let room = SEND_BATCH.saturating_sub(self.spare.len());
         self.spare.extend(self.outgoing.drain(..).map(|f| f.0).take(room));
     }
@@ -160,9 +158,10 @@ impl Pipe {
 
     fn report(&mut self) -> PipeStats {
         self.receiver.count_overruns();
+        let (send_failures, send_errno) = self.sender.failures;
         PipeStats {
             channel: self.channel.stats(),
-            faults: WireFaults { send_failures: self.send_failures, ..self.receiver.faults },
+            faults: WireFaults { send_failures, send_errno, ..self.receiver.faults },
             queue_bytes: self.channel.queue_bytes(),
             is_up: self.channel.is_up(self.latest.max(clock::now())),
             config: self.channel.config().clone(),

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use farlink_wire::Instant;
+use farlink_wire::{Duration, Instant};
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -15,6 +15,10 @@ pub(crate) const ETHERNET_BYTES: usize = 14;
 /// Largest frame that can be carried. A larger one is a super-segment: somebody left offloads on.
 const FRAME_MAX_BYTES: usize = 16 * 1024;
 const BATCH: usize = 64;
+/// The far end's queue in the kernel (net.core.netdev_max_backlog) may be full for a moment when the machine is busy; no
+/// wire loses a frame by that. So often a frame is tried, and so long it is waited between.
+const SEND_TRIES: u32 = 200;
+const SEND_PAUSE: Duration = Duration::from_micros(100);
 const SOCKET_BUFFER_BYTES: i32 = 256 << 20;
 const CONTROL_BYTES: usize = 128;
 /// A packet's checksum is still to be filled in by hardware that is not there (linux/if_packet.h).
@@ -33,6 +37,8 @@ pub struct WireFaults {
     pub unfinished_checksums: u64,
     /// Frames that could not be sent on.
     pub send_failures: u64,
+    /// The error number of the last of them.
+    pub send_errno: i32,
 }
 
 fn socket() -> Result<OwnedFd> {
@@ -202,6 +208,8 @@ pub(super) fn read_control(header: &libc::msghdr) -> (Option<u64>, u32) {
 /// Puts frames onto an interface.
 pub(crate) struct Sender {
     fd: OwnedFd,
+    /// Frames that could not be sent, and the error number of the last of them.
+    pub(crate) failures: (u64, i32),
 }
 
 impl Sender {
@@ -211,12 +219,11 @@ impl Sender {
         // No queue of the kernel's between the emulated link and the other end.
         let _ = set_option(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
         bind(&fd, interface, 0)?;
-        Ok(Self { fd })
+        Ok(Self { fd, failures: (0, 0) })
     }
 
-    /// Sends these frames; returns how many could not be sent.
-    pub(crate) fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> u64 {
-        let mut failures = 0;
+    /// Sends these frames.
+    pub(crate) fn send<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) {
         let mut frames = frames.peekable();
         while frames.peek().is_some() {
             // SAFETY: mmsghdr and iovec are plain data, zero is a valid value of each field.
@@ -233,13 +240,12 @@ impl Sender {
                 message.msg_hdr.msg_iovlen = 1;
                 count += 1;
             }
-            failures += self.send_all(&mut messages[..count]);
+            self.send_all(&mut messages[..count]);
         }
-        failures
     }
 
-    fn send_all(&self, mut messages: &mut [libc::mmsghdr]) -> u64 {
-        let mut failures = 0;
+    fn send_all(&mut self, mut messages: &mut [libc::mmsghdr]) {
+        let mut tries = 0;
         while !messages.is_empty() {
             // SAFETY: every message points to a frame that outlives the call; the kernel only reads them.
             let n = unsafe {
@@ -250,16 +256,24 @@ impl Sender {
                     libc::MSG_DONTWAIT,
                 )
             };
-            match usize::try_from(n) {
-                Ok(n) if n > 0 => messages = &mut messages[n..],
-                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                // The first one failed: the interface is down, or it is too large for it.
-                _ => {
-                    failures += 1;
+            if let Some(n) = usize::try_from(n).ok().filter(|n| *n > 0) {
+                messages = &mut messages[n..];
+                tries = 0;
+                continue;
+            }
+            // Why the first one was not taken.
+            let error = io::Error::last_os_error();
+            tries += 1;
+            match error.raw_os_error().unwrap_or(0) {
+                libc::EINTR => {}
+                libc::ENOBUFS | libc::EAGAIN if tries < SEND_TRIES => std::thread::sleep(SEND_PAUSE),
+                // The interface is down, or it is too large for it.
+                errno => {
+                    self.failures = (self.failures.0 + 1, errno);
                     messages = &mut messages[1..];
+                    tries = 0;
                 }
             }
         }
-        failures
     }
 }
