@@ -1,4 +1,4 @@
-//! Captures of a whole laboratory while it works: one thread reads all of them and feeds the checker.
+//! Captures of a whole laboratory while it works: one thread reads all of them, another feeds the checker.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,13 +14,15 @@ use anyhow::{Context, Result, anyhow};
 use farlink_wire::{Instant, pcap};
 
 use super::check::{Checker, Findings, Point};
-use super::order::Order;
+use super::order::{Held, Order};
 use super::socket::{Frame, PacketSocket};
 use crate::build::Lab;
 use crate::topology::Role;
 
 /// Packets read from one capture before the next one has its turn.
 const BURST: usize = 256;
+/// Batches that may wait to be judged.
+const BATCHES_MAX: usize = 4096;
 /// The largest IP packet.
 const PACKET_BYTES_MAX: usize = 65_536;
 /// Bound on a capture file, so that a long run does not fill a disk.
@@ -98,14 +101,32 @@ fn open_file(path: &std::path::Path) -> Result<BufWriter<File>> {
     Ok(file)
 }
 
-fn read_all(mut taps: Vec<Tap>, mut checker: Checker, stop: &AtomicBool) -> Result<Findings> {
+/// Reads all captures on this thread and judges on another: a reader that is slow misses packets.
+fn read_all(mut taps: Vec<Tap>, checker: Checker, stop: &AtomicBool) -> Result<Findings> {
+    let (batches, inbox) = sync_channel(BATCHES_MAX);
+    let judging =
+        std::thread::Builder::new().name("capture-check".into()).spawn(move || judge_all(checker, &inbox))?;
+    let outcome = read_until(&mut taps, stop, &batches);
+    drop(batches);
+    let checker = judging.join().map_err(|_| anyhow!("the thread that checks captures died"))?;
+    outcome?;
+    let mut drops = 0;
+    for tap in &mut taps {
+        drops += tap.socket.drops()?;
+        if let Some(file) = &mut tap.file {
+            file.flush()?;
+        }
+    }
+    Ok(checker.finish(drops))
+}
+
+fn read_until(taps: &mut [Tap], stop: &AtomicBool, batches: &SyncSender<Vec<Held>>) -> Result<()> {
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut polled: Vec<_> = taps
         .iter()
         .map(|t| libc::pollfd { fd: t.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 })
         .collect();
     let mut order = Order::default();
-    let mut drops = 0;
     loop {
         // Asked before reading: what came until then is read below.
         let last = stop.load(Ordering::Relaxed);
@@ -122,20 +143,21 @@ fn read_all(mut taps: Vec<Tap>, mut checker: Checker, stop: &AtomicBool) -> Resu
         }
         let is_end = last && idle;
         let until_ns = if is_end { u64::MAX } else { read_until_ns };
-        while let Some(held) = order.pop(until_ns) {
-            checker.take(held.point, &held.frame, &held.packet);
+        let batch: Vec<_> = std::iter::from_fn(|| order.pop(until_ns)).collect();
+        if !batch.is_empty() {
+            batches.send(batch).map_err(|_| anyhow!("the thread that checks captures ended"))?;
         }
         if is_end {
-            break;
+            return Ok(());
         }
     }
-    for tap in &mut taps {
-        drops += tap.socket.drops()?;
-        if let Some(file) = &mut tap.file {
-            file.flush()?;
-        }
+}
+
+fn judge_all(mut checker: Checker, inbox: &Receiver<Vec<Held>>) -> Checker {
+    for held in inbox.iter().flatten() {
+        checker.take(held.point, &held.frame, &held.packet);
     }
-    Ok(checker.finish(drops))
+    checker
 }
 
 impl Tap {
