@@ -129,7 +129,9 @@ impl Flow {
                 }
                 drained && engine_draining
             }
-            Mode::Dormant(_) => engine_draining,
+            Mode::Dormant(_) => {
+                engine_draining || cx.now.since(self.active_at) >= cx.config.timers.forget_after
+            }
             Mode::Closed(c) => engine_draining || c.until <= cx.now,
         }
     }

@@ -112,10 +112,6 @@ impl Flow {
             && self.reset_from.is_none()
         {
             self.sleep(cx);
-        } else if matches!(self.mode, Mode::Dormant(_))
-            && cx.now.since(self.active_at) >= cx.config.timers.forget_after
-        {
-            self.close(cx, false);
         }
     }
 

@@ -282,3 +282,12 @@ fn a_reset_that_is_forwarded_ends_what_is_held_for_its_host() {
     );
     t.assert(t.mode() == "none" && t.status().custody_bytes == 0, "nothing is held for a host that is gone");
 }
+
+#[test]
+fn a_dormant_record_is_forgotten_after_a_day() {
+    let mut t = asleep();
+    t.play("drop\n ~86400000\n quiet");
+    t.assert(t.mode() == "none", "forgotten");
+    // Without us, as any connection that is not known here.
+    t.play("a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n b > . 1 ack 201\n a < . 1 ack 201\n quiet");
+}
