@@ -106,6 +106,7 @@ pub struct Engine {
     pub(crate) draining: bool,
     challenges_left: u32,
     challenges_since: Instant,
+    trimmed_at: Instant,
     route_generation: u32,
     links_down: Vec<IfaceId>,
     /// When a bypass was seen last, and the counter's value then.
@@ -146,6 +147,7 @@ impl Engine {
             draining: false,
             challenges_left: l.challenge_acks_per_s,
             challenges_since: Instant::ZERO,
+            trimmed_at: Instant::ZERO,
             route_generation: 0,
             links_down: Vec::new(),
             bypass_seen: None,
@@ -502,6 +504,10 @@ impl Engine {
     /// Time has come for some flows.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         self.refill_challenges(now);
+        if now.since(self.trimmed_at) >= Duration::from_secs(1) {
+            self.trimmed_at = now;
+            self.pool.trim();
+        }
         self.syns.expire(now);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
             if at > now {

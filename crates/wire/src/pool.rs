@@ -7,8 +7,9 @@ pub const LARGE_BLOCK_BYTES: usize = 72 * 1024;
 /// Capacity of a small block: an ordinary or jumbo-less packet with headroom. Bytes.
 pub const SMALL_BLOCK_BYTES: usize = 4 * 1024;
 
-/// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size.
-const FREE_LARGE_MAX: usize = 64;
+/// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size. Many large ones: a
+/// fresh one costs as much as copying a super-segment.
+const FREE_LARGE_MAX: usize = 512;
 const FREE_SMALL_MAX: usize = 512;
 
 /// Owned bytes out of a [`Pool`]. A type of its own so that they can live in shared memory one day.
@@ -60,19 +61,31 @@ pub struct Pool {
     used_bytes: usize,
     free_large: Vec<Block>,
     free_small: Vec<Block>,
+    /// Fewest free large blocks since the last [`Pool::trim`].
+    idle_large: usize,
 }
 
 impl Pool {
     /// A pool whose outstanding blocks should stay within `limit_bytes`.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, used_bytes: 0, free_large: Vec::new(), free_small: Vec::new() }
+        Self { limit_bytes, used_bytes: 0, free_large: Vec::new(), free_small: Vec::new(), idle_large: 0 }
+    }
+
+    /// Lets go of half the large blocks that nobody has wanted since the last time: what a burst has left goes back.
+    pub fn trim(&mut self) {
+        let keep = self.free_large.len() - self.idle_large.min(self.free_large.len()).div_ceil(2);
+        self.free_large.truncate(keep);
+        self.free_large.shrink_to(2 * keep);
+        self.idle_large = self.free_large.len();
     }
 
     /// A block of [`LARGE_BLOCK_BYTES`].
     pub fn take_large(&mut self) -> Block {
         self.used_bytes = self.used_bytes.saturating_add(LARGE_BLOCK_BYTES);
-        self.free_large.pop().unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
+        let block = self.free_large.pop();
+        self.idle_large = self.idle_large.min(self.free_large.len());
+        block.unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
     }
 
     /// A block of [`SMALL_BLOCK_BYTES`].
@@ -103,7 +116,10 @@ impl Pool {
     pub fn give_back(&mut self, block: Block) {
         self.used_bytes = self.used_bytes.saturating_sub(block.capacity());
         let (list, max) = match block.capacity() {
-            LARGE_BLOCK_BYTES => (&mut self.free_large, FREE_LARGE_MAX),
+            LARGE_BLOCK_BYTES => {
+                let share = self.limit_bytes / 4 / LARGE_BLOCK_BYTES;
+                (&mut self.free_large, share.clamp(4, FREE_LARGE_MAX))
+            }
             SMALL_BLOCK_BYTES => (&mut self.free_small, FREE_SMALL_MAX),
             _ => return,
         };
