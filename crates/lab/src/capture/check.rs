@@ -18,9 +18,9 @@ use super::stream::Stream;
 /// Connections that are followed at a time: above this, handshakes without more (floods) make room for others.
 const FLOWS_USUAL: usize = 20_000;
 /// Bound on them: what comes then is not followed, and the verdict says so.
-const FLOWS_MAX: usize = 100_000;
-/// What has been seen within this time is not finished: a gateway may hold a part of it.
-const GRACE_NS: u64 = 2_000_000_000;
+const FLOWS_MAX: usize = 200_000;
+/// What has been seen within this time is not finished: on a busy machine a gateway may hold a part of it for seconds.
+const GRACE_NS: u64 = 10_000_000_000;
 /// Connections that are looked at for one that may make room.
 const LOOKS_MAX: usize = 16;
 /// IP protocol number of TCP.
