@@ -22,6 +22,8 @@ pub struct Config {
     pub burst_bytes: Option<u32>,
     /// Bytes of owned packets that may wait.
     pub queue_limit_bytes: usize,
+    /// Owned packets that may wait: each takes a block of memory, however small it is.
+    pub queue_limit_packets: usize,
     /// Deficit round robin: bytes a flow may send per round; `None`: the burst.
     pub quantum_bytes: Option<u32>,
 }
@@ -34,6 +36,7 @@ impl Default for Config {
             mtu_bytes: DEFAULT_MTU_BYTES,
             burst_bytes: None,
             queue_limit_bytes: 4 << 20,
+            queue_limit_packets: usize::MAX,
             quantum_bytes: None,
         }
     }

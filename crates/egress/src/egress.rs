@@ -55,7 +55,9 @@ impl<P> Egress<P> {
         self.stats.backlog_bytes += queued_bytes(wire_bytes);
         self.stats.backlog_packets += 1;
         let mut victims = Vec::new();
-        while self.stats.backlog_bytes > self.config.queue_limit_bytes {
+        while self.stats.backlog_bytes > self.config.queue_limit_bytes
+            || self.stats.backlog_packets > self.config.queue_limit_packets
+        {
             let Some(dropped) = self.drop_from_longest(now) else { break };
             victims.push(dropped);
         }

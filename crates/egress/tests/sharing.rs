@@ -177,6 +177,16 @@ fn the_longest_flow_loses_its_oldest_packet() {
     assert!(egress.stats().backlog_bytes <= 10_000);
 }
 
+#[test]
+fn small_packets_are_counted_too() {
+    let mut egress =
+        Egress::new(Config { queue_limit_packets: 10, rate_bps: Some(8_000), ..Config::default() });
+    let now = Instant::from_millis(1);
+    let victims = (0..50).map(|i| egress.enqueue(now, 1, Class::Bulk, 40, (1, i)).len());
+    assert_eq!(victims.sum::<usize>(), 40);
+    assert_eq!(egress.stats().backlog_packets, 10);
+}
+
 /// A packet each of ever new flows, far more than the link carries: memory stays bounded by the queue's limit.
 #[test]
 fn a_flood_of_flows_leaves_nothing_behind() {
@@ -240,6 +250,7 @@ fn any_order_of_operations() {
             overhead_bytes: lcg(&mut x, 40) as u32,
             mtu_bytes: lcg(&mut x, 3000) as u32,
             burst_bytes: (lcg(&mut x, 2) == 0).then_some(lcg(&mut x, 100_000) as u32),
+            queue_limit_packets: 1 + lcg(&mut x, 300) as usize,
             queue_limit_bytes: limit,
             quantum_bytes: (lcg(&mut x, 2) == 0).then_some(lcg(&mut x, 5_000) as u32),
         });

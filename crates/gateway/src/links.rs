@@ -4,7 +4,7 @@ use farlink_egress::{Class, Config as EgressConfig, Egress};
 use farlink_engine::config::{Class as FlowClass, Config, Interface};
 use farlink_engine::net::IfaceId;
 use farlink_engine::{ReadyId, Wants};
-use farlink_wire::{Instant, PacketBuf};
+use farlink_wire::{Instant, PacketBuf, SMALL_BLOCK_BYTES};
 
 use crate::status::LinkStatus;
 
@@ -14,6 +14,8 @@ const FORWARDED: u64 = 1 << 63;
 /// What waits in a link's queue is at most this part of the pool (one over it): a block is up to three times as large as
 /// the ordinary packet in it, and most of the pool is for custody.
 const QUEUE_SHARE: usize = 16;
+/// The blocks of what waits are at most this part of the pool, however small the packets in them are.
+const QUEUE_BLOCKS_SHARE: usize = 4;
 
 /// A forwarded packet in an egress queue.
 pub struct Waiting {
@@ -58,6 +60,7 @@ impl LinkQueue {
             rate_bps: link.rate_bps,
             overhead_bytes: link.overhead_bytes,
             queue_limit_bytes: usual.queue_limit_bytes.min(pool_bytes / QUEUE_SHARE),
+            queue_limit_packets: (pool_bytes / QUEUE_BLOCKS_SHARE / SMALL_BLOCK_BYTES).max(1),
             ..usual
         };
         Some(Self {
