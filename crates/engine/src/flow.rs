@@ -249,6 +249,7 @@ impl Relay {
             fin: self.rx.fin_at == Some(self.buffer.end()),
             push: self.push,
             urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt)),
+            urgent_until: self.urgent_end,
             urgent_zero: self.urgent_zero,
         }
     }

@@ -23,8 +23,10 @@ pub struct Supply {
     pub fin: bool,
     /// The host pushed everything before this.
     pub push: SeqNum,
-    /// Urgent data ends before this, while it is outstanding.
+    /// Urgent data ends before this, while it has not been sent.
     pub urgent_end: Option<SeqNum>,
+    /// Segments that begin before this carry URG, repeated ones, too.
+    pub urgent_until: Option<SeqNum>,
     /// A segment begins here, alone in its write: its urgent pointer is 0.
     pub urgent_zero: Option<SeqNum>,
 }
@@ -281,7 +283,7 @@ impl Sender {
                 return None;
             }
             let (seq, len) = self.board.next_lost(max.min(round_up(room, mss)))?;
-            let len = self.within_urgent_zero(supply, seq, len);
+            let len = self.within_urgent(supply, seq, len);
             return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
         }
         self.plan_new(now, supply, max, room)
@@ -368,21 +370,19 @@ impl Sender {
             // More of the same write is on its way: fill the segment.
             return None;
         }
-        if let Some(end) = supply.urgent_end
-            && self.snd_nxt.before(end)
-        {
-            // Urgent data never leaves in a super-segment (DESIGN 3.1, Fields).
-            len = len.min(mss);
-        }
-        let len = self.within_urgent_zero(supply, self.snd_nxt, len);
+        let len = self.within_urgent(supply, self.snd_nxt, len);
         Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New))
     }
 
-    /// `len` from `seq` on, cut so that a segment begins where one with an urgent pointer of 0 did.
-    fn within_urgent_zero(&self, supply: &Supply, seq: SeqNum, len: u32) -> u32 {
+    /// `len` from `seq` on, cut so that urgent data never leaves in a super-segment (DESIGN 3.1, Fields), and that a
+    /// segment begins where one with an urgent pointer of 0 did.
+    fn within_urgent(&self, supply: &Supply, seq: SeqNum, len: u32) -> u32 {
+        let mss = self.mss.max(1);
+        let urgent = supply.urgent_until.is_some_and(|end| seq.before(end));
+        let len = if urgent { len.min(mss) } else { len };
         match supply.urgent_zero {
             Some(at) if at.after(seq) => len.min(at.since(seq)),
-            Some(at) if at == seq => len.min(self.mss.max(1)),
+            Some(at) if at == seq => len.min(mss),
             _ => len,
         }
     }

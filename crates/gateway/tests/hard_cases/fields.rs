@@ -161,6 +161,22 @@ fn urgent_data_never_leaves_in_a_super_segment() {
     }
 }
 
+#[test]
+fn nor_when_it_is_sent_again() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > PU. 1:5841 ack 1 urg 5840 {gso 1460}\n drop b\n ~300");
+    t.take(Host::B);
+    // Nothing was heard: all of it again.
+    t.play("~10s");
+    let again = t.take(Host::B);
+    assert!(!again.is_empty());
+    for s in again {
+        assert!(s.payload.len() <= 1460 && s.offload.gso_size == 0, "{s}");
+        assert!(s.segment.flags.urg() && s.seq + u32::from(s.segment.urgent) == 5841, "{s}");
+    }
+}
+
 /// Handshake with RFC 3168 ECN.
 fn open_ecn() -> Script {
     let mut t = Script::new();
