@@ -131,7 +131,15 @@ impl Flow {
             return;
         }
         let limit = cx.config.timers.user_timeout;
+        let (a_down, b_down) = (self.is_down(cx, Side::A), self.is_down(cx, Side::B));
         if let Some(r) = self.relays.as_mut() {
+            for (relay, to, down) in [(&mut r.a, Side::B, b_down), (&mut r.b, Side::A, a_down)] {
+                // A gateway that holds bytes for its host and says no more: they are its own, we hold nothing.
+                let silent = cx.now.since(self.legs.get(to).heard_at) >= limit;
+                if silent && !down && !relay.has_custody() {
+                    relay.far_ack = None;
+                }
+            }
             for (relay, from) in [(&mut r.a, Side::A), (&mut r.b, Side::B)] {
                 // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
                 let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;

@@ -266,3 +266,20 @@ fn either_of_two_gateways_can_vanish_with_nothing_in_custody() {
          quiet",
     );
 }
+
+#[test]
+fn a_gateway_that_falls_silent_with_its_host_behind_is_asked_no_longer_than_the_user_timeout() {
+    let mut t = with_peer();
+    t.play(
+        "b > . 1 ack 1 <fl 1 1024>
+         drop
+         a > P. 1:101 ack 1
+         b < P. 1:101
+         b > . 1 ack 101 <fl 1 1024>
+         ~600s",
+    );
+    t.assert(t.mode() == "split", "its bytes count as in custody");
+    t.play("~600s\n drop");
+    t.assert(t.mode() == "dormant", "they are its own");
+    t.play("~3600s\n quiet");
+}
