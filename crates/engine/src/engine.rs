@@ -87,6 +87,8 @@ pub struct Ready {
     pub wants: Wants,
 }
 
+/// The pool gives back what nobody has wanted this often.
+const POOL_TRIM: Duration = Duration::from_secs(1);
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 const UNSTEADY: Duration = Duration::from_secs(600);
 /// Smallest memory that a split flow is counted with when the pool decides about new ones, bytes.
@@ -504,7 +506,7 @@ impl Engine {
     /// Time has come for some flows.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         self.refill_challenges(now);
-        if now.since(self.trimmed_at) >= Duration::from_secs(1) {
+        if now.since(self.trimmed_at) >= POOL_TRIM {
             self.trimmed_at = now;
             self.pool.trim();
         }
@@ -529,7 +531,8 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let flows = self.timers.peek().map(|Reverse((at, _))| *at);
-        [flows, self.syns.deadline()].into_iter().flatten().min()
+        let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
+        [flows, self.syns.deadline(), trim].into_iter().flatten().min()
     }
 
     /// A lost connection's hosts are asked at once, and again by timer.

@@ -18,6 +18,11 @@ const RESET_WAIT: Duration = Duration::from_secs(30);
 const ASKS: u8 = 3;
 
 impl Engine {
+    /// Flows that have given their buffers back since the start.
+    #[must_use]
+    pub fn freed_flows(&self) -> u64 {
+        self.counters.flows_slept + self.counters.flows_closed + self.counters.flows_reset
+    }
     /// A snapshot of all counters and gauges.
     #[must_use]
     pub fn status(&self) -> Status {

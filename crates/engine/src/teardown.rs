@@ -158,6 +158,11 @@ impl Flow {
         }
         let same = s.seq + 1 == r.get(from).buffer.base();
         let owed = self.relays.as_ref().is_some_and(|r| r.a.is_owed() || r.b.is_owed());
+        if !same && owed && s.flags.ack() {
+            // The answer to a late copy of the SYN, with an ISN of its own: it asks for nothing.
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
         if !same && owed {
             // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
             // repeats its SYN. A host that answers nothing but asks again and again has forgotten the old one.

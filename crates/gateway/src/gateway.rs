@@ -247,6 +247,12 @@ impl Gateway {
         }
     }
 
+    /// Connections whose buffers have been freed since the start: they have ended or fallen asleep.
+    #[must_use]
+    pub fn freed_flows(&self) -> u64 {
+        self.engine.freed_flows()
+    }
+
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         self.engine.handle_timeout(now, net);

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
 use crate::error::{Error, Result};
 use crate::event_loop::{Interest, Poller, Signals, Waker};
+use crate::heap::HeapKeeper;
 use crate::journal::Journal;
 use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
@@ -91,6 +92,7 @@ pub struct Driver {
     started: Instant,
     /// Which TUN is read first; moves on.
     first: usize,
+    heap: HeapKeeper,
 }
 
 /// What whoever attends to a running driver may look at and do, between two batches of packets.
@@ -157,6 +159,7 @@ impl Driver {
             drain_timeout: config.drain_timeout,
             started: clock::now(),
             first: 0,
+            heap: HeapKeeper::default(),
         };
         driver.look_at_links()?;
         for port in 0..driver.net.ports.len() {
@@ -229,7 +232,7 @@ impl Driver {
             Phase::Draining { until } => Some(until),
             Phase::Quitting => Some(Instant::ZERO),
         };
-        [self.gateway.poll_timeout(), retries, drain].into_iter().flatten().min()
+        [self.gateway.poll_timeout(), retries, drain, self.heap.due].into_iter().flatten().min()
     }
 
     /// Reads a batch of each TUN. Returns how many packets there were.
@@ -272,6 +275,7 @@ impl Driver {
         for port in ports {
             port.retry(now, counters);
         }
+        self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
     }
 
     fn take_events(&mut self) -> Result<()> {

@@ -8,6 +8,7 @@ pub mod emulator;
 pub mod error;
 pub mod ethtool;
 pub mod event_loop;
+mod heap;
 pub mod journal;
 pub mod netlink;
 pub mod netns;

@@ -59,39 +59,61 @@ impl fmt::Debug for Block {
 pub struct Pool {
     limit_bytes: usize,
     used_bytes: usize,
-    free_large: Vec<Block>,
-    free_small: Vec<Block>,
-    /// Fewest free large blocks since the last [`Pool::trim`].
-    idle_large: usize,
+    large: Spare,
+    small: Spare,
+}
+
+/// Free blocks of one size.
+#[derive(Debug, Default)]
+struct Spare {
+    blocks: Vec<Block>,
+    /// The fewest there have been since the last trim: nobody has wanted these.
+    idle: usize,
+}
+
+impl Spare {
+    fn take(&mut self) -> Option<Block> {
+        let block = self.blocks.pop();
+        self.idle = self.idle.min(self.blocks.len());
+        block
+    }
+    fn trim(&mut self) {
+        let keep = self.blocks.len() - self.idle.min(self.blocks.len()).div_ceil(2);
+        self.blocks.truncate(keep);
+        self.blocks.shrink_to(2 * keep);
+        self.idle = keep;
+    }
 }
 
 impl Pool {
     /// A pool whose outstanding blocks should stay within `limit_bytes`.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, used_bytes: 0, free_large: Vec::new(), free_small: Vec::new(), idle_large: 0 }
+        Self { limit_bytes, used_bytes: 0, large: Spare::default(), small: Spare::default() }
     }
 
-    /// Lets go of half the large blocks that nobody has wanted since the last time: what a burst has left goes back.
+    /// Lets go of half the free blocks that nobody has wanted since the last time: what a burst has left goes back.
     pub fn trim(&mut self) {
-        let keep = self.free_large.len() - self.idle_large.min(self.free_large.len()).div_ceil(2);
-        self.free_large.truncate(keep);
-        self.free_large.shrink_to(2 * keep);
-        self.idle_large = self.free_large.len();
+        self.large.trim();
+        self.small.trim();
+    }
+
+    /// Free blocks are kept.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        !self.large.blocks.is_empty() || !self.small.blocks.is_empty()
     }
 
     /// A block of [`LARGE_BLOCK_BYTES`].
     pub fn take_large(&mut self) -> Block {
         self.used_bytes = self.used_bytes.saturating_add(LARGE_BLOCK_BYTES);
-        let block = self.free_large.pop();
-        self.idle_large = self.idle_large.min(self.free_large.len());
-        block.unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
+        self.large.take().unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
     }
 
     /// A block of [`SMALL_BLOCK_BYTES`].
     pub fn take_small(&mut self) -> Block {
         self.used_bytes = self.used_bytes.saturating_add(SMALL_BLOCK_BYTES);
-        self.free_small.pop().unwrap_or_else(|| Block::with_capacity(SMALL_BLOCK_BYTES))
+        self.small.take().unwrap_or_else(|| Block::with_capacity(SMALL_BLOCK_BYTES))
     }
 
     /// The smaller of the two sizes that has `bytes`; a block of exactly `bytes` when neither has.
@@ -118,9 +140,9 @@ impl Pool {
         let (list, max) = match block.capacity() {
             LARGE_BLOCK_BYTES => {
                 let share = self.limit_bytes / 4 / LARGE_BLOCK_BYTES;
-                (&mut self.free_large, share.clamp(4, FREE_LARGE_MAX))
+                (&mut self.large.blocks, share.clamp(4, FREE_LARGE_MAX))
             }
-            SMALL_BLOCK_BYTES => (&mut self.free_small, FREE_SMALL_MAX),
+            SMALL_BLOCK_BYTES => (&mut self.small.blocks, FREE_SMALL_MAX),
             _ => return,
         };
         if list.len() < max {

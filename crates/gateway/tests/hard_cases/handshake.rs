@@ -1,6 +1,6 @@
 //! Handshake (DESIGN 3.1): relayed, never completed for a host; what must not be split is not.
 
-use crate::script::{Script, USUAL};
+use crate::script::{Host, Script, USUAL};
 
 /// Opens with these options, then sends both ways and looks whether the gateway acknowledges.
 fn is_split(a: &str, b: &str) -> bool {
@@ -261,4 +261,17 @@ fn data_with_the_clients_first_ack_is_taken() {
          +40
          a < . 1 ack 101",
     );
+}
+
+#[test]
+fn a_server_that_answers_a_late_copy_of_the_syn_anew_is_no_reason_for_a_reset() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:26 ack 1 win 512\n ~100\n drop");
+    // The copy of the SYN has met a server that knew nothing of the first one.
+    for wait in [1000, 1000, 2000, 4000, 8000, 16_000] {
+        t.play(&format!("drop b\n b > S. 900000 ack 1 win 65535 <mss 1460,sackOK,ws 7>\n ~{wait}"));
+        let seen = t.take(Host::A);
+        t.assert(!seen.iter().any(|s| s.segment.flags.rst()), "no host has sent a RST");
+    }
 }
