@@ -25,7 +25,8 @@ const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 pub struct Gateway {
     pub(crate) engine: Engine,
     pub(crate) links: Vec<LinkQueue>,
-    reassembler: Reassembler,
+    /// One for each interface that fragments come in by: equal addresses of different domains do not meet.
+    reassemblers: Vec<(IfaceId, Reassembler)>,
     ordinary: VecDeque<ReadyId>,
     refusals_left: u32,
     refusals_since: Instant,
@@ -38,12 +39,16 @@ impl Gateway {
     /// A gateway of this configuration. `config.seed` makes it repeatable.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let limits =
-            ReassemblyLimits { bytes: config.limits.reassembly_bytes, ..ReassemblyLimits::default() };
+        let interfaces = config.interfaces.len().max(1);
+        let limits = ReassemblyLimits {
+            bytes: config.limits.reassembly_bytes / interfaces,
+            ..ReassemblyLimits::default()
+        };
+        let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
             links: links::queues(&config),
             engine: Engine::new(config),
-            reassembler: Reassembler::new(limits),
+            reassemblers,
             ordinary: VecDeque::new(),
             refusals_left: 0,
             refusals_since: Instant::ZERO,
@@ -105,7 +110,10 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) {
-        let pushed = self.reassembler.push(now, packet, info, self.engine.pool());
+        let Some((_, reassembler)) = self.reassemblers.iter_mut().find(|(iface, _)| *iface == from) else {
+            return self.forward(now, from, None, packet, net);
+        };
+        let pushed = reassembler.push(now, packet, info, self.engine.pool());
         for p in pushed.forward {
             self.forward(now, from, None, p, net);
         }
@@ -256,8 +264,12 @@ impl Gateway {
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         self.engine.handle_timeout(now, net);
-        for p in self.reassembler.expire(now) {
-            self.forward(now, IfaceId::OTHER, None, p, net);
+        for n in 0..self.reassemblers.len() {
+            let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
+            let iface = *iface;
+            for p in reassembler.expire(now) {
+                self.forward(now, iface, None, p, net);
+            }
         }
         self.flush(now, net);
     }
@@ -268,7 +280,8 @@ impl Gateway {
             return Some(Instant::ZERO);
         }
         let links = self.links.iter().filter_map(|l| l.egress.poll_timeout()).min();
-        [self.engine.poll_timeout(), links, self.reassembler.next_deadline()].into_iter().flatten().min()
+        let fragments = self.reassemblers.iter().filter_map(|(_, r)| r.next_deadline()).min();
+        [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
     }
 
     /// The carrier of an interface came or went.
@@ -298,7 +311,7 @@ impl Gateway {
     pub fn is_drained(&self) -> bool {
         self.engine.is_drained()
             && self.links.iter().all(|l| l.egress.is_idle())
-            && self.reassembler.is_empty()
+            && self.reassemblers.iter().all(|(_, r)| r.is_empty())
     }
     /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many flows.
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
@@ -315,7 +328,7 @@ impl Gateway {
         Status {
             engine: self.engine.status(),
             links: self.links.iter().map(LinkQueue::status).collect(),
-            reassembly_bytes: self.reassembler.used_bytes() as u64,
+            reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }
     /// At most `limit` flows, in table order.
