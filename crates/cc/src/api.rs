@@ -17,11 +17,13 @@ pub enum Kind {
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
     /// egress queue (or a configured rate) is the clock.
     FixedRate,
+    /// A fixed window, sent as fast as it fills, whatever is lost: for comparison only (Reynolds 4.4).
+    Unfair,
 }
 
 impl Kind {
     /// Every kind, in the order in which a person should read them.
-    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::FixedRate];
+    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::FixedRate, Self::Unfair];
 
     /// The name used in configuration files and reports.
     #[must_use]
@@ -30,6 +32,7 @@ impl Kind {
             Self::NewReno => "reno",
             Self::Cubic => "cubic",
             Self::FixedRate => "fixed-rate",
+            Self::Unfair => "unfair",
         }
     }
 }
@@ -76,6 +79,8 @@ pub struct Config {
     pub fixed_rate_bps: Option<u64>,
     /// The window never grows past this many bytes; for [`Kind::FixedRate`] it *is* the window.
     pub window_limit_bytes: u64,
+    /// [`Kind::Unfair`] only: its window, at most `window_limit_bytes`; `None`: as much as that.
+    pub unfair_window_bytes: Option<u64>,
     /// Leave slow start on rising delay (HyStart++, RFC 9406).
     pub hystart: bool,
 }
@@ -88,6 +93,7 @@ impl Default for Config {
             initial_window_segments: 10,
             fixed_rate_bps: None,
             window_limit_bytes: 64 << 20,
+            unfair_window_bytes: None,
             hystart: true,
         }
     }

@@ -3,7 +3,7 @@
 use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Kind};
-use crate::fixed_rate::FixedRate;
+use crate::fixed::Fixed;
 use crate::loss_based::LossBased;
 
 /// A congestion controller of one sender.
@@ -13,7 +13,7 @@ pub struct Controller(State);
 #[derive(Clone, Debug)]
 enum State {
     LossBased(Box<LossBased>),
-    FixedRate(FixedRate),
+    Fixed(Fixed),
 }
 
 impl Controller {
@@ -22,7 +22,7 @@ impl Controller {
     pub fn new(config: &Config) -> Self {
         Self(match config.kind {
             Kind::NewReno | Kind::Cubic => State::LossBased(Box::new(LossBased::new(config))),
-            Kind::FixedRate => State::FixedRate(FixedRate::new(config)),
+            Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }
 
@@ -30,7 +30,7 @@ impl Controller {
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64) {
         match &mut self.0 {
             State::LossBased(c) => c.on_sent(now, bytes, in_flight_bytes),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -38,7 +38,7 @@ impl Controller {
     pub fn on_ack(&mut self, ack: &Ack) {
         match &mut self.0 {
             State::LossBased(c) => c.on_ack(ack),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -48,7 +48,7 @@ impl Controller {
     pub fn on_congestion(&mut self, _now: Instant, _why: Congestion, in_flight_bytes: u64) {
         match &mut self.0 {
             State::LossBased(c) => c.on_congestion(in_flight_bytes),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -57,7 +57,7 @@ impl Controller {
     pub fn on_rto(&mut self, _now: Instant, in_flight_bytes: u64) {
         match &mut self.0 {
             State::LossBased(c) => c.on_rto(in_flight_bytes),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -65,7 +65,7 @@ impl Controller {
     pub fn on_recovery_exit(&mut self, _now: Instant) {
         match &mut self.0 {
             State::LossBased(c) => c.on_recovery_exit(),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Controller {
     pub fn undo(&mut self, now: Instant) {
         match &mut self.0 {
             State::LossBased(c) => c.undo(now),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -82,7 +82,7 @@ impl Controller {
     pub fn on_idle_restart(&mut self, _now: Instant, idle: Duration, rto: Duration) {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -90,7 +90,7 @@ impl Controller {
     pub fn set_mss(&mut self, mss: u32) {
         match &mut self.0 {
             State::LossBased(c) => c.set_mss(mss),
-            State::FixedRate(_) => {}
+            State::Fixed(_) => {}
         }
     }
 
@@ -99,17 +99,17 @@ impl Controller {
     pub fn cwnd_bytes(&self) -> u64 {
         match &self.0 {
             State::LossBased(c) => c.cwnd(),
-            State::FixedRate(c) => c.window_bytes,
+            State::Fixed(c) => c.window_bytes,
         }
     }
 
-    /// Slow start threshold; `u64::MAX` before the first congestion. The window itself for [`Kind::FixedRate`], so that PRR
-    /// reduces nothing.
+    /// Slow start threshold; `u64::MAX` before the first congestion. The window itself where the controller
+    /// [ignores losses](Self::ignores_losses).
     #[must_use]
     pub fn ssthresh_bytes(&self) -> u64 {
         match &self.0 {
             State::LossBased(c) => c.ssthresh(),
-            State::FixedRate(c) => c.window_bytes,
+            State::Fixed(c) => c.window_bytes,
         }
     }
 
@@ -118,7 +118,7 @@ impl Controller {
     pub fn in_slow_start(&self) -> bool {
         match &self.0 {
             State::LossBased(c) => c.in_slow_start(),
-            State::FixedRate(_) => false,
+            State::Fixed(_) => false,
         }
     }
 
@@ -127,8 +127,14 @@ impl Controller {
     pub fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
-            State::FixedRate(c) => c.rate_bps,
+            State::Fixed(c) => c.rate_bps,
         }
+    }
+
+    /// Losses change nothing: the sender repeats what was lost within the window, PRR does not govern.
+    #[must_use]
+    pub fn ignores_losses(&self) -> bool {
+        matches!(self.0, State::Fixed(_))
     }
 
     /// The algorithm.
@@ -136,7 +142,7 @@ impl Controller {
     pub fn kind(&self) -> Kind {
         match &self.0 {
             State::LossBased(c) => c.kind(),
-            State::FixedRate(_) => Kind::FixedRate,
+            State::Fixed(c) => c.kind,
         }
     }
 }

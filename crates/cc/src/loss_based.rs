@@ -83,7 +83,7 @@ impl LossBased {
             hystart: config.hystart.then(HyStart::default),
             avoidance: match config.kind {
                 Kind::NewReno => Avoidance::Reno(Reno::default()),
-                Kind::Cubic | Kind::FixedRate => Avoidance::Cubic(Cubic::default()),
+                _ => Avoidance::Cubic(Cubic::default()),
             },
             usage: Usage::default(),
             undo: None,

@@ -211,6 +211,29 @@ fn fixed_rate_takes_no_notice() {
 }
 
 #[test]
+fn unfair_keeps_the_window_that_it_was_given() {
+    let window = |unfair_window_bytes| {
+        let mut c = Controller::new(&Config {
+            kind: Kind::Unfair,
+            unfair_window_bytes,
+            window_limit_bytes: 1 << 20,
+            fixed_rate_bps: Some(1),
+            ..Config::default()
+        });
+        let now = Instant::from_millis(5);
+        c.on_congestion(now, Congestion::Loss, 1 << 20);
+        c.on_rto(now, 1 << 20);
+        assert_eq!(c.pacing_rate_bps(RTT), None, "it has no clock");
+        assert_eq!(c.cwnd_bytes(), c.ssthresh_bytes());
+        c.cwnd_bytes()
+    };
+    assert_eq!(window(Some(100_000)), 100_000);
+    assert_eq!(window(Some(1 << 30)), 1 << 20, "the limit is the limit");
+    assert_eq!(window(None), 1 << 20);
+    assert_eq!(window(Some(1)), 2 * 1460, "two segments, so that the receiver acknowledges without delay");
+}
+
+#[test]
 fn mss_changes() {
     let mut c = controller(Kind::Cubic);
     c.set_mss(500);
@@ -226,7 +249,7 @@ fn names() {
         assert_eq!(kind.name().parse::<Kind>(), Ok(*kind));
     }
     let error = "bbr9".parse::<Kind>().unwrap_err().to_string();
-    assert_eq!(error, "unknown congestion control \"bbr9\"; known are reno, cubic, fixed-rate");
+    assert_eq!(error, "unknown congestion control \"bbr9\"; known are reno, cubic, fixed-rate, unfair");
 }
 
 #[test]
@@ -254,6 +277,7 @@ fn any_order_of_events() {
             initial_window_segments: draw(100) as u32,
             fixed_rate_bps: None,
             window_limit_bytes: limit,
+            unfair_window_bytes: (draw(2) == 0).then(|| draw(1 << 24)),
             hystart: draw(2) == 0,
         });
         let mut now = Instant::from_millis(draw(1000));

@@ -83,11 +83,13 @@ pub struct LegConfig {
     pub cc: cc::Kind,
     /// Initial window in segments (RFC 6928: 10).
     pub initial_window_segments: u32,
+    /// The window of [`cc::Kind::Unfair`]; `None`: as large as buffers allow.
+    pub unfair_window_bytes: Option<u64>,
 }
 
 impl Default for LegConfig {
     fn default() -> Self {
-        Self { cc: cc::Kind::Cubic, initial_window_segments: 10 }
+        Self { cc: cc::Kind::Cubic, initial_window_segments: 10, unfair_window_bytes: None }
     }
 }
 

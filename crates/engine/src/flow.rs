@@ -368,6 +368,7 @@ impl Flow {
             initial_window_segments: leg_config.initial_window_segments,
             fixed_rate_bps: None,
             window_limit_bytes: u64::from(limit_bytes) * 2,
+            unfair_window_bytes: leg_config.unfair_window_bytes,
             hystart: true,
         });
         let bounds =

@@ -3,7 +3,7 @@
 mod ack;
 mod timer;
 
-use farlink_cc::{Controller, Kind};
+use farlink_cc::Controller;
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::pacing::Pacer;
@@ -239,10 +239,6 @@ impl Sender {
         self.board.memory_bytes() + size_of::<Controller>()
     }
 
-    fn is_fixed_rate(&self) -> bool {
-        self.cc.kind() == Kind::FixedRate
-    }
-
     /// `plan` may have something, or a timer to set.
     #[must_use]
     pub fn is_ready(&self, now: Instant, supply: &Supply) -> bool {
@@ -427,14 +423,14 @@ impl Sender {
     /// What the congestion window leaves, bytes.
     fn window_room(&self) -> u64 {
         match &self.recovery {
-            Recovery::Fast { prr, .. } if !self.is_fixed_rate() => prr.allowance(),
+            Recovery::Fast { prr, .. } if !self.cc.ignores_losses() => prr.allowance(),
             _ => self.cc.cwnd_bytes().saturating_sub(self.pipe()),
         }
     }
 
     fn pacing_rate(&self) -> Option<u64> {
         let srtt = self.rtt.srtt();
-        if self.is_fixed_rate() || Pacer::applies(srtt) {
+        if self.cc.ignores_losses() || Pacer::applies(srtt) {
             self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)
         } else {
             None

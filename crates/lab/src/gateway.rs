@@ -63,6 +63,9 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         if !lab.cc.is_empty() {
             text.push_str(&format!("cc = \"{}\"\n", lab.cc));
         }
+        if let Some(bytes) = lab.cc_window_bytes {
+            text.push_str(&format!("window_bytes = {bytes}\n"));
+        }
     }
     if let Some(bytes) = lab.memory_bytes {
         text.push_str(&format!("\n[limits]\npool_bytes = {bytes}\n"));

@@ -62,6 +62,8 @@ pub struct Settings {
     pub gateway_at: GatewayAt,
     /// Congestion controller of the gateways on the link; empty: the gateway's own choice.
     pub cc: String,
+    /// The window of `cc=unfair` in bytes; `None`: as large as the gateways' buffers allow.
+    pub cc_window_bytes: Option<u64>,
     /// Whether the gateways are told the link's rate.
     pub rate_known: bool,
     /// split, custody or forward.
@@ -105,6 +107,7 @@ impl Default for Settings {
             gateways: 2,
             gateway_at: GatewayAt::Server,
             cc: String::new(),
+            cc_window_bytes: None,
             rate_known: true,
             mode: "split".into(),
             hosts: Hosts::Modern,
@@ -123,7 +126,7 @@ impl Default for Settings {
 impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
-         queue gateways gateway_at cc rate_known mode hosts host_cc host_window iw mtu link_mtu memory seed gateway_config";
+         queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw mtu link_mtu memory seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -164,7 +167,17 @@ impl Settings {
                     _ => return Err(bad("client or server")),
                 }
             }
-            "cc" => self.cc = value.into(),
+            "cc" => {
+                if !value.is_empty()
+                    && let Err(unknown) = value.parse::<farlink_cc::Kind>()
+                {
+                    return Err(anyhow!("`{key}={value}`: {unknown}"));
+                }
+                self.cc = value.into();
+            }
+            "cc_window" => {
+                self.cc_window_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?)
+            }
             "rate_known" => self.rate_known = value.parse().map_err(|_| bad("true or false"))?,
             "mode" => match value {
                 "split" | "custody" | "forward" => self.mode = value.into(),
@@ -286,6 +299,7 @@ mod tests {
             ("rate", "key=value"),
             ("rtt=-5", "time"),
             ("host_window=100000", "65535"),
+            ("cc=bbr9", "known are reno, cubic"),
         ] {
             let text = s.set_all([pair]).unwrap_err().to_string();
             assert!(text.contains(hint), "{pair}: {text}");

@@ -113,7 +113,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
             overhead_bytes: 0,
-            leg: LegConfig { cc: kind, initial_window_segments: 10 },
+            leg: LegConfig { cc: kind, ..LegConfig::default() },
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }

@@ -112,6 +112,7 @@ pub fn build(
                 .ordinary
                 .initial_window_segments
                 .map_or(defaults.ordinary.initial_window_segments, |n| n.0 as u32),
+            unfair_window_bytes: None,
         },
         pinned: match file.pinned {
             None => defaults.pinned,
@@ -246,6 +247,10 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
             "`fixed-rate` has no rate to go by; allowed: with `rate` or `rate_bps`, or another controller";
         return Err(source.error(Some(name.span()), wrong));
     }
+    if let (true, Some(window)) = (cc != cc::Kind::Unfair, &l.window_bytes) {
+        let wrong = format!("`{cc}` finds its own window; allowed: with `cc = \"unfair\"`");
+        return Err(source.error(Some(window.span()), wrong));
+    }
     Ok(engine::Link {
         name: l.name.as_ref().unwrap_or(&l.interface).get_ref().clone(),
         rate_bps,
@@ -256,6 +261,7 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
             initial_window_segments: l
                 .initial_window_segments
                 .map_or(leg.initial_window_segments, |n| n.0 as u32),
+            unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
     })
 }

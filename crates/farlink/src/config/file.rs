@@ -68,6 +68,8 @@ pub struct Link {
     #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]
+    pub window_bytes: Option<Spanned<Size>>,
+    #[serde(default)]
     pub initial_window_segments: Option<Number<1, 65_535>>,
 }
 

@@ -274,6 +274,10 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
             &["3:4", "unknown congestion control `vegas99`; allowed: reno, cubic"],
         ),
         (
+            "[[link]]\ninterface='a'\nwindow_bytes='1 MB'",
+            &["3:14", "`cubic` finds its own window; allowed: with `cc = \"unfair\"`"],
+        ),
+        (
             "[ordinary]\ncc='fixed-rate'",
             &["2:4: [ordinary], key `cc`", "for declared links only; allowed: reno, cubic"],
         ),

@@ -58,7 +58,7 @@ fn config(from: &mut Source<'_>) -> Config {
         overhead_bytes: 0,
         leg: LegConfig {
             cc: if a & 2 != 0 { cc::Kind::FixedRate } else { cc::Kind::Cubic },
-            initial_window_segments: 10,
+            ..LegConfig::default()
         },
     });
     let interface = |n: u16, link: Option<Link>| Interface {
