@@ -14,6 +14,9 @@ pub enum Kind {
     /// RFC 9438 with HyStart++ (RFC 9406).
     #[default]
     Cubic,
+    /// Caini and Firrincieli 2004: a long round trip grows as fast in time as one of 25 ms. For declared links: beside other
+    /// traffic of long round trips it takes more than its share.
+    Hybla,
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
     /// egress queue (or a configured rate) is the clock.
     FixedRate,
@@ -23,7 +26,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order in which a person should read them.
-    pub const ALL: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::FixedRate, Self::Unfair];
+    pub const ALL: &'static [Self] =
+        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::FixedRate, Self::Unfair];
 
     /// The name used in configuration files and reports.
     #[must_use]
@@ -31,6 +35,7 @@ impl Kind {
         match self {
             Self::NewReno => "reno",
             Self::Cubic => "cubic",
+            Self::Hybla => "hybla",
             Self::FixedRate => "fixed-rate",
             Self::Unfair => "unfair",
         }
@@ -81,7 +86,9 @@ pub struct Config {
     pub window_limit_bytes: u64,
     /// [`Kind::Unfair`] only: its window, at most `window_limit_bytes`; `None`: as much as that.
     pub unfair_window_bytes: Option<u64>,
-    /// Leave slow start on rising delay (HyStart++, RFC 9406).
+    /// RTT of the leg, when the handshake has shown it.
+    pub handshake_rtt: Option<Duration>,
+    /// NewReno and CUBIC: leave slow start on rising delay (HyStart++, RFC 9406).
     pub hystart: bool,
 }
 
@@ -94,6 +101,7 @@ impl Default for Config {
             fixed_rate_bps: None,
             window_limit_bytes: 64 << 20,
             unfair_window_bytes: None,
+            handshake_rtt: None,
             hystart: true,
         }
     }

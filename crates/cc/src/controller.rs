@@ -21,7 +21,7 @@ impl Controller {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self(match config.kind {
-            Kind::NewReno | Kind::Cubic => State::LossBased(Box::new(LossBased::new(config))),
+            Kind::NewReno | Kind::Cubic | Kind::Hybla => State::LossBased(Box::new(LossBased::new(config))),
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }
@@ -103,7 +103,7 @@ impl Controller {
         }
     }
 
-    /// Slow start threshold; `u64::MAX` before the first congestion. The window itself where the controller
+    /// Slow start threshold; `u64::MAX` while there is none. The window itself where the controller
     /// [ignores losses](Self::ignores_losses).
     #[must_use]
     pub fn ssthresh_bytes(&self) -> u64 {

@@ -8,6 +8,7 @@
 //! - `api.rs` what goes in; `controller.rs` the door
 //! - `loss_based.rs` what NewReno and CUBIC share: slow start, reductions, undo, validation of the window
 //! - `hystart.rs` when slow start ends early; `reno.rs`, `cubic.rs` how the window grows after it and how far it falls
+//! - `hybla.rs` the same for long round trips
 //! - `fixed.rs` no congestion control: for links of one's own, and for comparison
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -26,6 +27,7 @@ mod api;
 mod controller;
 mod cubic;
 mod fixed;
+mod hybla;
 mod hystart;
 mod loss_based;
 mod math;

@@ -5,6 +5,7 @@ use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Kind};
 use crate::cubic::Cubic;
+use crate::hybla::Hybla;
 use crate::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use crate::reno::Reno;
 
@@ -25,6 +26,8 @@ pub(crate) struct LossBased {
     phase: Phase,
     /// Something was acknowledged: the window is no longer the initial one.
     started: bool,
+    /// There was congestion: `ssthresh` is a measurement.
+    reduced: bool,
 }
 
 /// How the window grows above `ssthresh`.
@@ -32,6 +35,7 @@ pub(crate) struct LossBased {
 enum Avoidance {
     Reno(Reno),
     Cubic(Cubic),
+    Hybla(Hybla),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,22 +77,44 @@ impl LossBased {
         let initial_segments = u64::from(config.initial_window_segments.max(1));
         let limit = config.window_limit_bytes.max(2 * mss);
         let initial_window = (initial_segments * mss).min(limit);
-        Self {
+        let avoidance = match config.kind {
+            Kind::NewReno => Avoidance::Reno(Reno::default()),
+            Kind::Hybla => Avoidance::Hybla(Hybla::new(config.handshake_rtt.unwrap_or_default())),
+            _ => Avoidance::Cubic(Cubic::default()),
+        };
+        let hystart = config.hystart && matches!(config.kind, Kind::NewReno | Kind::Cubic);
+        let mut new = Self {
             mss,
             initial_window,
             initial_segments,
             limit,
             cwnd: initial_window,
             ssthresh: u64::MAX,
-            hystart: config.hystart.then(HyStart::default),
-            avoidance: match config.kind {
-                Kind::NewReno => Avoidance::Reno(Reno::default()),
-                _ => Avoidance::Cubic(Cubic::default()),
-            },
+            hystart: hystart.then(HyStart::default),
+            avoidance,
             usage: Usage::default(),
             undo: None,
             phase: Phase::Open,
             started: false,
+            reduced: false,
+        };
+        if config.handshake_rtt.is_some_and(|rtt| !rtt.is_zero()) {
+            new.scale_start();
+        }
+        new
+    }
+
+    /// What Hybla's rho makes of the start: a larger first window, and a first threshold, because a slow start that fills any
+    /// window with its first acknowledgements must know where to stop.
+    fn scale_start(&mut self) {
+        let Avoidance::Hybla(hybla) = &self.avoidance else { return };
+        if !self.started {
+            let window = (self.initial_segments * self.mss).max(hybla.initial_window(self.mss));
+            self.initial_window = window.min(self.limit);
+            self.cwnd = self.initial_window;
+        }
+        if !self.reduced {
+            self.ssthresh = hybla.initial_ssthresh().max(2 * self.mss);
         }
     }
 
@@ -111,6 +137,10 @@ impl LossBased {
             return;
         }
         self.started = true;
+        if let Avoidance::Hybla(hybla) = &mut self.avoidance {
+            hybla.measure(ack.min_rtt);
+            self.scale_start();
+        }
         if self.phase == Phase::TimedOut {
             self.phase = Phase::Open;
         }
@@ -130,6 +160,7 @@ impl LossBased {
             self.cwnd = match &mut self.avoidance {
                 Avoidance::Reno(reno) => reno.grow(self.cwnd, acked, self.mss),
                 Avoidance::Cubic(cubic) => cubic.grow(ack.now, self.cwnd, acked, ack.srtt, self.mss),
+                Avoidance::Hybla(hybla) => hybla.grow(self.cwnd, acked, self.mss),
             }
             .min(self.limit);
         } else if let Avoidance::Cubic(cubic) = &mut self.avoidance {
@@ -155,8 +186,16 @@ impl LossBased {
         if !used {
             return 0;
         }
-        let growth = if advice == Advice::Conservative { acked / CSS_GROWTH_DIVISOR } else { acked };
         let room = self.ssthresh - self.cwnd;
+        if let Avoidance::Hybla(hybla) = &self.avoidance {
+            // One acknowledgement can be a thousandfold: it has to be the window that was in the way.
+            if ack.app_limited {
+                return 0;
+            }
+            self.cwnd = (self.cwnd + hybla.slow_start(acked).min(room)).min(self.limit);
+            return 0;
+        }
+        let growth = if advice == Advice::Conservative { acked / CSS_GROWTH_DIVISOR } else { acked };
         self.cwnd = (self.cwnd + growth.min(room)).min(self.limit);
         growth.saturating_sub(room)
     }
@@ -226,6 +265,9 @@ impl LossBased {
         self.limit = self.limit.max(2 * self.mss);
         self.initial_window = (self.initial_segments * self.mss).min(self.limit);
         self.cwnd = if self.started { self.cwnd.max(self.mss) } else { self.initial_window };
+        if !self.started && self.ssthresh != u64::MAX {
+            self.scale_start();
+        }
     }
 
     pub(crate) fn cwnd(&self) -> u64 {
@@ -240,6 +282,7 @@ impl LossBased {
         match self.avoidance {
             Avoidance::Reno(_) => Kind::NewReno,
             Avoidance::Cubic(_) => Kind::Cubic,
+            Avoidance::Hybla(_) => Kind::Hybla,
         }
     }
 
@@ -263,9 +306,11 @@ impl LossBased {
     fn reduce(&mut self, in_flight: u64) {
         let flight = in_flight.max(self.usage.max()).min(self.cwnd);
         self.hystart = None;
+        self.reduced = true;
         let ssthresh = match &mut self.avoidance {
             Avoidance::Reno(reno) => reno.reduce(flight),
             Avoidance::Cubic(cubic) => cubic.reduce(flight),
+            Avoidance::Hybla(hybla) => hybla.reduce(flight),
         };
         self.ssthresh = ssthresh.max(2 * self.mss);
     }

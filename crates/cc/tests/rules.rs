@@ -249,7 +249,10 @@ fn names() {
         assert_eq!(kind.name().parse::<Kind>(), Ok(*kind));
     }
     let error = "bbr9".parse::<Kind>().unwrap_err().to_string();
-    assert_eq!(error, "unknown congestion control \"bbr9\"; known are reno, cubic, fixed-rate, unfair");
+    assert_eq!(
+        error,
+        "unknown congestion control \"bbr9\"; known are reno, cubic, hybla, fixed-rate, unfair"
+    );
 }
 
 #[test]
@@ -278,6 +281,7 @@ fn any_order_of_events() {
             fixed_rate_bps: None,
             window_limit_bytes: limit,
             unfair_window_bytes: (draw(2) == 0).then(|| draw(1 << 24)),
+            handshake_rtt: (draw(2) == 0).then(|| Duration::from_nanos(draw(1 << 36))),
             hystart: draw(2) == 0,
         });
         let mut now = Instant::from_millis(draw(1000));
@@ -315,4 +319,19 @@ fn any_order_of_events() {
             assert!(c.pacing_rate_bps(Duration::from_nanos(draw(1 << 36))) != Some(0));
         }
     }
+}
+
+#[test]
+fn hybla_starts_with_rho_segments_and_a_threshold() {
+    let start = |rtt_ms: u64| {
+        let c = Controller::new(&Config {
+            kind: Kind::Hybla,
+            mss: 1000,
+            handshake_rtt: Some(Duration::from_millis(rtt_ms)),
+            ..Config::default()
+        });
+        (c.cwnd_bytes() / MSS, c.ssthresh_bytes())
+    };
+    assert_eq!(start(10), (10, 65_535), "below 25 ms it is NewReno, with RFC 6928's window");
+    assert_eq!(start(600), (24, 24 * 65_535));
 }

@@ -369,6 +369,7 @@ impl Flow {
             fixed_rate_bps: None,
             window_limit_bytes: u64::from(limit_bytes) * 2,
             unfair_window_bytes: leg_config.unfair_window_bytes,
+            handshake_rtt: dst.srtt,
             hystart: true,
         });
         let bounds =

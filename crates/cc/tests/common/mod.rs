@@ -1,6 +1,8 @@
 //! A bottleneck with a drop-tail queue and a sender with textbook loss detection: just enough to drive a controller.
 #![allow(dead_code)]
 
+pub mod net;
+
 use std::collections::VecDeque;
 
 use farlink_cc::{Ack, Config, Congestion, Controller};
