@@ -17,6 +17,9 @@ pub enum Kind {
     /// Caini and Firrincieli 2004: a long round trip grows as fast in time as one of 25 ms. For declared links: beside other
     /// traffic of long round trips it takes more than its share.
     Hybla,
+    /// Brakmo and Peterson 1995 with Linux' thresholds: by delay, keeps two to four segments of its own in the queue. Yields to
+    /// traffic that fills queues.
+    Vegas,
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
     /// egress queue (or a configured rate) is the clock.
     FixedRate,
@@ -27,7 +30,7 @@ pub enum Kind {
 impl Kind {
     /// Every kind, in the order in which a person should read them.
     pub const ALL: &'static [Self] =
-        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::FixedRate, Self::Unfair];
+        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::FixedRate, Self::Unfair];
 
     /// The name used in configuration files and reports.
     #[must_use]
@@ -36,6 +39,7 @@ impl Kind {
             Self::NewReno => "reno",
             Self::Cubic => "cubic",
             Self::Hybla => "hybla",
+            Self::Vegas => "vegas",
             Self::FixedRate => "fixed-rate",
             Self::Unfair => "unfair",
         }

@@ -21,7 +21,9 @@ impl Controller {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self(match config.kind {
-            Kind::NewReno | Kind::Cubic | Kind::Hybla => State::LossBased(Box::new(LossBased::new(config))),
+            Kind::NewReno | Kind::Cubic | Kind::Hybla | Kind::Vegas => {
+                State::LossBased(Box::new(LossBased::new(config)))
+            }
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }

@@ -9,6 +9,7 @@
 //! - `loss_based.rs` what NewReno and CUBIC share: slow start, reductions, undo, validation of the window
 //! - `hystart.rs` when slow start ends early; `reno.rs`, `cubic.rs` how the window grows after it and how far it falls
 //! - `hybla.rs` the same for long round trips
+//! - `vegas.rs` by delay: a few segments in the queue, no more
 //! - `fixed.rs` no congestion control: for links of one's own, and for comparison
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -32,6 +33,7 @@ mod hystart;
 mod loss_based;
 mod math;
 mod reno;
+mod vegas;
 
 pub use api::{Ack, Config, Congestion, Kind, UnknownKind};
 pub use controller::Controller;

@@ -1,4 +1,4 @@
-//! What the controllers that take loss for congestion share: slow start, reductions and their undoing, and growing only what is
+//! What the controllers share that take loss for congestion (Vegas too, beside delay): slow start, reductions and their undoing, and growing only what is
 //! used.
 
 use farlink_wire::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use crate::cubic::Cubic;
 use crate::hybla::Hybla;
 use crate::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use crate::reno::Reno;
+use crate::vegas::{self, Vegas};
 
 /// A loss-based controller.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ enum Avoidance {
     Reno(Reno),
     Cubic(Cubic),
     Hybla(Hybla),
+    Vegas(Vegas),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +81,7 @@ impl LossBased {
         let initial_window = (initial_segments * mss).min(limit);
         let avoidance = match config.kind {
             Kind::NewReno => Avoidance::Reno(Reno::default()),
+            Kind::Vegas => Avoidance::Vegas(Vegas::default()),
             Kind::Hybla => Avoidance::Hybla(Hybla::new(config.handshake_rtt.unwrap_or_default())),
             _ => Avoidance::Cubic(Cubic::default()),
         };
@@ -145,10 +148,26 @@ impl LossBased {
             self.phase = Phase::Open;
         }
         if ack.in_recovery || self.phase == Phase::Recovery {
+            if let Avoidance::Vegas(vegas) = &mut self.avoidance {
+                vegas.forget_round();
+            }
             return;
         }
         // RFC 7661: the window is valid as long as at least half of it is used; Linux grows in slow start to twice what was used.
         let used = self.usage.max().saturating_mul(2) > self.cwnd;
+        if let Avoidance::Vegas(vegas) = &mut self.avoidance {
+            if let Some(rtt) = ack.rtt {
+                vegas.sample(rtt);
+            }
+            let slow_start = self.cwnd < self.ssthresh;
+            if ack.round_start {
+                let advice = vegas.round(self.cwnd, self.mss, slow_start);
+                self.follow(advice, used && !ack.app_limited);
+            }
+            if !self.in_slow_start() {
+                return;
+            }
+        }
         let mut acked = ack.acked_bytes;
         if self.in_slow_start() {
             acked = self.slow_start(ack, acked, used);
@@ -161,10 +180,35 @@ impl LossBased {
                 Avoidance::Reno(reno) => reno.grow(self.cwnd, acked, self.mss),
                 Avoidance::Cubic(cubic) => cubic.grow(ack.now, self.cwnd, acked, ack.srtt, self.mss),
                 Avoidance::Hybla(hybla) => hybla.grow(self.cwnd, acked, self.mss),
+                // Once in a round trip, in `follow`.
+                Avoidance::Vegas(_) => self.cwnd,
             }
             .min(self.limit);
         } else if let Avoidance::Cubic(cubic) = &mut self.avoidance {
             cubic.skip_time(ack.now);
+        }
+    }
+
+    /// What Vegas' measurements of a round trip mean for the window (Linux tcp_vegas_cong_avoid).
+    fn follow(&mut self, advice: vegas::Advice, may_grow: bool) {
+        let below = |ssthresh: u64, cwnd: u64| ssthresh.min(cwnd.saturating_sub(1));
+        match advice {
+            vegas::Advice::Increase | vegas::Advice::AsReno if may_grow => {
+                self.cwnd = self.cwnd.saturating_add(self.mss).min(self.limit);
+            }
+            vegas::Advice::Decrease => {
+                self.cwnd = self.cwnd.saturating_sub(self.mss).max(2 * self.mss);
+                self.ssthresh = below(self.ssthresh, self.cwnd);
+            }
+            vegas::Advice::Leave(target) => {
+                self.cwnd = self.cwnd.min(target).max(2 * self.mss);
+                self.ssthresh = below(self.ssthresh, self.cwnd);
+            }
+            _ => {}
+        }
+        if self.ssthresh < self.cwnd {
+            // A time-out does not go far below what was good (Linux tcp_current_ssthresh).
+            self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         }
     }
 
@@ -183,7 +227,7 @@ impl LossBased {
             }
             return acked;
         }
-        if !used {
+        if !used || matches!(&self.avoidance, Avoidance::Vegas(vegas) if !vegas.doubles()) {
             return 0;
         }
         let room = self.ssthresh - self.cwnd;
@@ -258,6 +302,9 @@ impl LossBased {
         let shift = u32::try_from(halvings).unwrap_or(u32::MAX);
         self.cwnd = self.cwnd.checked_shr(shift).unwrap_or(0).max(restart);
         self.usage = Usage::default();
+        if let Avoidance::Vegas(vegas) = &mut self.avoidance {
+            vegas.restart();
+        }
     }
 
     pub(crate) fn set_mss(&mut self, mss: u32) {
@@ -283,6 +330,7 @@ impl LossBased {
             Avoidance::Reno(_) => Kind::NewReno,
             Avoidance::Cubic(_) => Kind::Cubic,
             Avoidance::Hybla(_) => Kind::Hybla,
+            Avoidance::Vegas(_) => Kind::Vegas,
         }
     }
 
@@ -311,6 +359,10 @@ impl LossBased {
             Avoidance::Reno(reno) => reno.reduce(flight),
             Avoidance::Cubic(cubic) => cubic.reduce(flight),
             Avoidance::Hybla(hybla) => hybla.reduce(flight),
+            Avoidance::Vegas(vegas) => {
+                vegas.forget_round();
+                flight / 2
+            }
         };
         self.ssthresh = ssthresh.max(2 * self.mss);
     }

@@ -1,6 +1,7 @@
 //! The paths.
 
 mod hybla;
+mod vegas;
 
 use farlink_cc::{Config, Kind};
 use farlink_wire::time::Duration;

@@ -141,7 +141,7 @@ pub fn build(
 }
 
 /// Controllers that are fair to strangers, for legs that are nobody's own (MISSION A16).
-const ORDINARY_CONTROLLERS: [cc::Kind; 2] = [cc::Kind::NewReno, cc::Kind::Cubic];
+const ORDINARY_CONTROLLERS: [cc::Kind; 3] = [cc::Kind::NewReno, cc::Kind::Cubic, cc::Kind::Vegas];
 
 fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Result<(), ConfigError> {
     let bad = name.is_empty()
