@@ -73,7 +73,7 @@ impl Hybla {
         // ONE^2 is 2^20; 12 bits more make the fraction 2^-32. A single ACK does not count for more than a window.
         let acked = u128::from(acked.min(cwnd));
         let growth =
-            (rho2 * acked * u128::from(mss) << 12) / u128::from(cwnd.max(1)) + u128::from(self.fraction);
+            ((rho2 * acked * u128::from(mss)) << 12) / u128::from(cwnd.max(1)) + u128::from(self.fraction);
         self.fraction = (growth & 0xffff_ffff) as u64;
         cwnd.saturating_add(u64::try_from(growth >> 32).unwrap_or(u64::MAX))
     }
