@@ -20,6 +20,8 @@ pub enum Kind {
     /// Brakmo and Peterson 1995 with Linux' thresholds: by delay, keeps two to four segments of its own in the queue. Yields to
     /// traffic that fills queues.
     Vegas,
+    /// draft-ietf-ccwg-bbr, version 3: by a model of the path's rate and RTT.
+    Bbr,
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
     /// egress queue (or a configured rate) is the clock.
     FixedRate,
@@ -30,7 +32,7 @@ pub enum Kind {
 impl Kind {
     /// Every kind, in the order in which a person should read them.
     pub const ALL: &'static [Self] =
-        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::FixedRate, Self::Unfair];
+        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::Bbr, Self::FixedRate, Self::Unfair];
 
     /// The name used in configuration files and reports.
     #[must_use]
@@ -40,6 +42,7 @@ impl Kind {
             Self::Cubic => "cubic",
             Self::Hybla => "hybla",
             Self::Vegas => "vegas",
+            Self::Bbr => "bbr",
             Self::FixedRate => "fixed-rate",
             Self::Unfair => "unfair",
         }
@@ -92,6 +95,10 @@ pub struct Config {
     pub unfair_window_bytes: Option<u64>,
     /// RTT of the leg, when the handshake has shown it.
     pub handshake_rtt: Option<Duration>,
+    /// The receiver acknowledges selectively, so more than one loss is seen in a round trip.
+    pub selective_acks: bool,
+    /// [`Kind::Bbr`] only: where its random waiting times begin, so that flows do not probe in step.
+    pub seed: u64,
     /// NewReno and CUBIC: leave slow start on rising delay (HyStart++, RFC 9406).
     pub hystart: bool,
 }
@@ -106,6 +113,8 @@ impl Default for Config {
             window_limit_bytes: 64 << 20,
             unfair_window_bytes: None,
             handshake_rtt: None,
+            selective_acks: true,
+            seed: 0,
             hystart: true,
         }
     }
@@ -129,8 +138,8 @@ pub struct Ack {
     pub in_flight_bytes: u64,
     /// Bytes in flight before this ACK.
     pub prior_in_flight_bytes: u64,
-    /// Delivery rate sample, in bits per second.
-    pub delivery_rate_bps: Option<u64>,
+    /// What the newest segment that it covers has measured.
+    pub sample: Sample,
     /// The sender had less to send than the window allowed (the source or the receiver's window was the limit).
     pub app_limited: bool,
     /// Fast recovery (or CWR after ECN) is under way: PRR governs, the window does not grow. False in the slow start that
@@ -138,6 +147,43 @@ pub struct Ack {
     pub in_recovery: bool,
     /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has passed.
     pub round_start: bool,
+}
+
+/// A delivery-rate sample (draft-ietf-ccwg-bbr 4.1; `RS` there): from the time when the newest segment just acknowledged was
+/// sent, until now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Bits per second; `None`: the interval was too short to tell.
+    pub rate_bps: Option<u64>,
+    /// Bytes delivered on this leg so far.
+    pub delivered_bytes: u64,
+    /// That count when the segment was sent.
+    pub prior_delivered_bytes: u64,
+    /// Bytes in flight when it had been sent, itself included.
+    pub tx_in_flight_bytes: u64,
+    /// Bytes taken for lost since it was sent.
+    pub lost_bytes: u64,
+    /// When it was sent the source had not had enough to send.
+    pub app_limited: bool,
+}
+
+/// A transmission that is taken for lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// When that became known.
+    pub now: Instant,
+    /// Its payload.
+    pub bytes: u64,
+    /// Bytes in flight when it had been sent, itself included.
+    pub tx_in_flight_bytes: u64,
+    /// Bytes taken for lost since it was sent, itself included.
+    pub lost_since_sent_bytes: u64,
+    /// When it was sent the source had not had enough to send.
+    pub app_limited: bool,
+    /// It follows directly on the one reported before: the same gap.
+    pub continues: bool,
+    /// Bytes delivered on this leg so far.
+    pub delivered_bytes: u64,
 }
 
 /// Why the sender believes that the path is congested.

@@ -2,7 +2,8 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-use crate::api::{Ack, Config, Congestion, Kind};
+use crate::api::{Ack, Config, Congestion, Kind, Lost};
+use crate::bbr::Bbr;
 use crate::fixed::Fixed;
 use crate::loss_based::LossBased;
 
@@ -13,6 +14,7 @@ pub struct Controller(State);
 #[derive(Clone, Debug)]
 enum State {
     LossBased(Box<LossBased>),
+    Bbr(Box<Bbr>),
     Fixed(Fixed),
 }
 
@@ -24,13 +26,16 @@ impl Controller {
             Kind::NewReno | Kind::Cubic | Kind::Hybla | Kind::Vegas => {
                 State::LossBased(Box::new(LossBased::new(config)))
             }
+            Kind::Bbr => State::Bbr(Box::new(Bbr::new(config))),
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }
 
-    /// `bytes` of payload left; `in_flight_bytes` includes them.
-    pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64) {
+    /// `bytes` of payload left; `in_flight_bytes` includes them. `app_limited`: before them the source had not had enough to
+    /// send.
+    pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64, app_limited: bool) {
         match &mut self.0 {
+            State::Bbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::LossBased(c) => c.on_sent(now, bytes, in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -40,32 +45,44 @@ impl Controller {
     pub fn on_ack(&mut self, ack: &Ack) {
         match &mut self.0 {
             State::LossBased(c) => c.on_ack(ack),
+            State::Bbr(c) => c.on_ack(ack),
             State::Fixed(_) => {}
+        }
+    }
+
+    /// A transmission is taken for lost; told before [`Self::on_congestion`], [`Self::on_rto`] and the acknowledgement that
+    /// showed it. Only wanted where [`Self::wants_losses`].
+    pub fn on_lost(&mut self, lost: &Lost) {
+        if let State::Bbr(c) = &mut self.0 {
+            c.on_lost(lost);
         }
     }
 
     /// Congestion was detected: sets `ssthresh` and the window (to `ssthresh`; PRR may send otherwise meanwhile) and remembers
     /// both for [`Self::undo`]. The sender calls this once per window of data; further calls until
     /// [`Self::on_recovery_exit`] change nothing. `in_flight_bytes`: before anything is marked lost.
-    pub fn on_congestion(&mut self, _now: Instant, _why: Congestion, in_flight_bytes: u64) {
+    pub fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight_bytes: u64) {
         match &mut self.0 {
+            State::Bbr(c) => c.on_congestion(now, why, in_flight_bytes),
             State::LossBased(c) => c.on_congestion(in_flight_bytes),
             State::Fixed(_) => {}
         }
     }
 
     /// The retransmission timer fired (RFC 5681 3.1): window of one segment. A repeated time-out of the same data holds
-    /// `ssthresh`.
-    pub fn on_rto(&mut self, _now: Instant, in_flight_bytes: u64) {
+    /// `ssthresh`. `in_flight_bytes`: before anything is marked lost; `pipe_bytes`: after.
+    pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64) {
         match &mut self.0 {
+            State::Bbr(c) => c.on_rto(now, pipe_bytes),
             State::LossBased(c) => c.on_rto(in_flight_bytes),
             State::Fixed(_) => {}
         }
     }
 
-    /// Fast recovery is over.
+    /// Recovery is over, fast or after a time-out.
     pub fn on_recovery_exit(&mut self, _now: Instant) {
         match &mut self.0 {
+            State::Bbr(c) => c.on_recovery_exit(),
             State::LossBased(c) => c.on_recovery_exit(),
             State::Fixed(_) => {}
         }
@@ -75,6 +92,7 @@ impl Controller {
     pub fn undo(&mut self, now: Instant) {
         match &mut self.0 {
             State::LossBased(c) => c.undo(now),
+            State::Bbr(c) => c.undo(),
             State::Fixed(_) => {}
         }
     }
@@ -84,7 +102,8 @@ impl Controller {
     pub fn on_idle_restart(&mut self, _now: Instant, idle: Duration, rto: Duration) {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
-            State::Fixed(_) => {}
+            // BBR keeps its window and paces.
+            State::Bbr(_) | State::Fixed(_) => {}
         }
     }
 
@@ -92,6 +111,7 @@ impl Controller {
     pub fn set_mss(&mut self, mss: u32) {
         match &mut self.0 {
             State::LossBased(c) => c.set_mss(mss),
+            State::Bbr(c) => c.set_mss(mss),
             State::Fixed(_) => {}
         }
     }
@@ -101,25 +121,28 @@ impl Controller {
     pub fn cwnd_bytes(&self) -> u64 {
         match &self.0 {
             State::LossBased(c) => c.cwnd(),
+            State::Bbr(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
 
-    /// Slow start threshold; `u64::MAX` while there is none. The window itself where the controller
-    /// [ignores losses](Self::ignores_losses).
+    /// Slow start threshold; `u64::MAX` while there is none. The window itself where PRR
+    /// [does not govern](Self::uses_prr).
     #[must_use]
     pub fn ssthresh_bytes(&self) -> u64 {
         match &self.0 {
             State::LossBased(c) => c.ssthresh(),
+            State::Bbr(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
 
-    /// The window is below `ssthresh`.
+    /// The window is below `ssthresh`; Startup of BBR.
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         match &self.0 {
             State::LossBased(c) => c.in_slow_start(),
+            State::Bbr(c) => c.in_startup(),
             State::Fixed(_) => false,
         }
     }
@@ -129,14 +152,33 @@ impl Controller {
     pub fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
+            State::Bbr(c) => c.pacing_rate_bps(),
             State::Fixed(c) => c.rate_bps,
         }
     }
 
-    /// Losses change nothing: the sender repeats what was lost within the window, PRR does not govern.
+    /// In fast recovery PRR (RFC 9937) says what may be sent. Otherwise it is the window, as ever.
     #[must_use]
-    pub fn ignores_losses(&self) -> bool {
-        matches!(self.0, State::Fixed(_))
+    pub fn uses_prr(&self) -> bool {
+        matches!(self.0, State::LossBased(_))
+    }
+
+    /// Pacing is a part of the algorithm, not a courtesy: it is paced however short the RTT.
+    #[must_use]
+    pub fn relies_on_pacing(&self) -> bool {
+        matches!(self.0, State::Bbr(_) | State::Fixed(_))
+    }
+
+    /// [`Self::on_lost`] means something to it.
+    #[must_use]
+    pub fn wants_losses(&self) -> bool {
+        matches!(self.0, State::Bbr(_))
+    }
+
+    /// It holds back on purpose: what is sent now counts as limited by the source (BBR in ProbeRTT).
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        matches!(&self.0, State::Bbr(c) if c.is_probing_rtt())
     }
 
     /// The algorithm.
@@ -144,6 +186,7 @@ impl Controller {
     pub fn kind(&self) -> Kind {
         match &self.0 {
             State::LossBased(c) => c.kind(),
+            State::Bbr(_) => Kind::Bbr,
             State::Fixed(c) => c.kind,
         }
     }

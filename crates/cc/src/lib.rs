@@ -10,6 +10,7 @@
 //! - `hystart.rs` when slow start ends early; `reno.rs`, `cubic.rs` how the window grows after it and how far it falls
 //! - `hybla.rs` the same for long round trips
 //! - `vegas.rs` by delay: a few segments in the queue, no more
+//! - `bbr/` by a model of the path
 //! - `fixed.rs` no congestion control: for links of one's own, and for comparison
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -25,6 +26,7 @@
 )]
 
 mod api;
+mod bbr;
 mod controller;
 mod cubic;
 mod fixed;
@@ -35,5 +37,5 @@ mod math;
 mod reno;
 mod vegas;
 
-pub use api::{Ack, Config, Congestion, Kind, UnknownKind};
+pub use api::{Ack, Config, Congestion, Kind, Lost, Sample, UnknownKind};
 pub use controller::Controller;

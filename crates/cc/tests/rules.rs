@@ -1,6 +1,6 @@
 //! What the RFCs demand of single events.
 
-use farlink_cc::{Ack, Config, Congestion, Controller, Kind};
+use farlink_cc::{Ack, Config, Congestion, Controller, Kind, Lost, Sample};
 use farlink_wire::time::{Duration, Instant};
 
 const MSS: u64 = 1000;
@@ -15,7 +15,7 @@ fn round(c: &mut Controller, now: &mut Instant) {
     let cwnd = c.cwnd_bytes();
     let mut left = cwnd;
     let mut first = true;
-    c.on_sent(*now, cwnd, cwnd);
+    c.on_sent(*now, cwnd, cwnd, false);
     while left > 0 {
         let acked = left.min(2 * MSS);
         left -= acked;
@@ -34,7 +34,7 @@ fn ack(now: Instant, acked_bytes: u64, prior: u64, round_start: bool) -> Ack {
         min_rtt: RTT,
         in_flight_bytes: prior.saturating_sub(acked_bytes),
         prior_in_flight_bytes: prior,
-        delivery_rate_bps: None,
+        sample: Sample::default(),
         app_limited: false,
         in_recovery: false,
         round_start,
@@ -65,7 +65,7 @@ fn slow_start_doubles_per_round_trip() {
 #[test]
 fn slow_start_stops_at_ssthresh_exactly() {
     let (mut c, mut now) = grown(Kind::NewReno, 3);
-    c.on_rto(now, 80 * MSS);
+    c.on_rto(now, 80 * MSS, 0);
     assert_eq!(c.ssthresh_bytes(), 40 * MSS);
     c.on_ack(&ack(now, MSS, MSS, true));
     assert_eq!(c.cwnd_bytes(), 2 * MSS);
@@ -124,7 +124,7 @@ fn never_below_two_segments_but_one_after_a_time_out() {
             c.on_recovery_exit(now);
         }
         assert_eq!((c.cwnd_bytes(), c.ssthresh_bytes()), (2 * MSS, 2 * MSS), "{kind}");
-        c.on_rto(now, MSS);
+        c.on_rto(now, MSS, 0);
         assert_eq!((c.cwnd_bytes(), c.ssthresh_bytes()), (MSS, 2 * MSS), "{kind}");
     }
 }
@@ -132,9 +132,9 @@ fn never_below_two_segments_but_one_after_a_time_out() {
 #[test]
 fn repeated_time_outs_hold_ssthresh() {
     let (mut c, now) = grown(Kind::NewReno, 4);
-    c.on_rto(now, 160 * MSS);
+    c.on_rto(now, 160 * MSS, 0);
     for _ in 0..5 {
-        c.on_rto(now, MSS);
+        c.on_rto(now, MSS, 0);
     }
     assert_eq!(c.ssthresh_bytes(), 80 * MSS);
     // And all of it can be undone.
@@ -152,7 +152,7 @@ fn spurious_reductions_are_undone_once() {
             round(&mut c, &mut now);
         }
         let before = (c.cwnd_bytes(), c.ssthresh_bytes());
-        c.on_rto(now, 100 * MSS);
+        c.on_rto(now, 100 * MSS, 0);
         c.undo(now);
         assert_eq!((c.cwnd_bytes(), c.ssthresh_bytes()), before, "{kind}");
         c.undo(now);
@@ -201,9 +201,9 @@ fn fixed_rate_takes_no_notice() {
         ..Config::default()
     });
     let now = Instant::from_millis(5);
-    c.on_sent(now, 1000, 1000);
+    c.on_sent(now, 1000, 1000, false);
     c.on_congestion(now, Congestion::Loss, 1 << 20);
-    c.on_rto(now, 1 << 20);
+    c.on_rto(now, 1 << 20, 0);
     c.on_idle_restart(now, Duration::from_secs(10), RTT);
     assert_eq!((c.cwnd_bytes(), c.ssthresh_bytes()), (1 << 20, 1 << 20));
     assert_eq!(c.pacing_rate_bps(RTT), Some(8_000_000));
@@ -222,7 +222,7 @@ fn unfair_keeps_the_window_that_it_was_given() {
         });
         let now = Instant::from_millis(5);
         c.on_congestion(now, Congestion::Loss, 1 << 20);
-        c.on_rto(now, 1 << 20);
+        c.on_rto(now, 1 << 20, 0);
         assert_eq!(c.pacing_rate_bps(RTT), None, "it has no clock");
         assert_eq!(c.cwnd_bytes(), c.ssthresh_bytes());
         c.cwnd_bytes()
@@ -251,7 +251,7 @@ fn names() {
     let error = "bbr9".parse::<Kind>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown congestion control \"bbr9\"; known are reno, cubic, hybla, vegas, fixed-rate, unfair"
+        "unknown congestion control \"bbr9\"; known are reno, cubic, hybla, vegas, bbr, fixed-rate, unfair"
     );
 }
 
@@ -281,6 +281,8 @@ fn any_order_of_events() {
             fixed_rate_bps: None,
             window_limit_bytes: limit,
             unfair_window_bytes: (draw(2) == 0).then(|| draw(1 << 24)),
+            selective_acks: draw(2) == 0,
+            seed: draw(u64::MAX),
             handshake_rtt: (draw(2) == 0).then(|| Duration::from_nanos(draw(1 << 36))),
             hystart: draw(2) == 0,
         });
@@ -291,9 +293,13 @@ fn any_order_of_events() {
             let scale = 1 + draw(40);
             now += Duration::from_nanos(draw(1 << scale));
             let amount = if draw(50) == 0 { u64::MAX / 4 } else { draw(1 << 22) };
-            match draw(12) {
-                0 => c.on_congestion(now, Congestion::Loss, amount),
-                1 => c.on_rto(now, amount),
+            match draw(13) {
+                0 => c.on_congestion(
+                    now,
+                    if draw(2) == 0 { Congestion::Loss } else { Congestion::Ecn },
+                    amount,
+                ),
+                1 => c.on_rto(now, amount, 0),
                 2 => c.on_recovery_exit(now),
                 3 => c.undo(now),
                 4 => {
@@ -304,9 +310,26 @@ fn any_order_of_events() {
                     mss_max = mss_max.max(mss);
                     c.set_mss(mss as u32);
                 }
-                6 => c.on_sent(now, draw(70_000), amount),
+                6 => c.on_sent(now, draw(70_000), amount, draw(2) == 0),
+                7 => c.on_lost(&Lost {
+                    now,
+                    bytes: draw(70_000),
+                    tx_in_flight_bytes: draw(1 << scale),
+                    lost_since_sent_bytes: amount,
+                    app_limited: draw(2) == 0,
+                    continues: draw(2) == 0,
+                    delivered_bytes: amount,
+                }),
                 _ => c.on_ack(&Ack {
                     app_limited: draw(3) == 0,
+                    sample: Sample {
+                        rate_bps: (draw(2) == 0).then(|| draw(1 << scale)),
+                        delivered_bytes: amount,
+                        prior_delivered_bytes: draw(1 << scale),
+                        tx_in_flight_bytes: draw(1 << scale),
+                        lost_bytes: draw(1 << scale),
+                        app_limited: draw(2) == 0,
+                    },
                     rtt: (draw(2) == 0).then(|| Duration::from_nanos(draw(1 << 36))),
                     ..ack(now, amount, amount + draw(100_000), draw(10) == 0)
                 }),

@@ -371,6 +371,9 @@ impl Flow {
             unfair_window_bytes: leg_config.unfair_window_bytes,
             handshake_rtt: dst.srtt,
             hystart: true,
+            selective_acks: self.agreed.sack,
+            // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
+            seed: cx.config.seed ^ u64::from(next.0),
         });
         let bounds =
             crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };

@@ -13,16 +13,31 @@ pub struct Sent {
     pub end: SeqNum,
     /// When it was last sent.
     pub sent_at: Instant,
-    /// Bytes delivered on this leg when it was sent (delivery-rate samples).
-    pub delivered: u64,
-    /// When that count was made.
-    pub delivered_at: Instant,
+    /// What the leg had done when it was sent.
+    pub then: Then,
     /// The receiver holds it.
     pub sacked: bool,
     /// Taken for lost and not sent again yet.
     pub lost: bool,
     /// Sent more than once.
     pub retransmitted: bool,
+}
+
+/// What a leg had done when a transmission left (delivery-rate samples, draft-ietf-ccwg-bbr 4.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Then {
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// When that count was made.
+    pub delivered_at: Instant,
+    /// When the transmission left that was delivered last.
+    pub first_sent_at: Instant,
+    /// Bytes taken for lost.
+    pub lost_bytes: u64,
+    /// Bytes in flight, this transmission included.
+    pub in_flight_bytes: u64,
+    /// The source had not had enough to send.
+    pub app_limited: bool,
 }
 
 impl Sent {
@@ -48,8 +63,8 @@ pub struct Acked {
     pub reordered: bool,
     /// Some segment that was acknowledged had been sent only once.
     pub original: bool,
-    /// Of the newest segment: bytes delivered, and when, at the time it was sent.
-    pub snapshot: Option<(u64, Instant)>,
+    /// Of the newest segment: when it left, and what the leg had done by then.
+    pub snapshot: Option<(Instant, Then)>,
 }
 
 /// The transmissions in flight on one leg.
@@ -59,6 +74,10 @@ pub struct Scoreboard {
     sacked_bytes: u64,
     lost_bytes: u64,
     out_bytes: u64,
+    /// Bytes ever taken for lost.
+    lost_ever_bytes: u64,
+    /// Transmissions taken for lost that nobody has asked for yet, if somebody will.
+    losses: Option<Vec<Loss>>,
     fack: Option<SeqNum>,
 }
 
@@ -77,6 +96,19 @@ impl Scoreboard {
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
         self.lost_bytes
+    }
+    /// Bytes ever taken for lost.
+    #[must_use]
+    pub fn lost_ever_bytes(&self) -> u64 {
+        self.lost_ever_bytes
+    }
+    /// Losses are kept for [`Self::take_losses`].
+    pub fn keep_losses(&mut self) {
+        self.losses.get_or_insert_default();
+    }
+    /// What was taken for lost since this was last asked, in order of sequence numbers.
+    pub fn take_losses(&mut self) -> impl Iterator<Item = Loss> + '_ {
+        self.losses.iter_mut().flat_map(|losses| losses.drain(..))
     }
     /// Bytes the receiver holds above a hole.
     #[must_use]
@@ -107,7 +139,8 @@ impl Scoreboard {
 
     /// Everything is forgotten.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        let losses = self.losses.take().map(|_| Vec::new());
+        *self = Self { losses, lost_ever_bytes: self.lost_ever_bytes, ..Self::default() };
     }
 
     /// Index of the record that contains `seq`, or of the first one above it.
@@ -141,7 +174,7 @@ impl Scoreboard {
             }
             if acked.newest.is_none_or(|(t, e, _)| r.sent_at > t || (r.sent_at == t && r.end.after(e))) {
                 acked.newest = Some((r.sent_at, r.end, r.retransmitted));
-                acked.snapshot = Some((r.delivered, r.delivered_at));
+                acked.snapshot = Some((r.sent_at, r.then));
             }
             if !r.retransmitted {
                 let rtt = now.since(r.sent_at);
@@ -249,10 +282,22 @@ impl Scoreboard {
             if !r.sacked && !r.lost && is_lost(r) {
                 r.lost = true;
                 bytes += r.len();
+                self.lost_ever_bytes += r.len();
+                note_loss(&mut self.losses, r, self.lost_ever_bytes);
             }
         }
         self.lost_bytes += bytes;
         bytes
+    }
+
+    /// Everything that is not SACKed is to be sent again, for a reason that is not congestion: it counts as no loss.
+    pub fn resend_all(&mut self) {
+        for r in &mut self.records {
+            if !r.sacked && !r.lost {
+                r.lost = true;
+                self.lost_bytes += r.len();
+            }
+        }
     }
 
     /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without SACK).
@@ -266,6 +311,8 @@ impl Scoreboard {
         r.lost = true;
         let bytes = r.len();
         self.lost_bytes += bytes;
+        self.lost_ever_bytes += bytes;
+        note_loss(&mut self.losses, r, self.lost_ever_bytes);
         bytes
     }
 
@@ -297,7 +344,7 @@ impl Scoreboard {
     }
 
     /// `len` bytes from `seq` were sent again.
-    pub fn resent(&mut self, now: Instant, seq: SeqNum, len: u32, delivered: u64, delivered_at: Instant) {
+    pub fn resent(&mut self, now: Instant, seq: SeqNum, len: u32, then: Then) {
         let first = self.cut(seq);
         let last = self.cut(seq + len);
         for i in first..last {
@@ -308,8 +355,7 @@ impl Scoreboard {
             }
             r.sent_at = now;
             r.retransmitted = true;
-            r.delivered = delivered;
-            r.delivered_at = delivered_at;
+            r.then = then;
         }
     }
 
@@ -331,6 +377,30 @@ impl Scoreboard {
     }
 }
 
+/// A transmission taken for lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// First sequence number.
+    pub seq: SeqNum,
+    /// The one after the last.
+    pub end: SeqNum,
+    /// What the leg had done when it was sent.
+    pub then: Then,
+    /// Bytes ever taken for lost, this one included.
+    pub lost_ever_bytes: u64,
+}
+
+/// More than this without being asked for are not remembered: they are of one flight, and its beginning tells enough.
+const LOSSES_MAX: usize = 1024;
+
+fn note_loss(losses: &mut Option<Vec<Loss>>, r: &Sent, lost_ever_bytes: u64) {
+    if let Some(losses) = losses
+        && losses.len() < LOSSES_MAX
+    {
+        losses.push(Loss { seq: r.seq, end: r.end, then: r.then, lost_ever_bytes });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,8 +413,7 @@ mod tests {
                 seq: SeqNum(i * 1000),
                 end: SeqNum((i + 1) * 1000),
                 sent_at: t,
-                delivered: 0,
-                delivered_at: t,
+                then: Then::default(),
                 sacked: false,
                 lost: false,
                 retransmitted: false,
@@ -374,7 +443,7 @@ mod tests {
         assert_eq!(b.sacked_bytes(), 7500);
         assert_eq!(b.mark_lost(|_| true), 2000);
         assert_eq!(b.next_lost(700), Some((SeqNum(500), 700)));
-        b.resent(Instant::from_millis(102), SeqNum(500), 700, 0, Instant::ZERO);
+        b.resent(Instant::from_millis(102), SeqNum(500), 700, Then::default());
         assert!(b.is_consistent());
         assert_eq!(b.next_lost(5000), Some((SeqNum(1200), 1300)));
         let a = b.acknowledge(Instant::from_millis(200), SeqNum(10000), &[]);
@@ -386,7 +455,7 @@ mod tests {
     fn no_rtt_from_what_waited_behind_a_repeated_segment() {
         let mut b = board(3);
         b.mark_head_lost(1000);
-        b.resent(Instant::from_millis(5_000), SeqNum(0), 1000, 0, Instant::ZERO);
+        b.resent(Instant::from_millis(5_000), SeqNum(0), 1000, Then::default());
         let a = b.acknowledge(Instant::from_millis(5_100), SeqNum(2000), &[]);
         assert_eq!(a.rtt, None);
         let a = b.acknowledge(Instant::from_millis(5_102), SeqNum(3000), &[]);

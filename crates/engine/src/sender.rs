@@ -10,7 +10,7 @@ use crate::pacing::Pacer;
 use crate::rate::RateSampler;
 use crate::recovery::{Rack, Recovery};
 use crate::rtt::RttEstimator;
-use crate::scoreboard::{Scoreboard, Sent};
+use crate::scoreboard::{Scoreboard, Sent, Then};
 
 /// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
 pub const SUPER_SEGMENT_BYTES: u32 = 65_000;
@@ -133,6 +133,9 @@ pub struct Sender {
     persist_backoff: u32,
     hole_backoff: u32,
     cwnd_limited: bool,
+    /// All that the source had has been sent; and: will have been with the planned segment.
+    dry: bool,
+    dry_after: bool,
     last_sent_at: Instant,
     /// Last time that something was acknowledged, or nothing was outstanding.
     pub progress_at: Instant,
@@ -152,6 +155,10 @@ impl Sender {
         sack_permitted: bool,
         rto_bounds: RtoBounds,
     ) -> Self {
+        let mut board = Scoreboard::default();
+        if cc.wants_losses() {
+            board.keep_losses();
+        }
         Self {
             snd_una: next,
             snd_nxt: next,
@@ -161,7 +168,7 @@ impl Sender {
             window_max_bytes: 0,
             wl_seq: SeqNum(0),
             wl_ack: next,
-            board: Scoreboard::default(),
+            board,
             rtt: RttEstimator::default(),
             rto_bounds,
             cc: Box::new(cc),
@@ -180,6 +187,8 @@ impl Sender {
             persist_backoff: 0,
             hole_backoff: 0,
             cwnd_limited: false,
+            dry: false,
+            dry_after: false,
             last_sent_at: now,
             progress_at: now,
             cwr_until: None,
@@ -258,9 +267,13 @@ impl Sender {
     /// persist timers when it is time, not the window, that stands in the way.
     pub fn plan(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
         self.timers.pace = None;
-        if let Some(plan) = self.plan_probe(supply) {
-            return Some(plan);
-        }
+        self.note_supply(now, supply);
+        let plan = self.plan_probe(supply).or_else(|| self.plan_data(now, supply, budget))?;
+        self.dry_after = plan.seq + plan.len + u32::from(plan.fin) == supply.end + u32::from(supply.fin);
+        Some(plan)
+    }
+
+    fn plan_data(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
         let room = self.window_room();
         let mss = self.mss.max(1);
         let paced = self.pacing_rate();
@@ -423,17 +436,34 @@ impl Sender {
     /// What the congestion window leaves, bytes.
     fn window_room(&self) -> u64 {
         match &self.recovery {
-            Recovery::Fast { prr, .. } if !self.cc.ignores_losses() => prr.allowance(),
+            Recovery::Fast { prr, .. } if self.cc.uses_prr() => prr.allowance(),
             _ => self.cc.cwnd_bytes().saturating_sub(self.pipe()),
         }
     }
 
     fn pacing_rate(&self) -> Option<u64> {
         let srtt = self.rtt.srtt();
-        if self.cc.ignores_losses() || Pacer::applies(srtt) {
+        if self.cc.relies_on_pacing() || Pacer::applies(srtt) {
             self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)
         } else {
             None
+        }
+    }
+
+    fn then(&self, in_flight_bytes: u64) -> Then {
+        self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)
+    }
+
+    /// The source has more after it had run out, and neither window nor pacing would have held that back: what is sent now
+    /// does not show what the path can do (CheckIfApplicationLimited of draft-ietf-ccwg-bbr).
+    fn note_supply(&mut self, now: Instant, supply: &Supply) {
+        if !self.dry || !self.has_new(supply) {
+            return;
+        }
+        self.dry = false;
+        let free = self.pipe() + u64::from(self.mss) <= self.cc.cwnd_bytes();
+        if free && self.board.lost_bytes() == 0 && self.pacer.wait_until(now).is_none() {
+            self.rate.mark_app_limited(self.board.pipe());
         }
     }
 
@@ -456,12 +486,12 @@ impl Sender {
                     }
                 }
                 let end = plan.seq + len;
+                let then = self.then(self.board.pipe() + u64::from(len));
                 self.board.push(Sent {
                     seq: plan.seq,
                     end,
                     sent_at: now,
-                    delivered: self.rate.delivered_bytes(),
-                    delivered_at: self.rate.delivered_at(),
+                    then,
                     sacked: false,
                     lost: false,
                     retransmitted: false,
@@ -471,15 +501,18 @@ impl Sender {
                 self.persist_backoff = 0;
             }
             Purpose::Retransmit | Purpose::TailProbe => {
-                let (d, at) = (self.rate.delivered_bytes(), self.rate.delivered_at());
-                self.board.resent(now, plan.seq, len, d, at);
+                // A tail probe is in flight already.
+                let again = if plan.purpose == Purpose::Retransmit { u64::from(len) } else { 0 };
+                let then = self.then(self.board.pipe() + again);
+                self.board.resent(now, plan.seq, len, then);
             }
         }
         if let Recovery::Fast { prr, .. } = &mut self.recovery {
             prr.on_sent(u64::from(len));
         }
         self.last_sent_at = now;
-        self.cc.on_sent(now, u64::from(len), self.board.pipe());
+        self.cc.on_sent(now, u64::from(len), self.board.pipe(), self.rate.is_app_limited());
+        self.dry = plan.purpose == Purpose::New && self.dry_after;
         if plan.purpose == Purpose::TailProbe {
             self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
         } else if plan.purpose == Purpose::New {
@@ -497,7 +530,7 @@ impl Sender {
         }
         self.mss = mss;
         self.cc.set_mss(mss);
-        self.board.mark_lost(|_| true);
+        self.board.resend_all();
     }
 
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.
@@ -520,7 +553,7 @@ impl Sender {
         }
         self.rtt.reset_backoff();
         self.progress_at = now;
-        self.board.mark_lost(|_| true);
+        self.board.resend_all();
         self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
     }
 

@@ -5,7 +5,7 @@ pub mod net;
 
 use std::collections::VecDeque;
 
-use farlink_cc::{Ack, Config, Congestion, Controller};
+use farlink_cc::{Ack, Config, Congestion, Controller, Sample};
 use farlink_wire::time::{Duration, Instant};
 
 /// The path. All times in nanoseconds.
@@ -98,7 +98,7 @@ impl Run {
         }
         let ack_at = self.link_free + Duration::from_millis(self.path.rtt_ms);
         self.flight.push_back(Sent { number, at: self.now, lost, ack_at });
-        self.controller.on_sent(self.now, self.mss, self.in_flight());
+        self.controller.on_sent(self.now, self.mss, self.in_flight(), false);
         let paced =
             self.controller.pacing_rate_bps(self.srtt).map(|rate| self.mss * 8 * 1_000_000_000 / rate);
         let offered = 1_000_000_000_u64.checked_div(self.path.app_pps);
@@ -168,7 +168,7 @@ impl Run {
             min_rtt: self.min_rtt,
             in_flight_bytes: self.in_flight(),
             prior_in_flight_bytes: prior,
-            delivery_rate_bps: None,
+            sample: Sample::default(),
             app_limited: self.path.app_pps > 0,
             in_recovery: self.in_recovery,
             round_start,

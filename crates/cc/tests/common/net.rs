@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use farlink_cc::{Ack, Config, Congestion, Controller};
+use farlink_cc::{Ack, Config, Congestion, Controller, Lost, Sample};
 use farlink_wire::time::{Duration, Instant};
 
 /// The path. The rate may be changed between two runs.
@@ -21,6 +21,13 @@ struct Packet {
     sent_at: Instant,
     ack_at: Instant,
     lost: bool,
+    // What the delivery-rate sample remembers of its time.
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    lost_before: u64,
+    tx_in_flight: u64,
+    app_limited: bool,
 }
 
 /// One sender.
@@ -45,6 +52,10 @@ pub struct Flow {
     pub delivered: u64,
     pub lost: u64,
     pub timeouts: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    /// Until so many packets are delivered, samples are limited by the source.
+    app_limited_until: u64,
 }
 
 impl Flow {
@@ -66,9 +77,22 @@ impl Flow {
         self.flight.iter().find(|p| !p.lost).map(|p| p.ack_at)
     }
 
-    fn forget(&mut self, count: usize) -> u64 {
+    fn forget(&mut self, now: Instant, count: usize) -> u64 {
         let lost: Vec<Packet> = self.flight.drain(..count).collect();
-        self.lost += lost.len() as u64;
+        let mut last = None;
+        for p in &lost {
+            self.lost += 1;
+            self.controller.on_lost(&Lost {
+                now,
+                bytes: self.mss,
+                tx_in_flight_bytes: p.tx_in_flight,
+                lost_since_sent_bytes: (self.lost - p.lost_before) * self.mss,
+                app_limited: p.app_limited,
+                continues: last == Some(p.number - 1),
+                delivered_bytes: self.delivered * self.mss,
+            });
+            last = Some(p.number);
+        }
         self.supply = self.supply.saturating_add(lost.len() as u64);
         lost.first().map_or(0, |p| p.number)
     }
@@ -76,12 +100,12 @@ impl Flow {
     fn time_out(&mut self, now: Instant) {
         let before = self.in_flight();
         self.timeouts += 1;
-        self.forget(self.flight.len());
+        self.forget(now, self.flight.len());
         self.in_recovery = false;
         self.recovery_point = self.next_number;
         self.last_event = now;
         self.next_send = now;
-        self.controller.on_rto(now, before);
+        self.controller.on_rto(now, before, 0);
     }
 
     fn acknowledge(&mut self, now: Instant) {
@@ -90,13 +114,15 @@ impl Flow {
         let packet = self.flight.remove(index).expect("it is there");
         self.last_event = now;
         self.delivered += 1;
+        self.delivered_at = now;
+        let sample = self.sample(now, &packet);
         let rtt = now.since(packet.sent_at);
         self.min_rtt = if self.min_rtt.is_zero() { rtt } else { self.min_rtt.min(rtt) };
         self.srtt = if self.srtt.is_zero() { rtt } else { (self.srtt * 7 + rtt) / 8 };
         // Three later ones have arrived: the holes are losses.
         let holes = self.flight.iter().take_while(|p| p.number + 3 <= packet.number).count();
         if holes > 0 {
-            let first = self.forget(holes);
+            let first = self.forget(now, holes);
             if first >= self.recovery_point {
                 self.in_recovery = true;
                 self.recovery_point = self.next_number;
@@ -120,11 +146,44 @@ impl Flow {
             min_rtt: self.min_rtt,
             in_flight_bytes: self.in_flight(),
             prior_in_flight_bytes: prior,
-            delivery_rate_bps: None,
+            sample,
             app_limited: !self.limited,
             in_recovery: self.in_recovery,
             round_start,
         });
+        if self.controller.holds_back() {
+            self.limited_by_source();
+        }
+    }
+
+    fn sample(&mut self, now: Instant, p: &Packet) -> Sample {
+        self.first_sent_at = p.sent_at;
+        if self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        let interval = now.since(p.delivered_at).max(p.sent_at.since(p.first_sent_at));
+        let bits = u128::from((self.delivered - p.delivered) * self.mss) * 8 * 1_000_000_000;
+        let known = interval >= self.min_rtt && !interval.is_zero();
+        Sample {
+            rate_bps: known.then(|| (bits / interval.as_nanos()) as u64),
+            delivered_bytes: self.delivered * self.mss,
+            prior_delivered_bytes: p.delivered * self.mss,
+            tx_in_flight_bytes: p.tx_in_flight,
+            lost_bytes: (self.lost - p.lost_before) * self.mss,
+            app_limited: p.app_limited,
+        }
+    }
+
+    fn limited_by_source(&mut self) {
+        self.app_limited_until = (self.delivered + self.flight.len() as u64).max(1);
+    }
+
+    /// The source has more again.
+    fn supply(&mut self, packets: u64) {
+        if self.supply == 0 && self.in_flight() + self.mss <= self.controller.cwnd_bytes() {
+            self.limited_by_source();
+        }
+        self.supply = self.supply.saturating_add(packets);
     }
 }
 
@@ -154,7 +213,7 @@ impl Net {
     /// One sender more, from now on.
     pub fn join(&mut self, config: &Config) -> usize {
         let rtt = Duration::from_millis(self.link.rtt_ms);
-        let config = Config { handshake_rtt: Some(rtt), ..*config };
+        let config = Config { handshake_rtt: Some(rtt), seed: 1 + self.flows.len() as u64, ..*config };
         self.flows.push(Flow {
             controller: Controller::new(&config),
             mss: u64::from(config.mss),
@@ -174,6 +233,9 @@ impl Net {
             delivered: 0,
             lost: 0,
             timeouts: 0,
+            delivered_at: self.now,
+            first_sent_at: self.now,
+            app_limited_until: 0,
         });
         self.flows.len() - 1
     }
@@ -201,13 +263,26 @@ impl Net {
                 f.controller.on_idle_restart(now, idle, rto);
             }
             f.last_event = now;
+            (f.delivered_at, f.first_sent_at) = (now, now);
         }
         let ack_at = self.free_at + Duration::from_millis(self.link.rtt_ms);
         let number = f.next_number;
         f.next_number += 1;
-        f.flight.push_back(Packet { number, sent_at: now, ack_at, lost: !(taken && lucky) });
+        let app_limited = f.app_limited_until > 0;
+        f.flight.push_back(Packet {
+            number,
+            sent_at: now,
+            ack_at,
+            lost: !(taken && lucky),
+            delivered: f.delivered,
+            delivered_at: f.delivered_at,
+            first_sent_at: f.first_sent_at,
+            lost_before: f.lost,
+            tx_in_flight: f.in_flight() + f.mss,
+            app_limited,
+        });
         f.supply = if f.supply == u64::MAX { u64::MAX } else { f.supply - 1 };
-        f.controller.on_sent(now, f.mss, f.in_flight());
+        f.controller.on_sent(now, f.mss, f.in_flight(), app_limited);
         f.limited = f.in_flight() + f.mss > f.controller.cwnd_bytes();
         f.last_sent = now;
         if let Some(rate) = f.controller.pacing_rate_bps(f.srtt) {
@@ -256,7 +331,8 @@ impl Net {
         let end = self.now + time;
         while self.now < end {
             for f in &mut self.flows {
-                f.supply = if f.supply == u64::MAX { 1 } else { f.supply + 1 };
+                f.supply = if f.supply == u64::MAX { 0 } else { f.supply };
+                f.supply(1);
             }
             self.run(gap);
         }
@@ -270,7 +346,7 @@ impl Net {
         }
         self.run(time);
         for f in &mut self.flows {
-            f.supply = u64::MAX;
+            f.supply(u64::MAX);
         }
         self
     }

@@ -1,5 +1,6 @@
 //! The paths.
 
+mod bbr;
 mod hybla;
 mod vegas;
 

@@ -1,6 +1,6 @@
 //! What acknowledgements mean for a sender: window, losses, recovery.
 
-use farlink_cc::{Ack, Congestion};
+use farlink_cc::{Ack, Congestion, Lost};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
 use super::{Happened, Sender};
@@ -67,9 +67,10 @@ impl Sender {
         }
         let min_rtt = self.rtt.min_rtt();
         self.rack.update(now, &acked, min_rtt);
-        let sample = self.rate.on_ack(now, &acked, min_rtt);
+        let mut sample = self.rate.on_ack(now, &acked, self.board.lost_ever_bytes(), min_rtt);
         let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
         let lost = self.detect_losses(now, advanced);
+        sample.sample.lost_bytes += lost;
         self.decide_timeout(now, &acked, advanced);
         if lost > 0 && self.recovery.is_open() {
             self.enter_recovery(now, Congestion::Loss);
@@ -95,12 +96,15 @@ impl Sender {
                 min_rtt,
                 in_flight_bytes: self.pipe(),
                 prior_in_flight_bytes: prior_in_flight,
-                delivery_rate_bps: sample.rate_bps,
+                sample: sample.sample,
                 app_limited: !self.cwnd_limited,
                 in_recovery: self.recovery.is_fast(),
                 round_start: sample.round_start,
             };
             self.cc.on_ack(&ack);
+            if self.cc.holds_back() {
+                self.rate.mark_app_limited(self.board.pipe());
+            }
         }
         if acked.delivered_bytes > 0 {
             self.arm(now);
@@ -144,7 +148,9 @@ impl Sender {
             return 0;
         }
         if !self.sack_permitted {
-            return self.detect_without_sack(advanced);
+            let lost = self.detect_without_sack(advanced);
+            self.report_losses(now);
+            return lost;
         }
         if self.board.sacked_bytes() == 0 && self.recovery.is_open() {
             return 0;
@@ -158,7 +164,26 @@ impl Sender {
         );
         let (lost, again) = self.rack.detect(now, &mut self.board, reo);
         self.timers.reorder = again;
+        self.report_losses(now);
         lost
+    }
+
+    /// Tells the controller which transmissions are taken for lost, if it wants to know.
+    pub(super) fn report_losses(&mut self, now: Instant) {
+        let delivered_bytes = self.rate.delivered_bytes();
+        let mut before = None;
+        for loss in self.board.take_losses() {
+            self.cc.on_lost(&Lost {
+                now,
+                bytes: u64::from(loss.end.since(loss.seq)),
+                tx_in_flight_bytes: loss.then.in_flight_bytes,
+                lost_since_sent_bytes: loss.lost_ever_bytes.saturating_sub(loss.then.lost_bytes),
+                app_limited: loss.then.app_limited,
+                continues: before == Some(loss.seq),
+                delivered_bytes,
+            });
+            before = Some(loss.end);
+        }
     }
 
     /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582).
@@ -198,9 +223,7 @@ impl Sender {
             return;
         };
         if self.snd_una.after_eq(recover) {
-            if self.recovery.is_fast() {
-                self.cc.on_recovery_exit(now);
-            }
+            self.cc.on_recovery_exit(now);
             self.rack.on_recovery_exit();
             self.recovery = Recovery::Open;
             self.dup_acks = 0;

@@ -134,7 +134,8 @@ impl Sender {
         let all = !self.sack_permitted;
         self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
-        self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes());
+        self.report_losses(now);
+        self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes(), self.board.pipe());
         self.recovery = Recovery::Timeout { recover: self.snd_nxt, undecided: first };
         self.dup_acks = 0;
         self.timers.probe = None;

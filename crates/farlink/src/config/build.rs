@@ -141,7 +141,8 @@ pub fn build(
 }
 
 /// Controllers that are fair to strangers, for legs that are nobody's own (MISSION A16).
-const ORDINARY_CONTROLLERS: [cc::Kind; 3] = [cc::Kind::NewReno, cc::Kind::Cubic, cc::Kind::Vegas];
+const ORDINARY_CONTROLLERS: [cc::Kind; 4] =
+    [cc::Kind::NewReno, cc::Kind::Cubic, cc::Kind::Vegas, cc::Kind::Bbr];
 
 fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Result<(), ConfigError> {
     let bad = name.is_empty()
