@@ -34,6 +34,9 @@ impl Kind {
     pub const ALL: &'static [Self] =
         &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::Bbr, Self::FixedRate, Self::Unfair];
 
+    /// Those that are no more aggressive than TCP towards strangers: for legs that are nobody's own.
+    pub const ORDINARY: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::Vegas, Self::Bbr];
+
     /// The name used in configuration files and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {

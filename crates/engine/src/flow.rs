@@ -360,21 +360,8 @@ impl Flow {
         let dst = self.legs.get(to);
         let mss = self.segment_payload(to);
         let link = cx.config.interfaces.iter().find(|i| i.id == dst.out).and_then(|i| i.link.as_ref());
-        let leg_config = link.map_or(&cx.config.ordinary, |l| &l.leg);
         let limit_bytes = self.relay_limit(cx.config, link);
-        let controller = cc::Controller::new(&cc::Config {
-            kind: leg_config.cc,
-            mss,
-            initial_window_segments: leg_config.initial_window_segments,
-            fixed_rate_bps: None,
-            window_limit_bytes: u64::from(limit_bytes) * 2,
-            unfair_window_bytes: leg_config.unfair_window_bytes,
-            handshake_rtt: dst.srtt,
-            hystart: true,
-            selective_acks: self.agreed.sack,
-            // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
-            seed: cx.config.seed ^ u64::from(next.0),
-        });
+        let controller = cc::Controller::new(&self.controller_config(cx.config, from, next));
         let bounds =
             crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
         let mut tx = Sender::new(cx.now, next, controller, mss, self.agreed.sack, bounds);
@@ -397,6 +384,26 @@ impl Flow {
             fin_overdue: false,
             timeouts: 0,
             keepalive_passed: false,
+        }
+    }
+
+    /// How the data of `from` is governed on its way to the other host.
+    pub(crate) fn controller_config(&self, config: &Config, from: Side, next: SeqNum) -> cc::Config {
+        let dst = self.legs.get(from.other());
+        let link = config.interfaces.iter().find(|i| i.id == dst.out).and_then(|i| i.link.as_ref());
+        let leg = link.map_or(&config.ordinary, |l| &l.leg);
+        cc::Config {
+            kind: leg.cc,
+            mss: self.segment_payload(from.other()),
+            initial_window_segments: leg.initial_window_segments,
+            fixed_rate_bps: None,
+            window_limit_bytes: u64::from(self.relay_limit(config, link)) * 2,
+            unfair_window_bytes: leg.unfair_window_bytes,
+            handshake_rtt: dst.srtt,
+            selective_acks: self.agreed.sack,
+            // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
+            seed: config.seed ^ u64::from(next.0),
+            hystart: true,
         }
     }
 

@@ -30,6 +30,7 @@ mod receiver;
 pub mod record;
 mod recovery;
 mod report;
+mod retune;
 pub mod room;
 mod rtt;
 mod rules;

@@ -3,7 +3,7 @@
 mod ack;
 mod timer;
 
-use farlink_cc::Controller;
+use farlink_cc::{Config, Controller};
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::pacing::Pacer;
@@ -521,6 +521,31 @@ impl Sender {
         if self.timers.rto.is_none() {
             self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
         }
+    }
+
+    /// Another controller takes over, with the window that is in use: the larger of its own initial one and what is in flight.
+    pub fn change_cc(&mut self, now: Instant, config: &Config) {
+        if self.cc.kind() == config.kind {
+            return;
+        }
+        let mss = u64::from(config.mss.max(1));
+        let used = u32::try_from(self.pipe().min(self.cc.cwnd_bytes()) / mss).unwrap_or(u32::MAX);
+        let min_rtt = Some(self.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
+        *self.cc = Controller::new(&Config {
+            initial_window_segments: config.initial_window_segments.max(used),
+            handshake_rtt: min_rtt.or(config.handshake_rtt),
+            ..*config
+        });
+        if self.cc.wants_losses() {
+            self.board.keep_losses();
+        }
+        if self.recovery.is_fast() {
+            // The old one's reduction goes with it; what is lost is repeated within the new window.
+            self.recovery = Recovery::Open;
+            self.rack.on_recovery_exit();
+            self.dup_acks = 0;
+        }
+        self.arm_probe(now);
     }
 
     /// The path takes no more than this much payload per segment; what is in flight and larger counts as lost.

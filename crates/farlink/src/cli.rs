@@ -67,6 +67,7 @@ Exit status: 0 all is well, 1 something is wrong (each finding says what to do),
     /// Change a parameter of the running gateway
     #[command(after_help = "Examples:
   farlink set link.sat0.rate_bps 6000000   the link called sat0 now carries 6 Mbit/s
+  farlink set link.sat0.cc bbr             and is governed by BBR
 
 An unknown key or value changes nothing; the answer says what is allowed.")]
     Set(SetArgs),

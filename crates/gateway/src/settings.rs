@@ -1,11 +1,13 @@
 //! Parameters that change while the gateway runs.
 
+use farlink_cc::Kind;
 use farlink_wire::Instant;
 
 use crate::gateway::Gateway;
 
 impl Gateway {
-    /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`).
+    /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
+    /// `link.NAME.cc` and `ordinary.cc` (a congestion controller).
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
@@ -14,9 +16,13 @@ impl Gateway {
         let names = names.join(", ");
         let unknown = || {
             format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps and link.NAME.up, with NAME one of: {names}"
+                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc and link.NAME.up, with NAME one of: {names}; and ordinary.cc"
             )
         };
+        if key == "ordinary.cc" {
+            self.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
+            return Ok(());
+        }
         let (name, what) = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
         let known = unknown();
         let link = self.links.iter_mut().find(|l| l.name() == name).ok_or(known)?;
@@ -31,6 +37,19 @@ impl Gateway {
                     })?),
                 };
                 link.egress.set_rate(now, rate);
+                let iface = link.iface;
+                if rate.is_none() && self.engine.link_cc(iface) == Some(Kind::FixedRate) {
+                    // Nothing else would keep it from flooding the link.
+                    self.engine.set_cc(now, Some(iface), Kind::Cubic);
+                }
+            }
+            "cc" => {
+                let kind = controller(value, Kind::ALL)?;
+                if kind == Kind::FixedRate && link.egress.config().rate_bps.is_none() {
+                    return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
+                }
+                let iface = link.iface;
+                self.engine.set_cc(now, Some(iface), kind);
             }
             "up" => {
                 let up =
@@ -47,4 +66,11 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+fn controller(name: &str, allowed: &[Kind]) -> Result<Kind, String> {
+    allowed.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = allowed.iter().map(|kind| kind.name()).collect();
+        format!("`{name}`: allowed are {}", names.join(", "))
+    })
 }

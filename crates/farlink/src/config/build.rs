@@ -107,7 +107,7 @@ pub fn build(
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
-            cc: controller(file.ordinary.cc.as_ref(), source, defaults.ordinary.cc, &ORDINARY_CONTROLLERS)?,
+            cc: controller(file.ordinary.cc.as_ref(), source, defaults.ordinary.cc, cc::Kind::ORDINARY)?,
             initial_window_segments: file
                 .ordinary
                 .initial_window_segments
@@ -139,10 +139,6 @@ pub fn build(
         metrics_address: file.admin.metrics_address,
     })
 }
-
-/// Controllers that are fair to strangers, for legs that are nobody's own (MISSION A16).
-const ORDINARY_CONTROLLERS: [cc::Kind; 4] =
-    [cc::Kind::NewReno, cc::Kind::Cubic, cc::Kind::Vegas, cc::Kind::Bbr];
 
 fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Result<(), ConfigError> {
     let bad = name.is_empty()

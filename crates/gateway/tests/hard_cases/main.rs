@@ -19,6 +19,7 @@ mod limits;
 mod outage;
 mod peers;
 mod recovery;
+mod retune;
 mod rst;
 mod timestamps;
 mod windows;

@@ -1,0 +1,50 @@
+//! What the engine can be told while it runs, beside links going up and down.
+
+use farlink_cc as cc;
+use farlink_wire::Instant;
+
+use crate::engine::Engine;
+use crate::net::IfaceId;
+use crate::side::Side;
+
+impl Engine {
+    /// From now on `kind` governs what is sent into the link behind `iface`, or with `None` on all legs that are no links; in
+    /// connections that are open too. Returns whether there is such a link.
+    pub fn set_cc(&mut self, now: Instant, iface: Option<IfaceId>, kind: cc::Kind) -> bool {
+        match iface {
+            None => self.config.ordinary.cc = kind,
+            Some(iface) => {
+                let mut interfaces = self.config.interfaces.iter_mut();
+                let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) else {
+                    return false;
+                };
+                link.leg.cc = kind;
+            }
+        }
+        let links: Vec<IfaceId> =
+            self.config.interfaces.iter().filter(|i| i.link.is_some()).map(|i| i.id).collect();
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            for to in [Side::A, Side::B] {
+                let out = flow.legs.get(to).out;
+                if iface.map_or(links.contains(&out), |wanted| wanted != out) {
+                    continue;
+                }
+                let from = to.other();
+                let Some(next) = flow.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { continue };
+                let config = flow.controller_config(&self.config, from, next);
+                if let Some(relays) = flow.relays.as_mut() {
+                    relays.get_mut(from).tx.change_cc(now, &config);
+                }
+            }
+        }
+        true
+    }
+
+    /// The controller of what is sent into the link behind `iface`.
+    #[must_use]
+    pub fn link_cc(&self, iface: IfaceId) -> Option<cc::Kind> {
+        let mut interfaces = self.config.interfaces.iter();
+        interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_ref()).map(|l| l.leg.cc)
+    }
+}

@@ -1,0 +1,64 @@
+//! Congestion control that changes while connections are open.
+
+use crate::script::Script;
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link};
+
+fn linked(rate_bps: Option<u64>, cc: Kind) -> Script {
+    Script::with(|s| {
+        let leg = LegConfig { cc, unfair_window_bytes: Some(100_000), ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps, rtt: None, overhead_bytes: 0, leg });
+    })
+}
+
+fn set(t: &mut Script, key: &str, value: &str) -> Result<(), String> {
+    t.with_gateway(|g, now, _| g.set(now, key, value))
+}
+
+/// Congestion windows towards a and b.
+fn windows(t: &mut Script) -> (u64, u64) {
+    let flows = t.with_gateway(|g, now, _| g.flows(now, 10));
+    (flows[0].cwnd_a_bytes, flows[0].cwnd_b_bytes)
+}
+
+#[test]
+fn the_controller_of_a_link_changes_in_open_connections_and_only_there() {
+    let mut t = linked(None, Kind::NewReno);
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n b > . 1 ack 101\n +40\n ~100\n drop a");
+    let (ordinary, before) = windows(&mut t);
+    assert_ne!(before, 100_000);
+    set(&mut t, "link.sat.cc", "unfair").unwrap();
+    assert_eq!(windows(&mut t), (ordinary, 100_000));
+    set(&mut t, "link.sat.cc", "bbr").unwrap();
+    let (_, with_bbr) = windows(&mut t);
+    assert!((1..100_000).contains(&with_bbr), "nothing is in flight: the initial window, {with_bbr}");
+    // And data goes on.
+    t.play("a > P. 101:201 ack 1\n b < P. 101:201\n b > . 1 ack 201\n ~100\n drop a\n quiet");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut t = linked(None, Kind::Cubic);
+    let refused = set(&mut t, "link.sat.cc", "fixed-rate").unwrap_err();
+    assert!(refused.contains("no rate to go by"), "{refused}");
+    let refused = set(&mut t, "link.sat.cc", "bbr9").unwrap_err();
+    assert!(refused.contains("allowed are reno, cubic, hybla, vegas, bbr"), "{refused}");
+    let refused = set(&mut t, "ordinary.cc", "hybla").unwrap_err();
+    assert!(
+        refused.contains("allowed are reno, cubic, vegas, bbr") && !refused.contains("unfair"),
+        "{refused}"
+    );
+    set(&mut t, "ordinary.cc", "vegas").unwrap();
+}
+
+#[test]
+fn a_link_whose_rate_is_no_longer_known_gets_congestion_control() {
+    let mut t = linked(Some(8_000_000), Kind::FixedRate);
+    t.open();
+    t.play("a > P. 1:101 ack 1\n ~20\n drop b\n b > . 1 ack 101\n ~100\n drop a");
+    let (_, before) = windows(&mut t);
+    set(&mut t, "link.sat.rate_bps", "unknown").unwrap();
+    let (_, after) = windows(&mut t);
+    assert_eq!((before, after), (131_070, 14_600), "an initial window, whatever fixed rate had");
+}
