@@ -4,7 +4,7 @@ use farlink_wire::{Ecn, PacketBuf, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::mode::Mode;
-use crate::receiver;
+use crate::receiver::{self, AckDelay};
 use crate::side::Side;
 
 /// What is to be done with the packet.
@@ -271,6 +271,7 @@ impl Flow {
         let now = cx.now;
         let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
         let upstream = self.legs.get(from.other()).peer;
+        let told_delay = self.ack_delay(cx, from.other()).longest();
         let Some(r) = self.relays.as_mut() else { return false };
         let towards = r.get_mut(from.other());
         let source_rx_owes = {
@@ -321,7 +322,7 @@ impl Flow {
             // The upstream gateway lets the flow sleep, and counts custody, by what the far host has.
             let far = towards.far_acked(downstream);
             if towards.rx.far_told != Some(far) {
-                towards.rx.owe_by(now + cx.config.timers.delayed_ack);
+                towards.rx.owe_by(now + told_delay);
             }
         }
         towards.tx.probes_unanswered = 0;
@@ -434,6 +435,7 @@ impl Flow {
 
     fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let custody = self.has_custody();
+        let delay = self.ack_delay(cx, from);
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
         let Leg { peer: downstream, window_scale: shift, .. } = *self.legs.get(from.other());
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
@@ -495,7 +497,6 @@ impl Flow {
         let nothing_acked = relay.rx.last_ack_sent.before_eq(relay.far_acked(downstream));
         let larger = relay.can_show_more(shift, 65_535u32 << shift);
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
-        let delay = cx.config.timers.delayed_ack;
         relay.rx.note_segment(segment_bytes);
         relay.rx.on_payload(cx.now, s.seq, len, what, early_before, delay);
         if s.flags.fin() {
@@ -510,6 +511,19 @@ impl Flow {
             r.a.bypassed = true;
             r.b.bypassed = true;
         }
+    }
+
+    /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
+    pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
+        let leg = self.legs.get(to);
+        let link = || cx.config.interfaces.iter().find(|i| i.id == leg.out).and_then(|i| i.link.as_ref());
+        let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
+        leg.peer
+            .is_speaking()
+            .then(|| link().and_then(|l| l.rtt).or_else(measured))
+            .flatten()
+            .and_then(AckDelay::of_gateway)
+            .unwrap_or(AckDelay::Host(cx.config.timers.delayed_ack))
     }
 
     /// The acknowledgement number that a host was sent last.

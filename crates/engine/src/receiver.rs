@@ -19,6 +19,35 @@ pub enum Owed {
     Now,
 }
 
+/// How long an acknowledgement of data in order may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AckDelay {
+    /// A host: every second segment is acknowledged at once, a single one after this (RFC 9293 3.8.6.3).
+    Host(Duration),
+    /// A gateway, which sends by what it knows of the link and not by the clock of acknowledgements: one for each interval
+    /// (MISSION A18).
+    Gateway(Duration),
+}
+
+impl AckDelay {
+    /// For a gateway behind this RTT: at most 8 acknowledgements for each, and at most 12 per second where it is 250 ms
+    /// or more. `None` where so few would be felt.
+    #[must_use]
+    pub fn of_gateway(rtt: Duration) -> Option<Self> {
+        let second = Duration::from_secs(1);
+        (rtt >= GATEWAY_RTT_MIN).then(|| Self::Gateway((rtt / 8).max((rtt / 3).min(second / 12))))
+    }
+    /// The longest wait.
+    #[must_use]
+    pub const fn longest(self) -> Duration {
+        match self {
+            Self::Host(d) | Self::Gateway(d) => d,
+        }
+    }
+}
+
+/// Below this RTT gateways acknowledge as hosts do.
+const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 /// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that hosts use (Linux
 /// TCP_RTO_MIN).
 const STRETCH_FIRST: Duration = Duration::from_millis(100);
@@ -122,13 +151,24 @@ impl Receiver {
         len: u32,
         what: Inserted,
         early: bool,
-        delay: Duration,
+        delay: AckDelay,
     ) {
         if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
         }
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
         let odd = early || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
+        if let AckDelay::Gateway(interval) = delay {
+            // A new gap is told at once, the rest now and then.
+            let news = !early && what.early_bytes > 0;
+            if news {
+                self.owed = Owed::Now;
+            } else {
+                self.owe_by(now + if odd { interval / 4 } else { interval });
+            }
+            return;
+        }
+        let AckDelay::Host(delay) = delay else { return };
         if let (Some(stretch), false) = (self.stretch, odd) {
             self.owe_by(now + stretch.delay);
         } else if odd || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
@@ -204,4 +244,21 @@ pub fn insert(
 ) -> Inserted {
     let room = if edge.after(seq) { edge.since(seq) as usize } else { 0 };
     buffer.insert(pool, seq, packet, offset, len.min(room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateways_acknowledge_a_few_times_a_round_trip() {
+        let interval = |ms: u64| AckDelay::of_gateway(Duration::from_millis(ms)).map(AckDelay::longest);
+        assert_eq!(interval(20), None, "a terrestrial leg is acknowledged as to a host");
+        for ms in [40u64, 100, 250, 500, 700, 1300] {
+            let wait = interval(ms).unwrap();
+            assert!(wait * 8 >= Duration::from_millis(ms), "{ms}: more than 8 for each round trip");
+            assert!(wait * 2 <= Duration::from_millis(ms), "{ms}: fewer than 2");
+            assert!(ms < 250 || wait * 12 >= Duration::from_millis(999), "{ms}: more than 12 per second");
+        }
+    }
 }

@@ -152,6 +152,7 @@ impl Flow {
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let ack = self.next_ack_for(to, plan.is_none());
         let (window, edge, window_bytes) = self.window_for(cx, to, ack);
+        let told_delay = self.ack_delay(cx, to).longest();
         let from = to.other();
         let Some(r) = self.relays.as_mut() else { return Pulled::default() };
         let (inbound, outbound) = r.both_mut(to);
@@ -273,7 +274,7 @@ impl Flow {
         }
         inbound.rx.ack_held_back = inbound.rcv_nxt().after(ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && inbound.rx.far_told != Some(far) {
-            inbound.rx.owe_by(cx.now + cx.config.timers.delayed_ack);
+            inbound.rx.owe_by(cx.now + told_delay);
         }
         if raised {
             inbound.rx.raise_first = false;
