@@ -107,7 +107,7 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
 fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
     let link = gap.declared.then(|| {
         let rate_bps = out.rate_bps.filter(|_| gap.rate_known);
-        let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { cc::Kind::Cubic };
+        let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { controller(gap) };
         Link {
             name: format!("link{port}"),
             rate_bps,
@@ -117,6 +117,14 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
+}
+
+/// Each controller that finds its own window has its turn. Taken from the delay, which is drawn, not drawn itself: seeds keep
+/// their meaning.
+fn controller(gap: &Gap) -> cc::Kind {
+    let kinds: Vec<cc::Kind> = cc::Kind::ALL.iter().copied().filter(|k| *k != cc::Kind::FixedRate).collect();
+    let turn = gap.there.delay.as_nanos() / 1_000 % kinds.len() as u128;
+    kinds.get(turn as usize).copied().unwrap_or_default()
 }
 
 fn route(world: &mut World, plan: &SimPlan, hosts: &[usize], chain: &Chain) {
