@@ -4,6 +4,8 @@
 //! (smoltcp), on channels that lose, repeat, delay and damage packets, on routes that move, and is drained and killed. An
 //! observer sees every packet on every leg and asserts the invariants. One seed stands for one run, bit for bit.
 //!
+//! Beside smoltcp there are hosts with Linux's habits ([`linux`]), for paths that are measured and compared.
+//!
 //! Where to look: [`plan`] for what a seed means, [`observer`] for the invariants, [`runner`] for how to run seeds,
 //! [`script`] for packet-by-packet tests of one gateway.
 #![forbid(unsafe_code)]
@@ -17,6 +19,8 @@ pub mod fault;
 pub mod gro;
 pub mod host;
 pub mod isn;
+pub mod linux;
+pub mod meter;
 pub mod node;
 pub mod observer;
 pub mod packet;

@@ -1,11 +1,12 @@
 //! A simulated network in virtual time: nodes, channels between them, faults at given times, one observer.
 
-use farlink_channel::{Channel, ChannelConfig};
+use farlink_channel::{Channel, ChannelConfig, Stats};
 use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment};
 
 use crate::app::End;
 use crate::fault::Fault;
 use crate::gro::Merged;
+use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
 use crate::observer::{Allowances, Observer};
 use crate::packet::{SimPacket, hash, hop, router_accepts, tcp};
@@ -22,6 +23,7 @@ struct Wire {
     to: (usize, usize),
     channel: Channel<SimPacket>,
     due: Option<Instant>,
+    meter: Option<Meter>,
 }
 
 /// The network.
@@ -80,7 +82,7 @@ impl World {
         for (from, to, config) in [(a, (b, port_b), there), (b, (a, port_a), back)] {
             let wire = self.wires.len();
             let channel = Channel::new(config, hash(self.seed, &(wire as u64).to_le_bytes()));
-            self.wires.push(Wire { from, to, channel, due: None });
+            self.wires.push(Wire { from, to, channel, due: None, meter: None });
             self.nodes[from].ports.push(Port { wire, mtu_bytes });
         }
         (port_a, port_b)
@@ -99,6 +101,23 @@ impl World {
     #[must_use]
     pub fn channel_config(&self, node: usize, port: usize) -> ChannelConfig {
         self.wires[self.nodes[node].ports[port].wire].channel.config().clone()
+    }
+
+    /// Counts from now on what leaves `node` by `port`.
+    pub fn set_meter(&mut self, node: usize, port: usize) {
+        self.wires[self.nodes[node].ports[port].wire].meter = Some(Meter::default());
+    }
+
+    /// What was counted there.
+    #[must_use]
+    pub fn meter(&self, node: usize, port: usize) -> Option<&Meter> {
+        self.wires[self.nodes[node].ports[port].wire].meter.as_ref()
+    }
+
+    /// The counters of the channel that leaves `node` by `port`.
+    #[must_use]
+    pub fn channel_stats(&self, node: usize, port: usize) -> Stats {
+        self.wires[self.nodes[node].ports[port].wire].channel.stats()
     }
 
     /// Adds faults; they need not be in order.
@@ -501,6 +520,9 @@ impl World {
         self.packets += 1;
         self.trace.hash(self.now, wire, &packet.bytes);
         let w = &mut self.wires[wire];
+        if let Some(meter) = &mut w.meter {
+            meter.count(&packet.bytes);
+        }
         w.channel.push(self.now, packet);
         w.due = w.channel.poll_timeout();
         debug_assert!(w.from < self.nodes.len());

@@ -1,0 +1,87 @@
+//! What a Linux host may be told.
+
+use super::congestion::Kind;
+
+/// Initial window of Linux in segments (RFC 6928).
+pub const INITIAL_WINDOW: u32 = 10;
+/// Linux `net.ipv4.tcp_rmem`, the second number: receive buffer of a new socket.
+const RMEM_INITIAL: u64 = 131_072;
+/// Linux `net.ipv4.tcp_rmem`, the third number.
+const RMEM_MAX: u64 = 33_554_432;
+/// Linux `net.ipv4.tcp_wmem`, the third number.
+const WMEM_MAX: u64 = 4_194_304;
+
+/// Segment size of a host without timestamps on Ethernet, IPv4.
+const LEGACY_MSS: u32 = 1460;
+
+/// The stack of a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinuxConfig {
+    /// MTU of its interface, in bytes.
+    pub mtu_bytes: u32,
+    /// Congestion control.
+    pub congestion: Kind,
+    /// Initial window in segments.
+    pub initial_window: u32,
+    /// Receive window of a new connection, in bytes.
+    pub window_bytes: u64,
+    /// The largest window, in bytes.
+    pub window_max_bytes: u64,
+    /// The window grows with what the application reads (`tcp_moderate_rcvbuf`); else it is the largest at once.
+    pub autotunes: bool,
+    /// Bytes that may be unacknowledged in its send buffer.
+    pub send_buffer_bytes: u64,
+    /// It offers and takes timestamps.
+    pub timestamps: bool,
+    /// It offers and takes SACK.
+    pub sack: bool,
+    /// It offers and takes window scaling.
+    pub window_scaling: bool,
+}
+
+impl LinuxConfig {
+    /// Linux as it comes.
+    #[must_use]
+    pub fn modern(congestion: Kind) -> Self {
+        Self {
+            mtu_bytes: 1500,
+            congestion,
+            initial_window: INITIAL_WINDOW,
+            // Half of a receive buffer is window (tcp_adv_win_scale 1).
+            window_bytes: RMEM_INITIAL / 2,
+            window_max_bytes: RMEM_MAX / 2,
+            autotunes: true,
+            send_buffer_bytes: WMEM_MAX,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+        }
+    }
+
+    /// A host of the thesis' time: a small fixed window, no scaling, SACK or timestamps, initial window 1. As in a Linux that
+    /// is told so by its route, the window of the handshake is the whole segments that fit, and the one that follows is the
+    /// next whole segment above (measured: 7,300 and 8,760 bytes for 8,192).
+    #[must_use]
+    pub fn legacy(congestion: Kind, window_bytes: u32) -> Self {
+        let mss = u64::from(LEGACY_MSS);
+        let wanted = u64::from(window_bytes);
+        Self {
+            initial_window: 1,
+            window_bytes: (wanted / mss * mss).max(wanted.min(mss)),
+            window_max_bytes: (wanted.div_ceil(mss) * mss).min(65_535),
+            autotunes: false,
+            send_buffer_bytes: 2 * wanted,
+            timestamps: false,
+            sack: false,
+            window_scaling: false,
+            ..Self::modern(congestion)
+        }
+    }
+
+    /// The window scale that it offers: the least that can say its largest window (Linux `tcp_select_initial_window`).
+    #[must_use]
+    pub fn window_shift(&self) -> u8 {
+        let buffer = 2 * self.window_max_bytes;
+        (0..14).find(|shift| buffer >> shift <= 65_535).unwrap_or(14)
+    }
+}

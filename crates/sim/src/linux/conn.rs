@@ -1,0 +1,377 @@
+//! One connection at one host: handshake, the two halves, and segments as bytes.
+
+use farlink_wire::checksum;
+use farlink_wire::options::{
+    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE,
+};
+use farlink_wire::tcp::TCP_CHECKSUM_OFFSET;
+use farlink_wire::{Duration, Flags, Instant, SegmentHeader, SeqNum, TcpSegment};
+
+use super::config::LinuxConfig;
+use super::congestion::Controller;
+use super::receiver::Receiver;
+use super::sender::{Arrived, Piece, Sender};
+use crate::content::Endpoint;
+
+/// Repetitions of a SYN or its answer (Linux `tcp_syn_retries` and `tcp_synack_retries`).
+const SYN_RETRIES: u32 = 6;
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
+/// An application writes so much at a time; each piece ends with PSH.
+const WRITE_BYTES: u64 = 64 << 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    SynSent,
+    SynReceived,
+    Open,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Conn {
+    config: LinuxConfig,
+    local: Endpoint,
+    remote: Endpoint,
+    isn: SeqNum,
+    /// The other side's ISN.
+    pub irs: SeqNum,
+    stage: Stage,
+    syn_at: Option<Instant>,
+    syn_sent: Instant,
+    syns: u32,
+    syn_due: bool,
+    peer_mss: u16,
+    timestamps: bool,
+    sack: bool,
+    /// Scales: what the other side shows, what this side shows.
+    scales: [u8; 2],
+    ts_recent: u32,
+    ts_offset: u32,
+    ip_id: u16,
+    /// It was reset, or nobody answered.
+    pub failed: Option<&'static str>,
+    /// The sending half.
+    pub tx: Sender,
+    /// The receiving half.
+    pub rx: Receiver,
+}
+
+impl Conn {
+    fn new(config: LinuxConfig, local: Endpoint, remote: Endpoint, isn: u32, stage: Stage) -> Self {
+        let mss = Self::own_mss(&config, local);
+        let tx = Sender::new(mss, false, 0, 1, Controller::new(config.congestion, mss));
+        let rx = Receiver::new(mss, config.window_bytes, config.window_max_bytes, config.autotunes);
+        Self {
+            timestamps: config.timestamps,
+            sack: config.sack,
+            scales: [0, 0],
+            config,
+            local,
+            remote,
+            isn: SeqNum(isn),
+            irs: SeqNum(0),
+            stage,
+            syn_at: None,
+            syn_sent: Instant::ZERO,
+            syns: 0,
+            syn_due: true,
+            peer_mss: 536,
+            ts_recent: 0,
+            ts_offset: isn.rotate_left(16),
+            ip_id: isn as u16,
+            failed: None,
+            tx,
+            rx,
+        }
+    }
+
+    /// A client's connection; its SYN is due.
+    pub fn connect(config: LinuxConfig, local: Endpoint, remote: Endpoint, isn: u32) -> Self {
+        Self::new(config, local, remote, isn, Stage::SynSent)
+    }
+
+    /// A server's connection; the answer to the SYN is due.
+    pub fn accept(
+        config: LinuxConfig,
+        local: Endpoint,
+        remote: Endpoint,
+        isn: u32,
+        syn: &TcpSegment,
+    ) -> Self {
+        let mut c = Self::new(config, local, remote, isn, Stage::SynReceived);
+        c.negotiate(syn);
+        c
+    }
+
+    fn own_mss(config: &LinuxConfig, local: Endpoint) -> u32 {
+        config.mtu_bytes - if local.0.is_ipv4() { 40 } else { 60 }
+    }
+
+    /// Takes the options of the other side's SYN.
+    fn negotiate(&mut self, s: &TcpSegment) {
+        let o = &s.options;
+        self.irs = s.seq;
+        self.peer_mss = o.mss.filter(|m| *m > 0).unwrap_or(536);
+        self.timestamps &= o.timestamps.is_some();
+        self.sack &= o.sack_permitted;
+        self.ts_recent = o.timestamps.map_or(0, |t| t.val);
+        self.scales = match o.window_scale {
+            Some(theirs) if self.config.window_scaling => [theirs, self.config.window_shift()],
+            _ => [0, 0],
+        };
+        let mss = Self::own_mss(&self.config, self.local).min(u32::from(self.peer_mss));
+        let mss = mss - if self.timestamps { 12 } else { 0 };
+        let (buffer, initial) = (self.config.send_buffer_bytes, self.config.initial_window);
+        let controller = Controller::new(self.config.congestion, mss);
+        let rx =
+            Receiver::new(mss, self.config.window_bytes, self.config.window_max_bytes, self.config.autotunes);
+        self.tx = Sender::new(mss, self.sack, buffer, initial, controller);
+        self.rx = rx;
+    }
+
+    /// This side's ISN.
+    pub fn isn(&self) -> u32 {
+        self.isn.0
+    }
+
+    /// The handshake is over.
+    pub fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    fn clock_ms(&self, now: Instant) -> u32 {
+        self.ts_offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
+    }
+
+    /// A segment of this connection arrives.
+    pub fn receive(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
+        if s.flags.rst() {
+            self.failed = Some("reset by the other side");
+            return;
+        }
+        match self.stage {
+            Stage::SynSent => {
+                if s.flags.syn() && s.flags.ack() && s.ack == self.isn + 1 {
+                    self.negotiate(s);
+                    self.establish(now, u64::from(s.window));
+                    self.rx.ack_now = true;
+                }
+                return;
+            }
+            Stage::SynReceived if s.flags.syn() => {
+                self.syn_due = true;
+                return;
+            }
+            Stage::SynReceived => {
+                if !s.flags.ack() || s.ack.before(self.isn + 1) {
+                    return;
+                }
+                self.establish(now, u64::from(s.window) << self.scales[0]);
+            }
+            Stage::Open if s.flags.syn() => {
+                self.rx.ack_now = true;
+                return;
+            }
+            Stage::Open => {}
+        }
+        self.receive_open(now, s, packet);
+    }
+
+    fn establish(&mut self, now: Instant, window: u64) {
+        self.stage = Stage::Open;
+        self.syn_at = None;
+        self.syn_due = false;
+        self.tx.open(window);
+        if self.syns <= 1 {
+            self.tx.rtt.sample(now, now.since(self.syn_sent), 0, 0);
+        }
+    }
+
+    fn receive_open(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
+        let expected = self.irs + 1 + self.rx.ack() as u32;
+        let offset = self.rx.ack() as i64 + i64::from(s.seq.diff(expected));
+        if let Some(t) = s.options.timestamps.filter(|_| self.timestamps)
+            && s.seq.before_eq(expected)
+            && t.val.wrapping_sub(self.ts_recent) < u32::MAX / 2
+        {
+            self.ts_recent = t.val;
+        }
+        if s.flags.ack() {
+            let to_offset =
+                |seq: SeqNum| self.tx.una as i64 + i64::from(seq.diff(self.isn + 1 + self.tx.una as u32));
+            let ack = to_offset(s.ack);
+            let sacks: Vec<_> = s
+                .options
+                .sack
+                .iter()
+                .map(|b| (to_offset(b.start), to_offset(b.end)))
+                .filter(|b| self.sack && b.0 >= 0 && b.1 > b.0)
+                .map(|b| (b.0 as u64, b.1 as u64))
+                .collect();
+            if let Ok(ack) = u64::try_from(ack) {
+                let edge = ack + (u64::from(s.window) << self.scales[0]);
+                let is_pure = s.payload_len == 0 && !s.flags.fin();
+                let echo_ms = s.options.timestamps.filter(|_| self.timestamps).map(|t| t.ecr);
+                self.tx.on_ack(&Arrived { now, ack, sacks: &sacks, edge, is_pure, echo_ms });
+            }
+        }
+        let is_probe = s.payload_len == 0 && !s.flags.fin();
+        if is_probe && offset >= self.rx.ack() as i64 {
+            return;
+        }
+        if let Ok(offset) = u64::try_from(offset) {
+            self.rx.take(now, offset, s.payload(packet), s.flags.fin());
+        } else {
+            self.rx.ack_now = true;
+        }
+    }
+
+    /// Runs timers that are due.
+    pub fn timeout(&mut self, now: Instant) {
+        if self.syn_at.is_some_and(|t| t <= now) {
+            self.syn_at = None;
+            self.syn_due = true;
+            if self.syns > SYN_RETRIES {
+                self.failed = Some("nobody answers");
+            }
+        }
+        if self.is_open() {
+            self.tx.timeout(now);
+            self.rx.timeout(now);
+        }
+    }
+
+    /// When it wants to be called next.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
+        [self.syn_at, self.tx.deadline(), self.rx.ack_at].into_iter().flatten().min()
+    }
+
+    /// The next packet that leaves now. `fill` writes the stream.
+    pub fn next_packet(&mut self, now: Instant, fill: &dyn Fn(u64, &mut [u8])) -> Option<Vec<u8>> {
+        if self.failed.is_some() {
+            return None;
+        }
+        if self.syn_due {
+            return Some(self.syn(now));
+        }
+        if !self.is_open() {
+            return None;
+        }
+        let clock = self.clock_ms(now);
+        if let Some(piece) = self.tx.next(now, clock) {
+            return Some(self.data(now, piece, fill));
+        }
+        if self.rx.ack_now {
+            let nothing = Piece { seq: self.tx.nxt, len: 0, fin: false };
+            return Some(self.data(now, nothing, fill));
+        }
+        None
+    }
+
+    fn syn(&mut self, now: Instant) -> Vec<u8> {
+        self.syn_due = false;
+        self.syn_sent = now;
+        self.syn_at = Some(now + SYN_TIMEOUT * 2u32.saturating_pow(self.syns.min(7)));
+        self.syns += 1;
+        let answers = self.stage == Stage::SynReceived;
+        let mss = Self::own_mss(&self.config, self.local) as u16;
+        let mut options = vec![KIND_MSS, 4];
+        options.extend(mss.to_be_bytes());
+        if self.sack {
+            options.extend([KIND_SACK_PERMITTED, 2]);
+        }
+        if self.timestamps {
+            while options.len() % 4 != 2 {
+                options.push(KIND_NOP);
+            }
+            options.extend([KIND_TIMESTAMPS, 10]);
+            options.extend(self.clock_ms(now).to_be_bytes());
+            options.extend((if answers { self.ts_recent } else { 0 }).to_be_bytes());
+        }
+        if self.config.window_scaling && (!answers || self.scales[1] > 0) {
+            options.extend([KIND_NOP, KIND_WINDOW_SCALE, 3, self.config.window_shift()]);
+        }
+        let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let ack = if answers { self.irs + 1 } else { SeqNum(0) };
+        let window = self.rx.offer(0).min(65_535) as u16;
+        self.packet(self.isn, ack, flags, window, &options, &[])
+    }
+
+    fn data(&mut self, now: Instant, piece: Piece, fill: &dyn Fn(u64, &mut [u8])) -> Vec<u8> {
+        let mut options = Vec::new();
+        if self.timestamps {
+            options.extend([KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10]);
+            options.extend(self.clock_ms(now).to_be_bytes());
+            options.extend(self.ts_recent.to_be_bytes());
+        }
+        if self.sack {
+            let blocks = self.rx.sack_blocks();
+            if !blocks.is_empty() {
+                options.extend([KIND_NOP, KIND_NOP, KIND_SACK, 2 + 8 * blocks.len() as u8]);
+                for (start, end) in blocks {
+                    options.extend((self.irs + 1 + start as u32).0.to_be_bytes());
+                    options.extend((self.irs + 1 + end as u32).0.to_be_bytes());
+                }
+            }
+        }
+        let mut payload = vec![0; piece.len];
+        fill(piece.seq, &mut payload);
+        let end = piece.seq + piece.len as u64;
+        let mut flags = Flags::ACK;
+        if piece.len > 0 && (end / WRITE_BYTES > piece.seq / WRITE_BYTES || self.tx.is_written_up_to(end)) {
+            flags = flags | Flags::PSH;
+        }
+        if piece.fin {
+            flags = flags | Flags::FIN;
+        }
+        let ack = self.irs + 1 + self.rx.ack() as u32;
+        let window = (self.rx.offer(self.scales[1]) >> self.scales[1]).min(65_535) as u16;
+        self.rx.acknowledged();
+        self.packet(self.isn + 1 + piece.seq as u32, ack, flags, window, &options, &payload)
+    }
+
+    fn packet(
+        &mut self,
+        seq: SeqNum,
+        ack: SeqNum,
+        flags: Flags,
+        window: u16,
+        options: &[u8],
+        payload: &[u8],
+    ) -> Vec<u8> {
+        self.ip_id = self.ip_id.wrapping_add(1);
+        let header = SegmentHeader {
+            src: self.local.0,
+            dst: self.remote.0,
+            src_port: self.local.1,
+            dst_port: self.remote.1,
+            ttl: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            ip_id: self.ip_id,
+            dont_fragment: true,
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: 0,
+            timestamps: None,
+            sack: &[],
+            farlink: None,
+        };
+        let (head, _) = header
+            .write_with_options(payload.len(), options)
+            .expect("one family, few options, a packet of the MTU");
+        let mut bytes = Vec::with_capacity(head.len() + payload.len());
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(payload);
+        // The checksum field holds the sum of the pseudo header.
+        let at = if self.local.0.is_ipv4() { 20 } else { 40 };
+        let check = !checksum::sum(&bytes[at..]);
+        bytes[at + TCP_CHECKSUM_OFFSET..at + TCP_CHECKSUM_OFFSET + 2].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+}

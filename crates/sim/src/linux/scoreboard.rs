@@ -1,0 +1,254 @@
+//! What is in flight: segments sent and not yet acknowledged, with what is known of each (Linux `tcp_rtx_queue`).
+
+use std::collections::VecDeque;
+
+use farlink_wire::{Duration, Instant};
+
+use super::rate::Stamp;
+
+/// A segment in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    /// Offset of its first byte in the stream.
+    pub seq: u64,
+    /// Sequence space that it takes.
+    pub len: u64,
+    /// When it was last sent.
+    pub sent: Instant,
+    /// For the rate sample.
+    pub stamp: Stamp,
+    /// The receiver has it.
+    pub sacked: bool,
+    /// It counts as lost.
+    pub lost: bool,
+    /// It was sent again, and that copy is in flight.
+    pub resent: bool,
+    /// It was ever sent again.
+    pub ever_resent: bool,
+}
+
+impl Segment {
+    pub fn end(&self) -> u64 {
+        self.seq + self.len
+    }
+}
+
+/// Newest delivery (RFC 8985).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rack {
+    sent: Instant,
+    end: u64,
+    rtt: Duration,
+    known: bool,
+}
+
+/// All segments in flight, by sequence number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    segments: VecDeque<Segment>,
+    /// Segments the receiver has, of those not acknowledged. Without SACK: duplicate acknowledgements.
+    pub sacked_out: u32,
+    /// Segments that count as lost.
+    pub lost_out: u32,
+    /// Of those, sent again.
+    pub resent_out: u32,
+    rack: Rack,
+}
+
+/// What an acknowledgement did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// Segments covered by the cumulative acknowledgement.
+    pub acked: u32,
+    /// Segments newly known to have arrived, in either way.
+    pub delivered: u32,
+    /// RTT of the oldest segment of them that was sent once (what RFC 6298 is fed).
+    pub rtt_first: Option<Duration>,
+    /// RTT of the newest.
+    pub rtt_last: Option<Duration>,
+}
+
+impl Scoreboard {
+    pub fn packets_out(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        (self.packets_out() + self.resent_out).saturating_sub(self.sacked_out + self.lost_out)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    pub fn push(&mut self, segment: Segment) {
+        self.segments.push_back(segment);
+    }
+
+    pub fn last_mut(&mut self) -> Option<&mut Segment> {
+        self.segments.back_mut()
+    }
+
+    /// Takes a segment that is known to have arrived into account.
+    fn note(rack: &mut Rack, news: &mut News, now: Instant, s: &Segment, min_rtt: Duration) {
+        news.delivered += 1;
+        let rtt = now.since(s.sent);
+        if s.ever_resent && rtt < min_rtt {
+            // Likely an answer to the first copy.
+            return;
+        }
+        if !s.ever_resent {
+            news.rtt_first.get_or_insert(rtt);
+            news.rtt_last = Some(rtt);
+        }
+        if !rack.known || (s.sent, s.end()) > (rack.sent, rack.end) {
+            *rack = Rack { sent: s.sent, end: s.end(), rtt, known: true };
+        }
+    }
+
+    /// Everything below `una` has arrived. `each` hears of every segment that was not known to.
+    pub fn acknowledge(
+        &mut self,
+        now: Instant,
+        una: u64,
+        has_sack: bool,
+        min_rtt: Duration,
+        each: &mut dyn FnMut(&Segment),
+    ) -> News {
+        let mut news = News::default();
+        while self.segments.front().is_some_and(|s| s.end() <= una) {
+            let Some(s) = self.segments.pop_front() else { break };
+            news.acked += 1;
+            self.lost_out -= u32::from(s.lost);
+            self.resent_out -= u32::from(s.resent);
+            if s.sacked {
+                self.sacked_out -= 1;
+                continue;
+            }
+            Self::note(&mut self.rack, &mut news, now, &s, min_rtt);
+            each(&s);
+        }
+        if let Some(s) = self.segments.front_mut()
+            && s.seq < una
+        {
+            s.len = s.end() - una;
+            s.seq = una;
+        }
+        if !has_sack && news.acked > 0 {
+            // Linux `tcp_remove_reno_sacks`: all but one of them had been announced by duplicates.
+            let announced = self.sacked_out.min(news.acked.saturating_sub(1));
+            self.sacked_out -= announced;
+            news.delivered -= announced.min(news.delivered);
+            self.sacked_out = self.sacked_out.min(self.packets_out());
+        }
+        news
+    }
+
+    /// The receiver says that it has `start..end`.
+    pub fn sack(
+        &mut self,
+        now: Instant,
+        (start, end): (u64, u64),
+        min_rtt: Duration,
+        news: &mut News,
+        each: &mut dyn FnMut(&Segment),
+    ) {
+        let from = self.segments.partition_point(|s| s.seq < start);
+        for s in self.segments.range_mut(from..) {
+            if s.end() > end {
+                break;
+            }
+            if s.sacked {
+                continue;
+            }
+            s.sacked = true;
+            self.sacked_out += 1;
+            self.lost_out -= u32::from(s.lost);
+            self.resent_out -= u32::from(s.resent);
+            s.lost = false;
+            s.resent = false;
+            Self::note(&mut self.rack, news, now, s, min_rtt);
+            each(s);
+        }
+    }
+
+    /// RACK: marks as lost what was sent long enough before the newest delivery. How many, and when to look again.
+    pub fn detect(&mut self, now: Instant, reorder: Duration) -> (u32, Option<Instant>) {
+        let (mut lost, mut again) = (0, None::<Instant>);
+        let rack = self.rack;
+        if !rack.known || (self.sacked_out == 0 && self.lost_out == 0) {
+            return (0, None);
+        }
+        for s in &mut self.segments {
+            if s.seq >= rack.end && s.sent >= rack.sent {
+                break;
+            }
+            let older = (s.sent, s.end()) < (rack.sent, rack.end);
+            if s.sacked || (s.lost && !s.resent) || !older {
+                continue;
+            }
+            let due = s.sent + rack.rtt + reorder;
+            if due <= now {
+                if s.resent {
+                    s.resent = false;
+                    self.resent_out -= 1;
+                } else {
+                    s.lost = true;
+                    self.lost_out += 1;
+                }
+                lost += 1;
+            } else {
+                again = Some(again.map_or(due, |a| a.max(due)));
+            }
+        }
+        (lost, again)
+    }
+
+    /// The head counts as lost (without SACK). `true` when it did not before.
+    pub fn lose_head(&mut self) -> bool {
+        match self.segments.front_mut() {
+            Some(s) if !s.lost => {
+                s.lost = true;
+                self.lost_out += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A timeout: all that is not known to have arrived counts as lost. How many did not before.
+    pub fn lose_all(&mut self, has_sack: bool) -> u32 {
+        let mut lost = 0;
+        if !has_sack {
+            self.sacked_out = 0;
+        }
+        for s in self.segments.iter_mut().filter(|s| !s.sacked) {
+            self.resent_out -= u32::from(s.resent);
+            s.resent = false;
+            if !s.lost {
+                s.lost = true;
+                self.lost_out += 1;
+                lost += 1;
+            }
+        }
+        lost
+    }
+
+    /// Nothing counts as lost any more: it was a mistake.
+    pub fn forgive(&mut self) {
+        for s in &mut self.segments {
+            self.lost_out -= u32::from(s.lost);
+            self.resent_out -= u32::from(s.resent);
+            s.lost = false;
+            s.resent = false;
+        }
+    }
+
+    /// The first segment that is lost and not sent again.
+    pub fn next_lost(&mut self) -> Option<&mut Segment> {
+        if self.lost_out == self.resent_out {
+            return None;
+        }
+        self.segments.iter_mut().find(|s| s.lost && !s.resent)
+    }
+}
