@@ -1,10 +1,11 @@
 //! `farlink lab`: the command line of the laboratory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use farlink_lab::build::{Lab, Life};
+use farlink_lab::report::Report;
 use farlink_lab::settings::Settings;
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
@@ -28,7 +29,7 @@ enum Command {
 
 Keys of --set: rate rate_up (8M, bit/s, 0: unlimited) rtt (500ms) ber loss loss_burst wink_p wink_i (40ms) reorder
 duplicate corrupt jitter queue (bytes) gateways (0, 1, 2) gateway_at (client, server) cc rate_known mode (split,
-forward) hosts (modern, legacy) host_cc host_window iw mtu link_mtu memory (bytes) seed gateway_config")]
+forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memory (bytes) seed gateway_config")]
     Up(UpArgs),
     /// Remove a topology and everything that was started with it
     #[command(after_help = "Examples:
@@ -224,15 +225,20 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
         set: args.set,
     };
     let report = runner::run(&options)?;
-    let table = runner::table(&report);
-    match &args.json {
+    publish(&report, args.json.as_deref())
+}
+
+/// Prints the table of a report and writes its JSON where it was asked for.
+pub fn publish(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+    let table = runner::table(report);
+    match json {
         Some(path) if path.as_os_str() == "-" => {
             eprint!("{table}");
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            println!("{}", serde_json::to_string_pretty(report)?);
         }
         Some(path) => {
             print!("{table}");
-            std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            std::fs::write(path, serde_json::to_string_pretty(report)? + "\n")
                 .with_context(|| format!("{} cannot be written", path.display()))?;
         }
         None => print!("{table}"),

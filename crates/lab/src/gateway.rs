@@ -60,6 +60,9 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         if lab.rtt_ms >= 1.0 {
             text.push_str(&format!("rtt_ms = {}\n", lab.rtt_ms.round()));
         }
+        if lab.link_iw > 0 {
+            text.push_str(&format!("initial_window_segments = {}\n", lab.link_iw));
+        }
         if !lab.cc.is_empty() {
             text.push_str(&format!("cc = \"{}\"\n", lab.cc));
         }
@@ -181,6 +184,9 @@ mod tests {
         assert_eq!(gw1["interface"][0]["name"].as_str(), Some("to-client"));
         assert_eq!(gw2["interface"][0]["name"].as_str(), Some("to-server"));
         assert_eq!(gw1["limits"]["pool_bytes"].as_integer(), Some(4_000_000));
+        assert!(gw2["link"][0].get("initial_window_segments").is_none());
+        lab.link_iw = 4;
+        assert_eq!(of("gw2", &lab)["link"][0]["initial_window_segments"].as_integer(), Some(4));
         lab.rate_known = false;
         assert!(of("gw2", &lab)["link"][0].get("rate_bps").is_none());
     }

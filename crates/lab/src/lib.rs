@@ -20,6 +20,7 @@ pub mod runner;
 pub mod scenario;
 pub mod settings;
 pub mod sh;
+pub mod simulate;
 pub mod state;
 pub mod table;
 pub mod topology;

@@ -127,7 +127,7 @@ pub struct Report {
     pub scenario: String,
     /// One line about it.
     pub title: String,
-    /// `lab`.
+    /// `lab` or `sim`.
     pub driver: &'static str,
     /// The seed of the run.
     pub seed: u64,

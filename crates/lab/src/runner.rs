@@ -98,7 +98,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-fn skipped(cell: &Cell, reason: String) -> Skipped {
+pub(crate) fn skipped(cell: &Cell, reason: String) -> Skipped {
     Skipped { params: cell.params.clone(), variant: cell.variant.clone(), reason }
 }
 
@@ -109,7 +109,7 @@ fn cannot_run(cell: &Cell, kind: &dyn Kind) -> Option<String> {
     crate::hosts::missing(&cell.settings).or_else(|| kind.cannot_run(cell))
 }
 
-fn name_of(cell: &Cell) -> String {
+pub(crate) fn name_of(cell: &Cell) -> String {
     let mut words = vec![cell.variant.clone()];
     for name in ["case", "app", "topology"] {
         words.extend(cell.params.get(name).and_then(Value::as_str).map(String::from));
@@ -125,7 +125,7 @@ fn name_of(cell: &Cell) -> String {
     words.join(" ")
 }
 
-fn line_of(cell: &Cell, report: &CellReport) -> String {
+pub(crate) fn line_of(cell: &Cell, report: &CellReport) -> String {
     let mut line = name_of(cell);
     if let Some(seconds) = report.seconds {
         line += &format!(": {seconds:.3} s");

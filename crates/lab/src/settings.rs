@@ -76,6 +76,8 @@ pub struct Settings {
     pub host_window_bytes: u32,
     /// Initial window of the hosts in segments; 0: the kernel's own (10; legacy hosts 1).
     pub iw: u32,
+    /// Initial window of the gateways on the link in segments; 0: the gateway's own choice.
+    pub link_iw: u32,
     /// MTU of all links but the emulated ones, bytes.
     pub mtu: u32,
     /// MTU of the emulated links, bytes.
@@ -114,6 +116,7 @@ impl Default for Settings {
             host_cc: "cubic".into(),
             host_window_bytes: 65_535,
             iw: 0,
+            link_iw: 0,
             mtu: 1500,
             link_mtu: 1500,
             memory_bytes: None,
@@ -126,7 +129,7 @@ impl Default for Settings {
 impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
-         queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw mtu link_mtu memory seed gateway_config";
+         queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -197,6 +200,7 @@ impl Settings {
                     bytes.filter(|b| (1..=65_535).contains(b)).ok_or_else(|| bad("1 to 65535 bytes"))?;
             }
             "iw" => self.iw = value.parse().map_err(|_| bad("a number of segments"))?,
+            "link_iw" => self.link_iw = value.parse().map_err(|_| bad("a number of segments"))?,
             "mtu" => self.mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
             "link_mtu" => self.link_mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
             "memory" | "memory_bytes" => {

@@ -38,6 +38,15 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
     Ok(build(&parse(source)?, source, quick, &crate::check::host::interfaces)?)
 }
 
+/// What a gateway is told by the text of a configuration file that names its interfaces.
+///
+/// # Errors
+/// Whatever is wrong with the text, as with a file.
+pub fn gateway_of(text: &str) -> anyhow::Result<farlink_gateway::Config> {
+    let source = Source { file: "generated configuration", text };
+    Ok(build(&parse(source)?, source, &Quick::default(), &Vec::new)?.gateway)
+}
+
 /// Reads a file's text.
 fn parse(source: Source<'_>) -> Result<File, ConfigError> {
     toml::from_str(source.text).map_err(|e| source.parse_error(&e))

@@ -10,13 +10,13 @@ mod kill;
 mod leftovers;
 mod many;
 mod memory_cap;
-mod metrics;
+pub(crate) mod metrics;
 mod route_flap;
 mod rules;
 mod session;
 mod syn_flood;
 mod topologies;
-mod transfer;
+pub(crate) mod transfer;
 
 use std::path::PathBuf;
 

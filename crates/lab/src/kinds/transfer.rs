@@ -63,12 +63,17 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     Ok(transfers.collect())
 }
 
+/// Whether the bytes go to the server.
+pub(crate) fn is_upload(cell: &Cell) -> bool {
+    cell.word("direction", "down") == "up"
+}
+
 fn direction(cell: &Cell) -> Direction {
-    if cell.word("direction", "down") == "up" { Direction::Upload } else { Direction::Download }
+    if is_upload(cell) { Direction::Upload } else { Direction::Download }
 }
 
 /// The physical limit of these transfers together.
-pub(super) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
+pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
     let s = &cell.settings;
     let (rate, back) = match direction(cell) {
         Direction::Download => (s.rate_bps, s.up_bps()),

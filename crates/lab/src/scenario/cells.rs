@@ -127,7 +127,8 @@ fn complete(cell: &mut Cell) {
         ("gateways", json!(s.gateways)),
         ("hosts", json!(hosts)),
         ("host_cc", json!(s.host_cc)),
-        ("iw", json!(s.iw)),
+        // That of the TCP on the link: of the gateways where it is set, else of the hosts.
+        ("iw", json!(if s.gateways > 0 && s.link_iw > 0 { s.link_iw } else { s.iw })),
     ];
     for (name, value) in shown {
         cell.params.insert(name.into(), value);

@@ -97,7 +97,7 @@ macro_rules! builtin {
 }
 builtin! {
     "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
-    "kill" "memory-cap" "route-flap" "rules" "syn-flood" "topologies"
+    "kill" "memory-cap" "route-flap" "rules" "syn-flood" "thesis-single" "topologies"
 }
 
 impl Scenario {

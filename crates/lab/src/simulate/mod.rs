@@ -1,0 +1,146 @@
+//! Scenarios in virtual time: the laboratory's cells on the simulator's network, with the same names in the report.
+//!
+//! Hosts are [`farlink_sim::linux`], gateways are the real ones with the configuration file that the laboratory would
+//! write, the link is the emulator's channel. [`network`] builds a cell, [`measure`] says what came of it.
+
+mod measure;
+mod network;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::report::{CellReport, Measured, Report, Skipped};
+use crate::runner::{line_of, name_of, skipped};
+use crate::scenario::{Cell, Only, Scenario};
+
+/// Reads the text of a gateway's configuration file. The format is the command's, not the laboratory's.
+pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> + Sync);
+
+/// What `sim run` is told.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Name of a builtin scenario, or a path.
+    pub scenario: String,
+    /// Which cells.
+    pub only: Only,
+    /// How often each.
+    pub repeat: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Changes to the settings of all cells, `k=v`.
+    pub set: Vec<String>,
+    /// How many cells run at once. The results do not depend on it.
+    pub threads: usize,
+}
+
+/// One run of one cell.
+struct Job<'a> {
+    cell: &'a Cell,
+    repeat: u32,
+    seed: u64,
+}
+
+enum Done {
+    Ran(Box<CellReport>),
+    Skipped(Skipped),
+}
+
+/// Runs it. `say` hears a line about each run that has ended, in no particular order.
+pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) + Sync)) -> Result<Report> {
+    let scenario = Scenario::find(&options.scenario)?;
+    if scenario.kind != "transfer" {
+        bail!(
+            "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
+             scenarios of kind `transfer`",
+            scenario.name,
+            scenario.kind,
+            options.scenario
+        );
+    }
+    let mut cells = options.only.select(scenario.cells()?)?;
+    for cell in &mut cells {
+        cell.settings.set_all(options.set.iter().map(String::as_str))?;
+    }
+    let jobs: Vec<Job<'_>> = cells
+        .iter()
+        .flat_map(|cell| {
+            (0..options.repeat.max(1)).map(move |repeat| Job {
+                cell,
+                repeat,
+                seed: options.seed.wrapping_add(1_000_003 * u64::from(repeat)),
+            })
+        })
+        .collect();
+    let done = run_jobs(&scenario, &jobs, options.threads, read_config, say);
+    let mut report = Report {
+        scenario: scenario.name.clone(),
+        title: scenario.title.clone(),
+        driver: "sim",
+        seed: options.seed,
+        version: env!("CARGO_PKG_VERSION"),
+        cells: Vec::new(),
+        skipped: Vec::new(),
+        details: Value::Null,
+    };
+    for outcome in done {
+        match outcome {
+            Done::Ran(cell) => report.cells.push(*cell),
+            Done::Skipped(cell) if report.skipped.contains(&cell) => {}
+            Done::Skipped(cell) => report.skipped.push(cell),
+        }
+    }
+    Ok(report)
+}
+
+/// Runs all jobs; the results stand in the order of the jobs.
+fn run_jobs(
+    scenario: &Scenario,
+    jobs: &[Job<'_>],
+    threads: usize,
+    read_config: ReadConfig<'_>,
+    say: &(dyn Fn(&str) + Sync),
+) -> Vec<Done> {
+    let next = AtomicUsize::new(0);
+    let ended = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(number) else { break };
+                    let (outcome, line) = run_job(scenario, job, read_config);
+                    let n = ended.fetch_add(1, Ordering::Relaxed) + 1;
+                    say(&format!("[{n}/{}] {line}", jobs.len()));
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, outcome));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn run_job(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> (Done, String) {
+    if let Some(reason) = network::cannot_run(scenario, job.cell) {
+        let line = format!("{}: skipped, {reason}", name_of(job.cell));
+        return (Done::Skipped(skipped(job.cell, reason)), line);
+    }
+    let measured = run_cell(scenario, job.cell, job.seed, read_config);
+    let report = CellReport::new(job.cell, job.repeat, job.seed, measured);
+    let line = line_of(job.cell, &report);
+    (Done::Ran(Box::new(report)), line)
+}
+
+/// Runs a cell once.
+fn run_cell(scenario: &Scenario, cell: &Cell, seed: u64, read_config: ReadConfig<'_>) -> Result<Measured> {
+    let mut network = network::Network::build(cell, seed, read_config)?;
+    network.run()?;
+    Ok(measure::measure(scenario, cell, &mut network))
+}
