@@ -91,7 +91,8 @@ fn rate_rises_tenfold() {
     assert_eq!(per_second, [992, 1032, 3061, 9089, 9959, 8427, 9900, 9912, 10000, 9909, 8427, 9900]);
 }
 
-/// With its own kind and with those that take loss for congestion: nobody starves.
+/// With its own kind it shares; from those that take loss for congestion it takes about four fifths of a link with a
+/// buffer of one bandwidth-delay product.
 #[test]
 fn competing_flow() {
     let run = |other| {
