@@ -4,7 +4,7 @@ use farlink_wire::{Ecn, PacketBuf, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::mode::Mode;
-use crate::receiver::{self, AckDelay};
+use crate::receiver::{self, AckDelay, Early};
 use crate::side::Side;
 
 /// What is to be done with the packet.
@@ -475,7 +475,7 @@ impl Flow {
                 relay.tx.announce_urgent();
             }
         }
-        let early_before = relay.buffer.has_early();
+        let early = Early { waiting: relay.buffer.has_early(), new_gap: s.seq.after(relay.buffer.highest()) };
         // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
         let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
         let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
@@ -498,7 +498,7 @@ impl Flow {
         let larger = relay.can_show_more(shift, 65_535u32 << shift);
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
         relay.rx.note_segment(segment_bytes);
-        relay.rx.on_payload(cx.now, s.seq, len, what, early_before, delay);
+        relay.rx.on_payload(cx.now, s.seq, len, what, early, delay);
         if s.flags.fin() {
             relay.rx.owe_now();
         }

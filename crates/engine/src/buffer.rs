@@ -316,37 +316,33 @@ impl SeqBuffer {
         (out, taken)
     }
 
-    /// Runs above the hole, the newest first, then from the lowest on (RFC 2018 section 4).
+    /// Runs above the hole: the newest first, then from the highest down. On a link that keeps the order these are the ones
+    /// that were reported last, and each is told twice before it gives way to a newer one (RFC 2018 section 4).
     #[must_use]
     pub fn sack_blocks(&self, max: usize) -> ArrayVec<SackBlock, 4> {
-        let mut runs: ArrayVec<SackBlock, 4> = ArrayVec::new();
-        let mut newest: Option<SackBlock> = None;
-        let mut current: Option<SackBlock> = None;
+        let mut blocks: ArrayVec<SackBlock, 4> = ArrayVec::new();
         let max = max.min(4);
-        let mut close = |run: Option<SackBlock>| {
-            let Some(run) = run else { return };
-            if run.start.before_eq(self.newest_early) && self.newest_early.before(run.end) {
-                newest = Some(run);
-            } else if runs.len() < max {
-                let _ = runs.try_push(run);
-            }
-        };
-        for c in &self.early {
-            match &mut current {
-                Some(run) if run.end == c.seq => run.end = c.end(),
-                _ => {
-                    close(current.replace(SackBlock { start: c.seq, end: c.end() }));
-                }
-            }
+        let is_newest =
+            |run: &SackBlock| run.start.before_eq(self.newest_early) && self.newest_early.before(run.end);
+        let newest = self.runs_from_above().find(is_newest);
+        let others = self.runs_from_above().filter(|run| Some(run.start) != newest.map(|n| n.start));
+        for run in newest.into_iter().chain(others).take(max) {
+            let _ = blocks.try_push(run);
         }
-        close(current);
-        if let Some(newest) = newest {
-            runs.truncate(max.saturating_sub(1));
-            if max > 0 {
-                let _ = runs.try_insert(0, newest);
+        blocks
+    }
+
+    /// Early chunks that touch each other, as runs, the highest first.
+    fn runs_from_above(&self) -> impl Iterator<Item = SackBlock> {
+        let mut chunks = self.early.iter().rev().peekable();
+        core::iter::from_fn(move || {
+            let top = chunks.next()?;
+            let mut run = SackBlock { start: top.seq, end: top.end() };
+            while let Some(below) = chunks.next_if(|c| c.end() == run.start) {
+                run.start = below.seq;
             }
-        }
-        runs
+            Some(run)
+        })
     }
 }
 

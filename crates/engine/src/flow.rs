@@ -407,12 +407,13 @@ impl Flow {
         }
     }
 
-    /// Twice the bandwidth-delay product where the link is known, within the configured bound.
+    /// Four times the bandwidth-delay product where the link is known, within the configured bound: a repetition that is lost,
+    /// too, keeps three of them waiting behind the gap.
     fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
         let max = config.limits.relay_bytes;
         let Some((rate, rtt)) = link.and_then(|l| l.rate_bps.zip(l.rtt)) else { return max };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
-        u32::try_from(bdp * 2).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+        u32::try_from(bdp * 4).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }
 
     /// The link towards a host is known to be down.

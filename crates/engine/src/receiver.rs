@@ -46,6 +46,15 @@ impl AckDelay {
     }
 }
 
+/// How a payload stood to the bytes that wait above a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Early {
+    /// Some were waiting before it came.
+    pub waiting: bool,
+    /// It lies behind all of them, and behind another hole.
+    pub new_gap: bool,
+}
+
 /// Below this RTT gateways acknowledge as hosts do.
 const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 /// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that hosts use (Linux
@@ -150,18 +159,18 @@ impl Receiver {
         seq: SeqNum,
         len: u32,
         what: Inserted,
-        early: bool,
+        early: Early,
         delay: AckDelay,
     ) {
         if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
         }
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
-        let odd = early || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
+        let odd =
+            early.waiting || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
         if let AckDelay::Gateway(interval) = delay {
             // A new gap is told at once, the rest now and then.
-            let news = !early && what.early_bytes > 0;
-            if news {
+            if early.new_gap {
                 self.owed = Owed::Now;
             } else {
                 self.owe_by(now + if odd { interval / 4 } else { interval });
