@@ -81,8 +81,18 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
     }
 }
 
+/// Mean and standard deviation of the goodputs of flows, bit/s, and how fair they are.
+pub(crate) fn of_flows(bytes_per_s: &[f64], measured: &mut Measured) {
+    let n = bytes_per_s.len().max(1) as f64;
+    let mean = bytes_per_s.iter().sum::<f64>() / n;
+    let variance = bytes_per_s.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n;
+    measured.metric("jain", jain(bytes_per_s.iter().copied()));
+    measured.metric("flow_goodput_bps", 8.0 * mean);
+    measured.metric("flow_goodput_deviation_bps", 8.0 * variance.sqrt());
+}
+
 /// Jain's fairness index of goodputs.
-pub(crate) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(super) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let n = values.clone().count() as f64;
     let (sum, squares) = values.fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
     if squares > 0.0 { sum * sum / (n * squares) } else { 1.0 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::metrics::jain;
+use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
 use super::{Kind, Run};
 use crate::baseline;
@@ -128,7 +128,8 @@ fn measure(
     });
     measured.metric("source_retransmits", source.map(|i| f64::from(i.retransmits)).sum());
     measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
-    measured.metric("jain", jain(outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9))));
+    let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
+    of_flows(&rates, &mut measured);
     measured
 }
 

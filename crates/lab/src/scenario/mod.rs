@@ -97,7 +97,8 @@ macro_rules! builtin {
 }
 builtin! {
     "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
-    "kill" "memory-cap" "route-flap" "rules" "syn-flood" "thesis-single" "topologies"
+    "kill" "loss-sweep" "memory-cap" "rate-sweep" "route-flap" "rules" "syn-flood" "thesis-parallel" "thesis-single"
+    "thesis-two-sessions" "topologies"
 }
 
 impl Scenario {

@@ -4,7 +4,7 @@ use farlink_sim::linux::{Direction, Outcome, Transfer};
 use farlink_wire::Instant;
 
 use super::network::{Network, TO_LINK};
-use crate::kinds::metrics::jain;
+use crate::kinds::metrics::of_flows;
 use crate::kinds::transfer::{is_upload, limit_of};
 use crate::limit::Clock;
 use crate::report::Measured;
@@ -52,7 +52,7 @@ pub(super) fn measure(scenario: &Scenario, cell: &Cell, network: &mut Network) -
     measured.metric("connect_seconds", connect.fold(0.0, f64::max));
     let rates: Vec<f64> =
         all().map(payload).zip(&times).map(|(bytes, s)| bytes as f64 / s.max(1e-9)).collect();
-    measured.metric("jain", jain(rates.into_iter()));
+    of_flows(&rates, &mut measured);
     of_link(cell, network, &mut measured);
     of_gateways(network, &mut measured);
     measured
