@@ -46,6 +46,8 @@ pub struct Closed {
     pub reach_bytes: u64,
     /// Whose end is by reset: late segments of these hosts are answered with RST, not ACK.
     pub reset: bool,
+    /// The host whose own reset ended it.
+    pub reset_by: Option<Side>,
     /// After a crash: when the hosts are asked next for their sequence numbers, and how often still.
     pub ask: Option<(Instant, u8)>,
 }
@@ -168,8 +170,8 @@ impl Flow {
         let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
         let reach_bytes = self.reach_bytes();
         self.free_buffers(cx.pool);
-        self.reset_from = None;
-        self.mode = Mode::Closed(Closed { until, next, reach_bytes, reset, ask: None });
+        let reset_by = self.reset_from.take().map(|(side, _)| side);
+        self.mode = Mode::Closed(Closed { until, next, reach_bytes, reset, reset_by, ask: None });
     }
 
     /// Nothing is held: remember what it takes to split again, give the rest back.

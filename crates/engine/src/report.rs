@@ -79,8 +79,9 @@ impl Flow {
     fn lost(now: Instant, r: &Record) -> Self {
         let next = Pair { a: r.acked_by_b, b: r.acked_by_a };
         let reach_bytes = u64::from(r.reach_bytes);
-        let closed =
-            Closed { until: now + RESET_WAIT, next, reach_bytes, reset: true, ask: Some((now, ASKS)) };
+        let ask = Some((now, ASKS));
+        let until = now + RESET_WAIT;
+        let closed = Closed { until, next, reach_bytes, reset: true, reset_by: None, ask };
         Self {
             legs: Pair { a: Leg::of_record(now, r.a, r.iface_a), b: Leg::of_record(now, r.b, r.iface_b) },
             agreed: Agreed::default(),

@@ -187,7 +187,7 @@ impl Flow {
 
     /// A packet for a closed flow.
     pub fn on_closed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
-        let Mode::Closed(Closed { next, reach_bytes, reset, .. }) = self.mode else {
+        let Mode::Closed(Closed { next, reach_bytes, reset, reset_by, .. }) = self.mode else {
             return Fate::Forward(packet);
         };
         if s.flags.syn() {
@@ -203,8 +203,10 @@ impl Flow {
             return Fate::Forget(packet);
         }
         if reset {
-            // As a closed port answers (RFC 9293 3.10.7.1), and the challenge ACK of a host that doubted our RST.
-            if s.flags.ack() && *cx.challenges_left > 0 {
+            // As a closed port answers (RFC 9293 3.10.7.1), and the challenge ACK of a host that doubted our RST. A host's own
+            // reset may have overtaken an acknowledgement that it sent before.
+            let overtaken = reset_by == Some(from) && s.seq == expected && s.seq_len() == 0;
+            if s.flags.ack() && !overtaken && *cx.challenges_left > 0 {
                 *cx.challenges_left -= 1;
                 self.make_rst(cx, from, s.ack, s.end_seq());
             }

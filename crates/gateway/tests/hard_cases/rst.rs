@@ -30,6 +30,24 @@ fn a_reset_waits_behind_its_own_custody() {
 }
 
 #[test]
+fn an_acknowledgement_that_its_own_reset_has_overtaken_is_not_answered() {
+    let mut t = custody_of_100();
+    t.play(
+        "b > P. 1:51 ack 101
+         a < P. 1:51 ack 101
+         # Two processors of one host: the reset leaves before the acknowledgement of the data.
+         a > R. 101 ack 51
+         b < R. 101 ack 51
+         a > . 101 ack 51
+         quiet
+         # A host that still lives, whoever sent the reset: it learns that the connection is gone.
+         a > P. 101:111 ack 51
+         a < R. 51 ack 111",
+    );
+    t.assert(t.mode() == "closed", "a tombstone is left");
+}
+
+#[test]
 fn a_reset_with_custody_delivers_what_was_lost_first() {
     let mut t = custody_of_100();
     t.play(
