@@ -1,10 +1,12 @@
 //! What an arriving segment means for its split connection.
 
-use farlink_wire::{Ecn, PacketBuf, SeqNum, TcpSegment, edit};
+use arrayvec::ArrayVec;
+use farlink_wire::{Ecn, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::mode::Mode;
 use crate::receiver::{self, AckDelay, Early};
+use crate::runs::RUNS_MAX;
 use crate::side::Side;
 
 /// What is to be done with the packet.
@@ -86,13 +88,14 @@ impl Flow {
         if !acceptable && !self.is_probe(from, s) {
             return self.out_of_window(cx, from, s, packet);
         }
-        self.hear(cx, from, s);
+        let runs = self.hear(cx, from, s);
         if self.new_syn.is_some_and(|(side, ..)| side == from) {
             self.new_syn = None;
         }
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);
-        let news = self.take_ack(cx, from, s, matches!(kind, AckKind::BeyondCertain));
+        let sack = if runs.is_empty() { s.options.sack.as_slice() } else { runs.as_slice() };
+        let news = self.take_ack(cx, from, s, sack, matches!(kind, AckKind::BeyondCertain));
         if s.payload_len == 0 && !s.flags.fin() {
             return self.pure_ack(cx, from, s, packet, news);
         }
@@ -108,7 +111,8 @@ impl Flow {
         self.take_payload(cx, from, s, packet)
     }
 
-    fn hear(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
+    /// Returns what a gateway on this leg holds above a gap.
+    fn hear(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> ArrayVec<SackBlock, RUNS_MAX> {
         if let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) {
             // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
             let other = self.legs.get_mut(from.other());
@@ -120,15 +124,16 @@ impl Flow {
         leg.hear(cx.now, s);
         let told = leg.peer.on_segment(s.options.farlink.as_ref());
         let heard = leg.peer.is_heard();
-        let Some(r) = self.relays.as_mut() else { return };
+        let Some(r) = self.relays.as_mut() else { return ArrayVec::new() };
         let towards = r.get_mut(from.other());
+        towards.tx.note_gateway(heard, self.agreed.sack);
         if !heard {
             towards.far_ack = None;
         }
         let Some(told) = told else {
             // No gateway made it: its acknowledgement is the far host's own.
             towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt)));
-            return;
+            return ArrayVec::new();
         };
         // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
         towards.far_ack.get_or_insert(towards.tx.snd_una);
@@ -138,9 +143,12 @@ impl Flow {
         {
             towards.far_ack = Some(far);
         }
-        if let Some(w) = told.window_bytes {
-            self.legs.get_mut(from).window_bytes = self.legs.get(from).window_bytes.max(w);
-        }
+        // A gateway never takes back what it has promised, and does not repeat it where there is no room.
+        let promised = towards.tx.window_edge();
+        let promised = if promised.after(s.ack) { promised.since(s.ack) } else { 0 };
+        let window = told.window_bytes.unwrap_or(0).max(promised);
+        self.legs.get_mut(from).window_bytes = self.legs.get(from).window_bytes.max(window);
+        told.runs.blocks(s.ack)
     }
 
     /// PAWS (RFC 7323 section 5). A timestamp of a host that was silent for 24 days says nothing.
@@ -266,7 +274,14 @@ impl Flow {
     }
 
     /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything new.
-    fn take_ack(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, certain_beyond: bool) -> bool {
+    fn take_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        s: &TcpSegment,
+        sack: &[SackBlock],
+        certain_beyond: bool,
+    ) -> bool {
         let ece = self.agreed.ecn && s.flags.ece();
         let now = cx.now;
         let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
@@ -301,8 +316,8 @@ impl Flow {
         };
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt);
-        let happened = towards.tx.on_ack(now, ack, &s.options.sack, pure, ece);
-        let opened = towards.tx.update_window(s.seq, ack, u64::from(window));
+        let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
+        let opened = towards.tx.update_window(s.seq, ack, u64::from(window), s.options.farlink.is_some());
         if happened.recovery {
             cx.counters.recoveries += 1;
         }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::runs::RUNS_MAX;
 use arrayvec::ArrayVec;
 use farlink_wire::{Block, LARGE_BLOCK_BYTES, PacketBuf, Pool, SackBlock, SeqNum};
 
@@ -15,6 +16,8 @@ const KEEP_MIN_BYTES: usize = LARGE_BLOCK_BYTES * 2 / 5;
 const EARLY_RUNS_MAX: usize = 256;
 /// Above this many bytes held, new compaction blocks are large.
 const LARGE_FROM_BYTES: u32 = 12 * 1024;
+/// Places below the highest run that are told with priority.
+const FILLED_MAX: usize = 4;
 /// Slices that one segment may be gathered from.
 pub const SLICES_MAX: usize = 24;
 
@@ -83,13 +86,22 @@ pub struct SeqBuffer {
     early: Vec<Chunk>,
     /// Start of the run that grew last: the first SACK block (RFC 2018 section 4).
     newest_early: SeqNum,
+    /// Where bytes came below the highest ones, the newest first: repetitions that have arrived.
+    filled: ArrayVec<SeqNum, FILLED_MAX>,
 }
 
 impl SeqBuffer {
     /// An empty buffer that expects `next`.
     #[must_use]
     pub fn new(next: SeqNum) -> Self {
-        Self { base: next, end: next, chunks: VecDeque::new(), early: Vec::new(), newest_early: next }
+        Self {
+            base: next,
+            end: next,
+            chunks: VecDeque::new(),
+            early: Vec::new(),
+            newest_early: next,
+            filled: ArrayVec::new(),
+        }
     }
     /// First byte held, or the next one expected.
     #[must_use]
@@ -202,6 +214,12 @@ impl SeqBuffer {
 
     fn insert_early(&mut self, pool: &mut Pool, mut seq: SeqNum, mut bytes: &[u8], done: &mut Inserted) {
         self.newest_early = seq;
+        if self.early.last().is_some_and(|top| seq.before(top.end())) {
+            if self.filled.is_full() {
+                self.filled.pop();
+            }
+            let _ = self.filled.try_insert(0, seq);
+        }
         while !bytes.is_empty() {
             let at = self.early.partition_point(|c| c.seq.before_eq(seq));
             let covered = at
@@ -330,6 +348,44 @@ impl SeqBuffer {
             let _ = blocks.try_push(run);
         }
         blocks
+    }
+
+    /// Runs above the hole for a gateway, the most urgent first: the highest, those that repetitions have lengthened, then
+    /// from the highest down.
+    #[must_use]
+    pub fn runs_to_tell(&self) -> ArrayVec<SackBlock, RUNS_MAX> {
+        let mut told: ArrayVec<SackBlock, RUNS_MAX> = ArrayVec::new();
+        told.extend(self.runs_from_above().take(1));
+        for at in self.filled.iter().filter(|at| at.after(self.end)) {
+            let run = self.run_around(*at);
+            if let Some(run) = run.filter(|run| !told.contains(run)) {
+                let _ = told.try_push(run);
+            }
+        }
+        let urgent = told.clone();
+        let others = self.runs_from_above().filter(|run| !urgent.contains(run));
+        told.extend(others.take(RUNS_MAX - urgent.len()));
+        told
+    }
+
+    /// The run that contains `seq`.
+    fn run_around(&self, seq: SeqNum) -> Option<SackBlock> {
+        let at = self.early.partition_point(|c| c.end().before_eq(seq));
+        let chunk = self.early.get(at).filter(|c| c.seq.before_eq(seq))?;
+        let mut run = SackBlock { start: chunk.seq, end: chunk.end() };
+        for below in self.early.get(..at).unwrap_or_default().iter().rev() {
+            if below.end() != run.start {
+                break;
+            }
+            run.start = below.seq;
+        }
+        for above in self.early.get(at + 1..).unwrap_or_default() {
+            if above.seq != run.end {
+                break;
+            }
+            run.end = above.end();
+        }
+        Some(run)
     }
 
     /// Early chunks that touch each other, as runs, the highest first.

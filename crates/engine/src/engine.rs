@@ -247,8 +247,8 @@ impl Engine {
                 cx.counters.flows_woken += 1;
                 if let Some(r) = flow.relays.as_mut() {
                     let (wa, wb) = (flow.legs.a.window_bytes, flow.legs.b.window_bytes);
-                    r.a.tx.update_window(next.b, next.a, u64::from(wb));
-                    r.b.tx.update_window(next.a, next.b, u64::from(wa));
+                    r.a.tx.update_window(next.b, next.a, u64::from(wb), false);
+                    r.b.tx.update_window(next.a, next.b, u64::from(wa), false);
                     r.a.rx.remember_shown(d.edges.a, d.shown_max.a);
                     r.b.rx.remember_shown(d.edges.b, d.shown_max.b);
                 }
@@ -429,8 +429,8 @@ impl Engine {
         let mut cx = cx!(self, now, net);
         flow.split(&mut cx, answer.ack, s.ack);
         if let Some(r) = flow.relays.as_mut() {
-            r.a.tx.update_window(answer.isn, answer.ack, u64::from(flow.legs.b.window_bytes));
-            r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes));
+            r.a.tx.update_window(answer.isn, answer.ack, u64::from(flow.legs.b.window_bytes), false);
+            r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes), false);
         }
         let rule = h.rule;
         let id = self.table.insert(key, h.a_is_low, flow);

@@ -34,6 +34,7 @@ mod retune;
 pub mod room;
 mod rtt;
 mod rules;
+mod runs;
 mod scoreboard;
 mod segment;
 mod sender;

@@ -3,6 +3,8 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{FARLINK_DATA, FarlinkOption, SeqNum};
 
+use crate::runs::Runs;
+
 /// Version of the messages, in the high four bits of the first byte.
 const VERSION: u8 = 0x10;
 const HAS_FAR_ACK: u8 = 0x01;
@@ -11,6 +13,8 @@ const HAS_WINDOW: u8 = 0x02;
 const WINDOW_UNIT: u32 = 1024;
 /// Segments without a mark that mean "talk as to a host".
 const UNMARKED_MAX: u8 = 32;
+/// Largest body of the option.
+const MESSAGE_BYTES_MAX: usize = 36;
 
 /// What is known of a gateway on a leg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,12 +32,14 @@ pub enum Peer {
 }
 
 /// What a gateway tells with a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Message {
     /// What the far host has acknowledged, of the data that flows towards it.
     pub far_ack: Option<SeqNum>,
     /// Window in bytes from the acknowledgement number on, where the header's field is too small.
     pub window_bytes: Option<u32>,
+    /// What it holds above a gap. Stands last: the rest of the option is theirs.
+    pub runs: Runs,
 }
 
 impl Peer {
@@ -73,9 +79,9 @@ impl Peer {
 impl Message {
     /// The body of the option, after the ExID. Empty for a bare mark.
     #[must_use]
-    pub fn encode(&self) -> ArrayVec<u8, 8> {
+    pub fn encode(&self) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
         let mut out = ArrayVec::new();
-        if self.far_ack.is_none() && self.window_bytes.is_none() {
+        if self.far_ack.is_none() && self.window_bytes.is_none() && self.runs.bytes().is_empty() {
             return out;
         }
         let flags = if self.far_ack.is_some() { HAS_FAR_ACK } else { 0 }
@@ -88,6 +94,7 @@ impl Message {
             let units = u16::try_from(w / WINDOW_UNIT).unwrap_or(u16::MAX);
             let _ = out.try_extend_from_slice(&units.to_be_bytes());
         }
+        let _ = out.try_extend_from_slice(self.runs.bytes());
         out
     }
     /// From the body; what cannot be read is left out.
@@ -103,11 +110,12 @@ impl Message {
             m.far_ack = Some(SeqNum(u32::from_be_bytes(*a)));
             rest = r;
         }
-        if head & HAS_WINDOW != 0
-            && let Some((w, _)) = rest.split_first_chunk::<2>()
-        {
+        if head & HAS_WINDOW != 0 {
+            let Some((w, r)) = rest.split_first_chunk::<2>() else { return m };
             m.window_bytes = Some(u32::from(u16::from_be_bytes(*w)) * WINDOW_UNIT);
+            rest = r;
         }
+        m.runs = Runs::from_bytes(rest);
         m
     }
 }
@@ -120,8 +128,10 @@ mod tests {
     fn messages_round_trip() {
         for far_ack in [None, Some(SeqNum(0xdead_beef))] {
             for window_bytes in [None, Some(1024 * 65_535), Some(0)] {
-                let m = Message { far_ack, window_bytes };
-                assert_eq!(Message::decode(&m.encode()), m);
+                for runs in [Runs::default(), Runs::from_bytes(&[5, 0xa4, 10, 2])] {
+                    let m = Message { far_ack, window_bytes, runs };
+                    assert_eq!(Message::decode(&m.encode()), m);
+                }
             }
         }
         assert_eq!(Message::decode(&[0x23, 1, 2, 3]), Message::default());

@@ -109,6 +109,8 @@ pub struct Receiver {
     pub stretch: Option<Stretch>,
     /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
     pub raise_first: bool,
+    /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of them.
+    pub early_untold: bool,
     unacked_bytes: u32,
     segment_bytes: u32,
     dsack: Option<SackBlock>,
@@ -129,6 +131,7 @@ impl Receiver {
             ack_held_back: false,
             stretch: None,
             raise_first: false,
+            early_untold: false,
             unacked_bytes: 0,
             segment_bytes: 536,
             dsack: None,
@@ -166,6 +169,7 @@ impl Receiver {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
         }
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
+        self.early_untold |= what.early_bytes > 0;
         let odd =
             early.waiting || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
         if let AckDelay::Gateway(interval) = delay {
@@ -223,7 +227,9 @@ impl Receiver {
 
     /// An acknowledgement of `ack` with this right edge has been sent; its header shows a window of `shown_bytes`.
     pub fn on_ack_sent(&mut self, ack: SeqNum, edge: SeqNum, shown_bytes: u32) {
-        self.owed = Owed::Nothing;
+        if !self.early_untold {
+            self.owed = Owed::Nothing;
+        }
         self.unacked_bytes = 0;
         self.dsack = None;
         if let Some(stretch) = self.stretch.as_mut().filter(|_| ack.after(self.last_ack_sent)) {

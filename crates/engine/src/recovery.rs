@@ -19,6 +19,11 @@ pub struct Rack {
     reordering_seen: bool,
     reo_wnd_mult: u8,
     reo_wnd_persist: u8,
+    /// D-SACKs count once for each round trip: until this is acknowledged.
+    dsack_round: Option<SeqNum>,
+    /// How much later than its successors a segment came, measured, and when that was.
+    late: Duration,
+    late_at: Instant,
 }
 
 impl Rack {
@@ -40,8 +45,29 @@ impl Rack {
             self.rtt = rtt;
         }
     }
-    /// A D-SACK: some repetition was needless, the window for reordering grows (step 4).
-    pub fn on_dsack(&mut self) {
+    /// Measures reordering on a leg whose other end tells all that it holds: how long segments take that later ones had
+    /// overtaken, or that were sent again in vain.
+    pub fn measure_reordering(&mut self, now: Instant, acked: &Acked, min_rtt: Duration, srtt: Duration) {
+        let usual = self.rtt.max(min_rtt);
+        let in_vain =
+            acked.repeated_once.filter(|(again, _)| *again < min_rtt / 4 * 3).map(|(_, first)| first);
+        let Some(age) = acked.late.max(in_vain) else { return };
+        let late = age.saturating_sub(usual);
+        if late >= self.late_window(now, srtt) {
+            self.late = late;
+            self.late_at = now;
+        }
+    }
+    fn late_window(&self, now: Instant, srtt: Duration) -> Duration {
+        let lasts = srtt.saturating_mul(u32::from(REO_WND_PERSIST));
+        if now.since(self.late_at) <= lasts { (self.late + self.late / 4).min(srtt) } else { Duration::ZERO }
+    }
+    /// A D-SACK: some repetition was needless, the window for reordering grows, once for each round trip (step 4).
+    pub fn on_dsack(&mut self, snd_una: SeqNum, snd_nxt: SeqNum) {
+        if self.dsack_round.is_some_and(|round| snd_una.before(round)) {
+            return;
+        }
+        self.dsack_round = Some(snd_nxt);
         self.reordering_seen = true;
         self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
         self.reo_wnd_persist = REO_WND_PERSIST;
@@ -66,6 +92,11 @@ impl Rack {
             return Duration::ZERO;
         }
         (min_rtt / 4).saturating_mul(u32::from(self.reo_wnd_mult) + 1).min(srtt)
+    }
+    /// The same for a leg of our own between gateways: what keeps its order needs no window, else as long as was measured.
+    #[must_use]
+    pub fn measured_reo_wnd(&self, now: Instant, srtt: Duration) -> Duration {
+        self.late_window(now, srtt)
     }
     /// RACK_detect_loss: marks what is lost, returns its bytes and when to look again (section 6.2 step 5).
     pub fn detect(&self, now: Instant, board: &mut Scoreboard, reo_wnd: Duration) -> (u64, Option<Instant>) {
@@ -216,10 +247,11 @@ mod tests {
         let (min, srtt) = (Duration::from_millis(40), Duration::from_millis(50));
         assert_eq!(r.reo_wnd(false, 3, min, srtt), Duration::ZERO);
         assert_eq!(r.reo_wnd(false, 2, min, srtt), Duration::from_millis(10));
-        r.on_dsack();
+        r.on_dsack(SeqNum(0), SeqNum(100));
+        r.on_dsack(SeqNum(99), SeqNum(200));
         assert_eq!(r.reo_wnd(true, 9, min, srtt), Duration::from_millis(20));
-        for _ in 0..20 {
-            r.on_dsack();
+        for round in 1..20 {
+            r.on_dsack(SeqNum(round * 100), SeqNum((round + 1) * 100));
         }
         assert_eq!(r.reo_wnd(true, 9, min, srtt), srtt);
         for _ in 0..16 {

@@ -21,6 +21,10 @@ pub struct Sent {
     pub lost: bool,
     /// Sent more than once.
     pub retransmitted: bool,
+    /// When it was sent first.
+    pub original_at: Instant,
+    /// How often it was sent again.
+    pub repeats: u8,
 }
 
 /// What a leg had done when a transmission left (delivery-rate samples, draft-ietf-ccwg-bbr 4.1.2).
@@ -61,6 +65,11 @@ pub struct Acked {
     pub highest: Option<SeqNum>,
     /// A segment below the highest one acknowledged before, never sent again, was acknowledged: reordering.
     pub reordered: bool,
+    /// How long ago the oldest of those was sent.
+    pub late: Option<Duration>,
+    /// Of segments that had been sent again once, the one whose repetition is youngest: how long ago that and the original
+    /// were sent.
+    pub repeated_once: Option<(Duration, Duration)>,
     /// Some segment that was acknowledged had been sent only once.
     pub original: bool,
     /// Of the newest segment: when it left, and what the leg had done by then.
@@ -170,7 +179,11 @@ impl Scoreboard {
                 acked.original = true;
                 if fack.is_some_and(|f| r.end.before(f)) {
                     acked.reordered = true;
+                    acked.late = acked.late.max(Some(now.since(r.sent_at)));
                 }
+            } else if r.repeats == 1 {
+                let ages = (now.since(r.sent_at), now.since(r.original_at));
+                acked.repeated_once = Some(acked.repeated_once.map_or(ages, |a| a.min(ages)));
             }
             if acked.newest.is_none_or(|(t, e, _)| r.sent_at > t || (r.sent_at == t && r.end.after(e))) {
                 acked.newest = Some((r.sent_at, r.end, r.retransmitted));
@@ -355,6 +368,7 @@ impl Scoreboard {
             }
             r.sent_at = now;
             r.retransmitted = true;
+            r.repeats = r.repeats.saturating_add(1);
             r.then = then;
         }
     }
@@ -417,6 +431,8 @@ mod tests {
                 sacked: false,
                 lost: false,
                 retransmitted: false,
+                original_at: t,
+                repeats: 0,
             });
         }
         b

@@ -9,6 +9,7 @@ use crate::engine::Wants;
 use crate::flow::{Cx, Flow};
 use crate::net::Transmit;
 use crate::peer::Message;
+use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::window::{self, Offer};
@@ -18,6 +19,9 @@ pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// What a message of ours takes in the header beyond a bare mark, bytes.
 const MESSAGE_BYTES: u32 = 8;
+/// What our option can hold beside nothing else, and what timestamps take of that, bytes.
+const OPTION_BODY_BYTES_MAX: usize = 36;
+const TIMESTAMPS_BYTES: usize = 12;
 
 /// What a pull sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +78,9 @@ impl Flow {
             return relay.rx.edge.max(real);
         }
         let field_max = 65_535u32 << far.window_scale;
-        let peer_window = self.legs.get(to).peer.is_speaking();
+        // A pinned flow's source may be a gateway that we have not heard yet: only a gateway reads what our option promises.
+        let peer = self.legs.get(to).peer;
+        let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
         let share = cx.pool.limit_bytes() / (2 * cx.flows_split.max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX).max(16 * 1024);
@@ -157,7 +163,9 @@ impl Flow {
         let Some(r) = self.relays.as_mut() else { return Pulled::default() };
         let (inbound, outbound) = r.both_mut(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
-        let sack = if pure && self.agreed.sack {
+        // A gateway that speaks on the leg is told in our own option, a host in the standard one.
+        let to_gateway = self.legs.get(to).peer.is_speaking();
+        let sack = if pure && self.agreed.sack && !to_gateway {
             inbound.rx.sack_blocks(&inbound.buffer)
         } else {
             Default::default()
@@ -207,15 +215,28 @@ impl Flow {
             // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
             // leaves room takes it along.
             let news = inbound.rx.far_told != Some(far);
+            if pure && to_gateway && inbound.buffer.has_early() {
+                let shown = u32::from(window) << src.window_scale;
+                let window_bytes = (shown < window_bytes).then_some(window_bytes);
+                let message = Message { far_ack: news.then_some(far), window_bytes, ..Message::default() };
+                let used = message.encode().len().max(1);
+                let runs = inbound.buffer.runs_to_tell();
+                let timestamps = if self.agreed.timestamps { TIMESTAMPS_BYTES } else { 0 };
+                let room = OPTION_BODY_BYTES_MAX - timestamps - used;
+                return Message {
+                    runs: Runs::encode(ack, inbound.rx.segment_bytes(), &runs, room),
+                    ..message
+                };
+            }
             let room = payload_len as u32 + MESSAGE_BYTES <= outbound.tx.mss;
             let told = if pure { sack.len() < 2 || news } else { news && room };
             if told {
-                Message { far_ack: Some(far), window_bytes: Some(window_bytes) }
+                Message { far_ack: Some(far), window_bytes: Some(window_bytes), ..Message::default() }
             } else {
                 Message::default()
             }
         });
-        let body = message.map(|m| m.encode());
+        let body = message.as_ref().map(Message::encode);
         if sack.len() > 3 && self.agreed.timestamps {
             sack = sack.get(..3).unwrap_or_default();
         }
@@ -268,6 +289,7 @@ impl Flow {
             cx.counters.ack_bytes_out += u64::from(wire_bytes);
         }
         let raised = pure && inbound.rx.raise_first;
+        inbound.rx.early_untold &= !pure;
         inbound.rx.on_ack_sent(ack, edge, u32::from(window) << self.legs.get(from).window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {
             inbound.rx.far_told = Some(far);

@@ -105,6 +105,8 @@ pub struct Sender {
     pub mss: u32,
     /// SACK may be used on this leg.
     pub sack_permitted: bool,
+    /// A gateway is heard on this leg.
+    gateway: bool,
     window_bytes: u64,
     window_max_bytes: u64,
     wl_seq: SeqNum,
@@ -164,6 +166,7 @@ impl Sender {
             snd_nxt: next,
             mss,
             sack_permitted,
+            gateway: false,
             window_bytes: 0,
             window_max_bytes: 0,
             wl_seq: SeqNum(0),
@@ -193,6 +196,22 @@ impl Sender {
             progress_at: now,
             cwr_until: None,
             cwr_owed: false,
+        }
+    }
+    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own option, whatever the hosts have
+    /// agreed on.
+    pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
+        self.gateway = heard;
+        let sack = hosts_use_sack || heard;
+        if sack == self.sack_permitted {
+            return;
+        }
+        self.sack_permitted = sack;
+        self.dup_acks = 0;
+        self.dup_credit_bytes = 0;
+        if !sack {
+            // What the gateway held is gone with it.
+            self.board.forget_sacks();
         }
     }
     /// The congestion controller.
@@ -495,6 +514,8 @@ impl Sender {
                     sacked: false,
                     lost: false,
                     retransmitted: false,
+                    original_at: now,
+                    repeats: 0,
                 });
                 self.snd_nxt = end;
                 self.timers.persist = None;

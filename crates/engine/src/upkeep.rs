@@ -33,6 +33,11 @@ impl Flow {
             return None;
         }
         let outbound = r.get(to.other());
+        let rx = &r.get(to).rx;
+        if rx.early_untold && rx.due().is_some_and(|d| d <= cx.now) {
+            // Data would carry the acknowledgement, but not what is held above the hole.
+            return Some(Wants::Ack);
+        }
         if outbound.tx.is_ready(cx.now, &outbound.supply()) {
             return Some(Wants::Data(self.class));
         }

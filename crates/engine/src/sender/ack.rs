@@ -9,18 +9,25 @@ use crate::scoreboard::Acked;
 
 impl Sender {
     /// A window by a segment at `seq` that acknowledges `ack` (RFC 9293 3.10.7.4). Returns whether it opened.
-    pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64) -> bool {
+    ///
+    /// `kept`: a gateway says so, which takes no promise back. Its right edge counts whatever came before: segments of the host
+    /// itself that went round it have higher sequence numbers than it has reached.
+    pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         let newer = self.window_max_bytes == 0
             || self.wl_seq.before(seq)
             || (self.wl_seq == seq && self.wl_ack.before_eq(ack));
-        if !newer {
+        let edge = self.window_edge();
+        let told = ack + u32::try_from(bytes).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
+        if newer {
+            self.wl_seq = seq;
+            self.wl_ack = ack;
+            self.window_bytes = bytes;
+        } else if kept && told.after(edge) {
+            self.window_bytes = u64::from(told.since(self.snd_una));
+        } else {
             return false;
         }
-        let edge = self.window_edge();
-        self.wl_seq = seq;
-        self.wl_ack = ack;
-        self.window_bytes = bytes;
-        self.window_max_bytes = self.window_max_bytes.max(bytes);
+        self.window_max_bytes = self.window_max_bytes.max(self.window_bytes);
         let opened = self.window_edge().after(edge);
         if opened {
             self.timers.persist = None;
@@ -45,7 +52,7 @@ impl Sender {
         let advanced = ack.after(self.snd_una);
         let sack = if self.sack_permitted { sack } else { &[] };
         if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end)) {
-            self.rack.on_dsack();
+            self.rack.on_dsack(self.snd_una, self.snd_nxt);
         }
         if ack.before(self.snd_una) || (!advanced && self.board.is_empty()) {
             return happened;
@@ -67,6 +74,9 @@ impl Sender {
         }
         let min_rtt = self.rtt.min_rtt();
         self.rack.update(now, &acked, min_rtt);
+        if self.gateway {
+            self.rack.measure_reordering(now, &acked, min_rtt, self.rtt.srtt_or_default());
+        }
         let mut sample = self.rate.on_ack(now, &acked, self.board.lost_ever_bytes(), min_rtt);
         let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
         let lost = self.detect_losses(now, advanced);
@@ -156,12 +166,12 @@ impl Sender {
             return 0;
         }
         let segments = self.board.sacked_bytes() / u64::from(self.mss.max(1));
-        let reo = self.rack.reo_wnd(
-            !self.recovery.is_open(),
-            segments,
-            self.rtt.min_rtt(),
-            self.rtt.srtt_or_default(),
-        );
+        let srtt = self.rtt.srtt_or_default();
+        let reo = if self.gateway {
+            self.rack.measured_reo_wnd(now, srtt)
+        } else {
+            self.rack.reo_wnd(!self.recovery.is_open(), segments, self.rtt.min_rtt(), srtt)
+        };
         let (lost, again) = self.rack.detect(now, &mut self.board, reo);
         self.timers.reorder = again;
         self.report_losses(now);

@@ -10,6 +10,7 @@ mod draining;
 mod fields;
 mod fin_early;
 mod fragments;
+mod gaps;
 mod handshake;
 mod hostile;
 mod icmp_mtu;

@@ -7,7 +7,9 @@
 //! - Sequence numbers count from the sender's ISN (its SYN has 0, its first byte 1), acknowledgement numbers and SACK
 //!   blocks from the other host's. `7` alone is `7:7`.
 //! - Options: `mss N`, `ws N`, `sackOK`, `ts VAL ECR`, `sack A:B C:D`, `fo` (Fast Open), `md5`, `ao`, `mptcp`, `unk KIND`;
-//!   Farlink's own: `flsyn`, `flsynack`, `fl` (a bare mark), `fl ACK WINDOW` (far ACK, window in units of 1024).
+//!   Farlink's own: `flsyn`, `flsynack`, `fl` (a bare mark), `fl ACK WINDOW` (far ACK, window in units of 1024),
+//!   `flruns UNIT END LEN GAP LEN ...` (what is held above a gap, from the highest run down, in units of so many bytes,
+//!   fewer than 64).
 //!   In an expectation `no NAME` says that the option is not there.
 //! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a super-segment), `port N` (of
 //!   host a, where it is not the usual one), `fill N` (payload of this byte, not the stream's own); when sent also
@@ -186,6 +188,7 @@ impl Spec {
                     }
                     _ => farlink(FARLINK_DATA, &[], &mut out),
                 },
+                "flruns" => farlink(FARLINK_DATA, &runs_body(words), &mut out),
                 other => panic!("no option is called `{other}`"),
             }
         }
@@ -265,8 +268,21 @@ fn option_fits(name: &str, words: &[String], seen: &Seen, ack_isn: u32) -> bool 
                 && n(0).is_none_or(|a| told.is_some_and(|(far, _)| far == a))
                 && n(1).is_none_or(|w| told.is_some_and(|(_, window)| window == w))
         }
+        "flruns" => {
+            seen.segment.options.farlink.as_ref().is_some_and(|o| o.body.as_slice() == runs_body(words))
+        }
         other => panic!("no option is called `{other}`"),
     }
+}
+
+/// A message that tells runs alone.
+fn runs_body(words: &[String]) -> Vec<u8> {
+    let mut lengths = words.iter().map(|w| number(w).unwrap());
+    let unit = lengths.next().unwrap() as u16;
+    let mut body = vec![0x10];
+    body.extend_from_slice(&unit.to_be_bytes());
+    body.extend(lengths.map(|n| 2 * n as u8));
+    body
 }
 
 /// Far ACK (relative) and window (units of 1024) of a gateway's message that has both.
