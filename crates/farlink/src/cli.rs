@@ -79,6 +79,17 @@ An unknown key or value changes nothing; the answer says what is allowed.")]
   farlink link sat0 down              the modem's script knows before the kernel does
   farlink link sat0 up")]
     Link(LinkArgs),
+    /// Make one HTML file with plots and tables of results
+    #[command(after_help = "Examples:
+  farlink sim run thesis-single --only rtt_ms=500,ber=0 --json single.json
+  farlink report single.json -o single.html
+  farlink report single.json loss.json flow.json -o all.html --svg plots
+
+RESULT is what `--json` of `farlink lab run` and `farlink sim run` wrote, or a trace of a flow (`farlink trace --json`, `--flow-trace`
+of `farlink sim run`). The page asks nothing of a network. The same input gives the same page.
+
+Exit status: 0 when it was written, 1 when a file cannot be used; the message says which and why.")]
+    Report(ReportArgs),
     /// Measure speed and size of the datapath (`make bench`)
     #[command(hide = true)]
     Bench(crate::bench::BenchArgs),
@@ -197,6 +208,20 @@ pub struct LinkArgs {
     pub link: String,
     /// What became of it
     pub state: LinkState,
+}
+
+/// `farlink report`
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Results as JSON
+    #[arg(required = true, value_name = "RESULT")]
+    pub results: Vec<PathBuf>,
+    /// Where the page goes; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    pub output: PathBuf,
+    /// Write each plot as a file of its own too, into a directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
 }
 
 /// Whether a link carries.

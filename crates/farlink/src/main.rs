@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod lab_cmd;
 mod metrics;
+mod report_cmd;
 mod run;
 mod show;
 mod sim_cmd;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Set(args) => show::set(&args),
         Command::Drain(args) => show::drain(&args),
         Command::Link(args) => show::link(&args),
+        Command::Report(args) => report_cmd::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchLoad(args) => bench::load(&args),
         Command::Lab(args) => lab_cmd::run(args),

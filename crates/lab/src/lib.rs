@@ -7,6 +7,7 @@ pub mod capture;
 pub mod gateway;
 pub mod helper;
 pub mod hosts;
+pub mod html;
 pub mod interrupt;
 pub mod kinds;
 pub mod limit;

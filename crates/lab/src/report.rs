@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limit;
-use crate::scenario::{Cell, Params};
+use crate::scenario::{Cell, Only, Params};
 
 /// What a scenario kind hands back of one run of a cell.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -48,7 +48,7 @@ impl Measured {
 }
 
 /// One run of one cell.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CellReport {
     /// What was varied.
     pub params: Params,
@@ -71,12 +71,13 @@ pub struct CellReport {
     /// What the paper measured.
     pub paper_seconds: Option<f64>,
     /// Further numbers.
+    #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
     /// Remarks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
@@ -110,7 +111,7 @@ impl CellReport {
 }
 
 /// A cell that could not run here, and why.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Skipped {
     /// What would have been varied.
     pub params: Params,
@@ -120,25 +121,65 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// The command line of a run: what decides over its results, in one order. (Threads and output files do not.)
+#[must_use]
+pub fn command_line(
+    driver: &str,
+    scenario: &str,
+    only: &Only,
+    repeat: u32,
+    seed: u64,
+    set: &[String],
+) -> String {
+    let mut line = format!("farlink {driver} run {}", quoted(scenario));
+    let only = only.to_string();
+    if !only.is_empty() {
+        line += &format!(" --only {}", quoted(&only));
+    }
+    if repeat > 1 {
+        line += &format!(" --repeat {repeat}");
+    }
+    line += &format!(" --seed {seed}");
+    if !set.is_empty() {
+        let words: Vec<_> = set.iter().map(|s| quoted(s)).collect();
+        line += &format!(" --set {}", words.join(" "));
+    }
+    line
+}
+
+/// A word as a shell wants it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// A run of a scenario.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The scenario's name.
     pub scenario: String,
     /// One line about it.
     pub title: String,
     /// `lab` or `sim`.
-    pub driver: &'static str,
+    pub driver: String,
     /// The seed of the run.
     pub seed: u64,
     /// The version of Farlink.
-    pub version: &'static str,
+    pub version: String,
+    /// The command that makes these results again; empty in files of versions that did not write it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
     /// What ran.
     pub cells: Vec<CellReport>,
     /// What could not run on this machine (a program is not installed).
+    #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// What a scenario adds to the cells.
-    #[serde(skip_serializing_if = "Value::is_null")]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
 }
 
@@ -175,6 +216,21 @@ mod tests {
         assert_eq!(value["intact"], true);
         assert_eq!(value["paper_seconds"], 13.84);
         assert!(value["metrics"].is_object() && value.get("failures").is_none());
+    }
+
+    #[test]
+    fn the_command_is_what_a_shell_takes() {
+        let only = Only::parse("size_bytes=1000,variant=farlink,variant=direct").unwrap();
+        let set = ["loss=0.01".to_string(), "gateway_config=[limits]\nx".to_string()];
+        assert_eq!(
+            command_line("sim", "loss-sweep", &only, 3, 7, &set),
+            "farlink sim run loss-sweep --only size_bytes=1000,variant=farlink,variant=direct --repeat 3 --seed 7 \
+             --set loss=0.01 'gateway_config=[limits]\nx'"
+        );
+        assert_eq!(
+            command_line("lab", "it's", &Only::default(), 1, 1, &[]),
+            "farlink lab run 'it'\\''s' --seed 1"
+        );
     }
 
     #[test]

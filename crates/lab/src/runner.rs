@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::{self, Kind, Run};
 use crate::progress::Progress;
-use crate::report::{CellReport, Report, Skipped};
+use crate::report::{CellReport, Report, Skipped, command_line};
 use crate::scenario::{Cell, Only, Scenario};
 use crate::{interrupt, plot, sh, state, table};
 
@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut kind = kinds::of(&scenario.kind)?;
     let mut cells = options.only.select(kind.cells(&scenario)?)?;
     for cell in &mut cells {
-        cell.settings.set_all(options.set.iter().map(String::as_str))?;
+        cell.set_all(options.set.iter().map(String::as_str))?;
     }
     for directory in options.plots.iter().chain(&options.captures) {
         std::fs::create_dir_all(directory)
@@ -47,9 +47,17 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
-        driver: "lab",
+        driver: "lab".into(),
         seed: options.seed,
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(
+            "lab",
+            &options.scenario,
+            &options.only,
+            options.repeat,
+            options.seed,
+            &options.set,
+        ),
         cells: Vec::new(),
         skipped: Vec::new(),
         details: Value::Null,

@@ -190,9 +190,10 @@ mod tests {
         let report = Report {
             scenario: "s".into(),
             title: "t".into(),
-            driver: "lab",
+            driver: "lab".into(),
             seed: 1,
-            version: "0",
+            version: "0".into(),
+            command: String::new(),
             cells: vec![cell(1_000_000, true), cell(10_000_000, false)],
             skipped: Vec::new(),
             details: Value::Null,

@@ -42,6 +42,13 @@ impl Cell {
         self.params.get(name).and_then(Value::as_str).unwrap_or(default)
     }
 
+    /// Changes settings, each `k=v`; what the report shows of them changes too.
+    pub fn set_all<'a>(&mut self, pairs: impl Iterator<Item = &'a str>) -> Result<()> {
+        self.settings.set_all(pairs)?;
+        complete(self);
+        Ok(())
+    }
+
     /// Whether it runs over IPv6.
     #[must_use]
     pub fn v6(&self) -> bool {
@@ -122,6 +129,7 @@ fn complete(cell: &mut Cell) {
         ("rtt_ms", number(s.rtt_ms)),
         ("ber", number(s.ber)),
         ("loss", number(s.loss)),
+        ("loss_burst", number(s.loss_burst.max(1.0))),
         ("wink_p", number(s.wink_p)),
         ("wink_i_ms", number(s.wink_i_ms)),
         ("gateways", json!(s.gateways)),

@@ -58,6 +58,17 @@ impl Only {
     }
 }
 
+/// As it was given: `k=v,k=v`, names in alphabetical order.
+impl std::fmt::Display for Only {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pairs = self.conditions.iter().flat_map(|(key, values)| values.iter().map(move |v| (key, v)));
+        for (n, (key, value)) in pairs.enumerate() {
+            write!(f, "{}{key}={value}", if n > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
 /// Numbers are equal by value (`1e6` is 1000000), all else by its text.
 fn same(is: &Value, wanted: &str) -> bool {
     match is {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::report::{CellReport, Measured, Report, Skipped};
+use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{line_of, name_of, skipped};
 use crate::scenario::{Cell, Only, Scenario};
 
@@ -64,7 +64,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     }
     let mut cells = options.only.select(scenario.cells()?)?;
     for cell in &mut cells {
-        cell.settings.set_all(options.set.iter().map(String::as_str))?;
+        cell.set_all(options.set.iter().map(String::as_str))?;
     }
     let jobs: Vec<Job<'_>> = cells
         .iter()
@@ -80,9 +80,17 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     let mut report = Report {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
-        driver: "sim",
+        driver: "sim".into(),
         seed: options.seed,
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(
+            "sim",
+            &options.scenario,
+            &options.only,
+            options.repeat,
+            options.seed,
+            &options.set,
+        ),
         cells: Vec::new(),
         skipped: Vec::new(),
         details: Value::Null,

@@ -1,0 +1,157 @@
+//! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
+//!
+//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`] and [`flows`] which plots there are data
+//! for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
+
+mod draw;
+mod figure;
+mod flows;
+mod input;
+mod page;
+mod plots;
+mod subjects;
+mod tables;
+#[cfg(test)]
+mod tests;
+pub mod trace;
+mod words;
+
+use anyhow::{Result, bail};
+
+use self::input::Input;
+pub use self::input::Source;
+use self::page::Section;
+use self::plots::{Drawing, Plot};
+use self::subjects::Table;
+use self::trace::FlowTrace;
+use self::words::{conditions, escaped, slug};
+use crate::report::Report;
+
+/// A report: the page, and each of its plots as a file of its own.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The HTML file.
+    pub html: String,
+    /// Names (without ending) and texts of SVG files.
+    pub plots: Vec<(String, String)>,
+}
+
+/// Makes a report.
+///
+/// # Errors
+/// A file that is neither the result of a run nor the trace of a flow, by its name and with the reason.
+pub fn render(sources: &[Source]) -> Result<Rendered> {
+    if sources.is_empty() {
+        bail!("a report needs at least one result");
+    }
+    let inputs: Vec<Input> = sources.iter().map(input::read).collect::<Result<_>>()?;
+    let mut writer = Writer::default();
+    let mut sections = Vec::new();
+    for (number, input) in inputs.iter().enumerate() {
+        let (title, body) = match input {
+            Input::Run(report) => writer.run(report)?,
+            Input::Flow(trace) => writer.flow(trace)?,
+        };
+        sections.push(Section { anchor: format!("part-{}", number + 1), title, body });
+    }
+    let title = match inputs.as_slice() {
+        [Input::Run(report)] => format!("Farlink: {}", report.scenario),
+        _ => "Farlink: results".into(),
+    };
+    Ok(Rendered { html: page::page(&title, INTRO, &sections), plots: writer.files })
+}
+
+const INTRO: &str = "<p>Times of the hosts alone, of other proxies, of the papers and of Farlink beside the physical limit: \
+what nothing can beat on the link as it is (round trips of the job, and its bytes at the link's rate, over the share of packets that \
+are not lost). The command under each figure makes it again.</p>\n";
+
+#[derive(Default)]
+struct Writer {
+    figures: usize,
+    files: Vec<(String, String)>,
+}
+
+impl Writer {
+    fn run(&mut self, report: &Report) -> Result<(String, String)> {
+        let table = Table::of(report);
+        let command = command_of(report);
+        let driver = match report.driver.as_str() {
+            "sim" => "in the simulator, in virtual time",
+            "lab" => "in the laboratory, with real kernels and programs",
+            other => other,
+        };
+        let mut body =
+            format!("<p>{}. Run {driver}, by Farlink {}.", escaped(&report.title), escaped(&report.version));
+        let fixed = conditions(&table.fixed);
+        if !fixed.is_empty() {
+            body += &format!(" All cells: {}.", escaped(&fixed));
+        }
+        body +=
+            &format!("</p>\n<pre>{}</pre>\n<h3>Summary</h3>\n{}", escaped(&command), tables::summary(&table));
+        let plots = plots::all(&table);
+        if !plots.is_empty() {
+            body += "<h3>Plots</h3>\n";
+        }
+        for plot in plots {
+            body += &self.plot(&report.scenario, plot, &command)?;
+        }
+        body += &format!("<h3>All cells</h3>\n{}", tables::cells(&table));
+        body += &tables::metrics(&table);
+        body += &tables::failures(&table);
+        body += &notes(report);
+        Ok((format!("{} ({})", report.scenario, report.driver), body))
+    }
+
+    fn flow(&mut self, trace: &FlowTrace) -> Result<(String, String)> {
+        let command = if trace.command.is_empty() { "farlink trace" } else { &trace.command };
+        let mut body = format!("<pre>{}</pre>\n", escaped(command));
+        let plots = flows::all(trace);
+        if plots.is_empty() {
+            body += "<p>Nothing was sent while this flow was followed.</p>\n";
+        }
+        for plot in plots {
+            body += &self.plot(&slug(&trace.title), plot, command)?;
+        }
+        Ok((format!("Flow: {}", trace.title), body))
+    }
+
+    fn plot(&mut self, of: &str, plot: Plot, command: &str) -> Result<String> {
+        self.figures += 1;
+        let (svg, title, remark) = match &plot.drawing {
+            Drawing::Figure(f) => (draw::figure(f)?, &f.title, &f.remark),
+            Drawing::HeatMap(m) => (draw::heat_map(m)?, &m.title, &m.remark),
+        };
+        self.files.push((format!("{of}-{}", plot.name), draw::alone(&svg, title, command)));
+        Ok(page::figure(self.figures, title, remark, command, &svg))
+    }
+}
+
+/// The command of a run. Files of older versions do not say `--only` and `--set`.
+fn command_of(report: &Report) -> String {
+    if report.command.is_empty() {
+        format!("farlink {} run {} --seed {}", report.driver, report.scenario, report.seed)
+    } else {
+        report.command.clone()
+    }
+}
+
+/// What people should know: cells that could not run, remarks of those that did.
+fn notes(report: &Report) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut add = |line: String| {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    };
+    for skipped in &report.skipped {
+        add(format!("{} was not run: {}", skipped.variant, skipped.reason));
+    }
+    for note in report.cells.iter().flat_map(|c| &c.notes) {
+        add(note.clone());
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let items: String = lines.iter().map(|l| format!("<li>{}</li>\n", escaped(l))).collect();
+    format!("<h3>Notes</h3>\n<ul>\n{items}</ul>\n")
+}

@@ -1,0 +1,315 @@
+//! What is compared with what: the variants of a run by their names for people, and the conditions that they ran under.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::report::{CellReport, Report};
+use crate::scenario::Params;
+
+/// Params that tell what ran; all others tell under which conditions.
+const OF_SUBJECT: &[&str] = &["hosts", "host_cc", "iw", "gateways", "baseline"];
+
+/// On which side of a comparison somebody stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Role {
+    /// Hosts without help.
+    Hosts,
+    /// Other people's proxies.
+    Other,
+    /// Farlink.
+    Ours,
+}
+
+/// Who ran, by name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Subject {
+    pub(super) role: Role,
+    pub(super) name: String,
+}
+
+/// All runs of one subject under one set of conditions.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    pub(super) subject: Subject,
+    pub(super) conditions: Params,
+    /// Of the runs that came to their end.
+    pub(super) seconds: Vec<f64>,
+    pub(super) goodput_bps: Vec<f64>,
+    pub(super) limit_seconds: Option<f64>,
+    pub(super) ratios: Vec<f64>,
+    pub(super) paper_seconds: Option<f64>,
+    pub(super) metrics: BTreeMap<String, Vec<f64>>,
+    pub(super) runs: usize,
+    pub(super) failures: Vec<String>,
+}
+
+impl Point {
+    /// Mean completion time.
+    pub(super) fn mean_seconds(&self) -> Option<f64> {
+        mean(&self.seconds)
+    }
+
+    /// Mean time over limit.
+    pub(super) fn mean_ratio(&self) -> Option<f64> {
+        mean(&self.ratios)
+    }
+
+    /// Payload that all runs had to carry, bytes.
+    pub(super) fn bytes(&self) -> Option<f64> {
+        let pairs: Vec<_> = self.seconds.iter().zip(&self.goodput_bps).map(|(s, g)| s * g / 8.0).collect();
+        mean(&pairs)
+    }
+
+    /// A condition as a number.
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.conditions.get(name).and_then(Value::as_f64)
+    }
+}
+
+pub(super) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Standard deviation of a sample; `None` below two values.
+pub(super) fn deviation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values).filter(|_| values.len() > 1)?;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    Some((squares / (values.len() - 1) as f64).sqrt())
+}
+
+/// A run, put in order.
+pub(super) struct Table {
+    /// Subjects: hosts first, ours last.
+    pub(super) subjects: Vec<Subject>,
+    /// Conditions that are the same in all cells.
+    pub(super) fixed: Params,
+    /// Names of the conditions that vary.
+    pub(super) varied: Vec<String>,
+    /// In the order of the report's cells.
+    pub(super) points: Vec<Point>,
+}
+
+impl Table {
+    pub(super) fn of(report: &Report) -> Self {
+        let names = Names::of(report);
+        let mut points: Vec<Point> = Vec::new();
+        let mut places: BTreeMap<(Subject, String), usize> = BTreeMap::new();
+        for cell in &report.cells {
+            let subject = names.subject(cell);
+            let conditions = conditions(cell);
+            let key = (subject.clone(), serde_json::to_string(&conditions).unwrap_or_default());
+            let place = *places.entry(key).or_insert_with(|| {
+                points.push(Point::empty(subject, conditions));
+                points.len() - 1
+            });
+            points[place].add(cell);
+        }
+        let all: BTreeSet<&String> = points.iter().flat_map(|p| p.conditions.keys()).collect();
+        let values = |name: &String| points.iter().map(|p| p.conditions.get(name)).collect::<Vec<_>>();
+        let (mut fixed, mut varied) = (Params::new(), Vec::new());
+        for name in all {
+            let values = values(name);
+            match values.first() {
+                Some(Some(first)) if values.iter().all(|v| *v == Some(first)) => {
+                    fixed.insert(name.clone(), (*first).clone());
+                }
+                _ => varied.push(name.clone()),
+            }
+        }
+        fixed.retain(|name, value| !is_absent(name, value));
+        varied.sort_by_key(|n| (order(n), n.clone()));
+        let mut subjects: Vec<Subject> = Vec::new();
+        for point in &points {
+            if !subjects.contains(&point.subject) {
+                subjects.push(point.subject.clone());
+            }
+        }
+        subjects.sort_by_key(|s| s.role);
+        Self { subjects, fixed, varied, points }
+    }
+
+    /// Points by the varied conditions but those named, in the order of their first cell.
+    pub(super) fn groups(&self, but: &[&str]) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for point in &self.points {
+            let of: Params = self
+                .varied
+                .iter()
+                .filter(|n| !but.contains(&n.as_str()))
+                .filter_map(|n| Some((n.clone(), point.conditions.get(n)?.clone())))
+                .collect();
+            match groups.iter_mut().find(|g| g.of == of) {
+                Some(group) => group.points.push(point),
+                None => groups.push(Group { of, points: vec![point] }),
+            }
+        }
+        groups
+    }
+
+    /// How many values a condition has.
+    pub(super) fn values_of(&self, name: &str) -> usize {
+        let texts: BTreeSet<String> =
+            self.points.iter().filter_map(|p| p.conditions.get(name)).map(Value::to_string).collect();
+        texts.len()
+    }
+}
+
+/// Points that share some conditions.
+pub(super) struct Group<'a> {
+    pub(super) of: Params,
+    pub(super) points: Vec<&'a Point>,
+}
+
+impl Group<'_> {
+    /// The points of a subject.
+    pub(super) fn of_subject(&self, subject: &Subject) -> impl Iterator<Item = &Point> {
+        self.points.iter().copied().filter(move |p| p.subject == *subject)
+    }
+}
+
+impl Point {
+    fn empty(subject: Subject, conditions: Params) -> Self {
+        Self {
+            subject,
+            conditions,
+            seconds: Vec::new(),
+            goodput_bps: Vec::new(),
+            limit_seconds: None,
+            ratios: Vec::new(),
+            paper_seconds: None,
+            metrics: BTreeMap::new(),
+            runs: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, cell: &CellReport) {
+        self.runs += 1;
+        self.limit_seconds = self.limit_seconds.or(cell.limit_seconds);
+        self.paper_seconds = self.paper_seconds.or(cell.paper_seconds);
+        self.failures.extend(cell.failures.iter().cloned());
+        if !cell.intact && cell.failures.is_empty() {
+            self.failures.push("not intact".into());
+        }
+        if let Some(seconds) = cell.seconds {
+            self.seconds.push(seconds);
+            self.goodput_bps.push(cell.goodput_bps.unwrap_or(0.0));
+            self.ratios.extend(cell.ratio_to_limit);
+            for (name, value) in &cell.metrics {
+                self.metrics.entry(name.clone()).or_default().push(*value);
+            }
+        }
+    }
+}
+
+fn conditions(cell: &CellReport) -> Params {
+    let mut conditions = cell.params.clone();
+    conditions.retain(|name, _| !OF_SUBJECT.contains(&name.as_str()));
+    if conditions.get("rate_up_bps") == conditions.get("rate_bps") {
+        conditions.remove("rate_up_bps");
+    }
+    conditions
+}
+
+/// What need not be said: an impairment that there is not.
+fn is_absent(name: &str, value: &Value) -> bool {
+    let plain = match name {
+        "ber" | "loss" | "wink_p" | "wink_i_ms" => 0.0,
+        "loss_burst" => 1.0,
+        _ => return false,
+    };
+    value.as_f64() == Some(plain)
+}
+
+/// Conditions in the order in which people think of them.
+pub(super) fn order(name: &str) -> u8 {
+    match name {
+        "case" | "app" | "topology" => 0,
+        "rate_bps" => 1,
+        "rate_up_bps" => 2,
+        "rtt_ms" => 3,
+        "ber" | "loss" => 4,
+        "loss_burst" | "wink_p" | "wink_i_ms" => 5,
+        "flows" => 7,
+        "size_bytes" => 8,
+        _ => 6,
+    }
+}
+
+/// Finds names for subjects that tell them apart and say no more than that.
+struct Names {
+    /// By variant: which params of the subject differ among its cells.
+    differing: BTreeMap<String, Vec<&'static str>>,
+}
+
+impl Names {
+    fn of(report: &Report) -> Self {
+        let mut differing: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+        for cell in &report.cells {
+            differing.entry(cell.variant.clone()).or_default();
+        }
+        for (variant, names) in &mut differing {
+            let cells = || report.cells.iter().filter(|c| c.variant == *variant);
+            for name in ["iw", "gateways"] {
+                let mut values = cells().map(|c| c.params.get(name));
+                let first = values.next();
+                if values.any(|v| Some(v) != first) {
+                    names.push(name);
+                }
+            }
+            // Legacy hosts have a congestion control of their own, which says nothing by itself.
+            let mut modern =
+                cells().filter(|c| word(c, "hosts") != "legacy").map(|c| c.params.get("host_cc"));
+            let first = modern.next();
+            if modern.any(|v| Some(v) != first) {
+                names.push("host_cc");
+            }
+        }
+        Self { differing }
+    }
+
+    fn subject(&self, cell: &CellReport) -> Subject {
+        let is_legacy = word(cell, "hosts") == "legacy";
+        let differing = self.differing.get(&cell.variant).map_or(&[][..], Vec::as_slice);
+        let differs = |name: &str| differing.contains(&name);
+        let cc = match word(cell, "host_cc") {
+            "cubic" => "CUBIC".into(),
+            "bbr" => "BBR".into(),
+            "reno" => "Reno".into(),
+            other => other.to_string(),
+        };
+        let (role, mut name) = match cell.variant.as_str() {
+            "direct" if is_legacy => (Role::Hosts, "hosts alone, as in 2000".to_string()),
+            "direct" if cc.is_empty() => (Role::Hosts, "hosts alone".to_string()),
+            "direct" => (Role::Hosts, format!("hosts alone, {cc}")),
+            "farlink" => (Role::Ours, "Farlink".to_string()),
+            "farlink-one-sided" => (Role::Ours, "Farlink, one gateway".to_string()),
+            "farlink-auto" => (Role::Ours, "Farlink, rate unknown".to_string()),
+            "haproxy" => (Role::Other, "HAProxy".to_string()),
+            "pepsal" => (Role::Other, "PEPsal".to_string()),
+            other if other.starts_with("farlink") => {
+                (Role::Ours, format!("Farlink{}", other.trim_start_matches("farlink").replace('-', " ")))
+            }
+            other => (Role::Other, other.to_string()),
+        };
+        if cell.variant != "direct" && is_legacy {
+            name += ", hosts as in 2000";
+        } else if cell.variant != "direct" && differs("host_cc") {
+            name += &format!(", hosts {cc}");
+        }
+        if differs("iw") {
+            let iw = cell.params.get("iw").and_then(Value::as_u64).unwrap_or(0);
+            name += &if iw == 0 { String::new() } else { format!(", IW {iw}") };
+        }
+        if differs("gateways") {
+            let n = cell.params.get("gateways").and_then(Value::as_u64).unwrap_or(0);
+            name += &format!(", {n} gateway{}", if n == 1 { "" } else { "s" });
+        }
+        Subject { role, name }
+    }
+}
+
+fn word<'a>(cell: &'a CellReport, name: &str) -> &'a str {
+    cell.params.get(name).and_then(Value::as_str).unwrap_or("")
+}

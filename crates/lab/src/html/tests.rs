@@ -1,0 +1,250 @@
+//! A report of a small run: every section, axis, legend, limit and command is there.
+
+use serde_json::json;
+
+use super::trace::{DirectionTrace, Event, FORMAT, FlowTrace, Sample, TraceLimit};
+use super::{Rendered, Source, render};
+use crate::report::{CellReport, Report};
+
+const COMMAND: &str = "farlink sim run tiny --only variant=direct,variant=farlink --repeat 12 --seed 7";
+
+fn cell(
+    variant: &str,
+    params: serde_json::Value,
+    repeat: u32,
+    seconds: f64,
+    paper: Option<f64>,
+) -> CellReport {
+    let mut all = json!({ "rtt_ms": 500, "host_cc": "cubic", "hosts": "modern", "gateways": 2, "iw": 0, "loss_burst": 1 });
+    for (name, value) in params.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    let bytes = all["size_bytes"].as_f64().unwrap();
+    let limit = 1.0 + bytes / 1e6;
+    serde_json::from_value(json!({
+        "params": all, "variant": variant, "repeat": repeat, "seed": 7, "seconds": seconds,
+        "goodput_bps": bytes * 8.0 / seconds, "limit_seconds": limit, "ratio_to_limit": seconds / limit,
+        "intact": true, "paper_seconds": paper,
+        "metrics": { "return_bytes": 4_000.0, "flow_goodput_bps": 1e6, "flow_goodput_deviation_bps": 1e5 },
+    }))
+    .unwrap()
+}
+
+fn report(cells: Vec<CellReport>) -> Report {
+    Report {
+        scenario: "tiny".into(),
+        title: "A <small> run".into(),
+        driver: "sim".into(),
+        seed: 7,
+        version: "0.1.0".into(),
+        command: COMMAND.into(),
+        cells,
+        skipped: Vec::new(),
+        details: serde_json::Value::Null,
+    }
+}
+
+fn rendered(cells: Vec<CellReport>) -> Rendered {
+    let text = serde_json::to_string(&report(cells)).unwrap();
+    render(&[Source { name: "tiny.json".into(), text }]).unwrap()
+}
+
+/// Every combination of the values with both variants; Farlink near the limit, the hosts at thrice.
+fn grid(name: &str, values: &[f64], repeats: u32) -> Vec<CellReport> {
+    let mut cells = Vec::new();
+    for value in values {
+        for (variant, factor) in [("direct", 3.0), ("farlink", 1.02)] {
+            for repeat in 0..repeats {
+                let mut params = json!({ "size_bytes": 1_000_000, "loss": 0, "flows": 1 });
+                params[name] = json!(value);
+                let bytes = params["size_bytes"].as_f64().unwrap();
+                let seconds = (1.0 + bytes / 1e6) * factor * (1.0 + f64::from(repeat) / 100.0);
+                let paper = (variant == "direct").then_some(seconds * 1.1);
+                cells.push(cell(variant, params, repeat, seconds, paper));
+            }
+        }
+    }
+    cells
+}
+
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+}
+
+/// Each plot by itself: axes with units, legend, limit and command.
+fn plot<'a>(rendered: &'a Rendered, name: &str, parts: &[&str]) -> &'a str {
+    let found = rendered.plots.iter().find(|(n, _)| n == name);
+    let names: Vec<_> = rendered.plots.iter().map(|(n, _)| n).collect();
+    let (_, svg) = found.unwrap_or_else(|| panic!("no plot {name}, there are {names:?}"));
+    has(svg, &["physical limit", "Farlink", "hosts alone, CUBIC"]);
+    has(svg, parts);
+    let words: String = svg.split("Made by").nth(1).unwrap().split('<').next().unwrap().replace('\n', " ");
+    has(&words, &["farlink sim run tiny", "--repeat 12"]);
+    svg
+}
+
+#[test]
+fn completion_time_against_size_stands_beside_paper_and_limit() {
+    let rendered = rendered(grid("size_bytes", &[1e5, 1e6, 1e7], 1));
+    plot(
+        &rendered,
+        "tiny-completion-time",
+        &["size of the transfer, bytes", "completion time, seconds", "paper, for hosts alone", "RTT 500 ms"],
+    );
+    plot(&rendered, "tiny-ratio", &["completion time over the limit, ratio", "paper, for hosts alone"]);
+    has(
+        &rendered.html,
+        &[
+            "<h2>tiny (sim)</h2>",
+            "<h3>Summary</h3>",
+            "<h3>Plots</h3>",
+            "<h3>All cells</h3>",
+            "Queues, acknowledgements, memory",
+            "A &lt;small&gt; run",
+            "3.000 x limit",
+            "class=\"near\"",
+            "x 0.909",
+            "2.941 x",
+            "prefers-color-scheme: dark",
+        ],
+    );
+}
+
+#[test]
+fn every_figure_names_its_command_and_the_page_needs_nothing_else() {
+    let rendered = rendered(grid("size_bytes", &[1e5, 1e6, 1e7], 1));
+    let figures = rendered.html.matches("<figure ").count();
+    assert!(figures >= 2);
+    assert_eq!(figures, rendered.html.matches("Made by <code>farlink sim run tiny --only ").count());
+    assert_eq!(figures, rendered.html.matches("physical limit</text>").count());
+    let without_names = rendered.html.replace("http://www.w3.org/2000/svg", "");
+    for outside in ["http:", "https:", "<script", "<link", "<img", "@import", "url("] {
+        assert!(!without_names.contains(outside), "{outside}");
+    }
+    assert!(
+        !rendered.html.lines().any(|line| line.ends_with([' ', '\t'])),
+        "white space at the end of a line"
+    );
+}
+
+#[test]
+fn goodput_is_drawn_against_loss_flows_and_rate() {
+    let loss = rendered(grid("loss", &[0.0, 0.01, 0.05], 1));
+    plot(&loss, "tiny-goodput-loss", &["probability that a packet is lost, %", "goodput, Mbit/s"]);
+    let flows = rendered(grid("flows", &[1.0, 10.0], 1));
+    plot(&flows, "tiny-goodput-flows", &["flows at once, number", "goodput, Mbit/s"]);
+    plot(&flows, "tiny-goodput-of-a-flow", &["goodput of a flow, mean, Mbit/s"]);
+    let rates = rendered(grid("rate_bps", &[1e6, 8e6, 1e8], 1));
+    plot(&rates, "tiny-goodput-rate", &["rate of the link, bit/s", "100 Mbit/s"]);
+}
+
+#[test]
+fn many_runs_become_a_distribution_and_deviations() {
+    let rendered = rendered(grid("size_bytes", &[1e6], 12));
+    plot(&rendered, "tiny-cdf", &["completion time, seconds", "runs that took at most so long, %"]);
+    has(&rendered.html, &["&plusmn;", "12 runs each"]);
+    let cells = self::rendered(grid("size_bytes", &[1e5, 2e5, 5e5, 1e6, 2e6], 1));
+    plot(
+        &cells,
+        "tiny-ratios",
+        &["completion time over the limit, ratio", "cells at or below this ratio, %"],
+    );
+}
+
+#[test]
+fn winks_become_a_heat_map() {
+    let mut cells = Vec::new();
+    for (wink_p, wink_i_ms, factor) in [(0.1, 40, 1.1), (0.1, 240, 1.2), (0.4, 40, 2.5), (0.4, 240, 12.0)] {
+        let params = json!({ "size_bytes": 1_000_000, "wink_p": wink_p, "wink_i_ms": wink_i_ms });
+        cells.push(cell("farlink", params, 0, 2.0 * factor, None));
+    }
+    let rendered = rendered(cells);
+    let (_, svg) = rendered.plots.iter().find(|(n, _)| n == "tiny-wink-farlink").expect("a heat map");
+    has(
+        svg,
+        &[
+            "length of an interval i, ms",
+            "probability p that the link is away",
+            "physical limit",
+            "at the limit",
+        ],
+    );
+    has(svg, &["1.1", "1.2", "2.5", ">12"]);
+}
+
+#[test]
+fn what_failed_or_was_skipped_is_said() {
+    let mut cells = grid("size_bytes", &[1e5, 1e6], 1);
+    cells[0].intact = false;
+    cells[0].failures.push("a byte was <lost>".into());
+    cells[1].seconds = None;
+    cells[1].notes.push("captures missed packets".into());
+    let html = rendered(cells).html;
+    has(
+        &html,
+        &[
+            "<h3>Not intact</h3>",
+            "a byte was &lt;lost&gt;",
+            "did not end",
+            "all but 1",
+            "captures missed packets",
+        ],
+    );
+}
+
+#[test]
+fn scenarios_without_times_are_listed() {
+    let case = |name: &str, intact: bool| -> CellReport {
+        serde_json::from_value(json!({
+            "params": { "case": name }, "variant": "farlink", "repeat": 0, "seed": 1, "seconds": null, "goodput_bps": null,
+            "limit_seconds": null, "ratio_to_limit": null, "intact": intact, "paper_seconds": null, "metrics": {},
+        }))
+        .unwrap()
+    };
+    let html = rendered(vec![case("refused", true), case("silent", false)]).html;
+    has(&html, &["refused", "silent", "<td>yes</td>", "no</b>"]);
+}
+
+#[test]
+fn a_flow_is_drawn_with_its_limit() {
+    let events = (0..50u64).flat_map(|n| {
+        let t = n as f64 * 0.1;
+        let sent = Event::Sent { t, from: n * 1000, to: (n + 1) * 1000 };
+        let acked = Event::Acked { t: t + 0.05, to: (n + 1) * 1000 };
+        let again = Event::Repeated { t: t + 0.01, from: n * 1000, to: (n + 1) * 1000 };
+        if n == 25 { vec![sent, again, acked] } else { vec![sent, acked] }
+    });
+    let sample =
+        |n: u32| Sample { t: f64::from(n), cwnd_bytes: 90_000, in_flight_bytes: 50_000, ..Sample::default() };
+    let trace = FlowTrace {
+        farlink_flow_trace: FORMAT,
+        title: "tiny".into(),
+        version: "0.1.0".into(),
+        command: "farlink sim run tiny --flow-trace flow.json".into(),
+        limit: Some(TraceLimit { from_seconds: 1.0, until_seconds: 5.0, bytes: 50_000, bdp_bytes: 60_000 }),
+        directions: vec![DirectionTrace {
+            name: "gw2, server to client".into(),
+            events: events.collect(),
+            samples: (0..5).map(sample).collect(),
+            events_lost: 3,
+        }],
+    };
+    let text = serde_json::to_string(&trace).unwrap();
+    let rendered = render(&[Source { name: "flow.json".into(), text }]).unwrap();
+    let svg = |name: &str| &rendered.plots.iter().find(|(n, _)| n.contains(name)).expect("a plot").1;
+    has(
+        svg("time-sequence"),
+        &["time, seconds", "place in the stream, megabytes", "sent again", "acknowledged", "physical limit"],
+    );
+    has(svg("windows"), &["kilobytes", "congestion window", "in flight", "physical limit"]);
+    has(svg("rate"), &["Mbit/s of payload", "physical limit", "farlink sim run tiny --flow-trace flow.json"]);
+    has(&rendered.html, &["Flow: tiny", "3 events were not kept"]);
+}
+
+#[test]
+fn the_same_input_gives_the_same_page() {
+    let page = || rendered(grid("loss", &[0.0, 0.01], 3)).html;
+    assert_eq!(page(), page());
+}
