@@ -167,6 +167,12 @@ impl<P> Egress<P> {
         !self.waiting.any()
     }
 
+    /// Since when, without a break, something has been waiting that the link could carry; `None`: nothing waits.
+    #[must_use]
+    pub fn busy_since(&self) -> Option<Instant> {
+        self.waiting_since
+    }
+
     /// The largest burst that leaves at once, in bytes.
     #[must_use]
     pub fn burst_bytes(&self) -> u32 {

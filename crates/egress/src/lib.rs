@@ -8,6 +8,7 @@
 //! - `egress.rs` the door; `config.rs` what goes in and out
 //! - `shaper.rs` when the link is free
 //! - `classes.rs` which priority class is next
+//! - `estimate.rs` the rate of a link that nobody has told us, from the reports of the gateway at its other end
 //! - `flows.rs` which flow of the class is next (deficit round robin), and whose packet is dropped
 //!
 //! An XCP router belongs between the last two and the link: it counts what arrives ([`Egress::enqueue`], and what
@@ -28,8 +29,10 @@
 mod classes;
 mod config;
 mod egress;
+mod estimate;
 mod flows;
 mod shaper;
 
 pub use config::{Class, Config, DEFAULT_MTU_BYTES, Grant, MAX_BURST_BYTES, Stats};
 pub use egress::Egress;
+pub use estimate::{RateEstimate, Report};

@@ -4,7 +4,9 @@ use arrayvec::ArrayVec;
 use farlink_wire::{Ecn, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
+use crate::meter::LinkReport;
 use crate::mode::Mode;
+use crate::peer::Arrived;
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
@@ -88,14 +90,14 @@ impl Flow {
         if !acceptable && !self.is_probe(from, s) {
             return self.out_of_window(cx, from, s, packet);
         }
-        let runs = self.hear(cx, from, s);
+        let (runs, arrived) = self.hear(cx, from, s);
         if self.new_syn.is_some_and(|(side, ..)| side == from) {
             self.new_syn = None;
         }
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);
         let sack = if runs.is_empty() { s.options.sack.as_slice() } else { runs.as_slice() };
-        let news = self.take_ack(cx, from, s, sack, matches!(kind, AckKind::BeyondCertain));
+        let news = self.take_ack(cx, from, s, sack, matches!(kind, AckKind::BeyondCertain), arrived);
         if s.payload_len == 0 && !s.flags.fin() {
             return self.pure_ack(cx, from, s, packet, news);
         }
@@ -111,8 +113,13 @@ impl Flow {
         self.take_payload(cx, from, s, packet)
     }
 
-    /// Returns what a gateway on this leg holds above a gap.
-    fn hear(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> ArrayVec<SackBlock, RUNS_MAX> {
+    /// Takes in who speaks. Returns what a gateway on this leg holds above a gap, and what has arrived over the link there.
+    fn hear(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        s: &TcpSegment,
+    ) -> (ArrayVec<SackBlock, RUNS_MAX>, Option<Arrived>) {
         if let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) {
             // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
             let other = self.legs.get_mut(from.other());
@@ -124,7 +131,8 @@ impl Flow {
         leg.hear(cx.now, s);
         let told = leg.peer.on_segment(s.options.farlink.as_ref());
         let heard = leg.peer.is_heard();
-        let Some(r) = self.relays.as_mut() else { return ArrayVec::new() };
+        let nothing = (ArrayVec::new(), None);
+        let Some(r) = self.relays.as_mut() else { return nothing };
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
         if !heard {
@@ -133,7 +141,7 @@ impl Flow {
         let Some(told) = told else {
             // No gateway made it: its acknowledgement is the far host's own.
             towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt)));
-            return ArrayVec::new();
+            return nothing;
         };
         // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
         towards.far_ack.get_or_insert(towards.tx.snd_una);
@@ -148,7 +156,7 @@ impl Flow {
         let promised = if promised.after(s.ack) { promised.since(s.ack) } else { 0 };
         let window = told.window_bytes.unwrap_or(0).max(promised);
         self.legs.get_mut(from).window_bytes = self.legs.get(from).window_bytes.max(window);
-        told.runs.blocks(s.ack)
+        (told.runs.blocks(s.ack), told.arrived)
     }
 
     /// PAWS (RFC 7323 section 5). A timestamp of a host that was silent for 24 days says nothing.
@@ -281,11 +289,13 @@ impl Flow {
         s: &TcpSegment,
         sack: &[SackBlock],
         certain_beyond: bool,
+        arrived: Option<Arrived>,
     ) -> bool {
         let ece = self.agreed.ecn && s.flags.ece();
         let now = cx.now;
         let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
         let upstream = self.legs.get(from.other()).peer;
+        let iface = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
         let Some(r) = self.relays.as_mut() else { return false };
         let towards = r.get_mut(from.other());
@@ -318,6 +328,10 @@ impl Flow {
         let ack = s.ack.min(towards.tx.snd_nxt);
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), s.options.farlink.is_some());
+        if let Some(arrived) = arrived {
+            let min_rtt = Some(towards.tx.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
+            cx.meters.hear(LinkReport { iface, arrived, sent_at: happened.newest_sent_at, min_rtt });
+        }
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
@@ -451,6 +465,11 @@ impl Flow {
     fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let custody = self.has_custody();
         let delay = self.ack_delay(cx, from);
+        let via = self.legs.get(from).via;
+        let arrived = cx.meters.arrival(cx.now, via).filter(|_| self.legs.get(from).peer.is_speaking());
+        // The rate of the link shows in the time between two reports: where there was none of late, this is the first.
+        let first_word =
+            matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
         let Leg { peer: downstream, window_scale: shift, .. } = *self.legs.get(from.other());
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
@@ -513,8 +532,9 @@ impl Flow {
         let larger = relay.can_show_more(shift, 65_535u32 << shift);
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
         relay.rx.note_segment(segment_bytes);
+        relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, s.seq, len, what, early, delay);
-        if s.flags.fin() {
+        if s.flags.fin() || (first_word && bulk) {
             relay.rx.owe_now();
         }
         Fate::Taken

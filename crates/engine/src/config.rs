@@ -74,6 +74,32 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
+    /// The rate is to be found out, and `leg.cc` only governs until it is.
+    pub estimate_rate: bool,
+    /// What has been found out so far.
+    pub estimate: Option<LinkEstimate>,
+}
+
+/// What the gateway has found out about a link while it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkEstimate {
+    /// Bits per second of IP packets.
+    pub rate_bps: u64,
+    /// Smallest round-trip time over the link.
+    pub rtt: Duration,
+}
+
+impl Link {
+    /// Bits per second of IP packets: as the operator says, else as estimated.
+    #[must_use]
+    pub fn rate_in_force_bps(&self) -> Option<u64> {
+        self.rate_bps.or(self.estimate.map(|e| e.rate_bps))
+    }
+    /// Round-trip time: as the operator says, else as measured.
+    #[must_use]
+    pub fn rtt_in_force(&self) -> Option<Duration> {
+        self.rtt.or(self.estimate.map(|e| e.rtt))
+    }
 }
 
 /// How data is sent on a leg.
@@ -164,7 +190,7 @@ impl Default for Limits {
             flows_max: 200_000,
             half_open_max: 32_768,
             pool_bytes: 512 << 20,
-            relay_bytes: 4 << 20,
+            relay_bytes: 16 << 20,
             reassembly_bytes: 4 << 20,
             challenge_acks_per_s: 1000,
         }

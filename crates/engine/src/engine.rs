@@ -12,6 +12,7 @@ use crate::arrival::Fate;
 use crate::config::{Action, Class, Config, Pinned};
 use crate::flow::{Beyond, Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
+use crate::meter::{LinkReport, Meters};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
@@ -102,6 +103,7 @@ pub struct Engine {
     pub(crate) syns: SynCache,
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
+    meters: Meters,
     ready: VecDeque<(FlowId, Side)>,
     timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
     pub(crate) split_count: usize,
@@ -123,6 +125,7 @@ macro_rules! cx {
             pool: &mut $self.pool,
             counters: &mut $self.counters,
             net: $net,
+            meters: &mut $self.meters,
             flows_split: $self.split_count,
             links_down: &$self.links_down,
             routes_unsteady: $self.bypass_seen.is_some_and(|(at, _)| $now.since(at) < UNSTEADY),
@@ -143,6 +146,7 @@ impl Engine {
             syns: SynCache::new(l.half_open_max, config.timers.half_open, config.seed),
             rules,
             counters: Counters::default(),
+            meters: Meters::new(&config),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             split_count: 0,
@@ -159,6 +163,10 @@ impl Engine {
     /// The buffer pool.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.pool
+    }
+    /// What gateways at the other ends of declared links have told since this was last asked.
+    pub fn take_link_reports(&mut self) -> Vec<LinkReport> {
+        self.meters.take()
     }
     /// The configuration.
     #[must_use]
@@ -205,6 +213,7 @@ impl Engine {
         net: &mut dyn Network,
     ) -> Outcome {
         self.refill_challenges(now);
+        self.meters.count(via, s, &packet);
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let known = self.table.find(&key, from_low);

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::buffer::SeqBuffer;
 use crate::config::{Class, Config};
+use crate::meter::Meters;
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
@@ -28,6 +29,8 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// The driver.
     pub net: &'a mut dyn Network,
+    /// What comes in over declared links, and what is told of it.
+    pub meters: &'a mut Meters,
     /// Split flows, for fair shares of the pool.
     pub flows_split: usize,
     /// Interfaces whose link is known to be down: no progress there means nothing.
@@ -411,7 +414,9 @@ impl Flow {
     /// too, keeps three of them waiting behind the gap.
     fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
         let max = config.limits.relay_bytes;
-        let Some((rate, rtt)) = link.and_then(|l| l.rate_bps.zip(l.rtt)) else { return max };
+        let Some((rate, rtt)) = link.and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force())) else {
+            return max;
+        };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
         u32::try_from(bdp * 4).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }

@@ -21,6 +21,7 @@ pub mod config;
 pub mod engine;
 mod flow;
 mod handshake;
+mod meter;
 mod mode;
 pub mod net;
 mod pacing;
@@ -46,4 +47,5 @@ mod upkeep;
 mod window;
 
 pub use engine::{Engine, Outcome, Ready, ReadyId, Wants};
+pub use meter::LinkReport;
 pub use segment::Pulled;

@@ -9,6 +9,7 @@ use crate::runs::Runs;
 const VERSION: u8 = 0x10;
 const HAS_FAR_ACK: u8 = 0x01;
 const HAS_WINDOW: u8 = 0x02;
+const HAS_ARRIVED: u8 = 0x04;
 /// The window is told in units of this many bytes.
 const WINDOW_UNIT: u32 = 1024;
 /// Segments without a mark that mean "talk as to a host".
@@ -38,8 +39,21 @@ pub struct Message {
     pub far_ack: Option<SeqNum>,
     /// Window in bytes from the acknowledgement number on, where the header's field is too small.
     pub window_bytes: Option<u32>,
+    /// What has come in over the link.
+    pub arrived: Option<Arrived>,
     /// What it holds above a gap. Stands last: the rest of the option is theirs.
     pub runs: Runs,
+}
+
+/// How much has come in over a link, from which the gateway at its other end finds the link's rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// The number of the gateway that counts.
+    pub by: u16,
+    /// When the flow's newest segment came, microseconds of that gateway's clock, modulo 2^32.
+    pub at_us: u32,
+    /// Bytes of packets that had come in over the link by then, that segment included, modulo 2^32.
+    pub received_bytes: u32,
 }
 
 impl Peer {
@@ -81,11 +95,12 @@ impl Message {
     #[must_use]
     pub fn encode(&self) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
         let mut out = ArrayVec::new();
-        if self.far_ack.is_none() && self.window_bytes.is_none() && self.runs.bytes().is_empty() {
+        if *self == Self::default() {
             return out;
         }
         let flags = if self.far_ack.is_some() { HAS_FAR_ACK } else { 0 }
-            | if self.window_bytes.is_some() { HAS_WINDOW } else { 0 };
+            | if self.window_bytes.is_some() { HAS_WINDOW } else { 0 }
+            | if self.arrived.is_some() { HAS_ARRIVED } else { 0 };
         let _ = out.try_push(VERSION | flags);
         if let Some(a) = self.far_ack {
             let _ = out.try_extend_from_slice(&a.0.to_be_bytes());
@@ -93,6 +108,11 @@ impl Message {
         if let Some(w) = self.window_bytes {
             let units = u16::try_from(w / WINDOW_UNIT).unwrap_or(u16::MAX);
             let _ = out.try_extend_from_slice(&units.to_be_bytes());
+        }
+        if let Some(a) = self.arrived {
+            let _ = out.try_extend_from_slice(&a.by.to_be_bytes());
+            let _ = out.try_extend_from_slice(&a.at_us.to_be_bytes());
+            let _ = out.try_extend_from_slice(&a.received_bytes.to_be_bytes());
         }
         let _ = out.try_extend_from_slice(self.runs.bytes());
         out
@@ -115,6 +135,17 @@ impl Message {
             m.window_bytes = Some(u32::from(u16::from_be_bytes(*w)) * WINDOW_UNIT);
             rest = r;
         }
+        if head & HAS_ARRIVED != 0 {
+            let Some((by, r)) = rest.split_first_chunk::<2>() else { return m };
+            let Some((at, r)) = r.split_first_chunk::<4>() else { return m };
+            let Some((received, r)) = r.split_first_chunk::<4>() else { return m };
+            m.arrived = Some(Arrived {
+                by: u16::from_be_bytes(*by),
+                at_us: u32::from_be_bytes(*at),
+                received_bytes: u32::from_be_bytes(*received),
+            });
+            rest = r;
+        }
         m.runs = Runs::from_bytes(rest);
         m
     }
@@ -128,8 +159,13 @@ mod tests {
     fn messages_round_trip() {
         for far_ack in [None, Some(SeqNum(0xdead_beef))] {
             for window_bytes in [None, Some(1024 * 65_535), Some(0)] {
+                for arrived in [None, Some(Arrived { by: 7, at_us: u32::MAX, received_bytes: 1 })] {
+                    let runs = Runs::default();
+                    let m = Message { far_ack, window_bytes, arrived, runs };
+                    assert_eq!(Message::decode(&m.encode()), m);
+                }
                 for runs in [Runs::default(), Runs::from_bytes(&[5, 0xa4, 10, 2])] {
-                    let m = Message { far_ack, window_bytes, runs };
+                    let m = Message { far_ack, window_bytes, arrived: None, runs };
                     assert_eq!(Message::decode(&m.encode()), m);
                 }
             }

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
 use crate::buffer::{Inserted, SeqBuffer};
+use crate::peer::Arrived;
 
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
 const SEGMENTS_PER_ACK: u32 = 2;
@@ -111,6 +112,8 @@ pub struct Receiver {
     pub raise_first: bool,
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of them.
     pub early_untold: bool,
+    /// The newest segment, as it counts for the link that it came over; told once.
+    pub arrived: Option<Arrived>,
     unacked_bytes: u32,
     segment_bytes: u32,
     dsack: Option<SackBlock>,
@@ -132,6 +135,7 @@ impl Receiver {
             stretch: None,
             raise_first: false,
             early_untold: false,
+            arrived: None,
             unacked_bytes: 0,
             segment_bytes: 536,
             dsack: None,

@@ -3,6 +3,7 @@
 use farlink_cc as cc;
 use farlink_wire::Instant;
 
+use crate::config::LinkEstimate;
 use crate::engine::Engine;
 use crate::net::IfaceId;
 use crate::side::Side;
@@ -39,6 +40,14 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// What has been found out about the link behind `iface`; `None`: no longer anything. Flows that begin from now on go by it.
+    pub fn set_link_estimate(&mut self, iface: IfaceId, estimate: Option<LinkEstimate>) {
+        let mut interfaces = self.config.interfaces.iter_mut();
+        if let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) {
+            link.estimate = estimate;
+        }
     }
 
     /// The controller of what is sent into the link behind `iface`.

@@ -211,6 +211,13 @@ impl Flow {
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let mut sack: &[SackBlock] = &sack;
         let far = inbound.far_acked(src.peer);
+        // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
+        let gap = sack.len() > 1 || inbound.buffer.has_early();
+        let every = if gap { told_delay * 2 } else { told_delay / 2 };
+        let arrived = inbound
+            .rx
+            .arrived
+            .filter(|_| pure && dst.peer.is_speaking() && cx.meters.is_due(cx.now, dst.via, every));
         let message = dst.peer.is_marked().then(|| {
             // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
             // leaves room takes it along.
@@ -218,7 +225,8 @@ impl Flow {
             if pure && to_gateway && inbound.buffer.has_early() {
                 let shown = u32::from(window) << src.window_scale;
                 let window_bytes = (shown < window_bytes).then_some(window_bytes);
-                let message = Message { far_ack: news.then_some(far), window_bytes, ..Message::default() };
+                let message =
+                    Message { far_ack: news.then_some(far), window_bytes, arrived, ..Message::default() };
                 let used = message.encode().len().max(1);
                 let runs = inbound.buffer.runs_to_tell();
                 let timestamps = if self.agreed.timestamps { TIMESTAMPS_BYTES } else { 0 };
@@ -230,11 +238,9 @@ impl Flow {
             }
             let room = payload_len as u32 + MESSAGE_BYTES <= outbound.tx.mss;
             let told = if pure { sack.len() < 2 || news } else { news && room };
-            if told {
-                Message { far_ack: Some(far), window_bytes: Some(window_bytes), ..Message::default() }
-            } else {
-                Message::default()
-            }
+            let far_ack = told.then_some(far);
+            let window_bytes = told.then_some(window_bytes);
+            Message { far_ack, window_bytes, arrived, ..Message::default() }
         });
         let body = message.as_ref().map(Message::encode);
         if sack.len() > 3 && self.agreed.timestamps {
@@ -293,6 +299,10 @@ impl Flow {
         inbound.rx.on_ack_sent(ack, edge, u32::from(window) << self.legs.get(from).window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {
             inbound.rx.far_told = Some(far);
+        }
+        if arrived.is_some() {
+            inbound.rx.arrived = None;
+            cx.meters.told(cx.now, dst.via);
         }
         inbound.rx.ack_held_back = inbound.rcv_nxt().after(ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && inbound.rx.far_told != Some(far) {

@@ -92,6 +92,8 @@ pub struct Happened {
     pub rto: bool,
     /// SND.UNA advanced.
     pub progress: bool,
+    /// When the newest segment left that is acknowledged for the first time, as far as that is clear.
+    pub newest_sent_at: Option<Instant>,
 }
 
 /// The sending half of a relay.

@@ -82,8 +82,12 @@ fn summary(settings: &Settings) -> String {
         .map(|i| match &i.link {
             None => i.name.clone(),
             Some(link) => {
-                let rate = link.rate_bps.map_or("rate unknown".to_owned(), crate::view::rate);
-                format!("{} (link {}, {rate}, {})", i.name, link.name, link.leg.cc)
+                let rate = match link.rate_bps {
+                    _ if link.estimate_rate => "rate to be found out".to_owned(),
+                    Some(bps) => format!("{}, {}", crate::view::rate(bps), link.leg.cc),
+                    None => format!("rate unknown, {}", link.leg.cc),
+                };
+                format!("{} (link {}, {rate})", i.name, link.name)
             }
         })
         .collect();

@@ -105,7 +105,7 @@ fn status_text(status: &Value) -> String {
             text(link, "/name"),
             text(link, "/interface"),
             state(link),
-            view::rate(number(link, "/rate_bps")),
+            rate_of(link),
             bytes(number(link, "/sent_bytes")),
             bytes(number(link, "/backlog_bytes")),
             bytes(number(link, "/backlog_max_bytes")),
@@ -143,6 +143,14 @@ fn status_text(status: &Value) -> String {
         out += &format!("\n{table}");
     }
     out
+}
+
+/// A link's rate, as said or as found out.
+fn rate_of(link: &Value) -> String {
+    match link.pointer("/estimated_bps").and_then(Value::as_u64).unwrap_or(0) {
+        0 => view::rate(number(link, "/rate_bps")),
+        found => format!("{} (found out)", view::rate(found)),
+    }
 }
 
 fn state(of: &Value) -> String {

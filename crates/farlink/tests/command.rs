@@ -72,7 +72,7 @@ fn a_good_configuration_is_said_to_be_good_and_nothing_is_started() {
     );
     let quick = farlink(&["run", "--link", "sat0", "--interface", "lan0", "--check-config"]);
     assert!(
-        said(&quick).contains("diverting lan0, sat0 (link sat0, rate unknown, cubic)"),
+        said(&quick).contains("diverting lan0, sat0 (link sat0, rate to be found out)"),
         "{}",
         said(&quick)
     );

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use farlink_cc::Kind;
 use farlink_egress::{Class, Grant};
 use farlink_engine::config::Config;
 use farlink_engine::net::{IfaceId, Network, Transmit};
@@ -20,6 +21,11 @@ use crate::status::Status;
 const PULLS_PER_FLUSH: usize = 256;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
+
+/// What governs a declared link of unknown rate until there is an estimate.
+pub const UNKNOWN_RATE_CC: Kind = Kind::Bbr;
+/// Its initial window, segments: a burst long enough for the far gateway to tell the link's rate from.
+pub const UNKNOWN_RATE_WINDOW_SEGMENTS: u32 = 32;
 
 /// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
 pub struct Gateway {
@@ -208,6 +214,7 @@ impl Gateway {
             self.drain_wanted = false;
             self.engine.drain(now, net);
         }
+        self.follow_estimates(now);
         while let Some(r) = self.engine.next_ready(now, net) {
             match self.links.iter_mut().find(|l| l.iface == r.out) {
                 Some(link) => link.set_ready(now, r.id, r.wants),
@@ -227,6 +234,25 @@ impl Gateway {
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PULLS_PER_FLUSH, net);
+        }
+    }
+
+    /// Links whose rate is being found out: what was told of them, and what follows. Until the rate is known the leg's own
+    /// controller governs; then the queue is the clock, as on a link of known rate.
+    fn follow_estimates(&mut self, now: Instant) {
+        for report in self.engine.take_link_reports() {
+            if let Some(link) = self.links.iter_mut().find(|l| l.iface == report.iface) {
+                link.hear(now, &report);
+            }
+        }
+        for link in &mut self.links {
+            let Some(estimate) = link.follow_estimate(now) else { continue };
+            let governed = self.engine.link_cc(link.iface) == Some(Kind::FixedRate);
+            if governed != estimate.is_some() {
+                let kind = if estimate.is_some() { Kind::FixedRate } else { UNKNOWN_RATE_CC };
+                self.engine.set_cc(now, Some(link.iface), kind);
+            }
+            self.engine.set_link_estimate(link.iface, estimate);
         }
     }
 
@@ -279,7 +305,7 @@ impl Gateway {
         if !self.ordinary.is_empty() || self.drain_wanted || !self.links_back.is_empty() {
             return Some(Instant::ZERO);
         }
-        let links = self.links.iter().filter_map(|l| l.egress.poll_timeout()).min();
+        let links = self.links.iter().filter_map(LinkQueue::poll_timeout).min();
         let fragments = self.reassemblers.iter().filter_map(|(_, r)| r.next_deadline()).min();
         [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
     }

@@ -1,9 +1,9 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
 
-use farlink_egress::{Class, Config as EgressConfig, Egress};
-use farlink_engine::config::{Class as FlowClass, Config, Interface};
+use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
+use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate};
 use farlink_engine::net::IfaceId;
-use farlink_engine::{ReadyId, Wants};
+use farlink_engine::{LinkReport, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, SMALL_BLOCK_BYTES};
 
 use crate::status::LinkStatus;
@@ -35,6 +35,8 @@ pub struct LinkQueue {
     interface: String,
     /// Packets that the pool had no room for.
     refused: u64,
+    /// The rate is being found out.
+    estimate: Option<RateEstimate>,
 }
 
 /// Class of a flow's wish.
@@ -69,6 +71,7 @@ impl LinkQueue {
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
+            estimate: link.estimate_rate.then(RateEstimate::default),
         })
     }
 
@@ -81,6 +84,49 @@ impl LinkQueue {
     pub fn enqueue(&mut self, now: Instant, hash: u64, class: Class, waiting: Waiting) -> Vec<Waiting> {
         let bytes = u32::try_from(waiting.packet.len()).unwrap_or(u32::MAX);
         self.egress.enqueue(now, hash | FORWARDED, class, bytes, waiting)
+    }
+
+    /// Whether the rate is being found out, or said by the operator.
+    pub fn estimates(&self) -> bool {
+        self.estimate.is_some()
+    }
+
+    /// From now on the rate is found out (`true`), or what the operator says.
+    pub fn set_estimates(&mut self, on: bool) {
+        self.estimate = on.then(RateEstimate::default);
+    }
+
+    /// The gateway at the other end has told what arrived there.
+    pub fn hear(&mut self, now: Instant, report: &LinkReport) {
+        let busy_since = self.egress.busy_since();
+        let Some(estimate) = self.estimate.as_mut() else { return };
+        let arrived = report.arrived;
+        let report = Report {
+            peer: arrived.by,
+            arrived_us: arrived.at_us,
+            received_bytes: arrived.received_bytes,
+            sent_at: report.sent_at,
+            min_rtt: report.min_rtt,
+        };
+        estimate.on_report(now, &report, busy_since);
+    }
+
+    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now, if the rate is
+    /// being found out at all.
+    pub fn follow_estimate(&mut self, now: Instant) -> Option<Option<LinkEstimate>> {
+        let estimate = self.estimate.as_mut()?;
+        estimate.handle_timeout(now);
+        let sending = estimate.sending_bps();
+        if self.egress.config().rate_bps != sending {
+            self.egress.set_rate(now, sending);
+        }
+        Some(estimate.rate_bps().zip(estimate.rtt()).map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
+    }
+
+    /// When [`Self::follow_estimate`] or the queue wants attention.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let estimate = self.estimate.as_ref().and_then(RateEstimate::poll_timeout);
+        [self.egress.poll_timeout(), estimate].into_iter().flatten().min()
     }
 
     /// A packet could not wait for want of memory.
@@ -101,6 +147,7 @@ impl LinkQueue {
             interface: self.interface.clone(),
             up: self.egress.is_link_up(),
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
+            estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
             sent_bytes: s.sent_bytes,
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,

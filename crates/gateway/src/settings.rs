@@ -3,7 +3,7 @@
 use farlink_cc::Kind;
 use farlink_wire::Instant;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 
 impl Gateway {
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
@@ -36,19 +36,32 @@ impl Gateway {
                         )
                     })?),
                 };
-                link.egress.set_rate(now, rate);
                 let iface = link.iface;
-                if rate.is_none() && self.engine.link_cc(iface) == Some(Kind::FixedRate) {
+                let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
+                let estimated = link.estimates();
+                link.egress.set_rate(now, rate);
+                link.set_estimates(rate.is_none() && (governed || estimated));
+                self.engine.set_link_estimate(iface, None);
+                if rate.is_none() && governed {
                     // Nothing else would keep it from flooding the link.
-                    self.engine.set_cc(now, Some(iface), Kind::Cubic);
+                    self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
+                } else if rate.is_some() && estimated {
+                    self.engine.set_cc(now, Some(iface), Kind::FixedRate);
                 }
             }
             "cc" => {
                 let kind = controller(value, Kind::ALL)?;
-                if kind == Kind::FixedRate && link.egress.config().rate_bps.is_none() {
+                let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
+                if kind == Kind::FixedRate && said.is_none() {
                     return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
                 }
                 let iface = link.iface;
+                if link.estimates() {
+                    // The controller finds the rate from now on.
+                    link.set_estimates(false);
+                    link.egress.set_rate(now, None);
+                    self.engine.set_link_estimate(iface, None);
+                }
                 self.engine.set_cc(now, Some(iface), kind);
             }
             "up" => {

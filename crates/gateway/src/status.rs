@@ -24,6 +24,9 @@ pub struct LinkStatus {
     pub up: bool,
     /// Shaping rate in bit/s; 0 when unknown.
     pub rate_bps: u64,
+    /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the operator has said the rate, or
+    /// nothing is known yet.
+    pub estimated_bps: u64,
     /// Bytes sent into it.
     pub sent_bytes: u64,
     /// Bytes waiting.

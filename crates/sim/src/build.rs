@@ -108,12 +108,16 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
     let link = gap.declared.then(|| {
         let rate_bps = out.rate_bps.filter(|_| gap.rate_known);
         let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { controller(gap) };
+        // Where BBR has its turn, the gateways find the rate out.
+        let estimate_rate = kind == cc::Kind::Bbr;
         Link {
             name: format!("link{port}"),
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
             overhead_bytes: 0,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
+            estimate_rate,
+            estimate: None,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use farlink_gateway::config as engine;
-use farlink_gateway::{Config, IfaceId, cc};
+use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, UNKNOWN_RATE_WINDOW_SEGMENTS, cc};
 use farlink_linux::divert::DivertConfig;
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use toml::Spanned;
@@ -191,6 +191,8 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             rtt: None,
             overhead_bytes: 0,
             leg: default_link_leg(quick.rate.is_some()),
+            estimate_rate: quick.rate.is_none(),
+            estimate: None,
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -220,10 +222,19 @@ fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Resu
     }
 }
 
-/// With a known rate the egress queue is the clock and no congestion control is needed; without one, CUBIC finds the rate.
+/// With a known rate the egress queue is the clock and no congestion control is needed. Without one the gateways find it out from
+/// a first burst; where no gateway is at the other end, BBR does.
 fn default_link_leg(rate_known: bool) -> engine::LegConfig {
-    let cc = if rate_known { cc::Kind::FixedRate } else { cc::Kind::Cubic };
-    engine::LegConfig { cc, ..engine::LegConfig::default() }
+    let usual = engine::LegConfig::default();
+    if rate_known {
+        engine::LegConfig { cc: cc::Kind::FixedRate, ..usual }
+    } else {
+        engine::LegConfig {
+            cc: UNKNOWN_RATE_CC,
+            initial_window_segments: UNKNOWN_RATE_WINDOW_SEGMENTS,
+            ..usual
+        }
+    }
 }
 
 fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError> {
@@ -260,6 +271,8 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
                 .map_or(leg.initial_window_segments, |n| n.0 as u32),
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
+        estimate_rate: rate_bps.is_none() && l.cc.is_none(),
+        estimate: None,
     })
 }
 

@@ -191,7 +191,10 @@ fn links_and_interfaces_become_the_gateways() {
     );
     let unknown_rate = settings("[[link]]\ninterface='sat0'").unwrap();
     let link = unknown_rate.gateway.interfaces[0].link.as_ref().unwrap();
-    assert_eq!((link.rate_bps, link.leg.cc), (None, cc::Kind::Cubic));
+    assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Bbr, true));
+    let own = settings("[[link]]\ninterface='sat0'\ncc='cubic'").unwrap();
+    let link = own.gateway.interfaces[0].link.as_ref().unwrap();
+    assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Cubic, false));
 }
 
 #[test]
@@ -275,7 +278,7 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ),
         (
             "[[link]]\ninterface='a'\nwindow_bytes='1 MB'",
-            &["3:14", "`cubic` finds its own window; allowed: with `cc = \"unfair\"`"],
+            &["3:14", "`bbr` finds its own window; allowed: with `cc = \"unfair\"`"],
         ),
         (
             "[ordinary]\ncc='fixed-rate'",

@@ -10,7 +10,15 @@ fn chain() -> Script {
         s.gateways = 2;
         s.link_delay = Duration::from_millis(250);
         let leg = LegConfig::default();
-        s.link = Some(Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg });
+        s.link = Some(Link {
+            name: "sat".into(),
+            rate_bps: None,
+            rtt: None,
+            overhead_bytes: 0,
+            leg,
+            estimate_rate: false,
+            estimate: None,
+        });
     });
     t.play(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7>

@@ -6,7 +6,15 @@ use farlink_gateway::config::{LegConfig, Link};
 /// One gateway; the link towards b is declared, and the script plays the gateway at its other end.
 fn with_peer(options: &str) -> Script {
     let leg = LegConfig::default();
-    let link = Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg };
+    let link = Link {
+        name: "sat".into(),
+        rate_bps: None,
+        rtt: None,
+        overhead_bytes: 0,
+        leg,
+        estimate_rate: false,
+        estimate: None,
+    };
     let mut t = Script::with(|s| s.link = Some(link.clone()));
     t.play(&format!(
         "a > S 0 win 65535 <{options}>

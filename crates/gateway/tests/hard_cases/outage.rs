@@ -10,7 +10,15 @@ fn outage() -> Script {
     let mut t = Script::with(|s| {
         s.config.timers.user_timeout = Duration::from_secs(60);
         let leg = LegConfig::default();
-        s.link = Some(Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg });
+        s.link = Some(Link {
+            name: "sat".into(),
+            rate_bps: None,
+            rtt: None,
+            overhead_bytes: 0,
+            leg,
+            estimate_rate: false,
+            estimate: None,
+        });
     });
     t.open();
     t.play("a > P. 1:101 ack 1\n b < P. 1:101\n +40\n a < . 1 ack 101");
@@ -77,7 +85,15 @@ fn the_user_timeout_begins_anew_when_the_link_is_back() {
 fn the_operator_can_say_that_a_link_is_down_and_up() {
     let mut t = Script::with(|s| {
         let leg = LegConfig::default();
-        s.link = Some(Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg });
+        s.link = Some(Link {
+            name: "sat".into(),
+            rate_bps: None,
+            rtt: None,
+            overhead_bytes: 0,
+            leg,
+            estimate_rate: false,
+            estimate: None,
+        });
         s.config.timers.user_timeout = Duration::from_secs(60);
     });
     t.open();

@@ -5,7 +5,15 @@ use farlink_gateway::config::{LegConfig, Link};
 use farlink_wire::Duration;
 
 fn link() -> Link {
-    Link { name: "sat".into(), rate_bps: None, rtt: None, overhead_bytes: 0, leg: LegConfig::default() }
+    Link {
+        name: "sat".into(),
+        rate_bps: None,
+        rtt: None,
+        overhead_bytes: 0,
+        leg: LegConfig::default(),
+        estimate_rate: false,
+        estimate: None,
+    }
 }
 
 /// One gateway; the link towards b is declared, and the script plays the gateway at its other end.

@@ -269,9 +269,18 @@ fn option_fits(name: &str, words: &[String], seen: &Seen, ack_isn: u32) -> bool 
                 && n(1).is_none_or(|w| told.is_some_and(|(_, window)| window == w))
         }
         "flruns" => {
-            seen.segment.options.farlink.as_ref().is_some_and(|o| o.body.as_slice() == runs_body(words))
+            let told = seen.segment.options.farlink.as_ref().map(|o| without_arrival(&o.body));
+            told == Some(runs_body(words))
         }
         other => panic!("no option is called `{other}`"),
+    }
+}
+
+/// A message without what arrived over the link, where it tells neither far ACK nor window.
+fn without_arrival(body: &[u8]) -> Vec<u8> {
+    match body {
+        [0x14, rest @ ..] if rest.len() >= 10 => [&[0x10], &rest[10..]].concat(),
+        other => other.to_vec(),
     }
 }
 
@@ -285,10 +294,11 @@ fn runs_body(words: &[String]) -> Vec<u8> {
     body
 }
 
-/// Far ACK (relative) and window (units of 1024) of a gateway's message that has both.
+/// Far ACK (relative) and window (units of 1024) of a gateway's message that has both, and perhaps what arrived over the link.
 pub fn farlink_told(seen: &Seen, ack_isn: u32) -> Option<(u32, u32)> {
     let body = &seen.segment.options.farlink.as_ref()?.body;
-    let &[0x13, a, b, c, d, w, x] = body.as_slice() else { return None };
+    let (&[head, a, b, c, d, w, x], _) = body.as_slice().split_first_chunk::<7>()?;
+    (head & !0x04 == 0x13).then_some(())?;
     let far = u32::from_be_bytes([a, b, c, d]).wrapping_sub(ack_isn);
     Some((far, u32::from(u16::from_be_bytes([w, x]))))
 }

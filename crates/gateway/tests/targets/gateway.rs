@@ -60,6 +60,8 @@ fn config(from: &mut Source<'_>) -> Config {
             cc: if a & 2 != 0 { cc::Kind::FixedRate } else { cc::Kind::Cubic },
             ..LegConfig::default()
         },
+        estimate_rate: a & 3 == 1 && b & 0x80 != 0,
+        estimate: None,
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),

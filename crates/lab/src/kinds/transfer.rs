@@ -17,6 +17,9 @@ use crate::workload::{Direction, Outcome, Served, Transfer};
 /// What crosses the return direction before the data: SYN, ACK and request, with IP headers and timestamps.
 const RETURN_OVERHEAD_BYTES: f64 = 60.0 + 52.0 + 52.0 + 24.0;
 
+/// Param: so many transfers go before, one after the other, and are not timed.
+pub(crate) const EARLIER: &str = "earlier";
+
 /// See the module.
 pub(super) struct TransferKind;
 
@@ -32,6 +35,12 @@ impl Kind for TransferKind {
             other => bail!("unknown baseline `{other}`"),
         };
         let transfers = transfers(scenario, cell, &session.lab, run.seed)?;
+        for _ in 0..cell.number(EARLIER, 0) {
+            let (before, ()) = session.transfer(transfers.get(..1).unwrap_or_default(), run, |_| ());
+            if let Some(why) = before.iter().find_map(|o| o.error.as_deref()) {
+                bail!("the transfer before the timed one failed: {why}");
+            }
+        }
         let (outcomes, ()) = session.transfer(&transfers, run, |_| ());
         let served = session.served("server", &outcomes);
         let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);

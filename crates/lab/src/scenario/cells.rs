@@ -12,7 +12,8 @@ use crate::settings::Settings;
 pub type Params = BTreeMap<String, Value>;
 
 /// Names that are parameters of a job, not settings of the laboratory.
-const JOB: &[&str] = &["size_bytes", "flows", "direction", "ip", "case", "topology", "baseline", "app"];
+const JOB: &[&str] =
+    &["size_bytes", "flows", "direction", "ip", "case", "topology", "baseline", "app", "earlier"];
 
 /// One measurement to be made.
 #[derive(Clone, PartialEq, Debug)]

@@ -98,7 +98,7 @@ macro_rules! builtin {
 builtin! {
     "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
     "kill" "loss-sweep" "memory-cap" "rate-sweep" "route-flap" "rules" "syn-flood" "thesis-parallel" "thesis-single"
-    "thesis-two-sessions" "topologies"
+    "thesis-two-sessions" "topologies" "unknown-rate"
 }
 
 impl Scenario {

@@ -5,7 +5,7 @@ use farlink_wire::Instant;
 
 use super::network::{Network, TO_LINK};
 use crate::kinds::metrics::of_flows;
-use crate::kinds::transfer::{is_upload, limit_of};
+use crate::kinds::transfer::{EARLIER, is_upload, limit_of};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -32,7 +32,9 @@ pub(super) fn measure(scenario: &Scenario, cell: &Cell, network: &mut Network) -
         Direction::Download => o.received[0],
         Direction::Upload => o.received[1].saturating_sub(t.request_bytes),
     };
-    let all = || transfers.iter().zip(&outcomes);
+    // What went before is not timed.
+    let earlier = cell.number(EARLIER, 0) as usize;
+    let all = || transfers.iter().zip(&outcomes).skip(earlier);
     let times: Vec<f64> = all().map(|(t, o)| seconds(scenario.clock, t, o)).collect();
     let mut measured = Measured {
         seconds: times.iter().copied().fold(0.0, f64::max),

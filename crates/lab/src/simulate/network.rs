@@ -18,7 +18,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
 use crate::gateway::config_text;
-use crate::kinds::transfer::is_upload;
+use crate::kinds::transfer::{EARLIER, is_upload};
 use crate::link;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings};
@@ -166,13 +166,16 @@ fn transfers(cell: &Cell, seed: u64) -> Vec<Transfer> {
     let bytes = cell.number("size_bytes", 1_000_000);
     let (direction, verb) =
         if is_upload(cell) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
-    let flows = cell.number("flows", 1);
+    let (earlier, flows) = (cell.number(EARLIER, 0), cell.number("flows", 1));
+    // Long enough for what goes before to be over, also without help.
+    let apart =
+        Duration::from_secs_f64(30.0 + 8.0 * 3.0 * bytes as f64 / cell.settings.rate_bps.max(1) as f64);
     let transfer = |flow: u64| Transfer {
         direction,
         bytes,
         request_bytes: format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64,
-        start: Duration::from_millis(1),
+        start: Duration::from_millis(1) + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX),
         v6: cell.v6(),
     };
-    (0..flows).map(transfer).collect()
+    (0..earlier + flows).map(transfer).collect()
 }

@@ -1,0 +1,277 @@
+//! The estimate of a link's rate against a link of packets: first burst, steady sending, losses, changes of the rate.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use farlink_egress::{RateEstimate, Report};
+use farlink_wire::time::Instant;
+
+const PACKET_BYTES: u32 = 1500;
+const BURST_PACKETS: u32 = 32;
+
+/// A link with a queue before it, a source that always has more, and a gateway behind it that reports.
+struct Model {
+    estimate: RateEstimate,
+    rate_bps: u64,
+    one_way: Duration,
+    loss_permille: u64,
+    random: u64,
+    now: Instant,
+    next_send: Instant,
+    sent: u32,
+    link_free: Instant,
+    /// What is under way: when it arrives, when it left, whether it is lost.
+    flying: VecDeque<(Instant, Instant, bool)>,
+    received_bytes: u32,
+    last: Option<(Instant, Instant)>,
+    report_at: Option<Instant>,
+    interval: Duration,
+    reports: VecDeque<(Instant, Report)>,
+    delivered_bytes: u64,
+    waited_max: Duration,
+}
+
+impl Model {
+    fn new(rate_bps: u64, rtt_ms: u64) -> Self {
+        let start = Instant::from_millis(1000);
+        Self {
+            estimate: RateEstimate::default(),
+            rate_bps,
+            one_way: Duration::from_millis(rtt_ms) / 2,
+            loss_permille: 0,
+            random: 7,
+            now: start,
+            next_send: start,
+            sent: 0,
+            link_free: start,
+            flying: VecDeque::new(),
+            received_bytes: u32::MAX - 20_000,
+            last: None,
+            report_at: None,
+            interval: Duration::from_millis(rtt_ms) / 8,
+            reports: VecDeque::new(),
+            delivered_bytes: 0,
+            waited_max: Duration::ZERO,
+        }
+    }
+
+    fn lost(&mut self) -> bool {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % 1000 < self.loss_permille
+    }
+
+    fn send(&mut self) {
+        self.sent += 1;
+        let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / self.rate_bps);
+        self.waited_max = self.waited_max.max(self.link_free.since(self.now.min(self.link_free)));
+        self.link_free = self.link_free.max(self.now) + took;
+        let lost = self.lost();
+        self.flying.push_back((self.link_free + self.one_way, self.now, lost));
+        self.next_send = match self.estimate.sending_bps() {
+            Some(rate) => self.now + Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / rate),
+            None if self.sent < BURST_PACKETS => self.now,
+            None => Instant::from_millis(u64::MAX / 2_000_000),
+        };
+    }
+
+    fn report(&mut self, at: Instant) {
+        let Some((arrived, sent_at)) = self.last.take() else { return };
+        let report = Report {
+            peer: 1,
+            arrived_us: (arrived.since(Instant::ZERO).as_micros() as u32).wrapping_add(0xfff0_0000),
+            received_bytes: self.received_bytes,
+            sent_at: Some(sent_at),
+            min_rtt: Some(2 * self.one_way),
+        };
+        self.reports.push_back((at + self.one_way, report));
+        self.report_at = None;
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let arrival = self.flying.front().map(|f| f.0);
+            let report = self.reports.front().map(|r| r.0);
+            let timer = self.estimate.poll_timeout();
+            let next = [Some(self.next_send), arrival, report, timer, self.report_at]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap();
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(next);
+            if arrival == Some(next) {
+                let (at, sent_at, lost) = self.flying.pop_front().unwrap();
+                if !lost {
+                    self.received_bytes = self.received_bytes.wrapping_add(PACKET_BYTES);
+                    self.delivered_bytes += u64::from(PACKET_BYTES);
+                    let first = self.delivered_bytes == u64::from(PACKET_BYTES);
+                    self.last = Some((at, sent_at));
+                    if first {
+                        self.report(at);
+                    } else if self.report_at.is_none() {
+                        self.report_at = Some(at + self.interval);
+                    }
+                }
+            } else if self.report_at == Some(next) {
+                self.report(next);
+            } else if report == Some(next) {
+                let (_, report) = self.reports.pop_front().unwrap();
+                let had = self.estimate.rate_bps().is_some();
+                self.estimate.on_report(self.now, &report, Some(Instant::ZERO));
+                if !had && self.estimate.rate_bps().is_some() {
+                    self.next_send = self.now;
+                }
+            } else if timer == Some(next) {
+                self.estimate.handle_timeout(self.now);
+            } else {
+                self.send();
+            }
+        }
+    }
+
+    fn rtt(&self) -> Duration {
+        2 * self.one_way
+    }
+
+    /// The estimate over the true rate, percent.
+    fn percent(&self) -> u64 {
+        self.estimate.rate_bps().unwrap_or(0) * 100 / self.rate_bps
+    }
+
+    /// What has been delivered since `before`, over what the link could have carried in this time, percent.
+    fn use_percent(&mut self, time: Duration) -> u64 {
+        let before = self.delivered_bytes;
+        self.run(time);
+        let could = u128::from(self.rate_bps) * time.as_nanos() / 8 / 1_000_000_000;
+        u64::try_from(u128::from(self.delivered_bytes - before) * 100 / could).unwrap()
+    }
+}
+
+#[test]
+fn the_first_burst_tells_the_rate_within_one_round_trip() {
+    for rate in [384_000, 1_536_000, 8_000_000, 100_000_000, 1_000_000_000] {
+        for rtt_ms in [50, 250, 500] {
+            let mut m = Model::new(rate, rtt_ms);
+            let four_packets = Duration::from_nanos(5 * 12_000 * 1_000_000_000 / rate);
+            m.run(m.rtt() + m.interval * 2 + four_packets);
+            assert!((97..=103).contains(&m.percent()), "{rate} bit/s, {rtt_ms} ms: {} %", m.percent());
+        }
+    }
+}
+
+#[test]
+fn the_link_is_kept_full_and_its_queue_short() {
+    for rate in [384_000, 8_000_000, 100_000_000] {
+        let mut m = Model::new(rate, 500);
+        m.run(Duration::from_secs(3));
+        m.waited_max = Duration::ZERO;
+        let used = m.use_percent(Duration::from_secs(60));
+        assert!(used >= 98, "{rate} bit/s: {used} %");
+        let packets = Duration::from_nanos(6 * 12_000 * 1_000_000_000 / rate);
+        assert!(m.waited_max < Duration::from_millis(100) + packets, "{rate} bit/s: {:?}", m.waited_max);
+    }
+}
+
+#[test]
+fn losses_say_nothing_about_the_rate() {
+    for (loss_permille, least) in [(10, 96), (50, 90)] {
+        let mut m = Model::new(8_000_000, 500);
+        m.loss_permille = loss_permille;
+        m.run(Duration::from_secs(3));
+        // Delivered bytes: the lost ones are missing in any case.
+        let used = m.use_percent(Duration::from_secs(60));
+        assert!(used >= least, "{loss_permille} per mille lost: {used} %");
+    }
+}
+
+#[test]
+fn a_rate_that_drops_is_noticed_within_two_round_trips() {
+    for divisor in [2, 4, 10] {
+        let mut m = Model::new(8_000_000, 500);
+        m.run(Duration::from_secs(10));
+        m.rate_bps /= divisor;
+        m.run(m.rtt() * 2);
+        assert!(m.percent() < 130, "divided by {divisor}: {} %", m.percent());
+        m.run(Duration::from_secs(20));
+        m.waited_max = Duration::ZERO;
+        let used = m.use_percent(Duration::from_secs(30));
+        assert!(used >= 97, "divided by {divisor}: {used} %");
+        assert!(
+            m.waited_max < Duration::from_millis(250),
+            "divided by {divisor}: {:?} in the queue",
+            m.waited_max
+        );
+    }
+}
+
+#[test]
+fn a_rate_that_rises_is_found() {
+    for factor in [2, 10] {
+        let mut m = Model::new(2_000_000, 500);
+        m.run(Duration::from_secs(10));
+        m.rate_bps *= factor;
+        m.run(Duration::from_secs(15));
+        assert!((95..=105).contains(&m.percent()), "times {factor}: {} %", m.percent());
+    }
+}
+
+#[test]
+fn what_nobody_confirms_is_forgotten() {
+    let mut m = Model::new(8_000_000, 500);
+    m.run(Duration::from_secs(3));
+    assert!(m.estimate.rate_bps().is_some());
+    let later = m.now + Duration::from_secs(599);
+    m.estimate.handle_timeout(later);
+    assert!(m.estimate.rate_bps().is_some());
+    m.estimate.handle_timeout(later + Duration::from_secs(2));
+    assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (None, None));
+}
+
+#[test]
+fn odd_numbers_do_no_harm() {
+    let mut m = Model::new(8_000_000, 500);
+    m.run(Duration::from_secs(3));
+    let at = |ms: u64| Instant::from_millis(4000 + ms);
+    for (n, arrived_us) in [0, u32::MAX, 1 << 31, 12_345].into_iter().enumerate() {
+        let report = Report {
+            peer: 1,
+            arrived_us,
+            received_bytes: 0,
+            sent_at: (n % 2 == 0).then(|| at(n as u64)),
+            min_rtt: Some(Duration::ZERO),
+        };
+        m.estimate.on_report(at(500), &report, None);
+    }
+    assert!(m.estimate.sending_bps().is_some_and(|rate| rate > 0));
+    for peer in 0..1000 {
+        let report = Report { peer, arrived_us: 0, received_bytes: 0, sent_at: Some(at(0)), min_rtt: None };
+        m.estimate.on_report(at(600), &report, None);
+    }
+}
+
+/// Two gateways behind one link receive half of it each: the link's rate is the sum.
+#[test]
+fn gateways_behind_one_link_share_it() {
+    let mut estimate = RateEstimate::default();
+    let at = Instant::from_millis;
+    for n in 0..40u32 {
+        let sent_at = at(1000 + 50 * u64::from(n / 2));
+        // The queue grows by 25 ms in each 50 ms: the link is full.
+        let arrived_us = 1_000_000 + 75_000 * (n / 2);
+        let report = Report {
+            peer: 1 + (n % 2) as u16,
+            arrived_us,
+            received_bytes: 37_500 * (n / 2),
+            sent_at: Some(sent_at),
+            min_rtt: Some(Duration::from_millis(200)),
+        };
+        estimate.on_report(sent_at + Duration::from_millis(250), &report, Some(Instant::ZERO));
+    }
+    let rate = estimate.rate_bps().unwrap();
+    assert!((7_800_000..=8_200_000).contains(&rate), "{rate}");
+}

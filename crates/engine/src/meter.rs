@@ -1,0 +1,106 @@
+//! What comes in over a declared link: counted here, told to the gateway at its other end, and heard from it.
+//!
+//! The engine only counts and carries; what the numbers mean for the rate of a link is for the one that owns its queue.
+
+use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
+
+use crate::config::Config;
+use crate::net::IfaceId;
+use crate::peer::Arrived;
+
+/// Reports kept until they are asked for.
+const REPORTS_MAX: usize = 64;
+
+/// What a gateway has told of a link, and what is known here of the segment that it tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkReport {
+    /// The link's interface here.
+    pub iface: IfaceId,
+    /// What it told.
+    pub arrived: Arrived,
+    /// When the newest segment that the same acknowledgement covers for the first time left.
+    pub sent_at: Option<Instant>,
+    /// Smallest RTT of the leg.
+    pub min_rtt: Option<Duration>,
+}
+
+/// The count of one link.
+#[derive(Clone, Copy, Debug)]
+struct Meter {
+    iface: IfaceId,
+    received_bytes: u64,
+    told_at: Option<Instant>,
+}
+
+/// The counts of all declared links.
+#[derive(Debug, Default)]
+pub struct Meters {
+    id: u16,
+    meters: Vec<Meter>,
+    reports: Vec<LinkReport>,
+}
+
+impl Meters {
+    /// For the declared links of a configuration; its seed gives the number by which other gateways tell us apart.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let links = config.interfaces.iter().filter(|i| i.link.is_some());
+        Self {
+            id: (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16,
+            meters: links.map(|i| Meter { iface: i.id, received_bytes: 0, told_at: None }).collect(),
+            reports: Vec::new(),
+        }
+    }
+
+    fn get_mut(&mut self, iface: IfaceId) -> Option<&mut Meter> {
+        self.meters.iter_mut().find(|m| m.iface == iface)
+    }
+
+    /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
+    pub fn count(&mut self, via: IfaceId, s: &TcpSegment, packet: &PacketBuf) {
+        let Some(meter) = self.get_mut(via) else { return };
+        let size = usize::from(packet.offload.gso_size);
+        let segments =
+            if packet.offload.is_super_segment() && size > 0 { s.payload_len.div_ceil(size) } else { 1 };
+        let headers = segments.saturating_sub(1) * s.payload_offset;
+        meter.received_bytes = meter.received_bytes.wrapping_add((packet.len() + headers) as u64);
+    }
+
+    /// What a segment that has just come in over this link leaves to be told; `None`: no declared link.
+    #[must_use]
+    pub fn arrival(&self, now: Instant, via: IfaceId) -> Option<Arrived> {
+        let meter = self.meters.iter().find(|m| m.iface == via)?;
+        Some(Arrived {
+            by: self.id,
+            // Both modulo 2^32 on purpose: differences count.
+            at_us: now.since(Instant::ZERO).as_micros() as u32,
+            received_bytes: meter.received_bytes as u32,
+        })
+    }
+
+    /// Nothing has been told of this link for so long.
+    #[must_use]
+    pub fn is_due(&self, now: Instant, via: IfaceId, interval: Duration) -> bool {
+        let meter = self.meters.iter().find(|m| m.iface == via);
+        meter.is_some_and(|m| m.told_at.is_none_or(|at| now.since(at) >= interval))
+    }
+
+    /// The other gateway of this link has been told.
+    pub fn told(&mut self, now: Instant, via: IfaceId) {
+        if let Some(meter) = self.get_mut(via) {
+            meter.told_at = Some(now);
+        }
+    }
+
+    /// The other gateway has told something. More than can be of use is let go.
+    pub fn hear(&mut self, report: LinkReport) {
+        if self.reports.len() < REPORTS_MAX && self.meters.iter().any(|m| m.iface == report.iface) {
+            self.reports.push(report);
+        }
+    }
+
+    /// What has been told since this was last asked, in order.
+    pub fn take(&mut self) -> Vec<LinkReport> {
+        core::mem::take(&mut self.reports)
+    }
+}
