@@ -3,7 +3,8 @@
 use crate::config::Class;
 
 /// All classes, the highest first.
-pub(crate) const ALL: [Class; 4] = [Class::Control, Class::Interactive, Class::Bulk, Class::Background];
+pub(crate) const ALL: [Class; 5] =
+    [Class::Control, Class::Interactive, Class::Bulk, Class::Background, Class::Spare];
 
 /// For each byte of a lower class a limited class may send this many: it gets three quarters of what it shares with them.
 const LIMITED_BYTES_PER_LOWER_BYTE: i64 = 3;
@@ -25,6 +26,7 @@ pub(crate) struct Waiting {
     pub(crate) interactive: usize,
     pub(crate) bulk: usize,
     pub(crate) background: usize,
+    pub(crate) spare: usize,
 }
 
 impl Waiting {
@@ -34,11 +36,12 @@ impl Waiting {
             Class::Interactive => &mut self.interactive,
             Class::Bulk => &mut self.bulk,
             Class::Background => &mut self.background,
+            Class::Spare => &mut self.spare,
         }
     }
 
     pub(crate) fn total(&self) -> usize {
-        self.control + self.interactive + self.bulk + self.background
+        self.control + self.interactive + self.bulk + self.background + self.spare
     }
 
     pub(crate) fn any(&self) -> bool {
@@ -63,6 +66,8 @@ impl Credits {
             Some(Class::Bulk)
         } else if waiting.background > 0 {
             Some(Class::Background)
+        } else if waiting.spare > 0 {
+            Some(Class::Spare)
         } else {
             None
         }
@@ -88,7 +93,7 @@ impl Credits {
                 self.interactive = above(self.interactive);
                 self.control = above(self.control);
             }
-            Class::Control | Class::Background => {}
+            Class::Control | Class::Background | Class::Spare => {}
         }
     }
 }

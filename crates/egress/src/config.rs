@@ -43,7 +43,7 @@ impl Default for Config {
 }
 
 /// Priority of what waits: a class goes before those below it, within limits that keep the lower ones (except
-/// [`Class::Background`]) from starving: three quarters of what it shares with them.
+/// [`Class::Background`] and [`Class::Spare`]) from starving: three quarters of what it shares with them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Class {
     /// Pure ACKs and handshakes.
@@ -54,6 +54,8 @@ pub enum Class {
     Bulk,
     /// Delay tolerant: only what the others leave, from the first idle moment on.
     Background,
+    /// Not needed, only useful: what even those leave.
+    Spare,
 }
 
 /// The link's next customer.

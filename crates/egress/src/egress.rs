@@ -102,7 +102,7 @@ impl<P> Egress<P> {
         let id = flow.id;
         // Late by some bytes: these may go at once, but no burst may grow from it.
         let overdue = u32::try_from(self.shaper.overdue_bytes(now, self.waiting_since)).unwrap_or(u32::MAX);
-        let burst = if class == Class::Background { 0 } else { self.burst_bytes.saturating_sub(overdue) };
+        let burst = if class >= Class::Background { 0 } else { self.burst_bytes.saturating_sub(overdue) };
         self.granted = Some(slot);
         Some(Grant::Flow { id, class, bytes: deficit.min(burst).max(self.config.mtu_bytes) })
     }

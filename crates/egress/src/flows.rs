@@ -24,7 +24,7 @@ pub(crate) struct Flows<P> {
     by_id: BTreeMap<(Class, u64), usize>,
     /// Flows with owned packets by the bytes they hold.
     by_backlog: BTreeSet<(usize, usize)>,
-    rounds: [Round; 4],
+    rounds: [Round; 5],
 }
 
 /// The lists of one class.
@@ -196,12 +196,13 @@ impl<P> Flows<P> {
     }
 
     fn round(&mut self, class: Class) -> &mut Round {
-        let [control, interactive, bulk, background] = &mut self.rounds;
+        let [control, interactive, bulk, background, spare] = &mut self.rounds;
         match class {
             Class::Control => control,
             Class::Interactive => interactive,
             Class::Bulk => bulk,
             Class::Background => background,
+            Class::Spare => spare,
         }
     }
 }

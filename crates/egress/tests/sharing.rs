@@ -240,7 +240,7 @@ fn readiness() {
 /// Anything in any order: each packet comes out once, granted or dropped; the counts agree; the queue never locks up.
 #[test]
 fn any_order_of_operations() {
-    let classes = [Class::Control, Class::Interactive, Class::Bulk, Class::Background];
+    let classes = [Class::Control, Class::Interactive, Class::Bulk, Class::Background, Class::Spare];
     for seed in 1..60 {
         let mut x = seed;
         let limit = 2_000 + lcg(&mut x, 100_000) as usize;
@@ -259,7 +259,7 @@ fn any_order_of_operations() {
         for _ in 0..3_000 {
             now = Instant::from_nanos(now.as_nanos() + lcg(&mut x, 3_000_000));
             let flow = lcg(&mut x, 20);
-            let class = classes[lcg(&mut x, 4) as usize];
+            let class = classes[lcg(&mut x, 5) as usize];
             match lcg(&mut x, 12) {
                 0 => egress.set_ready(now, flow, class),
                 1 => egress.clear(flow),

@@ -332,6 +332,7 @@ impl Flow {
             let min_rtt = Some(towards.tx.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
             cx.meters.hear(LinkReport { iface, arrived, sent_at: happened.newest_sent_at, min_rtt });
         }
+        cx.losses.note(self.legs.get(from).out, happened.delivered_bytes, happened.lost_bytes);
         if happened.recovery {
             cx.counters.recoveries += 1;
         }

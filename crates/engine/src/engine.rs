@@ -12,6 +12,7 @@ use crate::arrival::Fate;
 use crate::config::{Action, Class, Config, Pinned};
 use crate::flow::{Beyond, Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
+use crate::losses::Losses;
 use crate::meter::{LinkReport, Meters};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
@@ -40,14 +41,37 @@ pub enum Wants {
     Ack,
     /// Data of this class.
     Data(Class),
+    /// Copies of what is under way, where the link has nothing else to do.
+    Repeat,
 }
 
-/// What is pulled: a leg of a flow, and whether only its acknowledgement.
+/// What is pulled: a leg of a flow, and of what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadyId {
     flow: FlowId,
     to: Side,
-    ack_only: bool,
+    pub(crate) what: What,
+}
+
+/// What a pull may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// The most pressing.
+    Any,
+    /// Only an acknowledgement.
+    Ack,
+    /// Only a copy of what is under way.
+    Repeat,
+}
+
+impl From<Wants> for What {
+    fn from(wants: Wants) -> Self {
+        match wants {
+            Wants::Ack => Self::Ack,
+            Wants::Data(_) => Self::Any,
+            Wants::Repeat => Self::Repeat,
+        }
+    }
 }
 
 impl ReadyId {
@@ -55,27 +79,37 @@ impl ReadyId {
     #[must_use]
     pub fn as_u64(self) -> u64 {
         let FlowId { slot, generation } = self.flow;
-        u64::from(generation & 0x1fff_ffff) << 34
-            | u64::from(slot) << 2
-            | u64::from(self.ack_only) << 1
+        let what = match self.what {
+            What::Any => 0,
+            What::Ack => 1,
+            What::Repeat => 2,
+        };
+        u64::from(generation & GENERATION_MASK) << 35
+            | u64::from(slot) << 3
+            | what << 1
             | u64::from(self.to == Side::B)
     }
     /// Back from the number.
     #[must_use]
     pub fn from_u64(n: u64) -> Self {
-        let generation = (n >> 34) as u32 & 0x1fff_ffff;
-        Self {
-            flow: FlowId { slot: (n >> 2) as u32, generation },
-            to: if n & 1 == 0 { Side::A } else { Side::B },
-            ack_only: n & 2 != 0,
-        }
+        let generation = (n >> 35) as u32 & GENERATION_MASK;
+        let what = match n >> 1 & 3 {
+            1 => What::Ack,
+            2 => What::Repeat,
+            _ => What::Any,
+        };
+        let to = if n & 1 == 0 { Side::A } else { Side::B };
+        Self { flow: FlowId { slot: (n >> 3) as u32, generation }, to, what }
     }
     /// The same leg with this wish.
     #[must_use]
     pub fn wanting(self, wants: Wants) -> Self {
-        Self { ack_only: wants == Wants::Ack, ..self }
+        Self { what: wants.into(), ..self }
     }
 }
+
+/// Bits of a flow's generation in a [`ReadyId`].
+pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
 
 /// A leg of a flow that has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +138,7 @@ pub struct Engine {
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
     meters: Meters,
+    losses: Losses,
     ready: VecDeque<(FlowId, Side)>,
     timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
     pub(crate) split_count: usize,
@@ -124,6 +159,7 @@ macro_rules! cx {
             config: &$self.config,
             pool: &mut $self.pool,
             counters: &mut $self.counters,
+            losses: &mut $self.losses,
             net: $net,
             meters: &mut $self.meters,
             flows_split: $self.split_count,
@@ -147,6 +183,7 @@ impl Engine {
             rules,
             counters: Counters::default(),
             meters: Meters::new(&config),
+            losses: Losses::new(&config),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             split_count: 0,
@@ -488,7 +525,7 @@ impl Engine {
             let Some(flow) = self.table.get_mut(id) else { continue };
             *flow.queued.get_mut(to) = false;
             let Some(wants) = flow.wants(&cx, to) else { continue };
-            let ready = ReadyId { flow: id, to, ack_only: wants == Wants::Ack };
+            let ready = ReadyId { flow: id, to, what: wants.into() };
             return Some(Ready { id: ready, out: flow.legs.get(to).out, wants });
         }
         None
@@ -496,7 +533,7 @@ impl Engine {
 
     /// Sends one segment of a flow towards a host, of about `budget_bytes` wire bytes at most.
     pub fn pull(&mut self, now: Instant, ready: ReadyId, budget_bytes: u32, net: &mut dyn Network) -> Pulled {
-        let ReadyId { flow: id, to, ack_only } = ready;
+        let ReadyId { flow: id, to, what } = ready;
         let generation = self.route_generation;
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Pulled::default() };
@@ -504,9 +541,11 @@ impl Engine {
             flow.route_generation = generation;
             flow.find_routes(&mut cx);
         }
-        let mut pulled = flow.pull(&mut cx, to, budget_bytes, ack_only);
+        let mut pulled = flow.pull(&mut cx, to, budget_bytes, what);
         if pulled.wire_bytes > 0 {
             pulled.more = flow.wants(&cx, to);
+        } else if what == What::Any {
+            pulled.more = flow.wants_repeat(&cx, to);
         }
         self.queue_timer(now, id);
         pulled

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::buffer::SeqBuffer;
 use crate::config::{Class, Config};
+use crate::losses::Losses;
 use crate::meter::Meters;
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
@@ -27,6 +28,8 @@ pub struct Cx<'a> {
     pub pool: &'a mut Pool,
     /// Counters.
     pub counters: &'a mut Counters,
+    /// How lossy declared links are.
+    pub losses: &'a mut Losses,
     /// The driver.
     pub net: &'a mut dyn Network,
     /// What comes in over declared links, and what is told of it.
@@ -371,6 +374,7 @@ impl Flow {
         if let Some(srtt) = dst.srtt {
             tx.rtt.sample(srtt);
         }
+        tx.declare_rtt(link.and_then(crate::config::Link::rtt_in_force));
         Relay {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes),

@@ -21,6 +21,7 @@ pub mod config;
 pub mod engine;
 mod flow;
 mod handshake;
+mod losses;
 mod meter;
 mod mode;
 pub mod net;

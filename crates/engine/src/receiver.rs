@@ -178,8 +178,11 @@ impl Receiver {
             early.waiting || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
         if let AckDelay::Gateway(interval) = delay {
             // A new gap is told at once, the rest now and then.
+            let copy = what.advanced_bytes == 0 && what.early_bytes == 0;
             if early.new_gap {
                 self.owed = Owed::Now;
+            } else if copy {
+                self.owe_by(now + interval);
             } else {
                 self.owe_by(now + if odd { interval / 4 } else { interval });
             }

@@ -25,6 +25,10 @@ pub struct Sent {
     pub original_at: Instant,
     /// How often it was sent again.
     pub repeats: u8,
+    /// Copies of the last of these transmissions that went out early, before it could be known to be lost.
+    pub copies: u8,
+    /// When the newest copy of any of them did.
+    pub copied_at: Option<Instant>,
 }
 
 /// What a leg had done when a transmission left (delivery-rate samples, draft-ietf-ccwg-bbr 4.1.2).
@@ -88,9 +92,15 @@ pub struct Scoreboard {
     /// Transmissions taken for lost that nobody has asked for yet, if somebody will.
     losses: Option<Vec<Loss>>,
     fack: Option<SeqNum>,
+    /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for the copy.
+    min_rtt: Duration,
 }
 
 impl Scoreboard {
+    /// The leg's smallest RTT is this.
+    pub fn set_min_rtt(&mut self, min_rtt: Duration) {
+        self.min_rtt = min_rtt;
+    }
     /// Nothing is in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -149,7 +159,8 @@ impl Scoreboard {
     /// Everything is forgotten.
     pub fn clear(&mut self) {
         let losses = self.losses.take().map(|_| Vec::new());
-        *self = Self { losses, lost_ever_bytes: self.lost_ever_bytes, ..Self::default() };
+        let (lost_ever_bytes, min_rtt) = (self.lost_ever_bytes, self.min_rtt);
+        *self = Self { losses, lost_ever_bytes, min_rtt, ..Self::default() };
     }
 
     /// Index of the record that contains `seq`, or of the first one above it.
@@ -172,30 +183,33 @@ impl Scoreboard {
         i
     }
 
-    fn count(acked: &mut Acked, fack: Option<SeqNum>, r: &Sent, now: Instant) {
-        if !r.sacked {
-            acked.delivered_bytes += r.len();
-            if !r.retransmitted {
-                acked.original = true;
-                if fack.is_some_and(|f| r.end.before(f)) {
-                    acked.reordered = true;
-                    acked.late = acked.late.max(Some(now.since(r.sent_at)));
-                }
-            } else if r.repeats == 1 {
-                let ages = (now.since(r.sent_at), now.since(r.original_at));
-                acked.repeated_once = Some(acked.repeated_once.map_or(ages, |a| a.min(ages)));
+    fn count(&self, acked: &mut Acked, r: &Sent, now: Instant) {
+        if r.sacked {
+            return;
+        }
+        acked.delivered_bytes += r.len();
+        // It may be a copy that arrived.
+        let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
+        let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
+        let again = r.retransmitted || copy.is_some();
+        if !again {
+            acked.original = true;
+            if self.fack.is_some_and(|f| r.end.before(f)) {
+                acked.reordered = true;
+                acked.late = acked.late.max(Some(now.since(r.sent_at)));
             }
-            if acked.newest.is_none_or(|(t, e, _)| r.sent_at > t || (r.sent_at == t && r.end.after(e))) {
-                acked.newest = Some((r.sent_at, r.end, r.retransmitted));
-                acked.snapshot = Some((r.sent_at, r.then));
-            }
-            if !r.retransmitted {
-                let rtt = now.since(r.sent_at);
-                acked.rtt = Some(acked.rtt.map_or(rtt, |x: Duration| x.min(rtt)));
-            }
-            if acked.highest.is_none_or(|h| r.end.after(h)) {
-                acked.highest = Some(r.end);
-            }
+            let rtt = now.since(r.sent_at);
+            acked.rtt = Some(acked.rtt.map_or(rtt, |x: Duration| x.min(rtt)));
+        } else if r.repeats == 1 && r.copied_at.is_none() {
+            let ages = (now.since(r.sent_at), now.since(r.original_at));
+            acked.repeated_once = Some(acked.repeated_once.map_or(ages, |a| a.min(ages)));
+        }
+        if acked.newest.is_none_or(|(t, e, _)| sent_at > t || (sent_at == t && r.end.after(e))) {
+            acked.newest = Some((sent_at, r.end, again));
+            acked.snapshot = Some((r.sent_at, r.then));
+        }
+        if acked.highest.is_none_or(|h| r.end.after(h)) {
+            acked.highest = Some(r.end);
         }
     }
 
@@ -215,8 +229,8 @@ impl Scoreboard {
                 part.end = una;
                 r.seq = una;
             }
-            Self::count(&mut acked, self.fack, &part, now);
-            repeated |= part.retransmitted;
+            self.count(&mut acked, &part, now);
+            repeated |= part.retransmitted || part.copied_at.is_some();
             self.out_bytes -= part.len();
             if part.sacked {
                 self.sacked_bytes -= part.len();
@@ -254,7 +268,7 @@ impl Scoreboard {
                 }
                 self.sacked_bytes += copy.len();
                 acked.sacked_bytes += copy.len();
-                Self::count(&mut acked, self.fack, &copy, now);
+                self.count(&mut acked, &copy, now);
             }
             self.join_sacked(first, last);
         }
@@ -369,8 +383,47 @@ impl Scoreboard {
             r.sent_at = now;
             r.retransmitted = true;
             r.repeats = r.repeats.saturating_add(1);
+            r.copies = 0;
             r.then = then;
         }
+    }
+
+    /// What may be copied early: a repetition from `up` on, else the last segment before `down` that was sent once, both with
+    /// no more than `copies` copies yet.
+    #[must_use]
+    pub fn early_candidate(&self, up: SeqNum, down: SeqNum, copies: u8, mss: u32) -> Option<(SeqNum, u32)> {
+        let may = |r: &&Sent| !r.sacked && !r.lost && r.copies <= copies;
+        let first = self.index_of(up);
+        if let Some(r) = self.records.iter().skip(first).find(|r| may(r) && r.retransmitted) {
+            let seq = r.seq.max(up);
+            return Some((seq, r.end.since(seq).min(mss)));
+        }
+        let below = self.index_of(down);
+        let straddles = self.records.get(below).is_some_and(|r| r.seq.before(down));
+        let r = self
+            .records
+            .iter()
+            .take(below + usize::from(straddles))
+            .rev()
+            .find(|r| may(r) && !r.retransmitted)?;
+        let end = r.end.min(down);
+        let total = end.since(r.seq);
+        let len = if total.is_multiple_of(mss) { mss.min(total) } else { total % mss };
+        Some((end - len, len))
+    }
+
+    /// A copy of `len` bytes from `seq` on went out early. Returns whether they are a repetition.
+    pub fn copied(&mut self, now: Instant, seq: SeqNum, len: u32) -> bool {
+        let first = self.cut(seq);
+        let last = self.cut(seq + len);
+        let mut repetition = false;
+        for i in first..last {
+            let Some(r) = self.records.get_mut(i) else { break };
+            r.copies = r.copies.saturating_add(1);
+            r.copied_at = Some(now);
+            repetition |= r.retransmitted;
+        }
+        repetition
     }
 
     /// Nothing that is in flight counts as lost any more (the timeout was spurious).
@@ -433,6 +486,8 @@ mod tests {
                 retransmitted: false,
                 original_at: t,
                 repeats: 0,
+                copies: 0,
+                copied_at: None,
             });
         }
         b

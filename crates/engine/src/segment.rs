@@ -5,7 +5,7 @@ use farlink_wire::{
 };
 
 use crate::buffer::{SeqBuffer, Slices};
-use crate::engine::Wants;
+use crate::engine::{Wants, What};
 use crate::flow::{Cx, Flow};
 use crate::net::Transmit;
 use crate::peer::Message;
@@ -230,7 +230,7 @@ impl Flow {
                 let used = message.encode().len().max(1);
                 let runs = inbound.buffer.runs_to_tell();
                 let timestamps = if self.agreed.timestamps { TIMESTAMPS_BYTES } else { 0 };
-                let room = OPTION_BODY_BYTES_MAX - timestamps - used;
+                let room = OPTION_BODY_BYTES_MAX.saturating_sub(timestamps + used);
                 return Message {
                     runs: Runs::encode(ack, inbound.rx.segment_bytes(), &runs, room),
                     ..message
@@ -286,6 +286,7 @@ impl Flow {
                     cx.counters.tail_loss_probes += 1;
                     cx.counters.retransmitted_bytes += u64::from(p.len);
                 }
+                Purpose::Early => cx.counters.early_repeated_bytes += u64::from(p.len),
                 Purpose::WindowProbe => cx.counters.zero_window_probes += 1,
                 Purpose::New => {}
             }
@@ -318,27 +319,35 @@ impl Flow {
     }
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
-    pub fn pull(&mut self, cx: &mut Cx<'_>, to: Side, budget_bytes: u32, ack_only: bool) -> Pulled {
+    pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, budget_bytes: u32, what: What) -> Pulled {
         if !self.may_speak_for(cx, to.other()) || self.relays.is_none() {
             return Pulled::default();
         }
         self.refresh_segment_size(to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.reset_from.is_some_and(|(dead, _)| dead == to);
+        let early = self.may_repeat_early(cx, to);
         let plan = self.relays.as_mut().and_then(|r| {
             let outbound = r.get_mut(to.other());
-            if silent || ack_only {
+            if silent || what == What::Ack {
                 return None;
             }
             let supply = outbound.supply();
+            if what == What::Repeat {
+                return outbound.tx.plan_early(cx.now, &supply);
+            }
             let mss = outbound.tx.mss.max(1);
             let budget = budget_bytes / (mss + per_segment).max(1) * mss;
-            outbound.tx.plan(cx.now, &supply, budget)
+            let plan = outbound.tx.plan(cx.now, &supply, budget);
+            if plan.is_none() && early {
+                outbound.tx.early_while_stalled(cx.now, &supply);
+            }
+            plan
         });
         if plan.is_some() {
             return self.emit(cx, to, plan);
         }
-        if !silent && self.owes_ack(cx, to) {
+        if !silent && what != What::Repeat && self.owes_ack(cx, to) {
             return self.emit(cx, to, None);
         }
         Pulled::default()

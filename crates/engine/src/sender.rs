@@ -1,6 +1,7 @@
 //! What to send next on a leg: repetitions, new data, probes; and what acknowledgements mean for it.
 
 mod ack;
+mod early;
 mod timer;
 
 use farlink_cc::{Config, Controller};
@@ -40,6 +41,8 @@ pub enum Purpose {
     Retransmit,
     /// The end of the flight is sent again to provoke an acknowledgement (RFC 8985 section 7).
     TailProbe,
+    /// The link is idle, and it might have been lost.
+    Early,
     /// An old sequence number without payload, to learn the window (RFC 9293 3.8.6.1).
     WindowProbe,
 }
@@ -72,6 +75,8 @@ pub struct SenderTimers {
     pub hole: Option<Instant>,
     /// Pacing lets the next burst go.
     pub pace: Option<Instant>,
+    /// The next round of early repetition.
+    pub early: Option<Instant>,
 }
 
 /// Bounds of the retransmission timer, from the configuration.
@@ -94,6 +99,10 @@ pub struct Happened {
     pub progress: bool,
     /// When the newest segment left that is acknowledged for the first time, as far as that is clear.
     pub newest_sent_at: Option<Instant>,
+    /// Bytes found to be delivered, and to be lost.
+    pub delivered_bytes: u64,
+    /// The latter.
+    pub lost_bytes: u64,
 }
 
 /// The sending half of a relay.
@@ -109,6 +118,8 @@ pub struct Sender {
     pub sack_permitted: bool,
     /// A gateway is heard on this leg.
     gateway: bool,
+    /// RTT of the link as its owner has declared it.
+    declared_rtt: Option<Duration>,
     window_bytes: u64,
     window_max_bytes: u64,
     wl_seq: SeqNum,
@@ -120,6 +131,7 @@ pub struct Sender {
     cc: Box<Controller>,
     recovery: Recovery,
     rack: Rack,
+    early: early::Early,
     dup_acks: u32,
     /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers them (RFC 9937
     /// DeliveredData).
@@ -140,6 +152,8 @@ pub struct Sender {
     /// All that the source had has been sent; and: will have been with the planned segment.
     dry: bool,
     dry_after: bool,
+    /// Nothing is left to send for the first time after the planned segment.
+    tail_after: bool,
     last_sent_at: Instant,
     /// Last time that something was acknowledged, or nothing was outstanding.
     pub progress_at: Instant,
@@ -169,6 +183,7 @@ impl Sender {
             mss,
             sack_permitted,
             gateway: false,
+            declared_rtt: None,
             window_bytes: 0,
             window_max_bytes: 0,
             wl_seq: SeqNum(0),
@@ -179,6 +194,7 @@ impl Sender {
             cc: Box::new(cc),
             recovery: Recovery::Open,
             rack: Rack::default(),
+            early: early::Early::default(),
             dup_acks: 0,
             dup_credit_bytes: 0,
             rate: RateSampler::default(),
@@ -194,6 +210,7 @@ impl Sender {
             cwnd_limited: false,
             dry: false,
             dry_after: false,
+            tail_after: false,
             last_sent_at: now,
             progress_at: now,
             cwr_until: None,
@@ -215,6 +232,10 @@ impl Sender {
             // What the gateway held is gone with it.
             self.board.forget_sacks();
         }
+    }
+    /// The owner of the link has declared its RTT.
+    pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
+        self.declared_rtt = rtt;
     }
     /// The congestion controller.
     #[must_use]
@@ -291,6 +312,7 @@ impl Sender {
         self.note_supply(now, supply);
         let plan = self.plan_probe(supply).or_else(|| self.plan_data(now, supply, budget))?;
         self.dry_after = plan.seq + plan.len + u32::from(plan.fin) == supply.end + u32::from(supply.fin);
+        self.tail_after = self.dry_after || !self.has_new(supply);
         Some(plan)
     }
 
@@ -490,12 +512,16 @@ impl Sender {
 
     /// The planned segment has been sent.
     pub fn on_sent(&mut self, now: Instant, plan: &Plan) {
+        if plan.purpose == Purpose::Early {
+            self.on_sent_early(now, plan);
+            return;
+        }
         let len = plan.len + u32::from(plan.fin);
         if let Some(rate) = self.pacing_rate() {
             self.pacer.on_sent(now, u64::from(len), rate);
         }
         match plan.purpose {
-            Purpose::WindowProbe => return,
+            Purpose::WindowProbe | Purpose::Early => return,
             Purpose::New => {
                 if self.board.is_empty() {
                     self.rate.restart(now);
@@ -518,6 +544,8 @@ impl Sender {
                     retransmitted: false,
                     original_at: now,
                     repeats: 0,
+                    copies: 0,
+                    copied_at: None,
                 });
                 self.snd_nxt = end;
                 self.timers.persist = None;
@@ -534,6 +562,7 @@ impl Sender {
             prr.on_sent(u64::from(len));
         }
         self.last_sent_at = now;
+        self.early_after_sending(now, self.tail_after);
         self.cc.on_sent(now, u64::from(len), self.board.pipe(), self.rate.is_app_limited());
         self.dry = plan.purpose == Purpose::New && self.dry_after;
         if plan.purpose == Purpose::TailProbe {

@@ -86,6 +86,8 @@ counters! {
     payload_out_bytes,
     /// Payload bytes sent again.
     retransmitted_bytes,
+    /// Payload bytes of copies that an idle link carried before a loss could be known.
+    early_repeated_bytes,
     /// Retransmission timeouts.
     rtos,
     /// Tail loss probes.

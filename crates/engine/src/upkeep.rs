@@ -41,7 +41,31 @@ impl Flow {
         if outbound.tx.is_ready(cx.now, &outbound.supply()) {
             return Some(Wants::Data(self.class));
         }
-        self.owes_ack(cx, to).then_some(Wants::Ack)
+        if self.owes_ack(cx, to) {
+            return Some(Wants::Ack);
+        }
+        self.wants_repeat(cx, to)
+    }
+
+    /// What is under way to a host may be sent again, where the link is idle.
+    #[must_use]
+    pub fn wants_repeat(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
+        let tx = &self.relays.as_ref()?.get(to.other()).tx;
+        (tx.is_early_ready() && self.may_repeat_early(cx, to)).then_some(Wants::Repeat)
+    }
+
+    /// On a link of our own whose idle time is known, towards a gateway, where something is lost now and then.
+    #[must_use]
+    pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let leg = self.legs.get(to);
+        let link = || cx.config.interfaces.iter().find(|i| i.id == leg.out).and_then(|i| i.link.as_ref());
+        leg.peer.is_marked()
+            && cx.losses.is_repeating_worth(leg.out)
+            && link().is_some_and(|l| l.rate_in_force_bps().is_some())
+            && self
+                .relays
+                .as_ref()
+                .is_some_and(|r| r.get(to.other()).tx.cc().kind() == farlink_cc::Kind::FixedRate)
     }
 
     /// The next time at which something happens without a packet.
@@ -101,6 +125,7 @@ impl Flow {
             }
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
+            cx.losses.note(self.legs.get(side.other()).out, 0, happened.lost_bytes);
             if happened.rto {
                 cx.counters.rtos += 1;
             }

@@ -46,6 +46,7 @@ pub fn class_of(wants: Wants) -> Class {
         Wants::Data(FlowClass::Interactive) => Class::Interactive,
         Wants::Data(FlowClass::Bulk) => Class::Bulk,
         Wants::Data(FlowClass::Background) => Class::Background,
+        Wants::Repeat => Class::Spare,
     }
 }
 

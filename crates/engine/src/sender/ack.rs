@@ -57,7 +57,10 @@ impl Sender {
         if ack.before(self.snd_una) || (!advanced && self.board.is_empty()) {
             return happened;
         }
+        let unknown = self.rtt.srtt().is_none();
+        self.board.set_min_rtt(self.declared_rtt.filter(|_| unknown).unwrap_or(self.rtt.min_rtt()));
         let acked = self.board.acknowledge(now, ack, sack);
+        happened.delivered_bytes = acked.delivered_bytes;
         if advanced {
             let edge = self.window_edge();
             self.snd_una = ack;
@@ -83,6 +86,7 @@ impl Sender {
         let mut sample = self.rate.on_ack(now, &acked, self.board.lost_ever_bytes(), min_rtt);
         let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
         let lost = self.detect_losses(now, advanced);
+        happened.lost_bytes = lost;
         sample.sample.lost_bytes += lost;
         self.decide_timeout(now, &acked, advanced);
         if lost > 0 && self.recovery.is_open() {

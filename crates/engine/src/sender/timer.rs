@@ -15,8 +15,8 @@ impl SenderTimers {
     /// The earliest.
     #[must_use]
     pub fn earliest(&self) -> Option<Instant> {
-        let Self { rto, probe, reorder, persist, hole, pace } = *self;
-        [rto, probe, reorder, persist, hole, pace].into_iter().flatten().min()
+        let Self { rto, probe, reorder, persist, hole, pace, early } = *self;
+        [rto, probe, reorder, persist, hole, pace, early].into_iter().flatten().min()
     }
 }
 
@@ -27,6 +27,7 @@ impl Sender {
             self.timers.rto = None;
             self.timers.probe = None;
             self.timers.reorder = None;
+            self.timers.early = None;
             return;
         }
         self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
@@ -84,10 +85,14 @@ impl Sender {
         }
         if due(self.timers.reorder) {
             let lost = self.detect_losses(now, false);
+            happened.lost_bytes = lost;
             if lost > 0 && self.recovery.is_open() {
                 self.enter_recovery(now, Congestion::Loss);
                 happened.recovery = true;
             }
+        }
+        if due(self.timers.early) {
+            self.on_early_timer();
         }
         if due(self.timers.probe) {
             self.timers.probe = None;

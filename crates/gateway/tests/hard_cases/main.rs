@@ -7,6 +7,7 @@ mod basics;
 mod bypass;
 mod chain;
 mod draining;
+mod early;
 mod fields;
 mod fin_early;
 mod fragments;

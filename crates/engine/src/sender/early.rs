@@ -1,0 +1,116 @@
+//! Early repetition: when there is nothing new to send, what is not acknowledged is sent again before anybody can know whether it
+//! was lost, with what a link of our own has idle (MISSION F3).
+//!
+//! A byte lost near the end of a transfer would cost a round trip more. Repetitions that are under way go first, for they
+//! have waited longest; then the rest from the end backwards: of what was sent a round trip ago the receiver tells soon, of the
+//! end it tells last. Each transmission is repeated twice at most, in two rounds.
+
+use farlink_wire::{Duration, Instant, SeqNum};
+
+use super::{Plan, Purpose, Sender, Supply};
+
+/// Copies of one transmission.
+const COPIES_MAX: u8 = 2;
+/// The oldest outstanding byte is this part of an RTT old before a round begins, so that one burst of losses does not take a
+/// byte and its copy.
+const SPACING_PARTS: u32 = 32;
+/// The second round begins this part of an RTT after the first one.
+const ROUND_PARTS: u32 = 8;
+/// Below this RTT waiting costs less than the bytes.
+const RTT_MIN: Duration = Duration::from_millis(40);
+
+/// How far early repetition has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Early {
+    /// The next copy may go now.
+    on: bool,
+    round: u8,
+    /// When the first copy of this round went.
+    round_at: Option<Instant>,
+    /// Repetitions from here on have had no turn in this round, nor has anything up to `down`.
+    up: SeqNum,
+    down: SeqNum,
+}
+
+impl Sender {
+    /// Early repetition has something to send, if the link is idle.
+    #[must_use]
+    pub fn is_early_ready(&self) -> bool {
+        self.early.on && self.board.lost_bytes() == 0
+    }
+
+    /// Something was sent. `tail`: all that there is, so its copies may follow.
+    pub(super) fn early_after_sending(&mut self, now: Instant, tail: bool) {
+        self.timers.early = None;
+        self.early = Early { up: self.snd_una, down: self.snd_nxt, ..Early::default() };
+        if let Some(rtt) = self.early_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
+            let first = self.board.first().map_or(now, |r| r.sent_at);
+            self.early_from(now, first + rtt / SPACING_PARTS);
+        }
+    }
+
+    /// Measured, or declared.
+    fn early_rtt(&self) -> Option<Duration> {
+        self.rtt.srtt().or(self.declared_rtt)
+    }
+
+    /// There is more, but no window for it: the hole that closes it is worth a copy, too.
+    pub fn early_while_stalled(&mut self, now: Instant, supply: &Supply) {
+        let begun = self.early.on || self.timers.early.is_some() || self.early.round > 0;
+        if !begun && self.has_new(supply) && !self.board.is_empty() && self.timers.persist.is_none() {
+            self.early_after_sending(now, true);
+        }
+    }
+
+    fn early_from(&mut self, now: Instant, at: Instant) {
+        self.early.on = at <= now;
+        self.timers.early = (at > now).then_some(at);
+    }
+
+    /// It is time for the next round.
+    pub(super) fn on_early_timer(&mut self) {
+        self.timers.early = None;
+        self.early.on = !self.board.is_empty();
+    }
+
+    /// The next copy, one segment.
+    pub fn plan_early(&mut self, now: Instant, supply: &Supply) -> Option<Plan> {
+        // Urgent pointers belong to what is sent when they are.
+        if !self.is_early_ready() || supply.urgent_until.is_some() || supply.urgent_zero.is_some() {
+            self.early.on = false;
+            return None;
+        }
+        while self.early.round < COPIES_MAX {
+            let Early { up, down, round, round_at, .. } = self.early;
+            let mss = self.mss.max(1);
+            if let Some((seq, len)) = self.board.early_candidate(up, down, round, mss) {
+                self.early.round_at = round_at.or(Some(now));
+                return Some(self.with_fin(seq, len, supply, Purpose::Early));
+            }
+            self.early =
+                Early { on: true, round: round + 1, round_at: None, up: self.snd_una, down: self.snd_nxt };
+            if let Some(begun) = round_at {
+                let next = begun + self.early_rtt().unwrap_or_default() / ROUND_PARTS;
+                self.early_from(now, next);
+                if !self.early.on {
+                    break;
+                }
+            }
+        }
+        if self.early.round >= COPIES_MAX {
+            self.early.on = false;
+        }
+        None
+    }
+
+    /// A copy went out.
+    pub(super) fn on_sent_early(&mut self, now: Instant, plan: &Plan) {
+        let len = plan.len + u32::from(plan.fin);
+        let repetition = self.board.copied(now, plan.seq, len);
+        if repetition {
+            self.early.up = plan.seq + len;
+        } else {
+            self.early.down = plan.seq;
+        }
+    }
+}

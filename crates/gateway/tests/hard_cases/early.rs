@@ -1,0 +1,68 @@
+//! Early repetition: what is not acknowledged goes out again over an idle link, before a loss can be known.
+
+use crate::script::{Host, Script};
+use farlink_gateway::config::{LegConfig, Link};
+use farlink_wire::Duration;
+
+/// The link towards b has 8 Mbit/s and 500 ms; the script plays the gateway at its other end.
+fn script() -> Script {
+    let leg = LegConfig { cc: farlink_cc::Kind::FixedRate, ..LegConfig::default() };
+    let mut t = Script::with(|s| {
+        s.link = Some(Link {
+            name: "sat".into(),
+            rate_bps: Some(8_000_000),
+            rtt: Some(Duration::from_millis(500)),
+            overhead_bytes: 0,
+            leg: leg.clone(),
+            estimate_rate: false,
+            estimate: None,
+        });
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         ~1
+         drop
+         b > . 1 ack 1 win 65535 <fl 1 1024>
+         drop",
+    );
+    t
+}
+
+#[test]
+fn a_request_is_repeated_twice_while_nobody_can_know_whether_it_was_lost() {
+    let mut t = script();
+    t.play(
+        "+100
+         a > P. 1:101 ack 1
+         b < P. 1:101 ack 1 <fl>
+         # A 32nd of the RTT later, and again an eighth later.
+         ~15.7
+         b < P. 1:101 ack 1 <fl>
+         ~62.6
+         b < P. 1:101 ack 1 <fl>
+         ~400",
+    );
+    t.assert(t.status().counters.early_repeated_bytes == 200, "no more than that");
+    t.assert(t.status().counters.retransmitted_bytes == 0, "no timer");
+    t.play("drop\n b > . 1 ack 101 win 65535 <fl 101 1024>\n ~50\n drop\n ~5s\n drop a\n quiet");
+}
+
+#[test]
+fn copies_go_from_the_end_backwards_and_never_before_new_data() {
+    let mut t = script();
+    let sent = |t: &mut Script| t.take(Host::B).iter().map(|s| s.seq).collect::<Vec<_>>();
+    // Three segments, 1.5 ms each, and 15.6 ms later their copies.
+    t.play("+100\n a > . 1:4369 ack 1 {gso 1456}\n drop a\n ~10");
+    assert_eq!(sent(&mut t), [1, 1457, 2913]);
+    t.play("~6");
+    assert_eq!(sent(&mut t), [2913]);
+    // New data while copies are waiting: at most the one goes before it that is on the link.
+    t.play("a > P. 4369:4469 ack 1\n ~2");
+    assert_eq!(sent(&mut t), [4369, 4369, 1457]);
+    t.play("~20");
+    assert_eq!(sent(&mut t)[0], 1);
+}
