@@ -28,6 +28,7 @@ pub mod net;
 mod pacing;
 mod peer;
 mod rate;
+mod ready;
 mod receiver;
 pub mod record;
 mod recovery;
@@ -47,6 +48,7 @@ mod teardown;
 mod upkeep;
 mod window;
 
-pub use engine::{Engine, Outcome, Ready, ReadyId, Wants};
+pub use engine::{Engine, Outcome};
 pub use meter::LinkReport;
+pub use ready::{Ready, ReadyId, Wants};
 pub use segment::Pulled;

@@ -5,10 +5,10 @@ use farlink_wire::{
 };
 
 use crate::buffer::{SeqBuffer, Slices};
-use crate::engine::{Wants, What};
 use crate::flow::{Cx, Flow};
 use crate::net::Transmit;
 use crate::peer::Message;
+use crate::ready::{Wants, What};
 use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;

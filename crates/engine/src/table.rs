@@ -86,7 +86,7 @@ impl Table {
     }
     /// Adds a flow.
     pub fn insert(&mut self, key: Key, a_is_low: bool, flow: Flow) -> FlowId {
-        self.generation = (self.generation + 1) & crate::engine::GENERATION_MASK;
+        self.generation = (self.generation + 1) & crate::ready::GENERATION_MASK;
         let generation = self.generation;
         let slot = self.flows.insert(Entry { key, a_is_low, generation, flow });
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);

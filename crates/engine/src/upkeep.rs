@@ -5,10 +5,10 @@ use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::arrival::OLD_ACK_SLACK;
 use crate::config::Config;
-use crate::engine::Wants;
 use crate::flow::{Cx, Flow, Relay};
 use crate::mode::Mode;
 use crate::net::IfaceId;
+use crate::ready::Wants;
 use crate::receiver::Owed;
 use crate::record::Record;
 use crate::side::Side;

@@ -1,0 +1,111 @@
+//! Who has something to send, and what: the words between the engine and the queues of links.
+
+use crate::config::Class;
+use crate::net::IfaceId;
+use crate::side::Side;
+use crate::table::FlowId;
+
+/// What a flow wants to send towards a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wants {
+    /// Only an acknowledgement.
+    Ack,
+    /// Data of this class.
+    Data(Class),
+    /// Copies of what is under way, where the link has nothing else to do.
+    Repeat,
+}
+
+/// What is pulled: a leg of a flow, and of what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadyId {
+    pub(crate) flow: FlowId,
+    pub(crate) to: Side,
+    pub(crate) what: What,
+}
+
+/// What a pull may send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// The most pressing.
+    Any,
+    /// Only an acknowledgement.
+    Ack,
+    /// Only a copy of what is under way.
+    Repeat,
+}
+
+impl From<Wants> for What {
+    fn from(wants: Wants) -> Self {
+        match wants {
+            Wants::Ack => Self::Ack,
+            Wants::Data(_) => Self::Any,
+            Wants::Repeat => Self::Repeat,
+        }
+    }
+}
+
+impl ReadyId {
+    /// As one number, for queues that know nothing of flows. The highest bit is never set.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        let FlowId { slot, generation } = self.flow;
+        let what = match self.what {
+            What::Any => 0,
+            What::Ack => 1,
+            What::Repeat => 2,
+        };
+        u64::from(generation & GENERATION_MASK) << 35
+            | u64::from(slot) << 3
+            | what << 1
+            | u64::from(self.to == Side::B)
+    }
+    /// Back from the number.
+    #[must_use]
+    pub fn from_u64(n: u64) -> Self {
+        let generation = (n >> 35) as u32 & GENERATION_MASK;
+        let what = match n >> 1 & 3 {
+            1 => What::Ack,
+            2 => What::Repeat,
+            _ => What::Any,
+        };
+        let to = if n & 1 == 0 { Side::A } else { Side::B };
+        Self { flow: FlowId { slot: (n >> 3) as u32, generation }, to, what }
+    }
+    /// The same leg with this wish.
+    #[must_use]
+    pub fn wanting(self, wants: Wants) -> Self {
+        Self { what: wants.into(), ..self }
+    }
+}
+
+/// Bits of a flow's generation in a [`ReadyId`].
+pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
+
+/// A leg of a flow that has something to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// What to pull.
+    pub id: ReadyId,
+    /// The interface it leaves by.
+    pub out: IfaceId,
+    /// What.
+    pub wants: Wants,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_for_all_there_is_and_leave_the_highest_bit() {
+        for what in [What::Any, What::Ack, What::Repeat] {
+            for to in [Side::A, Side::B] {
+                let flow = FlowId { slot: u32::MAX, generation: GENERATION_MASK };
+                let id = ReadyId { flow, to, what };
+                assert_eq!(ReadyId::from_u64(id.as_u64()), id);
+                assert_eq!(id.as_u64() >> 63, 0);
+            }
+        }
+    }
+}
