@@ -17,7 +17,7 @@ use crate::meter::{LinkReport, Meters};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
-use crate::ready::{Ready, ReadyId, Wants, What};
+use crate::ready::{Ready, ReadyId, What};
 use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
