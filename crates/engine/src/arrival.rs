@@ -27,6 +27,9 @@ const BEYOND_COUNT: u8 = 8;
 const BEYOND_TIME: farlink_wire::Duration = farlink_wire::Duration::from_secs(1);
 /// The same for acknowledgements that are more than a window away.
 const BEYOND_TIME_FAR: farlink_wire::Duration = farlink_wire::Duration::from_secs(10);
+/// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
+/// leg loses a segment three times within two seconds.
+const UNHEARD: farlink_wire::Duration = farlink_wire::Duration::from_secs(3);
 /// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
 const RAISE_FROM_BYTES: u32 = 512;
 /// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
@@ -472,7 +475,7 @@ impl Flow {
         let first_word =
             matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
-        let Leg { peer: downstream, window_scale: shift, .. } = *self.legs.get(from.other());
+        let Leg { peer: downstream, window_scale: shift, heard_at, .. } = *self.legs.get(from.other());
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
         let relay = r.get_mut(from);
         let nxt = relay.rcv_nxt();
@@ -481,7 +484,8 @@ impl Flow {
             relay.keepalive_passed = true;
             return Fate::Forward(packet);
         }
-        if relay.timeouts >= 3 && s.seq.after_eq(nxt) && len > 0 {
+        let unheard = cx.now.since(heard_at) >= UNHEARD;
+        if relay.timeouts >= 3 && unheard && s.seq.after_eq(nxt) && len > 0 {
             // No progress: no more early acknowledgements (DESIGN 3.1, Bypass). The packet may reach the host another way.
             return Fate::Forward(packet);
         }

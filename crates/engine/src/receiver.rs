@@ -9,6 +9,10 @@ use crate::peer::Arrived;
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
 const SEGMENTS_PER_ACK: u32 = 2;
 
+/// Segments that are acknowledged one by one after a gap, so that a source with a small window goes on at once (Linux
+/// TCP_MAX_QUICKACKS).
+const QUICK_ACKS: u8 = 16;
+
 /// The acknowledgement that is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
@@ -116,6 +120,8 @@ pub struct Receiver {
     pub arrived: Option<Arrived>,
     unacked_bytes: u32,
     segment_bytes: u32,
+    /// So many segments more are acknowledged one by one.
+    quick: u8,
     dsack: Option<SackBlock>,
 }
 
@@ -138,6 +144,7 @@ impl Receiver {
             arrived: None,
             unacked_bytes: 0,
             segment_bytes: 536,
+            quick: 0,
             dsack: None,
         }
     }
@@ -191,7 +198,11 @@ impl Receiver {
         let AckDelay::Host(delay) = delay else { return };
         if let (Some(stretch), false) = (self.stretch, odd) {
             self.owe_by(now + stretch.delay);
-        } else if odd || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
+        } else if odd {
+            self.quick = QUICK_ACKS;
+            self.owed = Owed::Now;
+        } else if self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
+            self.quick = self.quick.saturating_sub(1);
             self.owed = Owed::Now;
         } else {
             self.owe_by(now + delay);

@@ -24,6 +24,27 @@ fn early_acknowledgements_stop_when_nothing_is_heard_from_the_other_side() {
 }
 
 #[test]
+fn a_crowded_leg_that_loses_a_segment_three_times_is_no_bypass() {
+    let mut t = Script::new();
+    t.open();
+    // The leg to b is known to be short: its timeouts are 0.2, 0.4 and 0.8 seconds.
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         ~5
+         b > . 1 ack 101
+         ~50
+         drop
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1
+         ~2500
+         drop",
+    );
+    // What comes from upstream is taken, so that nobody need send it again.
+    t.play("a > P. 201:301 ack 1\n b < P. 201:301 ack 1\n +40\n a < . 1 ack 301");
+}
+
+#[test]
 fn custody_that_nobody_acknowledges_is_passed_over_blindly_then_abandoned_with_reset_to_both() {
     let mut t = Script::with(|s| s.config.timers.user_timeout = Duration::from_secs(60));
     t.open();

@@ -68,6 +68,29 @@ fn the_source_repairs_its_own_leg_and_the_far_leg_never_notices() {
 }
 
 #[test]
+fn after_a_gap_each_segment_is_acknowledged_at_once_for_a_while() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         a > P. 201:301 ack 1
+         a < . 1 ack 101 <sack 201:301>
+         a > P. 101:201 ack 1
+         a < . 1 ack 301 <no sack>
+         b < P. 101:301 ack 1
+         # A source with a window of one segment need not wait for the delayed acknowledgement.
+         a > P. 301:401 ack 1
+         b < P. 301:401 ack 1
+         a < . 1 ack 401",
+    );
+    for at in (401..3001).step_by(100) {
+        t.play(&format!("a > P. {at}:{} ack 1\n drop b\n drop a", at + 100));
+    }
+    t.play("~50\n drop a\n a > P. 3001:3101 ack 1\n drop b\n quiet\n +40\n a < . 1 ack 3101");
+}
+
+#[test]
 fn a_segment_that_begins_before_what_is_held_adds_only_its_end() {
     let mut t = Script::new();
     t.open();
