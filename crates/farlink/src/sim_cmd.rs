@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use farlink_lab::compare::Comparison;
 use farlink_lab::scenario::Only;
 use farlink_lab::simulate;
 use farlink_sim::plan::{Mode, SimPlan};
@@ -27,11 +28,19 @@ enum Command {
   farlink sim run thesis-single --only rate_bps=8000000,size_bytes=10240000 --json results.json
   farlink sim run my.toml --repeat 30 --seed 7
 
-SCENARIO is a builtin one (`farlink lab list`) of kind `transfer`, or the path of such a file. Needs no privilege. The same seed
+SCENARIO is a builtin one (`farlink lab list`) of kind `transfer`, `web` or `mixed`, or the path of such a file. Needs no privilege. The same seed
 gives the same results, to the byte, whatever the number of threads.
 
 Exit status: 0 only if every cell ran and is intact.")]
     Run(RunArgs),
+    /// Compare results of the laboratory with those of the simulator, cell by cell
+    #[command(after_help = "Examples:
+  farlink sim compare lab.json sim.json
+  farlink sim compare lab-single.json lab-web.json sim-single.json sim-web.json --worst 50
+
+Which file is whose stands in it (`driver`). Of a cell that was repeated the median counts. Exit status: 0 only if all cells that both
+have run are within the tolerance.")]
+    Compare(Compare),
     /// Run connections through gateways, losses, moving routes, drains and kills, and check every packet
     Faults(Faults),
 }
@@ -52,12 +61,28 @@ struct RunArgs {
     /// Write the results as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what each node received and sent into a directory (pcap)
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
     /// Change settings of all cells, each key=value
     #[arg(long, value_name = "K=V", num_args = 1..)]
     set: Vec<String>,
     /// Cells that run at once
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
+}
+
+#[derive(clap::Args, Debug)]
+struct Compare {
+    /// Results of `lab run --json` and of `sim run --json`
+    #[arg(required = true, num_args = 2..)]
+    files: Vec<PathBuf>,
+    /// How many cells are shown, the worst first
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    worst: usize,
+    /// Difference of the seconds that is still agreement
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    tolerance: f64,
 }
 
 /// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit. An observer checks the invariants
@@ -94,6 +119,7 @@ struct Faults {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Run(args) => run_scenario(args),
+        Command::Compare(args) => compare(&args),
         Command::Faults(faults) => run_faults(&faults),
     }
 }
@@ -106,9 +132,23 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
         seed: args.seed,
         set: args.set,
         threads: args.threads,
+        captures: args.captures,
     };
     let report = simulate::run(&options, &crate::config::gateway_of, &|line| eprintln!("{line}"))?;
     crate::lab_cmd::publish(&report, args.json.as_deref())
+}
+
+fn compare(args: &Compare) -> Result<ExitCode> {
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+        Ok((name, text))
+    };
+    let files = args.files.iter().map(read).collect::<Result<Vec<_>>>()?;
+    let comparison = Comparison::of(&files)?;
+    print!("{}", comparison.table(args.tolerance, args.worst));
+    let all = !comparison.pairs.is_empty() && comparison.within(args.tolerance) == comparison.pairs.len();
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_faults(args: &Faults) -> Result<ExitCode> {

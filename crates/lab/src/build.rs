@@ -158,7 +158,7 @@ impl Lab {
             for i in self.topology.interfaces(number).into_iter().filter(|i| i.neighbour > number) {
                 let far = self.topology.interface(i.neighbour, number)?;
                 let far_ns = self.ns(&self.topology.nodes[i.neighbour].name);
-                let mtu = if self.topology.is_emulated(i.wire) {
+                let mtu = if self.topology.is_emulated(i.wire) && !self.topology.is_of_ethernet(i.wire) {
                     self.settings.link_mtu
                 } else {
                     self.settings.mtu
@@ -257,10 +257,13 @@ impl Lab {
             let (log, control) = (file("log"), file("sock"));
             let ends = self.topology.interfaces(number);
             let sides = [ends[0].name.as_str(), ends[1].name.as_str()];
-            let command = link::command(&self.ns(&node), sides, &self.settings, &control)?;
+            let ethernet = self.topology.is_ethernet(number).then(|| self.settings.ethernet());
+            let settings = ethernet.as_ref().unwrap_or(&self.settings);
+            let command = link::command(&self.ns(&node), sides, settings, &control)?;
             let child = process::start(command, &self.state.prefix, &log, !self.is_standing())?;
             let process = self.state.add(child.id(), "link")?;
-            let mut link = Link { node, process, log, control, child };
+            let is_ethernet = self.topology.is_ethernet(number);
+            let mut link = Link { node, is_ethernet, process, log, control, child };
             let ready = link.wait_ready();
             self.links.push(link);
             ready?;

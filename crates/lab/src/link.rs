@@ -27,6 +27,8 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Link {
     /// Name of its node.
     pub node: String,
+    /// It is an Ethernet of the terrestrial part.
+    pub is_ethernet: bool,
     /// Its process.
     pub process: Recorded,
     /// Its log.

@@ -3,6 +3,9 @@
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
+/// Greatest additional delay of a packet on an Ethernet, milliseconds.
+const ETHERNET_JITTER_MS: f64 = 0.2;
+
 /// Which TCP the hosts have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +59,10 @@ pub struct Settings {
     pub jitter_ms: f64,
     /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets.
     pub queue_bytes: Option<u64>,
+    /// Rate of the Ethernet that a topology has in its terrestrial part, bit/s each way.
+    pub eth_rate_bps: u64,
+    /// Queue before it in bytes, each direction.
+    pub eth_queue_bytes: u64,
     /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
     pub gateways: u8,
     /// Where the only gateway stands.
@@ -84,6 +91,8 @@ pub struct Settings {
     pub link_mtu: u32,
     /// Bound of the gateways' buffer pool in bytes; `None`: the gateway's default.
     pub memory_bytes: Option<u64>,
+    /// The PEPsal program, for the baseline of this name; empty: there is none.
+    pub pepsal: String,
     /// Seed of everything random.
     pub seed: u64,
     /// Lines added to the configuration file of each gateway.
@@ -106,6 +115,9 @@ impl Default for Settings {
             corrupt: 0.0,
             jitter_ms: 0.0,
             queue_bytes: None,
+            // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.
+            eth_rate_bps: 10_000_000,
+            eth_queue_bytes: 150_000,
             gateways: 2,
             gateway_at: GatewayAt::Server,
             cc: String::new(),
@@ -120,6 +132,7 @@ impl Default for Settings {
             mtu: 1500,
             link_mtu: 1500,
             memory_bytes: None,
+            pepsal: String::new(),
             seed: 1,
             gateway_config: String::new(),
         }
@@ -129,7 +142,7 @@ impl Default for Settings {
 impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
-         queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory seed gateway_config";
+         queue eth_rate eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -158,6 +171,12 @@ impl Settings {
             }
             "queue" | "queue_bytes" => {
                 self.queue_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
+            }
+            "eth_rate" | "eth_rate_bps" => {
+                self.eth_rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 10M (bit/s)"))?;
+            }
+            "eth_queue" | "eth_queue_bytes" => {
+                self.eth_queue_bytes = scaled(value).ok_or_else(|| bad("a number of bytes"))?;
             }
             "gateways" => match value {
                 "0" | "1" | "2" => self.gateways = value.parse()?,
@@ -206,6 +225,7 @@ impl Settings {
             "memory" | "memory_bytes" => {
                 self.memory_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
             }
+            "pepsal" => self.pepsal = value.into(),
             "seed" => self.seed = value.parse().map_err(|_| bad("a whole number"))?,
             "gateway_config" => self.gateway_config = value.into(),
             _ => bail!("unknown key `{key}`; known are: {}", Self::KEYS),
@@ -226,6 +246,22 @@ impl Settings {
     #[must_use]
     pub fn up_bps(&self) -> u64 {
         self.rate_up_bps.unwrap_or(self.rate_bps)
+    }
+
+    /// The Ethernet of the terrestrial part as a link of its own: it loses and spoils nothing by itself. A little jitter, as hosts
+    /// have it, keeps many senders from marching in step (Floyd and Jacobson 1991).
+    #[must_use]
+    pub fn ethernet(&self) -> Self {
+        Self {
+            rate_bps: self.eth_rate_bps,
+            queue_bytes: Some(self.eth_queue_bytes),
+            rtt_ms: 0.0,
+            jitter_ms: ETHERNET_JITTER_MS,
+            mtu: self.mtu,
+            link_mtu: self.mtu,
+            seed: self.seed ^ 0xe7,
+            ..Self::default()
+        }
     }
 
     /// Queue before the link for a direction of this rate, in bytes.

@@ -44,10 +44,8 @@ pub fn render(report: &Report) -> String {
             text.push_str(&format!("\nNOT INTACT {}: {failure}", describe(cell, &varied)));
         }
     }
-    for skipped in &report.skipped {
-        let params: Vec<_> =
-            varied.iter().filter_map(|n| skipped.params.get(n)).map(Value::to_string).collect();
-        text.push_str(&format!("\nskipped {} {}: {}", skipped.variant, params.join(" "), skipped.reason));
+    for (variant, reason, cells) in skipped(report) {
+        text.push_str(&format!("\nskipped {variant}, {cells} cells: {reason}"));
     }
     let mut seen = BTreeSet::new();
     for note in report.cells.iter().flat_map(|c| &c.notes).filter(|n| seen.insert(n.as_str())) {
@@ -64,6 +62,18 @@ pub fn render(report: &Report) -> String {
         }
     }
     text.trim_end().to_string() + "\n"
+}
+
+/// Variants with cells that could not run, why, and how many, in the order of the cells.
+fn skipped(report: &Report) -> Vec<(&str, &str, usize)> {
+    let mut groups: Vec<(&str, &str, usize)> = Vec::new();
+    for s in &report.skipped {
+        match groups.iter_mut().find(|(variant, reason, _)| *variant == s.variant && *reason == s.reason) {
+            Some((.., cells)) => *cells += 1,
+            None => groups.push((&s.variant, &s.reason, 1)),
+        }
+    }
+    groups
 }
 
 /// One line about a cell, e.g. `farlink size_bytes=1000000`.

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use farlink_wire::{SeqNum, TcpSegment};
+use farlink_wire::{Instant, SeqNum, TcpSegment};
 
 use crate::content::Endpoint;
 use crate::packet::tcp;
+
+/// Length of the intervals in which bytes are counted apart, milliseconds.
+pub const INTERVAL_MS: u64 = 20;
+/// How many such intervals are kept: ten minutes.
+const INTERVALS_MAX: usize = 30_000;
 
 /// Counters of one wire. All of IP packets.
 #[derive(Clone, Debug, Default)]
@@ -18,13 +23,22 @@ pub struct Meter {
     pub ack_bytes: u64,
     /// Payload bytes that had entered before.
     pub repeated_bytes: u64,
+    /// Bytes by interval of [`INTERVAL_MS`] of virtual time.
+    pub by_time: Vec<u64>,
     highest: BTreeMap<(Endpoint, Endpoint), SeqNum>,
 }
 
 impl Meter {
     /// A packet enters.
-    pub fn count(&mut self, packet: &[u8]) {
+    pub fn count(&mut self, now: Instant, packet: &[u8]) {
         self.bytes += packet.len() as u64;
+        let interval = (now.as_nanos() / (INTERVAL_MS * 1_000_000)) as usize;
+        if interval < INTERVALS_MAX {
+            if self.by_time.len() <= interval {
+                self.by_time.resize(interval + 1, 0);
+            }
+            self.by_time[interval] += packet.len() as u64;
+        }
         if let Some(s) = tcp(packet) {
             self.count_segment(&s, packet.len() as u64);
         }

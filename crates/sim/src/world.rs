@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment
 use crate::app::End;
 use crate::fault::Fault;
 use crate::gro::Merged;
+use crate::linux::flood::echo_reply;
 use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
 use crate::observer::{Allowances, Observer};
@@ -307,6 +308,12 @@ impl World {
             self.deliver_to_host(node, number, &bytes, corrupted);
             return;
         }
+        if router_accepts(&bytes)
+            && let Some(reply) = echo_reply(&bytes, router_address(node, false))
+        {
+            self.forward(node, reply, false);
+            return;
+        }
         if !router_accepts(&bytes) || !hop(&mut bytes) {
             return;
         }
@@ -484,9 +491,14 @@ impl World {
 
     /// Plain forwarding by destination.
     fn forward(&mut self, node: usize, bytes: Vec<u8>, corrupted: bool) {
-        let Some(host) = parse_dst(&bytes) else { return };
         let n = &self.nodes[node];
-        let Some(port) = n.routes.get(host).and_then(|p| n.ports.get(*p)) else { return };
+        let port = match (parse_dst(&bytes), &n.kind) {
+            (Some(host), _) => n.routes.get(host).copied(),
+            // What a host sends to a router goes to the one next to it.
+            (None, Kind::Host(..)) => Some(0),
+            (None, _) => None,
+        };
+        let Some(port) = port.and_then(|p| n.ports.get(p)) else { return };
         let (wire, mtu) = (port.wire, port.mtu_bytes);
         if bytes.len() as u32 > mtu {
             self.too_big(node, &bytes, mtu, wire);
@@ -521,7 +533,7 @@ impl World {
         self.trace.hash(self.now, wire, &packet.bytes);
         let w = &mut self.wires[wire];
         if let Some(meter) = &mut w.meter {
-            meter.count(&packet.bytes);
+            meter.count(self.now, &packet.bytes);
         }
         w.channel.push(self.now, packet);
         w.due = w.channel.poll_timeout();

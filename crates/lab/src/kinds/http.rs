@@ -47,9 +47,9 @@ impl Kind for HttpKind {
         self.file = system_file(largest);
     }
 
-    fn cannot_run(&self, _cell: &Cell) -> Option<String> {
-        let missing = ["curl", "nginx"].into_iter().find(|p| sh::find(p).is_none())?;
-        Some(format!("{missing} is not installed"))
+    fn cannot_run(&self, cell: &Cell) -> Option<String> {
+        let missing = ["curl", "nginx"].into_iter().find(|p| sh::find(p).is_none());
+        missing.map(|p| format!("{p} is not installed")).or_else(|| baseline::cannot_run(cell))
     }
 
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
@@ -57,10 +57,7 @@ impl Kind for HttpKind {
         let size = cell.number("size_bytes", 1_000_000);
         let expected = self.hash(&file, size)?;
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
-        let is_ours = cell.word("baseline", "").is_empty();
-        if !is_ours {
-            baseline::haproxy(&mut session.lab, "gw2", PORT)?;
-        }
+        let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         nginx(&mut session.lab, &file)?;
         let outcome = curl(&session.lab, cell.v6(), size, run)?;
         let mut measured = Measured {

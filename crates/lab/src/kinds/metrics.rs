@@ -9,6 +9,7 @@ use crate::scenario::Cell;
 pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
     let mut queue_max = 0.0_f64;
     let mut dropped = 0.0;
+    let mut of_ethernet = None;
     for link in &lab.links {
         let stats = match link.stats() {
             Ok(stats) => stats,
@@ -19,8 +20,14 @@ pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
         };
         for direction in ["a_to_b", "b_to_a"] {
             let number = |name: &str| stats[direction][name].as_f64().unwrap_or(0.0);
-            queue_max = queue_max.max(number("queue_max_bytes"));
-            dropped += number("dropped_queue");
+            let (queue, lost) = (number("queue_max_bytes"), number("dropped_queue"));
+            if link.is_ethernet {
+                let (most, all) = of_ethernet.unwrap_or((0.0_f64, 0.0));
+                of_ethernet = Some((most.max(queue), all + lost));
+            } else {
+                queue_max = queue_max.max(queue);
+                dropped += lost;
+            }
             for (fault, value) in stats[direction]["faults"].as_object().into_iter().flatten() {
                 measured.expect(value.as_f64() == Some(0.0), || {
                     format!("the emulated link {} {direction}: {fault} = {value}", link.node)
@@ -31,6 +38,15 @@ pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
     measured.metric("link_queue_max_bytes", queue_max);
     measured.metric("link_queue_drops", dropped);
     measured.metric("queue_max_bytes", queue_max);
+    if let Some((queue, lost)) = of_ethernet {
+        of_ethernets(queue, lost, measured);
+    }
+}
+
+/// The longest queue before the Ethernet of the terrestrial part, and how many packets found no room in it.
+pub(crate) fn of_ethernets(queue_max_bytes: f64, drops: f64, measured: &mut Measured) {
+    measured.metric("eth_queue_max_bytes", queue_max_bytes);
+    measured.metric("eth_queue_drops", drops);
 }
 
 /// What the gateways have counted.
@@ -78,6 +94,9 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
     }
     if let Some(bytes) = findings.repeated_bytes.get(sender) {
         measured.metric("retransmitted_bytes", *bytes as f64);
+    }
+    if let Some(bytes) = findings.repeated_bytes.get(receiver) {
+        measured.metric("local_repeated_bytes", *bytes as f64);
     }
 }
 

@@ -11,9 +11,11 @@ mod leftovers;
 mod many;
 mod memory_cap;
 pub(crate) mod metrics;
+mod planned;
 mod route_flap;
 mod rules;
 mod session;
+pub(crate) mod sets;
 mod syn_flood;
 mod topologies;
 pub(crate) mod transfer;
@@ -23,6 +25,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use crate::jobs::Plan;
 use crate::plot::Trace;
 use crate::progress::Progress;
 use crate::report::Measured;
@@ -88,6 +91,9 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),
         "transfer" => Box::new(transfer::TransferKind),
-        _ => bail!("unknown kind of scenario `{name}`"),
+        _ => match Plan::of(name) {
+            Some(plan) => Box::new(planned::PlannedKind(plan)),
+            None => bail!("unknown kind of scenario `{name}`"),
+        },
     })
 }

@@ -1,10 +1,12 @@
 //! `transfer`: one or several timed transfers across the topology.
 
-use anyhow::{Result, bail};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run};
+use super::{Kind, Run, sets};
 use crate::baseline;
 use crate::build::Lab;
 use crate::limit::{Job, Packets, packet_loss};
@@ -12,6 +14,7 @@ use crate::plot::Trace;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::Hosts;
+use crate::sh;
 use crate::workload::{Direction, Outcome, Served, Transfer};
 
 /// What crosses the return direction before the data: SYN, ACK and request, with IP headers and timestamps.
@@ -24,16 +27,15 @@ pub(crate) const EARLIER: &str = "earlier";
 pub(super) struct TransferKind;
 
 impl Kind for TransferKind {
+    fn cannot_run(&self, cell: &Cell) -> Option<String> {
+        let floods = cell.number("floods", 0) > 0;
+        baseline::cannot_run(cell)
+            .or_else(|| (floods && sh::find("ping").is_none()).then(|| "ping is not installed".into()))
+    }
+
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
-        let is_ours = match cell.word("baseline", "") {
-            "" => true,
-            "haproxy" => {
-                baseline::haproxy(&mut session.lab, "gw2", PORT)?;
-                false
-            }
-            other => bail!("unknown baseline `{other}`"),
-        };
+        let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         let transfers = transfers(scenario, cell, &session.lab, run.seed)?;
         for _ in 0..cell.number(EARLIER, 0) {
             let (before, ()) = session.transfer(transfers.get(..1).unwrap_or_default(), run, |_| ());
@@ -41,9 +43,18 @@ impl Kind for TransferKind {
                 bail!("the transfer before the timed one failed: {why}");
             }
         }
+        for _ in 0..cell.number("floods", 0) {
+            flood(&mut session.lab)?;
+        }
+        let counting = sets::Counting::start(scenario, cell, &session.lab)?;
         let (outcomes, ()) = session.transfer(&transfers, run, |_| ());
         let served = session.served("server", &outcomes);
         let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);
+        if let Some(counting) = counting {
+            let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
+            sets::of_flows(&rates, &mut measured);
+            sets::share(&counting.finish(), &mut measured);
+        }
         let sound = measured.failures.len();
         let findings = session.finish(cell, &mut measured)?;
         if !is_ours {
@@ -61,8 +72,9 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     let transfers = (0..flows).map(|flow| Transfer {
         direction: direction(cell),
         clock: scenario.clock,
+        request_after: request_after(scenario, cell, flow),
         ..Transfer::download(
-            lab.ns("client"),
+            lab.ns(client_of(scenario, cell, flow)),
             to,
             PORT,
             cell.number("size_bytes", 1_000_000),
@@ -70,6 +82,33 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
         )
     });
     Ok(transfers.collect())
+}
+
+/// The host that makes a transfer: in the topology `fairness` every other one is the near client's.
+pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static str {
+    if sets::has_sets(scenario, cell) && flow % 2 == 1 { "client2" } else { "client" }
+}
+
+/// How long after the beginning a transfer sends its request. Two sets begin at once at the server, when all connections
+/// stand: the near ones' requests wait for the far ones' to cross the link.
+pub(crate) fn request_after(scenario: &Scenario, cell: &Cell, flow: u64) -> Duration {
+    if !sets::has_sets(scenario, cell) {
+        return Duration::ZERO;
+    }
+    // Handshakes, and one repetition of a SYN.
+    let stand = Duration::from_millis(1500) + Duration::from_secs_f64(2.0 * cell.settings.rtt_ms / 1e3);
+    let one_way = Duration::from_secs_f64(cell.settings.rtt_ms / 2e3);
+    if client_of(scenario, cell, flow) == "client" { stand } else { stand + one_way }
+}
+
+/// A flood of pings of 1,472 bytes, packets as large as Ethernet takes, from the client to its router until the laboratory
+/// is taken down (thesis 5.2.2).
+fn flood(lab: &mut Lab) -> Result<()> {
+    let client = lab.topology.index("client")?;
+    let next = lab.topology.interfaces(client).into_iter().next().context("the client has no interface")?;
+    let router = lab.topology.interfaces(next.peer).into_iter().find(|i| i.peer == client);
+    let address = router.and_then(|i| i.ipv4).context("the client's router has no address")?;
+    lab.start("client", "ping", &["-f", "-q", "-s", "1472", &address.to_string()]).map(drop)
 }
 
 /// Whether the bytes go to the server.
@@ -88,13 +127,19 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
         Direction::Download => (s.rate_bps, s.up_bps()),
         Direction::Upload => (s.up_bps(), s.rate_bps),
     };
+    // With an Ethernet before the client the slower of the two counts. Pings may lose all that they ask of it.
+    let is_congested = cell.word("topology", &scenario.topology) == "congested";
+    let rate = if is_congested && (rate == 0 || s.eth_rate_bps < rate) { s.eth_rate_bps } else { rate };
     let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
     let size = cell.number("size_bytes", 1_000_000);
+    // Of two sets only the far one crosses the link.
+    let flows = cell.number("flows", 1);
+    let far = if sets::has_sets(scenario, cell) { flows.div_ceil(2) } else { flows };
     Job {
         rate_bps: rate as f64,
         return_bps: back as f64,
         rtt_s: links * s.rtt_ms / 1e3,
-        bytes: (size * cell.number("flows", 1)) as f64,
+        bytes: (size * far) as f64,
         round_trips: 1.0,
         eta: packets.eta(size),
         loss: packet_loss(s.ber, s.loss, s.link_mtu),

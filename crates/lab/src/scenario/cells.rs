@@ -12,8 +12,22 @@ use crate::settings::Settings;
 pub type Params = BTreeMap<String, Value>;
 
 /// Names that are parameters of a job, not settings of the laboratory.
-const JOB: &[&str] =
-    &["size_bytes", "flows", "direction", "ip", "case", "topology", "baseline", "app", "earlier"];
+const JOB: &[&str] = &[
+    "size_bytes",
+    "flows",
+    "floods",
+    "direction",
+    "ip",
+    "case",
+    "topology",
+    "baseline",
+    "program",
+    "app",
+    "page",
+    "transport",
+    "duration_s",
+    "earlier",
+];
 
 /// One measurement to be made.
 #[derive(Clone, PartialEq, Debug)]

@@ -97,8 +97,9 @@ macro_rules! builtin {
 }
 builtin! {
     "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
-    "kill" "loss-sweep" "memory-cap" "rate-sweep" "route-flap" "rules" "syn-flood" "thesis-parallel" "thesis-single"
-    "thesis-two-sessions" "topologies" "unknown-rate"
+    "kill" "loss-sweep" "memory-cap" "mixed-day" "rate-sweep" "route-flap" "rules" "syn-flood" "thesis-congested"
+    "thesis-fairness" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web" "topologies"
+    "unknown-rate"
 }
 
 impl Scenario {

@@ -1,21 +1,46 @@
 //! What came of a simulated cell, by the names of the laboratory.
 
 use farlink_sim::linux::{Direction, Outcome, Transfer};
-use farlink_wire::Instant;
+use farlink_wire::{Duration, Instant};
 
-use super::network::{Network, TO_LINK};
-use crate::kinds::metrics::of_flows;
-use crate::kinds::transfer::{EARLIER, is_upload, limit_of};
+use super::network::{Network, host_number};
+use crate::kinds::metrics::{of_ethernets, of_flows};
+use crate::kinds::sets;
+use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_of, request_after};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
+
+/// When a cell's transfers begin; beside floods of pings a little later, when those have filled their queue.
+const START: Duration = Duration::from_millis(1);
+const START_IN_FLOOD: Duration = Duration::from_millis(100);
+
+/// The transfers of a cell.
+pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::Result<Vec<Transfer>> {
+    let bytes = cell.number("size_bytes", 1_000_000);
+    let (direction, verb) =
+        if is_upload(cell) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
+    let start = if cell.number("floods", 0) > 0 { START_IN_FLOOD } else { START };
+    let earlier = cell.number(EARLIER, 0);
+    // Long enough for what goes before to be over, also without help.
+    let apart =
+        Duration::from_secs_f64(30.0 + 8.0 * 3.0 * bytes as f64 / cell.settings.rate_bps.max(1) as f64);
+    let transfer = |flow: u64| -> anyhow::Result<Transfer> {
+        let request = format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64;
+        let client = host_number(client_of(scenario, cell, flow))?;
+        let start = start + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX);
+        let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
+        Ok(Transfer { client, ask_at, ..Transfer::single(direction, bytes, request, start, cell.v6()) })
+    };
+    (0..earlier + cell.number("flows", 1)).map(transfer).collect()
+}
 
 /// Seconds by the scenario's clock.
 fn seconds(clock: Clock, transfer: &Transfer, o: &Outcome) -> f64 {
     let start = match (clock, transfer.direction) {
         (Clock::Connect, _) => o.began,
         (Clock::FirstByte, Direction::Download) => o.first_byte.unwrap_or(o.began),
-        (Clock::Request | Clock::FirstByte, _) => o.connected.unwrap_or(o.began),
+        (Clock::Request | Clock::FirstByte, _) => o.asked.unwrap_or(o.began),
     };
     let end = o.last_byte.unwrap_or(start);
     since(end, start)
@@ -25,12 +50,16 @@ fn since(end: Instant, start: Instant) -> f64 {
     end.since(start).as_secs_f64()
 }
 
-pub(super) fn measure(scenario: &Scenario, cell: &Cell, network: &mut Network) -> Measured {
-    let transfers = network.transfers.clone();
-    let outcomes = network.outcomes.borrow().clone();
+/// Of a cell of transfers.
+pub(super) fn of_transfers(scenario: &Scenario, cell: &Cell, network: &mut Network) -> Measured {
+    let play = network.play.clone();
+    let transfers = &play.transfers;
+    let outcomes = play.outcomes.borrow().clone();
+    let size = cell.number("size_bytes", 1_000_000);
     let payload = |(t, o): (&Transfer, &Outcome)| match t.direction {
         Direction::Download => o.received[0],
-        Direction::Upload => o.received[1].saturating_sub(t.request_bytes),
+        // Beside the request.
+        Direction::Upload => (o.received[1] + size).saturating_sub(t.steps.iter().map(|s| s.up_bytes).sum()),
     };
     // What went before is not timed.
     let earlier = cell.number(EARLIER, 0) as usize;
@@ -42,39 +71,89 @@ pub(super) fn measure(scenario: &Scenario, cell: &Cell, network: &mut Network) -
         limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()),
         ..Measured::default()
     };
-    for (number, (t, o)) in all().enumerate() {
-        measured.expect(o.is_intact(t), || {
+    for (number, o) in outcomes.iter().enumerate() {
+        measured.expect(o.is_intact(), || {
             format!("transfer {number}: {}", o.error.as_deref().unwrap_or("not intact"))
         });
     }
-    let source = usize::from(!is_upload(cell));
-    let retransmits: u64 = outcomes.iter().map(|o| o.retransmits[source]).sum();
-    measured.metric("source_retransmits", retransmits as f64);
     let connect = outcomes.iter().filter_map(|o| Some(since(o.connected?, o.began)));
     measured.metric("connect_seconds", connect.fold(0.0, f64::max));
     let rates: Vec<f64> =
         all().map(payload).zip(&times).map(|(bytes, s)| bytes as f64 / s.max(1e-9)).collect();
     of_flows(&rates, &mut measured);
-    of_link(cell, network, &mut measured);
-    of_gateways(network, &mut measured);
+    if sets::has_sets(scenario, cell) {
+        sets::of_flows(&rates, &mut measured);
+        sets::share(&sets_of(network), &mut measured);
+    }
+    of_network(cell, network, &mut measured);
     measured
 }
 
+/// Bytes that crossed the server's Ethernet towards the far and the near client, as the laboratory counts them.
+fn sets_of(network: &Network) -> sets::Series {
+    let by_time = |neighbour: &str| {
+        let port = network.port("hub", neighbour);
+        port.and_then(|(node, port)| network.world.meter(node, port)).map_or(&[][..], |m| &m.by_time)
+    };
+    let (far, near) = (by_time("gw2"), by_time("client2"));
+    let mut sums = [0; 2];
+    let mut series = vec![sums];
+    for n in 0..far.len().max(near.len()) {
+        for (sum, bytes) in sums.iter_mut().zip([far, near]) {
+            *sum += bytes.get(n).copied().unwrap_or(0);
+        }
+        series.push(sums);
+    }
+    series
+}
+
+/// What every kind of scenario says of its network.
+pub(super) fn of_network(cell: &Cell, network: &mut Network, measured: &mut Measured) {
+    let source = usize::from(!is_upload(cell));
+    let retransmits: u64 = network.play.outcomes.borrow().iter().map(|o| o.retransmits[source]).sum();
+    measured.metric("source_retransmits", retransmits as f64);
+    of_link(cell, network, measured);
+    of_gateways(network, measured);
+}
+
 fn of_link(cell: &Cell, network: &Network, measured: &mut Measured) {
-    let [gw1, gw2] = network.gateways;
-    let stats = [gw1, gw2].map(|gateway| network.world.channel_stats(gateway, TO_LINK));
-    let queue_max = stats.iter().map(|s| s.queue_max_bytes as f64).fold(0.0, f64::max);
+    let (mut queue_max, mut drops, mut of_ethernet) = (0.0_f64, 0.0, None);
+    for link in network.topology.links() {
+        let (mut most, mut lost) = (0.0_f64, 0.0);
+        for (node, port) in network.ends_of_link(link) {
+            let stats = network.world.channel_stats(node, port);
+            most = most.max(stats.queue_max_bytes as f64);
+            lost += stats.dropped_queue as f64;
+        }
+        if network.topology.is_ethernet(link) {
+            of_ethernet = Some((most, lost));
+        } else {
+            queue_max = queue_max.max(most);
+            drops += lost;
+        }
+    }
     measured.metric("link_queue_max_bytes", queue_max);
-    measured.metric("link_queue_drops", stats.iter().map(|s| s.dropped_queue as f64).sum());
+    measured.metric("link_queue_drops", drops);
     measured.metric("queue_max_bytes", queue_max);
-    let (sender, receiver) = if is_upload(cell) { (gw1, gw2) } else { (gw2, gw1) };
-    if let Some(back) = network.world.meter(receiver, TO_LINK) {
+    if let Some((queue, lost)) = of_ethernet {
+        of_ethernets(queue, lost, measured);
+    }
+    let (sender, receiver) = if is_upload(cell) { ("gw1", "gw2") } else { ("gw2", "gw1") };
+    let meter = |gateway: &str| {
+        let (node, port) = network.port_to_link(gateway)?;
+        network.world.meter(node, port)
+    };
+    if let Some(back) = meter(receiver) {
         measured.metric("return_bytes", back.bytes as f64);
         measured.metric("ack_packets", back.ack_packets as f64);
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
-    if let Some(forth) = network.world.meter(sender, TO_LINK) {
-        measured.metric("retransmitted_bytes", forth.repeated_bytes as f64);
+    // Whatever leaves the gateway again, by whichever interface, as the laboratory's captures count.
+    for (name, gateway) in [("retransmitted_bytes", sender), ("local_repeated_bytes", receiver)] {
+        let meters = network.meters_of(gateway);
+        if !meters.is_empty() {
+            measured.metric(name, meters.iter().map(|m| m.repeated_bytes as f64).sum());
+        }
     }
 }
 
@@ -82,7 +161,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     let now = network.world.now();
     let (mut memory, mut split, mut count) = (0, 0, 0);
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
-    for node in network.gateways {
+    for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
         let status = gateway.status(now);
         let backlogs = status.links.iter().map(|l| l.backlog_max_bytes as f64);

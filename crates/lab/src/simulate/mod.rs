@@ -5,15 +5,21 @@
 
 mod measure;
 mod network;
+mod planned;
 #[cfg(test)]
 mod tests;
 
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use farlink_sim::linux::Play;
+use farlink_sim::trace::Trace;
+use network::Network;
 use serde_json::Value;
 
+use crate::jobs::Plan;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{line_of, name_of, skipped};
 use crate::scenario::{Cell, Only, Scenario};
@@ -36,6 +42,8 @@ pub struct Options {
     pub set: Vec<String>,
     /// How many cells run at once. The results do not depend on it.
     pub threads: usize,
+    /// Where captures go, if anywhere: a file for each node of each run.
+    pub captures: Option<PathBuf>,
 }
 
 /// One run of one cell.
@@ -43,6 +51,8 @@ struct Job<'a> {
     cell: &'a Cell,
     repeat: u32,
     seed: u64,
+    /// Directory of its captures, and how their names begin.
+    captures: Option<(&'a Path, String)>,
 }
 
 enum Done {
@@ -53,10 +63,10 @@ enum Done {
 /// Runs it. `say` hears a line about each run that has ended, in no particular order.
 pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) + Sync)) -> Result<Report> {
     let scenario = Scenario::find(&options.scenario)?;
-    if scenario.kind != "transfer" {
+    if scenario.kind != "transfer" && Plan::of(&scenario.kind).is_none() {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
-             scenarios of kind `transfer`",
+             scenarios of the kinds `transfer`, `web` and `mixed`",
             scenario.name,
             scenario.kind,
             options.scenario
@@ -66,13 +76,19 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     for cell in &mut cells {
         cell.set_all(options.set.iter().map(String::as_str))?;
     }
+    if let Some(directory) = &options.captures {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("{} cannot be made", directory.display()))?;
+    }
     let jobs: Vec<Job<'_>> = cells
         .iter()
-        .flat_map(|cell| {
+        .enumerate()
+        .flat_map(|(number, cell)| {
             (0..options.repeat.max(1)).map(move |repeat| Job {
                 cell,
                 repeat,
                 seed: options.seed.wrapping_add(1_000_003 * u64::from(repeat)),
+                captures: options.captures.as_deref().map(|d| (d, format!("{number:03}-{repeat}"))),
             })
         })
         .collect();
@@ -140,15 +156,33 @@ fn run_job(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> (
         let line = format!("{}: skipped, {reason}", name_of(job.cell));
         return (Done::Skipped(skipped(job.cell, reason)), line);
     }
-    let measured = run_cell(scenario, job.cell, job.seed, read_config);
+    let measured = run_cell(scenario, job, read_config);
     let report = CellReport::new(job.cell, job.repeat, job.seed, measured);
     let line = line_of(job.cell, &report);
     (Done::Ran(Box::new(report)), line)
 }
 
 /// Runs a cell once.
-fn run_cell(scenario: &Scenario, cell: &Cell, seed: u64, read_config: ReadConfig<'_>) -> Result<Measured> {
-    let mut network = network::Network::build(cell, seed, read_config)?;
-    network.run()?;
-    Ok(measure::measure(scenario, cell, &mut network))
+fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> Result<Measured> {
+    let (cell, seed) = (job.cell, job.seed);
+    let trace = || if job.captures.is_some() { Trace::default().and_captures() } else { Trace::default() };
+    let play = |play| {
+        let mut network = Network::build(scenario, cell, seed, play, trace(), read_config)?;
+        let ran = network.run();
+        if let Some((directory, begin)) = &job.captures {
+            network.write_captures(directory, begin)?;
+        }
+        ran.map(|()| network)
+    };
+    let Some(plan) = Plan::of(&scenario.kind) else {
+        let transfers = measure::transfers(scenario, cell, seed)?;
+        let mut network = play(Play::new(transfers, Vec::new()))?;
+        return Ok(measure::of_transfers(scenario, cell, &mut network));
+    };
+    let jobs = plan.jobs(cell, seed)?;
+    let cast = planned::Cast::new(&jobs, cell.v6());
+    let mut network = play(cast.play.clone())?;
+    let mut measured = plan.measure(scenario, cell, &jobs, &cast.done(&jobs))?;
+    measure::of_network(cell, &mut network, &mut measured);
+    Ok(measured)
 }

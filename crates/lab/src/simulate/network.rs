@@ -1,16 +1,19 @@
-//! The network of a cell: `client - gw1 === gw2 - server`, as the laboratory's line.
+//! The network of a cell: the laboratory's topology, node by node.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use farlink_channel::ChannelConfig;
 use farlink_gateway::config::Pinned;
+use farlink_sim::host::address;
 use farlink_sim::linux::congestion::Kind;
-use farlink_sim::linux::host::{CLIENT, SERVER};
-use farlink_sim::linux::transfer::{Outcomes, outcomes};
-use farlink_sim::linux::{Direction, LinuxConfig, LinuxHost, Transfer};
-use farlink_sim::node::{self, GatewayNode};
+use farlink_sim::linux::host::{CLIENT, CLIENT_2, SERVER};
+use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play};
+use farlink_sim::meter::Meter;
+use farlink_sim::node::{self, GatewayNode, router_address};
 use farlink_sim::observer::Allowances;
 use farlink_sim::trace::Trace;
 use farlink_sim::world::World;
@@ -18,42 +21,48 @@ use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
 use crate::gateway::config_text;
-use crate::kinds::transfer::{EARLIER, is_upload};
 use crate::link;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings};
-use crate::topology::Topology;
+use crate::topology::{Role, Topology};
 
-/// One-way delay of the cable between a host and its router, of the order of a veth pair and two kernels.
+/// One-way delay of the cable between two nodes, of the order of a veth pair and two kernels.
 const CABLE_DELAY: Duration = Duration::from_micros(25);
 /// Virtual time after which a cell counts as hung.
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// The port of each gateway towards its host: the first interface of its configuration file.
-const TO_HOST: usize = 0;
-/// And towards the link: the second.
-pub(super) const TO_LINK: usize = 1;
-
 /// A cell's network, built and perhaps run.
 pub(super) struct Network {
     pub(super) world: World,
-    /// Node numbers of gw1 and gw2.
-    pub(super) gateways: [usize; 2],
-    pub(super) transfers: Rc<Vec<Transfer>>,
-    pub(super) outcomes: Outcomes,
+    pub(super) topology: Topology,
+    pub(super) play: Rc<Play>,
+    /// Node of the world, by number of the topology's.
+    nodes: BTreeMap<usize, usize>,
+    /// Port of a node at an end of a wire, by the topology's numbers of node and wire.
+    ports: BTreeMap<(usize, usize), usize>,
+}
+
+/// Two nodes joined by a cable or a link: the topology's numbers of the nodes and of the wires at their ends.
+struct Joint {
+    ends: [(usize, usize); 2],
+    mtu: u32,
+    channels: [ChannelConfig; 2],
+    is_declared: bool,
 }
 
 /// Why the simulator has no such cell, in words.
 pub(super) fn cannot_run(scenario: &Scenario, cell: &Cell) -> Option<String> {
     let topology = cell.word("topology", &scenario.topology);
-    if topology != "line" {
-        return Some(format!("topology `{topology}` is not simulated, `line` is"));
+    if let Err(unknown) = Topology::named(topology, &cell.settings) {
+        return Some(unknown.to_string());
     }
-    let baseline = cell.word("baseline", "");
-    if !baseline.is_empty() {
-        return Some(format!("baseline `{baseline}` is a program and not simulated"));
+    for program in ["baseline", "program"] {
+        let name = cell.word(program, "");
+        if !name.is_empty() {
+            return Some(format!("`{name}` is a program and not simulated"));
+        }
     }
     if cell.settings.link_mtu < cell.settings.mtu {
         return Some("simulated hosts do not discover an MTU: link_mtu is below mtu".into());
@@ -61,47 +70,119 @@ pub(super) fn cannot_run(scenario: &Scenario, cell: &Cell) -> Option<String> {
     cell.settings.host_cc.parse::<Kind>().err()
 }
 
+/// Number of the simulated host that stands for this node.
+pub(super) fn host_number(node: &str) -> Result<usize> {
+    Ok(match node {
+        "client" => CLIENT,
+        "server" => SERVER,
+        "client2" => CLIENT_2,
+        other => bail!("the simulator has no host `{other}`"),
+    })
+}
+
 impl Network {
-    pub(super) fn build(cell: &Cell, seed: u64, read_config: ReadConfig<'_>) -> Result<Self> {
+    pub(super) fn build(
+        scenario: &Scenario,
+        cell: &Cell,
+        seed: u64,
+        play: Rc<Play>,
+        trace: Trace,
+        read_config: ReadConfig<'_>,
+    ) -> Result<Self> {
         let settings = Settings { seed, ..cell.settings.clone() };
-        let topology = Topology::named("line", &settings)?;
-        let transfers = Rc::new(transfers(cell, seed));
-        let outcomes = outcomes(&transfers);
-        let host = |number: usize| -> Result<node::Kind> {
-            let config = host_config(&settings)?;
-            let host = LinuxHost::new(number, config, transfers.clone(), outcomes.clone(), seed);
-            Ok(node::Kind::Host(number, Box::new(host)))
-        };
-        let routers = [
-            router(&topology, "gw1", &settings, read_config)?,
-            router(&topology, "gw2", &settings, read_config)?,
-        ];
-        let mut world = World::new(seed, allowances(&routers), Trace::default());
-        let client = world.add_node("client", host(CLIENT)?);
-        let server = world.add_node("server", host(SERVER)?);
-        let mut gateways = [0; 2];
-        for ((gateway, name), kind) in gateways.iter_mut().zip(["gw1", "gw2"]).zip(routers) {
-            *gateway = world.add_node(name, kind);
+        let topology = Topology::named(cell.word("topology", &scenario.topology), &settings)?;
+        let floods = cell.number("floods", 0) as u16;
+        let mut kinds = Vec::new();
+        for (number, node) in topology.nodes.iter().enumerate() {
+            let kind = match node.role {
+                Role::Link => continue,
+                Role::Host => {
+                    let host = host_number(&node.name)?;
+                    let mut linux = LinuxHost::new(host, host_config(&settings)?, play.clone(), seed);
+                    if host == CLIENT {
+                        let floods = (0..floods).filter_map(|id| flood(&topology, number, id));
+                        floods.for_each(|f| linux.add_flood(f));
+                    }
+                    node::Kind::Host(host, Box::new(linux))
+                }
+                Role::Gateway | Role::Router => router(&topology, number, &settings, read_config)?,
+            };
+            kinds.push((number, kind));
         }
-        let [gw1, gw2] = gateways;
-        let cable = || ChannelConfig { delay: CABLE_DELAY, ..ChannelConfig::default() };
-        world.link(gw1, client, settings.mtu, cable(), cable());
-        world.link(gw2, server, settings.mtu, cable(), cable());
-        let up = link::channel(&settings, settings.up_bps());
-        let down = link::channel(&settings, settings.rate_bps);
-        world.link(gw1, gw2, settings.link_mtu, up, down);
-        for (gateway, [to_client, to_server]) in
-            gateways.into_iter().zip([[TO_HOST, TO_LINK], [TO_LINK, TO_HOST]])
-        {
-            world.set_route(gateway, CLIENT, to_client);
-            world.set_route(gateway, SERVER, to_server);
-            world.set_meter(gateway, TO_LINK);
+        let mut world = World::new(seed, allowances(kinds.iter().map(|(_, k)| k)), trace);
+        let mut nodes = BTreeMap::new();
+        for (number, kind) in kinds {
+            nodes.insert(number, world.add_node(topology.nodes[number].name.clone(), kind));
         }
-        for node in [client, server] {
-            world.set_route(node, CLIENT, 0);
-            world.set_route(node, SERVER, 0);
+        let mut ports = BTreeMap::new();
+        let mut joints = joints(&topology, &settings);
+        // The order of the interfaces in a gateway's configuration file.
+        joints.sort_by_key(|j| j.is_declared);
+        for Joint { ends: [a, b], mtu, channels: [there, back], .. } in joints {
+            let (port_a, port_b) = world.link(nodes[&a.0], nodes[&b.0], mtu, there, back);
+            ports.insert(a, port_a);
+            ports.insert(b, port_b);
         }
-        Ok(Self { world, gateways, transfers, outcomes })
+        let mut network = Self { world, topology, play, nodes, ports };
+        network.set_routes()?;
+        Ok(network)
+    }
+
+    fn set_routes(&mut self) -> Result<()> {
+        for (number, node) in self.nodes.clone() {
+            for (host, at) in self.topology.nodes.iter().enumerate() {
+                if at.role != Role::Host || host == number {
+                    continue;
+                }
+                let path = self.topology.path(number, host);
+                let Some(next) = path.get(1) else { continue };
+                let wire = self.topology.interface(number, *next)?.wire;
+                self.world.set_route(node, host_number(&at.name)?, self.ports[&(number, wire)]);
+            }
+            let is_router = self.topology.nodes[number].role != Role::Host;
+            for ((_, _), port) in self.ports.iter().filter(|((n, _), _)| is_router && *n == number) {
+                self.world.set_meter(node, *port);
+            }
+        }
+        Ok(())
+    }
+
+    /// Node and port by which a node of this name sends to its neighbour of this name, in the numbers of the world.
+    pub(super) fn port(&self, node: &str, neighbour: &str) -> Option<(usize, usize)> {
+        let (node, neighbour) = (self.topology.index(node).ok()?, self.topology.index(neighbour).ok()?);
+        let wire = self.topology.interface(node, neighbour).ok()?.wire;
+        Some((self.nodes[&node], *self.ports.get(&(node, wire))?))
+    }
+
+    /// The meters of everything that leaves a node of this name.
+    pub(super) fn meters_of(&self, node: &str) -> Vec<&Meter> {
+        let Ok(number) = self.topology.index(node) else { return Vec::new() };
+        let ports = self.ports.iter().filter(|((n, _), _)| *n == number).map(|(_, port)| *port);
+        ports.filter_map(|port| self.world.meter(self.nodes[&number], port)).collect()
+    }
+
+    /// The ports of the two sides of a link, the client's first.
+    pub(super) fn ends_of_link(&self, link: usize) -> Vec<(usize, usize)> {
+        let name = &self.topology.nodes[link].name;
+        let ends = self.topology.interfaces(link).into_iter();
+        ends.filter_map(|i| self.port(&self.topology.nodes[i.neighbour].name, name)).collect()
+    }
+
+    /// The port of a gateway of this name towards its first declared link.
+    pub(super) fn port_to_link(&self, gateway: &str) -> Option<(usize, usize)> {
+        let number = self.topology.index(gateway).ok()?;
+        let declared = self.topology.nodes[number].declared.first()?;
+        self.port(gateway, &self.topology.nodes[declared.neighbour].name)
+    }
+
+    /// Writes what each node received and sent as a file for Wireshark.
+    pub(super) fn write_captures(&mut self, directory: &Path, begin: &str) -> Result<()> {
+        for (node, capture) in self.world.trace.take_captures() {
+            let path = directory.join(format!("{begin}-{node}.pcap"));
+            std::fs::write(&path, capture)
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Runs until all transfers are over.
@@ -117,9 +198,62 @@ impl Network {
     }
 }
 
+/// Everything that joins two nodes, in the order of the wires. A link's wires are one joint.
+fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
+    let declares = |node: usize, neighbour: usize| {
+        topology.nodes[node].declared.iter().any(|d| d.neighbour == neighbour)
+    };
+    let mut joints = Vec::new();
+    for (wire, w) in topology.wires.iter().enumerate() {
+        let is_link = |n: usize| topology.nodes[n].role == Role::Link;
+        let Some(link) = [w.a, w.b].into_iter().find(|n| is_link(*n)) else {
+            let cable = || ChannelConfig { delay: CABLE_DELAY, ..ChannelConfig::default() };
+            joints.push(Joint {
+                ends: [(w.a, wire), (w.b, wire)],
+                mtu: settings.mtu,
+                channels: [cable(), cable()],
+                is_declared: declares(w.a, w.b) || declares(w.b, w.a),
+            });
+            continue;
+        };
+        // The client's side comes first; its wire stands for both.
+        let sides = topology.interfaces(link);
+        if sides[0].wire != wire {
+            continue;
+        }
+        let ends = [(sides[0].neighbour, sides[0].wire), (sides[1].neighbour, sides[1].wire)];
+        let joint = if topology.is_ethernet(link) {
+            let ethernet = settings.ethernet();
+            let channel =
+                || ChannelConfig { delay: CABLE_DELAY, ..link::channel(&ethernet, ethernet.rate_bps) };
+            Joint { ends, mtu: settings.mtu, channels: [channel(), channel()], is_declared: false }
+        } else {
+            let up = link::channel(settings, settings.up_bps());
+            let down = link::channel(settings, settings.rate_bps);
+            let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
+            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared }
+        };
+        joints.push(joint);
+    }
+    joints
+}
+
+/// The pings of 1,472 bytes that a host's flood sends to the router next to it: packets as large as Ethernet takes
+/// (thesis 5.2.2).
+fn flood(topology: &Topology, host: usize, id: u16) -> Option<Flood> {
+    const DATA_BYTES: usize = 1472;
+    let router = topology.interfaces(host).first()?.peer;
+    // Links are no nodes of the world.
+    let number = (0..router).filter(|n| topology.nodes[*n].role != Role::Link).count();
+    match (address(CLIENT, false), router_address(number, false)) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Some(Flood::new(from, to, DATA_BYTES, id)),
+        _ => None,
+    }
+}
+
 /// What the observer has to allow these gateways.
-fn allowances(routers: &[node::Kind]) -> Allowances {
-    let configs = routers.iter().filter_map(|kind| match kind {
+fn allowances<'a>(nodes: impl Iterator<Item = &'a node::Kind>) -> Allowances {
+    let configs = nodes.filter_map(|kind| match kind {
         node::Kind::Gateway(g) => Some(&g.config),
         _ => None,
     });
@@ -134,11 +268,11 @@ fn allowances(routers: &[node::Kind]) -> Allowances {
 
 fn router(
     topology: &Topology,
-    name: &str,
+    number: usize,
     settings: &Settings,
     read_config: ReadConfig<'_>,
 ) -> Result<node::Kind> {
-    let number = topology.index(name)?;
+    let name = &topology.nodes[number].name;
     if !topology.nodes[number].runs_gateway {
         return Ok(node::Kind::Router);
     }
@@ -160,22 +294,4 @@ fn host_config(settings: &Settings) -> Result<LinuxConfig> {
     }
     config.mtu_bytes = settings.mtu;
     Ok(config)
-}
-
-fn transfers(cell: &Cell, seed: u64) -> Vec<Transfer> {
-    let bytes = cell.number("size_bytes", 1_000_000);
-    let (direction, verb) =
-        if is_upload(cell) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
-    let (earlier, flows) = (cell.number(EARLIER, 0), cell.number("flows", 1));
-    // Long enough for what goes before to be over, also without help.
-    let apart =
-        Duration::from_secs_f64(30.0 + 8.0 * 3.0 * bytes as f64 / cell.settings.rate_bps.max(1) as f64);
-    let transfer = |flow: u64| Transfer {
-        direction,
-        bytes,
-        request_bytes: format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64,
-        start: Duration::from_millis(1) + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX),
-        v6: cell.v6(),
-    };
-    (0..earlier + flows).map(transfer).collect()
 }

@@ -12,6 +12,7 @@ fn direct(only: &str, threads: usize) -> Report {
         seed: 1,
         set: Vec::new(),
         threads,
+        captures: None,
     };
     run(&options, &no_gateway, &|_| ()).unwrap()
 }

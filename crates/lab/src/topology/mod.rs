@@ -13,6 +13,9 @@ pub use shapes::NAMES;
 
 use crate::settings::Settings;
 
+/// How names of Ethernets begin.
+const ETHERNET: &str = "eth";
+
 /// What a node is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -176,16 +179,30 @@ impl Topology {
         (0..self.nodes.len()).filter(|n| self.nodes[*n].runs_gateway).collect()
     }
 
-    /// Numbers of the hard links.
+    /// Numbers of the emulated links: the hard ones and the Ethernets.
     #[must_use]
     pub fn links(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|n| self.nodes[*n].role == Role::Link).collect()
     }
 
+    /// Whether a link is a plain Ethernet of the terrestrial part, which no gateway declares.
+    #[must_use]
+    pub fn is_ethernet(&self, link: usize) -> bool {
+        self.nodes[link].name.starts_with(ETHERNET)
+    }
+
+    /// Whether a wire is an end of an Ethernet.
+    #[must_use]
+    pub fn is_of_ethernet(&self, wire: usize) -> bool {
+        let Wire { a, b } = self.wires[wire];
+        [a, b].into_iter().any(|n| self.nodes[n].role == Role::Link && self.is_ethernet(n))
+    }
+
     /// How many hard links a packet crosses from one node to another.
     pub fn links_between(&self, from: &str, to: &str) -> Result<usize> {
         let path = self.path(self.index(from)?, self.index(to)?);
-        Ok(path.iter().filter(|n| self.nodes[**n].role == Role::Link).count())
+        let is_hard = |n: usize| self.nodes[n].role == Role::Link && !self.is_ethernet(n);
+        Ok(path.into_iter().filter(|n| is_hard(*n)).count())
     }
 
     /// Gateways on the way from one node to another that run Farlink.
@@ -249,6 +266,9 @@ mod tests {
         for name in NAMES {
             let t = Topology::named(name, &Settings::default()).unwrap();
             for link in t.links() {
+                assert!(
+                    !t.is_ethernet(link) || t.nodes.iter().all(|n| n.declared.iter().all(|d| d.link != link))
+                );
                 let ends = t.interfaces(link);
                 assert_eq!(ends.len(), 2, "{name}");
                 let to_client = t.path(link, t.index("client").unwrap());

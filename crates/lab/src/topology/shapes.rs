@@ -2,11 +2,12 @@
 
 use anyhow::{Result, bail};
 
-use super::{Declared, Node, Role, Topology, Wire};
+use super::{Declared, ETHERNET, Node, Role, Topology, Wire};
 use crate::settings::{GatewayAt, Settings};
 
 /// Names of the topologies.
-pub const NAMES: &[&str] = &["line", "chain", "bridge", "last-hop", "multi-if", "detour"];
+pub const NAMES: &[&str] =
+    &["line", "chain", "bridge", "last-hop", "multi-if", "detour", "congested", "fairness"];
 
 /// Builds the topology of this name.
 pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
@@ -30,6 +31,15 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
         "detour" => (
             &["client edge1 gw1 rt1 sat rt2 gw2 edge2 server", "edge1 by1 rt1", "rt2 by2 edge2"],
             &[("client", "server")],
+            "gw2",
+            "gw1",
+        ),
+        // The terrestrial leg of the client is an Ethernet that can be the bottleneck (thesis tables 5.11 and 5.12).
+        "congested" => (&["client eth gw1 sat gw2 server"], &[("client", "server")], "gw2", "gw1"),
+        // Near and far clients share the server's Ethernet (thesis table 5.13).
+        "fairness" => (
+            &["client gw1 sat gw2 hub eth server", "client2 hub"],
+            &[("client", "server"), ("client2", "server")],
             "gw2",
             "gw1",
         ),
@@ -78,7 +88,7 @@ fn add(topology: &mut Topology, name: &str) -> usize {
     }
     let role = match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
         "gw" => Role::Gateway,
-        "sat" => Role::Link,
+        "sat" | ETHERNET => Role::Link,
         "client" | "server" => Role::Host,
         _ => Role::Router,
     };
@@ -92,7 +102,7 @@ fn declared(topology: &Topology, gateway: usize) -> Vec<Declared> {
     for interface in topology.interfaces(gateway) {
         let neighbour = interface.neighbour;
         let link = if topology.nodes[neighbour].role == Role::Link {
-            Some(neighbour)
+            (!topology.is_ethernet(neighbour)).then_some(neighbour)
         } else if topology.nodes[neighbour].name.starts_with("rt") {
             let next = topology.interfaces(neighbour).into_iter().map(|i| i.neighbour);
             next.into_iter().find(|n| topology.nodes[*n].role == Role::Link)

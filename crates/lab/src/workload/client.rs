@@ -51,6 +51,8 @@ pub struct Transfer {
     pub options: Options,
     /// It begins so long after the call.
     pub start_after: Duration,
+    /// It sends its request so long after the call, or when it is connected if that is later.
+    pub request_after: Duration,
     /// It waits between reading pieces, so as to be a slow reader; zero: it does not.
     pub pause_per_chunk: Duration,
     /// It fails when it stands still for so long.
@@ -71,6 +73,7 @@ impl Transfer {
             clock: Clock::Connect,
             options: Options::default(),
             start_after: Duration::ZERO,
+            request_after: Duration::ZERO,
             pause_per_chunk: Duration::ZERO,
             patience: Duration::from_secs(300),
         }
@@ -108,7 +111,7 @@ impl Transfer {
         let called = Instant::now();
         thread::sleep(self.start_after);
         let mut outcome = Outcome { began_s: called.elapsed().as_secs_f64(), ..Outcome::default() };
-        if let Err(error) = self.attempt(&mut outcome, progress) {
+        if let Err(error) = self.attempt(called, &mut outcome, progress) {
             outcome.errno = error.root_cause().downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
             outcome.error = Some(format!("{error:#}"));
             outcome.intact = false;
@@ -117,7 +120,7 @@ impl Transfer {
         outcome
     }
 
-    fn attempt(&self, outcome: &mut Outcome, progress: &AtomicU64) -> Result<()> {
+    fn attempt(&self, called: Instant, outcome: &mut Outcome, progress: &AtomicU64) -> Result<()> {
         let mut stream = socket::client(&self.ns, self.to.is_ipv6(), &self.options)?;
         let mut start = Instant::now();
         socket::connect(&stream, (self.to, self.port).into(), self.patience).context("connect")?;
@@ -126,6 +129,7 @@ impl Transfer {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.patience))?;
         stream.set_write_timeout(Some(self.patience))?;
+        thread::sleep(self.request_after.saturating_sub(called.elapsed()));
         if self.clock != Clock::Connect {
             start = Instant::now();
         }

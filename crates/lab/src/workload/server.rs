@@ -1,7 +1,8 @@
 //! The server: sends or takes seeded bytes, as the client's first line says, and tells afterwards what its TCP did.
 //!
 //! `GET <bytes> <seed>` is answered with the bytes, then the end of the stream. `PUT <bytes> <seed>` takes the bytes
-//! and answers with their SHA-256 in 32 bytes.
+//! and answers with their SHA-256 in 32 bytes. `KEEP <bytes> <seed> <n>`, followed by `n` bytes without meaning, is answered with
+//! the bytes, and the next such line awaited until the client ends.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -141,9 +142,17 @@ fn serve_request(stream: &mut TcpStream, served: &mut Served) -> io::Result<()> 
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let line = read_line(stream)?;
+    let mut line = read_line(stream)?;
+    while let Some(question) = line.strip_prefix("KEEP ") {
+        answer(stream, question, &mut served.bytes)?;
+        line = read_line(stream)?;
+        if line.is_empty() {
+            served.orderly = true;
+            return stream.shutdown(Shutdown::Write);
+        }
+    }
     let words: Vec<_> = line.split(' ').collect();
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, format!("not a request: {line:?}"));
+    let bad = || bad_request(&line);
     let [verb, bytes, seed] = words[..] else { return Err(bad()) };
     let (bytes, seed) = (bytes.parse().map_err(|_| bad())?, seed.parse().map_err(|_| bad())?);
     match verb {
@@ -157,6 +166,24 @@ fn serve_request(stream: &mut TcpStream, served: &mut Served) -> io::Result<()> 
     stream.shutdown(Shutdown::Write)?;
     served.orderly = stream.read(&mut [0])? == 0;
     Ok(())
+}
+
+fn bad_request(line: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not a request: {line:?}"))
+}
+
+/// Answers one question of several on a connection.
+fn answer(stream: &mut TcpStream, question: &str, sent: &mut u64) -> io::Result<()> {
+    let bad = || bad_request(question);
+    let numbers: Vec<u64> = question.split(' ').map_while(|word| word.parse().ok()).collect();
+    let [bytes, seed, pad] = numbers[..] else { return Err(bad()) };
+    if io::copy(&mut stream.take(pad), &mut io::sink())? < pad {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut sent_now = 0;
+    let outcome = send(stream, bytes, seed, &mut sent_now);
+    *sent += sent_now;
+    outcome
 }
 
 fn read_line(stream: &mut TcpStream) -> io::Result<String> {

@@ -1,13 +1,14 @@
 //! A Linux host in a [`crate::world::World`]: connections, and the application that drives them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use farlink_wire::{Instant, TcpSegment};
+use farlink_wire::{Duration, Instant, TcpSegment};
 
 use super::config::LinuxConfig;
 use super::conn::Conn;
-use super::transfer::{Outcomes, PATIENCE, Transfer};
+use super::flood::Flood;
+use super::transfer::{Direction, PATIENCE, Play, Start};
 use crate::app::End;
 use crate::content::Stream;
 use crate::host::{Host, address};
@@ -17,17 +18,31 @@ use crate::packet::{hash, tcp};
 pub const CLIENT: usize = 0;
 /// Host number of the server.
 pub const SERVER: usize = 1;
+/// Host number of a second client.
+pub const CLIENT_2: usize = 2;
 /// Port of the server.
 const SERVER_PORT: u16 = 5001;
 /// Port of the first client.
 const CLIENT_PORT: u16 = 32_768;
+/// A connection that is over keeps its timers for so long.
+const LINGER: Duration = Duration::from_secs(10);
 
+#[derive(Default)]
 struct Task {
     conn: Option<Conn>,
     read: u64,
     closed: bool,
-    answered: bool,
+    /// Bytes of the questions (server) or answers (client) up to the step in hand, it included.
+    due_bytes: u64,
+    /// Steps that this side has begun: asked or answered.
+    begun: usize,
+    /// The client waits for an answer since then.
+    asked: Option<Instant>,
+    /// The client's next question is due then.
+    ask_at: Option<Instant>,
+    /// Something moved then, or it begins then.
     moved: Instant,
+    over_at: Option<Instant>,
 }
 
 /// See the module.
@@ -35,37 +50,59 @@ pub struct LinuxHost {
     number: usize,
     config: LinuxConfig,
     seed: u64,
-    transfers: Rc<Vec<Transfer>>,
-    outcomes: Outcomes,
+    play: Rc<Play>,
     tasks: Vec<Task>,
+    /// Transfers still to begin, by time. Of a client only.
+    waiting: BTreeSet<(Instant, usize)>,
+    /// Transfers with a connection that may have something to do, in order.
+    active: Vec<usize>,
+    floods: Vec<Flood>,
     out: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
 impl LinuxHost {
-    /// The client ([`CLIENT`]) or the server ([`SERVER`]) of `transfers`. `seed` chooses its ISNs.
+    /// The host of this number; [`SERVER`] serves all transfers, the others make those that are theirs. `seed` chooses
+    /// its ISNs.
     #[must_use]
-    pub fn new(
-        number: usize,
-        config: LinuxConfig,
-        transfers: Rc<Vec<Transfer>>,
-        outcomes: Outcomes,
-        seed: u64,
-    ) -> Self {
-        let task = |t: &Transfer| Task {
-            conn: None,
-            read: 0,
-            closed: false,
-            answered: false,
-            moved: Instant::ZERO + t.start,
-        };
-        let tasks = transfers.iter().map(task).collect();
-        Self { number, config, seed, transfers, outcomes, tasks, out: VecDeque::new(), scratch: Vec::new() }
+    pub fn new(number: usize, config: LinuxConfig, play: Rc<Play>, seed: u64) -> Self {
+        let tasks = play.transfers.iter().map(|_| Task::default()).collect();
+        let mut waiting = BTreeSet::new();
+        for (n, t) in play.transfers.iter().enumerate() {
+            if let Start::At(at) = t.start
+                && t.client == number
+            {
+                waiting.insert((Instant::ZERO + at, n));
+            }
+        }
+        Self {
+            number,
+            config,
+            seed,
+            play,
+            tasks,
+            waiting,
+            active: Vec::new(),
+            floods: Vec::new(),
+            out: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Sends a flood of pings as long as there are transfers.
+    pub fn add_flood(&mut self, flood: Flood) {
+        self.floods.push(flood);
     }
 
     fn ends_of(&self, n: usize) -> [(std::net::IpAddr, u16); 2] {
-        let v6 = self.transfers[n].v6;
-        [(address(CLIENT, v6), CLIENT_PORT + n as u16), (address(SERVER, v6), SERVER_PORT)]
+        let t = &self.play.transfers[n];
+        [(address(t.client, t.v6), CLIENT_PORT + n as u16), (address(SERVER, t.v6), SERVER_PORT)]
+    }
+
+    /// Local end first.
+    fn local_ends(&self, n: usize) -> [(std::net::IpAddr, u16); 2] {
+        let [client, server] = self.ends_of(n);
+        if self.is_client() { [client, server] } else { [server, client] }
     }
 
     fn isn(&self, now: Instant, n: usize) -> u32 {
@@ -73,7 +110,7 @@ impl LinuxHost {
     }
 
     fn is_client(&self) -> bool {
-        self.number == CLIENT
+        self.number != SERVER
     }
 
     /// Which transfer a segment belongs to.
@@ -81,17 +118,35 @@ impl LinuxHost {
         let [theirs, ours] =
             if self.is_client() { [s.dst_port, s.src_port] } else { [s.src_port, s.dst_port] };
         let n = usize::from(theirs.checked_sub(CLIENT_PORT)?);
-        (ours == SERVER_PORT && n < self.tasks.len()).then_some(n)
+        let known = ours == SERVER_PORT && n < self.tasks.len();
+        (known && (!self.is_client() || self.play.transfers[n].client == self.number)).then_some(n)
+    }
+
+    fn open(&mut self, now: Instant, n: usize, conn: Conn) {
+        self.tasks[n].conn = Some(conn);
+        self.tasks[n].moved = now;
+        if let Err(at) = self.active.binary_search(&n) {
+            self.active.insert(at, n);
+        }
     }
 
     /// Lets the application of one transfer do what it can.
     fn work(&mut self, now: Instant, n: usize) {
-        let [client, server] = self.ends_of(n);
-        let (local, remote) = if self.is_client() { (client, server) } else { (server, client) };
-        let transfer = self.transfers[n].clone();
+        self.work_on(now, n);
+        if self.play.note_over(n) {
+            self.tasks[n].over_at.get_or_insert(now);
+        }
+    }
+
+    fn work_on(&mut self, now: Instant, n: usize) {
+        let [local, remote] = self.local_ends(n);
+        let is_client = self.is_client();
+        let side = usize::from(!is_client);
+        let play = Rc::clone(&self.play);
+        let transfer = &play.transfers[n];
         let task = &mut self.tasks[n];
         let Some(conn) = &mut task.conn else { return };
-        let mut outcomes = self.outcomes.borrow_mut();
+        let mut outcomes = play.outcomes.borrow_mut();
         let outcome = &mut outcomes[n];
         if let Some(why) = conn.failed {
             outcome.error.get_or_insert_with(|| why.to_string());
@@ -100,10 +155,10 @@ impl LinuxHost {
         if !conn.is_open() {
             return;
         }
-        let is_client = self.number == CLIENT;
         if is_client && outcome.connected.is_none() {
             outcome.connected = Some(now);
-            conn.tx.write(transfer.client_bytes());
+            let wait = outcome.steps.first().map_or(Duration::ZERO, |s| s.wait);
+            task.ask_at = Some((now + wait).max(Instant::ZERO + transfer.ask_at));
         }
         if conn.rx.is_readable() {
             let rtt = conn.tx.rtt.srtt;
@@ -115,30 +170,79 @@ impl LinuxHost {
                 outcome.error.get_or_insert_with(|| format!("byte {at} is not the one that was sent"));
             }
             task.read += self.scratch.len() as u64;
-            outcome.received[self.number] = task.read;
+            outcome.received[side] = task.read;
             if is_client {
                 outcome.first_byte.get_or_insert(now);
                 outcome.last_byte = Some(now);
             }
         }
-        if !is_client && !task.answered && task.read >= transfer.client_bytes() {
-            task.answered = true;
-            conn.tx.write(transfer.server_bytes());
-            conn.tx.close();
-            task.closed = true;
+        let mut is_first_answer = false;
+        if is_client {
+            if let Some(asked) = task.asked
+                && task.read >= task.due_bytes
+            {
+                task.asked = None;
+                outcome.answers.push((asked, now));
+                is_first_answer = outcome.answers.len() == 1;
+                if task.begun >= outcome.steps.len()
+                    && let Some(list) = transfer.draws_from
+                    && let Some(step) = play.lists.borrow_mut()[list].pop_front()
+                {
+                    outcome.steps.push(step);
+                }
+                task.ask_at = Some(now + outcome.steps.get(task.begun).map_or(Duration::ZERO, |s| s.wait));
+            }
+            if task.ask_at.is_some_and(|t| t <= now) {
+                task.ask_at = None;
+                if task.begun == 0 && outcome.steps.is_empty() {
+                    // It has connected for what is left in the list.
+                    let step = transfer.draws_from.and_then(|l| play.lists.borrow_mut()[l].pop_front());
+                    outcome.steps.extend(step);
+                }
+                if let Some(step) = outcome.steps.get(task.begun) {
+                    conn.tx.write(step.up_bytes);
+                    task.begun += 1;
+                    task.due_bytes += step.down_bytes;
+                    task.asked = Some(now);
+                    outcome.asked.get_or_insert(now);
+                    task.moved = now;
+                } else if !transfer.server_closes && !task.closed {
+                    task.closed = true;
+                    conn.tx.close();
+                }
+            }
+        } else {
+            while let Some(step) = outcome.steps.get(task.begun)
+                && task.read >= task.due_bytes + step.up_bytes
+            {
+                conn.tx.write(step.down_bytes);
+                task.begun += 1;
+                task.due_bytes += step.up_bytes;
+            }
+            if transfer.server_closes && task.begun >= transfer.steps.len() && !task.closed {
+                task.closed = true;
+                conn.tx.close();
+            }
         }
-        if is_client && !task.closed && conn.rx.is_at_end() {
+        if !task.closed && conn.rx.is_at_end() {
             task.closed = true;
             conn.tx.close();
         }
-        outcome.retransmits[self.number] = conn.tx.retransmits;
-        outcome.ended[self.number] = conn.rx.is_at_end() && conn.tx.is_done();
+        outcome.retransmits[side] = conn.tx.retransmits;
+        outcome.ended[side] = conn.rx.is_at_end() && conn.tx.is_done();
+        if is_first_answer {
+            // Those that follow it are made by the same host.
+            for (m, t) in play.transfers.iter().enumerate() {
+                if t.start == Start::AfterFirstAnswerOf(n) {
+                    self.waiting.insert((now, m));
+                }
+            }
+        }
     }
 
     /// Takes what the connection of one transfer has to send.
     fn collect(&mut self, now: Instant, n: usize) {
-        let [client, server] = self.ends_of(n);
-        let (local, remote) = if self.is_client() { (client, server) } else { (server, client) };
+        let [local, remote] = self.local_ends(n);
         let Some(conn) = &mut self.tasks[n].conn else { return };
         let mut stream = None;
         while let Some(packet) = {
@@ -152,27 +256,48 @@ impl LinuxHost {
 
     /// The client's transfers that are due, and those that stand still.
     fn begin(&mut self, now: Instant) {
-        for n in 0..self.tasks.len() {
-            if self.tasks[n].conn.is_none() && self.tasks[n].moved <= now {
-                let [client, server] = self.ends_of(n);
-                let isn = self.isn(now, n);
-                self.tasks[n].conn = Some(Conn::connect(self.config.clone(), client, server, isn));
+        while let Some((at, n)) = self.waiting.first().copied()
+            && at <= now
+        {
+            self.waiting.pop_first();
+            let [client, server] = self.ends_of(n);
+            let isn = self.isn(now, n);
+            let conn = Conn::connect(self.config.clone(), client, server, isn);
+            self.open(now, n, conn);
+            self.play.outcomes.borrow_mut()[n].began = now;
+        }
+        for n in self.active.clone() {
+            let stands = self.tasks[n].moved + PATIENCE <= now && self.tasks[n].ask_at.is_none();
+            if !stands || self.play.transfers[n].direction != Direction::Download {
+                continue;
             }
-            let stands = self.tasks[n].moved + PATIENCE <= now;
-            let outcome = &mut self.outcomes.borrow_mut()[n];
-            if stands && !outcome.is_over() && self.transfers[n].direction == super::Direction::Download {
-                let read = self.tasks[n].read;
+            let read = self.tasks[n].read;
+            let outcome = &mut self.play.outcomes.borrow_mut()[n];
+            if !outcome.is_over() {
                 outcome.error =
                     Some(format!("nothing arrives for {} s, after {read} bytes", PATIENCE.as_secs()));
                 self.tasks[n].conn = None;
             }
         }
     }
+
+    /// When the application or the connection of a transfer wants to be called.
+    fn deadline_of(&self, n: usize) -> Option<Instant> {
+        let task = &self.tasks[n];
+        let conn = task.conn.as_ref()?;
+        let is_watched =
+            task.over_at.is_none() && self.is_client() && task.ask_at.is_none() && conn.failed.is_none();
+        let stall = is_watched.then(|| task.moved + PATIENCE);
+        [conn.deadline(), task.ask_at, stall].into_iter().flatten().min()
+    }
 }
 
 impl Host for LinuxHost {
     fn receive(&mut self, now: Instant, packet: &[u8]) {
-        let Some(s) = tcp(packet) else { return };
+        let Some(s) = tcp(packet) else {
+            self.floods.iter_mut().for_each(|f| f.receive(packet));
+            return;
+        };
         if !farlink_wire::verify_checksums(packet, &s, &farlink_wire::Offload::default()) {
             return;
         }
@@ -180,7 +305,8 @@ impl Host for LinuxHost {
         if !self.is_client() && self.tasks[n].conn.is_none() && s.flags.syn() && !s.flags.ack() {
             let [client, server] = self.ends_of(n);
             let isn = self.isn(now, n);
-            self.tasks[n].conn = Some(Conn::accept(self.config.clone(), server, client, isn, &s));
+            let conn = Conn::accept(self.config.clone(), server, client, isn, &s);
+            self.open(now, n, conn);
         } else if let Some(conn) = &mut self.tasks[n].conn {
             conn.receive(now, &s, packet);
         }
@@ -194,13 +320,18 @@ impl Host for LinuxHost {
         if self.is_client() {
             self.begin(now);
         }
-        for n in 0..self.tasks.len() {
+        for n in self.active.clone() {
             let Some(conn) = &mut self.tasks[n].conn else { continue };
             if conn.deadline().is_some_and(|t| t <= now) {
                 conn.timeout(now);
             }
             self.work(now, n);
             self.collect(now, n);
+        }
+        let tasks = &self.tasks;
+        self.active.retain(|n| tasks[*n].over_at.is_none_or(|t| t + LINGER > now));
+        for flood in &mut self.floods {
+            self.out.extend(flood.next(now));
         }
     }
 
@@ -209,21 +340,13 @@ impl Host for LinuxHost {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let is_client = self.is_client();
-        let outcomes = self.outcomes.borrow();
-        let of = |(n, t): (usize, &Task)| match &t.conn {
-            None if !is_client || outcomes[n].is_over() => None,
-            None => Some(t.moved),
-            Some(conn) if is_client && !outcomes[n].is_over() => {
-                Some(conn.deadline().map_or(t.moved + PATIENCE, |d| d.min(t.moved + PATIENCE)))
-            }
-            Some(conn) => conn.deadline(),
-        };
-        self.tasks.iter().enumerate().filter_map(of).min()
+        let waiting = self.waiting.first().map(|(at, _)| *at);
+        let floods = self.floods.iter().map(Flood::deadline);
+        self.active.iter().filter_map(|n| self.deadline_of(*n)).chain(waiting).chain(floods).min()
     }
 
     fn is_finished(&self) -> bool {
-        self.outcomes.borrow().iter().all(super::Outcome::is_over)
+        self.play.is_over()
     }
 
     fn ends(&self) -> Vec<End> {

@@ -11,6 +11,7 @@
 pub mod config;
 pub mod congestion;
 mod conn;
+pub mod flood;
 pub mod host;
 mod rate;
 mod receiver;
@@ -20,5 +21,6 @@ mod sender;
 pub mod transfer;
 
 pub use config::LinuxConfig;
+pub use flood::Flood;
 pub use host::LinuxHost;
-pub use transfer::{Direction, Outcome, Transfer};
+pub use transfer::{Direction, Outcome, Play, Start, Step, Transfer};

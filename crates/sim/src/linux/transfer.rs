@@ -1,9 +1,12 @@
 //! The application: the laboratory's transfers, by the laboratory's clocks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use farlink_wire::{Duration, Instant};
+
+use super::host::CLIENT;
 
 /// A transfer that stands still for so long has failed, as in the laboratory.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -20,37 +23,64 @@ pub enum Direction {
     Upload,
 }
 
-/// A transfer to be made.
+/// A question and its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The client waits so long since the answer before.
+    pub wait: Duration,
+    /// Bytes of the question.
+    pub up_bytes: u64,
+    /// Bytes of the answer.
+    pub down_bytes: u64,
+}
+
+/// When a client connects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// At this time.
+    At(Duration),
+    /// When the first answer of the transfer of this number is there.
+    AfterFirstAnswerOf(usize),
+}
+
+/// A connection and what is said on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transfer {
-    /// Which way.
+    /// Number of the client's host.
+    pub client: usize,
+    /// Which way most bytes go: whose silence counts.
     pub direction: Direction,
-    /// Payload.
-    pub bytes: u64,
-    /// The client's first line.
-    pub request_bytes: u64,
     /// When the client connects.
-    pub start: Duration,
+    pub start: Start,
+    /// It asks its first question not before this time.
+    pub ask_at: Duration,
     /// Over IPv6.
     pub v6: bool,
+    /// What is asked and answered, one after the other.
+    pub steps: Vec<Step>,
+    /// Then it asks for what is left in the list of this number, as other connections do.
+    pub draws_from: Option<usize>,
+    /// The server ends the connection with its last answer; else the client does when it has no more questions.
+    pub server_closes: bool,
 }
 
 impl Transfer {
-    /// Bytes that the client sends.
+    /// One question with its answer, ended by the server: what the laboratory's transfers are.
     #[must_use]
-    pub fn client_bytes(&self) -> u64 {
-        match self.direction {
-            Direction::Download => self.request_bytes,
-            Direction::Upload => self.request_bytes + self.bytes,
-        }
-    }
-
-    /// Bytes that the server sends.
-    #[must_use]
-    pub fn server_bytes(&self) -> u64 {
-        match self.direction {
-            Direction::Download => self.bytes,
-            Direction::Upload => ANSWER_BYTES,
+    pub fn single(direction: Direction, bytes: u64, request_bytes: u64, start: Duration, v6: bool) -> Self {
+        let (up_bytes, down_bytes) = match direction {
+            Direction::Download => (request_bytes, bytes),
+            Direction::Upload => (request_bytes + bytes, ANSWER_BYTES),
+        };
+        Self {
+            client: CLIENT,
+            direction,
+            start: Start::At(start),
+            ask_at: Duration::ZERO,
+            v6,
+            steps: vec![Step { wait: Duration::ZERO, up_bytes, down_bytes }],
+            draws_from: None,
+            server_closes: true,
         }
     }
 }
@@ -62,10 +92,16 @@ pub struct Outcome {
     pub began: Instant,
     /// When it was connected.
     pub connected: Option<Instant>,
+    /// When it asked its first question.
+    pub asked: Option<Instant>,
     /// When it read its first byte.
     pub first_byte: Option<Instant>,
     /// When it read its newest byte.
     pub last_byte: Option<Instant>,
+    /// What was asked so far, those steps included that were drawn from a list.
+    pub steps: Vec<Step>,
+    /// When each was asked, and answered in full.
+    pub answers: Vec<(Instant, Instant)>,
     /// Payload bytes that the client and the server read.
     pub received: [u64; 2],
     /// Client and server have seen the end of the other's stream, and all of theirs was acknowledged.
@@ -74,6 +110,7 @@ pub struct Outcome {
     pub error: Option<String>,
     /// Segments that client and server sent again.
     pub retransmits: [u64; 2],
+    counted_over: bool,
 }
 
 impl Outcome {
@@ -83,20 +120,59 @@ impl Outcome {
         self.error.is_some() || self.ended == [true; 2]
     }
 
-    /// Every byte arrived, each the one that was sent, and both streams ended in order.
+    /// Everything asked was answered, each byte the one that was sent, and both streams ended in order.
     #[must_use]
-    pub fn is_intact(&self, transfer: &Transfer) -> bool {
-        let wanted = [transfer.server_bytes(), transfer.client_bytes()];
+    pub fn is_intact(&self) -> bool {
+        let wanted = [
+            self.steps.iter().map(|s| s.down_bytes).sum::<u64>(),
+            self.steps.iter().map(|s| s.up_bytes).sum::<u64>(),
+        ];
         self.error.is_none() && self.ended == [true; 2] && self.received == wanted
     }
 }
 
-/// The outcomes, shared by both hosts and whoever reads them.
-pub type Outcomes = Rc<RefCell<Vec<Outcome>>>;
+/// The transfers of a network with what became of them, shared by its hosts and whoever reads them.
+#[derive(Debug, Default)]
+pub struct Play {
+    /// What is to be done.
+    pub transfers: Vec<Transfer>,
+    /// What became of each.
+    pub outcomes: RefCell<Vec<Outcome>>,
+    /// Lists of questions that several connections share.
+    pub lists: RefCell<Vec<VecDeque<Step>>>,
+    open: Cell<usize>,
+}
 
-/// Outcomes for so many transfers.
-#[must_use]
-pub fn outcomes(transfers: &[Transfer]) -> Outcomes {
-    let begin = |t: &Transfer| Outcome { began: Instant::ZERO + t.start, ..Outcome::default() };
-    Rc::new(RefCell::new(transfers.iter().map(begin).collect()))
+impl Play {
+    /// All is still to be done.
+    #[must_use]
+    pub fn new(transfers: Vec<Transfer>, lists: Vec<VecDeque<Step>>) -> Rc<Self> {
+        let begin = |t: &Transfer| Outcome {
+            began: match t.start {
+                Start::At(at) => Instant::ZERO + at,
+                Start::AfterFirstAnswerOf(_) => Instant::ZERO,
+            },
+            steps: t.steps.clone(),
+            ..Outcome::default()
+        };
+        let outcomes: Vec<Outcome> = transfers.iter().map(begin).collect();
+        let open = Cell::new(outcomes.len());
+        Rc::new(Self { transfers, outcomes: RefCell::new(outcomes), lists: RefCell::new(lists), open })
+    }
+
+    /// Every transfer is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    /// Counts a transfer that is over, once. `true` when it is.
+    pub(super) fn note_over(&self, n: usize) -> bool {
+        let outcome = &mut self.outcomes.borrow_mut()[n];
+        if outcome.is_over() && !outcome.counted_over {
+            outcome.counted_over = true;
+            self.open.set(self.open.get().saturating_sub(1));
+        }
+        outcome.counted_over
+    }
 }

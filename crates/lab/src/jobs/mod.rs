@@ -1,0 +1,155 @@
+//! Jobs of people: pages, transfers and dialogues, as plain data. [`lab`] does them with sockets in the namespaces, the
+//! simulator in virtual time; both hand back the same [`Done`].
+
+pub mod lab;
+pub mod mixed;
+pub mod web;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::report::Measured;
+use crate::scenario::{Cell, Scenario};
+
+/// Bytes of a request for a page or an object of it, headers included: what browsers of the thesis's time sent.
+pub const REQUEST_BYTES: u64 = 300;
+
+/// How a page's objects are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// One after the other on one connection (HTTP/1.1 without pipelining): the thesis's browser.
+    Persistent,
+    /// On so many connections at once, each object by the next free one; the further connections are opened when the
+    /// document has been read.
+    Parallel(usize),
+    /// All at once on one connection, as with HTTP/2.
+    Multiplexed,
+}
+
+/// A question and its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// So long after the answer before.
+    pub wait: Duration,
+    /// Bytes of the question.
+    pub up_bytes: u64,
+    /// Bytes of the answer.
+    pub down_bytes: u64,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// One file from the server.
+    Download(u64),
+    /// One file to the server.
+    Upload(u64),
+    /// A document and the objects that it refers to, bytes.
+    Page {
+        /// The document.
+        document_bytes: u64,
+        /// Its objects.
+        object_bytes: Vec<u64>,
+        /// How they are asked for.
+        style: Style,
+    },
+    /// Questions and answers on one connection.
+    Dialogue(Vec<Exchange>),
+}
+
+/// A job of the client at the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// What it is, for the figures: jobs of one class are judged together.
+    pub class: &'static str,
+    /// When it begins.
+    pub start: Duration,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What became of a job.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Done {
+    /// From connect() to the last byte.
+    pub seconds: f64,
+    /// Payload bytes that arrived.
+    pub bytes: u64,
+    /// How long each answer of a dialogue took, without the wait before it.
+    pub answers: Vec<f64>,
+    /// What went wrong, in words; everything that arrived is what was sent if nothing did.
+    pub error: Option<String>,
+}
+
+impl Task {
+    /// Payload bytes that are to arrive.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Download(bytes) | Self::Upload(bytes) => *bytes,
+            Self::Page { document_bytes, object_bytes, .. } => {
+                document_bytes + object_bytes.iter().sum::<u64>()
+            }
+            Self::Dialogue(exchanges) => exchanges.iter().map(|e| e.down_bytes).sum(),
+        }
+    }
+}
+
+/// A kind of scenario that consists of jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plan {
+    /// `web`: one page.
+    Web,
+    /// `mixed`: many people's jobs for a while.
+    Mixed,
+}
+
+impl Plan {
+    /// The kind of this name.
+    #[must_use]
+    pub fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "web" => Some(Self::Web),
+            "mixed" => Some(Self::Mixed),
+            _ => None,
+        }
+    }
+
+    /// The jobs of a cell.
+    pub fn jobs(self, cell: &Cell, seed: u64) -> Result<Vec<Job>> {
+        match self {
+            Self::Web => web::jobs(cell),
+            Self::Mixed => mixed::jobs(cell, seed),
+        }
+    }
+
+    /// What they came to.
+    pub fn measure(self, scenario: &Scenario, cell: &Cell, jobs: &[Job], done: &[Done]) -> Result<Measured> {
+        if jobs.len() != done.len() {
+            bail!("{} of {} jobs were done", done.len(), jobs.len());
+        }
+        let mut measured = match self {
+            Self::Web => web::measure(scenario, cell, jobs, done)?,
+            Self::Mixed => mixed::measure(jobs, done),
+        };
+        measured.bytes = done.iter().map(|d| d.bytes).sum();
+        for (number, (job, done)) in jobs.iter().zip(done).enumerate() {
+            let wanted = job.task.bytes();
+            measured.expect(done.error.is_none() && done.bytes == wanted, || {
+                let why = done.error.clone().unwrap_or(format!("{} of {wanted} bytes arrived", done.bytes));
+                format!("job {number}, {}: {why}", job.class)
+            });
+        }
+        Ok(measured)
+    }
+}
+
+/// The value below which this share of the values lies; 0 of none.
+#[must_use]
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (share * (sorted.len().max(1) - 1) as f64).round() as usize;
+    sorted.get(at).copied().unwrap_or(0.0)
+}
