@@ -374,6 +374,7 @@ impl Engine {
             rule: h.rule,
             class: h.class,
             free: self.config.pinned == Pinned::Never || answer.agreed.window_scale,
+            began_at: now,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),

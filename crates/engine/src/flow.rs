@@ -156,6 +156,8 @@ pub struct Flow {
     pub class: Class,
     /// It may lose its gateways at any time.
     pub free: bool,
+    /// When it was split for the first time.
+    pub began_at: Instant,
     /// Last packet of either host.
     pub active_at: Instant,
     /// A host was reset or has reset: which, when it began.
@@ -194,6 +196,11 @@ impl Relay {
     #[must_use]
     pub fn has_custody(&self) -> bool {
         !self.buffer.is_empty() || self.buffer.has_early() || self.fin_outstanding()
+    }
+    /// It holds data, or the end of its stream, that has not arrived.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.buffer.is_empty() || self.fin_outstanding()
     }
     /// In-order bytes in custody.
     #[must_use]

@@ -8,8 +8,9 @@ use crate::mode::{Closed, Mode};
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
 use crate::record::Record;
+use crate::sender::Sender;
 use crate::side::{Pair, Side};
-use crate::status::{Counters, FlowStatus, Status};
+use crate::status::{Counters, FlowStatus, Load, Status};
 use crate::table::Key;
 
 /// How long hosts of lost connections are waited for.
@@ -44,17 +45,82 @@ impl Engine {
                 Mode::Closed(_) => s.flows_closed += 1,
             }
             s.flows_with_peer += u64::from(flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard());
-            if let Some(r) = flow.relays.as_ref() {
-                s.custody_bytes += u64::from(r.a.custody_bytes()) + u64::from(r.b.custody_bytes());
+            let Some(r) = flow.relays.as_ref() else { continue };
+            for x in [&r.a, &r.b] {
+                s.custody_bytes += u64::from(x.custody_bytes());
+                s.in_flight_bytes += x.tx.pipe();
+                s.cwnd_bytes += if x.is_busy() { x.tx.cc().cwnd_bytes() } else { 0 };
             }
+            let limited = &mut s.limited_by;
+            let count = match flow.held_by().1.limit() {
+                "link" => &mut limited.link,
+                "receiver" => &mut limited.receiver,
+                "loss" => &mut limited.loss,
+                _ => &mut limited.application,
+            };
+            *count += 1;
         }
         s
     }
 
     /// At most `limit` flows in table order.
     #[must_use]
-    pub fn flows(&self, limit: usize) -> Vec<FlowStatus> {
-        self.table.iter().take(limit).map(|(_, f)| f.status(self.rules.name(f.rule))).collect()
+    pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
+        self.table.iter().take(limit).map(|(_, f)| self.flow_status(now, f)).collect()
+    }
+
+    /// The flow between two endpoints, in whichever order they are named and whichever routing domain it is in.
+    #[must_use]
+    pub fn flow_between(
+        &self,
+        now: Instant,
+        one: core::net::SocketAddr,
+        other: core::net::SocketAddr,
+    ) -> Option<FlowStatus> {
+        let ends = ((one.ip(), one.port()), (other.ip(), other.port()));
+        let found = self.config.interfaces.iter().find_map(|i| {
+            let (key, one_is_low) = Key::new(i.domain, ends.0, ends.1);
+            self.table.find(&key, one_is_low)
+        });
+        found.and_then(|(id, _)| self.table.get(id)).map(|f| self.flow_status(now, f))
+    }
+
+    /// What all flows together send by an interface.
+    #[must_use]
+    pub fn load_of(&self, iface: IfaceId) -> Load {
+        let mut load = Load::default();
+        for (_, flow) in self.table.iter() {
+            let Some(r) = flow.relays.as_ref() else { continue };
+            for to in [Side::A, Side::B] {
+                if flow.legs.get(to).out != iface {
+                    continue;
+                }
+                let x = r.get(to.other());
+                load.legs += 1;
+                load.custody_bytes += u64::from(x.custody_bytes());
+                load.in_flight_bytes += x.tx.pipe();
+                load.lost_bytes += x.tx.board().lost_ever_bytes();
+                if x.is_busy() {
+                    load.busy += 1;
+                    load.cwnd_bytes += x.tx.cc().cwnd_bytes();
+                }
+            }
+        }
+        load
+    }
+
+    fn flow_status(&self, now: Instant, flow: &Flow) -> FlowStatus {
+        let name = |iface: IfaceId| {
+            let interface = self.config.interfaces.iter().find(|i| i.id == iface);
+            interface.map_or_else(Default::default, |i| i.name.clone())
+        };
+        FlowStatus {
+            rule: self.rules.name(flow.rule),
+            age_seconds: now.since(flow.began_at).as_secs(),
+            out_a: name(flow.legs.a.out),
+            out_b: name(flow.legs.b.out),
+            ..flow.status()
+        }
     }
 
     /// Connections whose custody died with an earlier process: both hosts are made to reset, at their own exact
@@ -90,6 +156,7 @@ impl Flow {
             rule: usize::MAX,
             class: Default::default(),
             free: true,
+            began_at: now,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),
@@ -103,16 +170,18 @@ impl Flow {
         }
     }
 
-    fn status(&self, rule: String) -> FlowStatus {
+    fn status(&self) -> FlowStatus {
         let r = self.relays.as_ref();
         let us = |x: Option<&Relay>| x.and_then(|x| x.tx.rtt.srtt()).map_or(0, |d| d.as_micros() as u64);
         let name = |l: &Leg| format!("{}", core::net::SocketAddr::new(l.addr, l.port));
         let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
+        let of = |x: Option<&Relay>, what: fn(&Sender) -> u64| x.map_or(0, |x| what(&x.tx));
+        let (from, held) = self.held_by();
         FlowStatus {
             a: name(&self.legs.a),
             b: name(&self.legs.b),
             mode: self.mode.name(),
-            rule,
+            rule: String::new(),
             custody_ab_bytes: ab.map_or(0, |x| u64::from(x.custody_bytes())),
             custody_ba_bytes: ba.map_or(0, |x| u64::from(x.custody_bytes())),
             srtt_a_us: us(ba),
@@ -121,23 +190,76 @@ impl Flow {
             cwnd_b_bytes: ab.map_or(0, |x| x.tx.cc().cwnd_bytes()),
             peer_a: self.legs.a.peer.is_heard(),
             peer_b: self.legs.b.peer.is_heard(),
-            limited_by: self.limited_by(),
+            limited_by: held.limit(),
+            held_by: held.name(),
+            direction: if from == Side::A { "ab" } else { "ba" },
+            delivered_ab_bytes: of(ab, Sender::delivered_bytes),
+            delivered_ba_bytes: of(ba, Sender::delivered_bytes),
+            in_flight_a_bytes: of(ba, Sender::pipe),
+            in_flight_b_bytes: of(ab, Sender::pipe),
+            window_a_bytes: of(ba, Sender::window_bytes),
+            window_b_bytes: of(ab, Sender::window_bytes),
+            lost_a_bytes: of(ba, |tx| tx.board().lost_ever_bytes()),
+            lost_b_bytes: of(ab, |tx| tx.board().lost_ever_bytes()),
+            pacing_a_bps: of(ba, |tx| tx.pacing_rate().unwrap_or(0)),
+            pacing_b_bps: of(ab, |tx| tx.pacing_rate().unwrap_or(0)),
+            ..FlowStatus::default()
         }
     }
 
-    /// What holds the busier direction.
-    fn limited_by(&self) -> &'static str {
-        let Some(r) = self.relays.as_ref() else { return "application" };
+    /// What holds the busier direction, and whose data that is.
+    fn held_by(&self) -> (Side, Held) {
+        let Some(r) = self.relays.as_ref() else { return (Side::A, Held::Nothing) };
         let side = if r.a.custody_bytes() >= r.b.custody_bytes() { Side::A } else { Side::B };
         let x = r.get(side);
-        if x.custody_bytes() == 0 {
-            "application"
+        let is_window_full = x.tx.window_edge().before(x.tx.snd_nxt + x.tx.mss);
+        let held = if x.custody_bytes() == 0 {
+            Held::Nothing
         } else if x.tx.in_recovery() {
-            "loss"
-        } else if !x.tx.is_cwnd_limited() && x.tx.window_edge().since(x.tx.snd_nxt) < x.tx.mss {
-            "receiver"
+            Held::Losses
+        } else if x.tx.is_cwnd_limited() {
+            Held::CongestionWindow
+        } else if is_window_full && x.buffer.end().after(x.tx.snd_nxt) {
+            Held::ReceiveWindow
+        } else if x.tx.timers.pace.is_some() {
+            Held::Pacing
         } else {
-            "link"
+            Held::Turn
+        };
+        (side, held)
+    }
+}
+
+/// What holds a direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    Nothing,
+    Losses,
+    ReceiveWindow,
+    CongestionWindow,
+    Pacing,
+    Turn,
+}
+
+impl Held {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing to send",
+            Self::Losses => "repairs losses",
+            Self::ReceiveWindow => "receive window",
+            Self::CongestionWindow => "congestion window",
+            Self::Pacing => "pacing",
+            Self::Turn => "turn on the link",
+        }
+    }
+
+    /// Which of the four it counts as.
+    fn limit(self) -> &'static str {
+        match self {
+            Self::Nothing => "application",
+            Self::Losses => "loss",
+            Self::ReceiveWindow => "receiver",
+            Self::CongestionWindow | Self::Pacing | Self::Turn => "link",
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Pulled {
     pub wire_bytes: u32,
     /// Packets on the wire.
     pub packets: u32,
+    /// Payload bytes that were sent again.
+    pub repeated_bytes: u32,
     /// What there may be more of at once.
     pub more: Option<Wants>,
 }
@@ -315,7 +317,8 @@ impl Flow {
         }
         let leg = self.legs.get_mut(from);
         leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(segments).unwrap_or(1));
-        Pulled { wire_bytes, packets: segments, more: None }
+        let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
+        Pulled { wire_bytes, packets: segments, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
     }
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.

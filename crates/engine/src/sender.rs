@@ -279,6 +279,11 @@ impl Sender {
     pub fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited
     }
+    /// Payload that the receiver has acknowledged, by ACK or SACK, bytes.
+    #[must_use]
+    pub fn delivered_bytes(&self) -> u64 {
+        self.rate.delivered_bytes()
+    }
     /// Recovery of any kind is under way.
     #[must_use]
     pub fn in_recovery(&self) -> bool {
@@ -484,7 +489,9 @@ impl Sender {
         }
     }
 
-    fn pacing_rate(&self) -> Option<u64> {
+    /// The rate that it is paced at, bit/s; `None` where it is not.
+    #[must_use]
+    pub fn pacing_rate(&self) -> Option<u64> {
         let srtt = self.rtt.srtt();
         if self.cc.relies_on_pacing() || Pacer::applies(srtt) {
             self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)

@@ -25,12 +25,48 @@ pub struct Status {
     pub table_bytes: u64,
     /// Gateways heard in the last minute, as flows with a peer.
     pub flows_with_peer: u64,
+    /// Bytes sent and not acknowledged now, both directions of all flows.
+    pub in_flight_bytes: u64,
+    /// Congestion windows of all directions that hold data now, bytes.
+    pub cwnd_bytes: u64,
+    /// What holds the split flows now.
+    pub limited_by: LimitedBy,
     /// Counters since the start.
     pub counters: Counters,
     /// One per rule, then the default action.
     pub rules: Vec<RuleStatus>,
     /// Whether the engine is draining.
     pub draining: bool,
+}
+
+/// How many split flows are held by what, each by its busier direction.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct LimitedBy {
+    /// By their share of the link, or the congestion window.
+    pub link: u64,
+    /// By the receiving host.
+    pub receiver: u64,
+    /// By losses under repair.
+    pub loss: u64,
+    /// By nothing to send.
+    pub application: u64,
+}
+
+/// What the flows send by one interface.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Load {
+    /// Legs of split flows that leave by it.
+    pub legs: u64,
+    /// Of these, legs with data to send or under way.
+    pub busy: u64,
+    /// Bytes in custody for it.
+    pub custody_bytes: u64,
+    /// Bytes sent and not acknowledged.
+    pub in_flight_bytes: u64,
+    /// Congestion windows of the busy legs, bytes.
+    pub cwnd_bytes: u64,
+    /// Bytes taken for lost, of the flows that are open now.
+    pub lost_bytes: u64,
 }
 
 macro_rules! counters {
@@ -130,7 +166,7 @@ pub struct RuleStatus {
 }
 
 /// One flow, for people.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct FlowStatus {
     /// Client address and port (the host that sent the SYN).
     pub a: String,
@@ -158,4 +194,34 @@ pub struct FlowStatus {
     pub peer_b: bool,
     /// What holds it: link, receiver, loss, application.
     pub limited_by: &'static str,
+    /// The same more closely: nothing to send, repairs losses, receive window, congestion window, pacing, turn on the link.
+    pub held_by: &'static str,
+    /// The busier direction, of which both speak: `ab` or `ba`.
+    pub direction: &'static str,
+    /// Seconds since it was split, or woke in a process that had forgotten it.
+    pub age_seconds: u64,
+    /// Payload that the server has acknowledged since the flow was split last, bytes.
+    pub delivered_ab_bytes: u64,
+    /// The same of the client.
+    pub delivered_ba_bytes: u64,
+    /// Sent to the client and not acknowledged, bytes.
+    pub in_flight_a_bytes: u64,
+    /// Sent to the server and not acknowledged, bytes.
+    pub in_flight_b_bytes: u64,
+    /// The client's receive window, bytes.
+    pub window_a_bytes: u64,
+    /// The server's receive window, bytes.
+    pub window_b_bytes: u64,
+    /// Bytes to the client that were taken for lost since the flow was split last.
+    pub lost_a_bytes: u64,
+    /// Bytes to the server that were taken for lost.
+    pub lost_b_bytes: u64,
+    /// Rate of pacing towards the client, bit/s; 0: not paced.
+    pub pacing_a_bps: u64,
+    /// Rate of pacing towards the server, bit/s; 0: not paced.
+    pub pacing_b_bps: u64,
+    /// Interface by which packets to the client leave; empty for one that is not configured.
+    pub out_a: String,
+    /// Interface by which packets to the server leave.
+    pub out_b: String,
 }

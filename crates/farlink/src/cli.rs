@@ -62,8 +62,23 @@ Exit status: 0 all is well, 1 something is wrong (each finding says what to do),
 
 `limited by` tells what holds a connection back: link, receiver, loss or application.")]
     Flows(FlowsArgs),
-    /// A live view (not there yet: `watch farlink status` serves meanwhile)
-    Top,
+    /// Watch links and connections live: rates, windows, and why each connection is not faster
+    #[command(after_help = "Examples:
+  farlink top
+  farlink top --sort custody --filter 10.1.2.
+  farlink top --once --limit 20       as text, for scripts
+
+Keys: q quits, s sorts by the next column, / filters, space pauses, arrows and page keys scroll.
+Rates are those of the last interval; what a connection waits for is explained in the last column.")]
+    Top(TopArgs),
+    /// Follow one connection packet by packet: what is sent, sent again and acknowledged, windows, rate, queue
+    #[command(after_help = "Examples:
+  farlink trace 10.1.2.3                          the next connection of this host that sends a packet
+  farlink trace 10.1.2.3:40000,192.0.2.7:443 --seconds 60
+  farlink trace 10.1.2.3 --json flow.json         then: farlink report flow.json
+
+One trace at a time. It costs nothing when there is none, and at most some megabytes of memory.")]
+    Trace(TraceArgs),
     /// Change a parameter of the running gateway
     #[command(after_help = "Examples:
   farlink set link.sat0.rate_bps 6000000   the link called sat0 now carries 6 Mbit/s
@@ -176,6 +191,48 @@ pub struct FlowsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `farlink top`
+#[derive(Args, Debug)]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+    /// By what connections are sorted
+    #[arg(long, value_enum, default_value_t)]
+    pub sort: crate::top::Sort,
+    /// Show only connections with this text in addresses, mode or limit
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub filter: String,
+    /// Print one interval as text and end
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: at most so many connections
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    if (0.1..=60.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 60 seconds".into()) }
+}
+
+/// `farlink trace`
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// ADDRESS, ADDRESS:PORT, or both ends with a comma between
+    pub flow: String,
+    /// For so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// Write the trace as JSON, for `farlink report`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// `farlink set`

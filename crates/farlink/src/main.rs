@@ -15,6 +15,8 @@ mod report_cmd;
 mod run;
 mod show;
 mod sim_cmd;
+mod top;
+mod trace_cmd;
 mod view;
 
 use cli::{Cli, Command};
@@ -28,14 +30,13 @@ fn main() -> ExitCode {
         Command::Set(args) => show::set(&args),
         Command::Drain(args) => show::drain(&args),
         Command::Link(args) => show::link(&args),
+        Command::Trace(args) => trace_cmd::run(&args),
         Command::Report(args) => report_cmd::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchLoad(args) => bench::load(&args),
         Command::Lab(args) => lab_cmd::run(args),
         Command::Sim(args) => sim_cmd::run(args),
-        Command::Top => {
-            Err(anyhow::anyhow!("`farlink top` is not there yet; `watch farlink status` serves meanwhile"))
-        }
+        Command::Top(args) => top::run(&args),
     };
     done.unwrap_or_else(|e| {
         eprintln!("farlink: {e:#}");

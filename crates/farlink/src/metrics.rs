@@ -27,6 +27,25 @@ pub fn render(status: &Value) -> String {
             let _ = writeln!(out, "# TYPE farlink_{name}_total counter\nfarlink_{name}_total {value}");
         }
     }
+    let held = status.pointer("/engine/limited_by").and_then(Value::as_object);
+    if let Some(held) = held {
+        let _ = writeln!(out, "# TYPE farlink_flows_limited_by gauge");
+        for (by, count) in held {
+            let _ = writeln!(out, "farlink_flows_limited_by{{by=\"{by}\"}} {count}");
+        }
+    }
+    for (name, value) in status.pointer("/driver").and_then(Value::as_object).into_iter().flatten() {
+        if let Some(value) = as_number(value) {
+            let _ = writeln!(
+                out,
+                "# TYPE farlink_driver_{name}_total counter\nfarlink_driver_{name}_total {value}"
+            );
+        }
+    }
+    if let Some(bytes) = status.pointer("/reassembly_bytes").and_then(Value::as_u64) {
+        let _ = writeln!(out, "# TYPE farlink_reassembly_bytes gauge\nfarlink_reassembly_bytes {bytes}");
+    }
+    stages(&mut out, crate::view::list(status, "/driver/profile"));
     for (list, label) in [("/links", "link"), ("/interfaces", "interface"), ("/engine/rules", "rule")] {
         labelled(&mut out, crate::view::list(status, list), label);
     }
@@ -34,6 +53,31 @@ pub fn render(status: &Value) -> String {
         let _ = writeln!(out, "# TYPE farlink_uptime_seconds gauge\nfarlink_uptime_seconds {uptime}");
     }
     out
+}
+
+/// The profile as a histogram in seconds; nothing while it is off.
+fn stages(out: &mut String, stages: &[Value]) {
+    if !stages.is_empty() {
+        let _ = writeln!(out, "# TYPE farlink_stage_seconds histogram");
+    }
+    for stage in stages {
+        let name = crate::view::text(stage, "/name");
+        let classes: Vec<u64> =
+            crate::view::list(stage, "/histogram").iter().filter_map(Value::as_u64).collect();
+        let mut sum = 0;
+        for (class, n) in classes.iter().enumerate() {
+            sum += n;
+            let bound = if class + 1 == classes.len() {
+                "+Inf".to_owned()
+            } else {
+                format!("{}", (256_u64 << class) as f64 / 1e9)
+            };
+            let _ = writeln!(out, "farlink_stage_seconds_bucket{{stage=\"{name}\",le=\"{bound}\"}} {sum}");
+        }
+        let seconds = crate::view::number(stage, "/ns") as f64 / 1e9;
+        let _ = writeln!(out, "farlink_stage_seconds_sum{{stage=\"{name}\"}} {seconds}");
+        let _ = writeln!(out, "farlink_stage_seconds_count{{stage=\"{name}\"}} {sum}");
+    }
 }
 
 fn labelled(out: &mut String, items: &[Value], label: &str) {
@@ -109,7 +153,11 @@ mod tests {
         status.engine.counters.flows_split = 99;
         status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
         status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
-        serde_json::to_value(&status).unwrap()
+        let mut value = serde_json::to_value(&status).unwrap();
+        value["driver"] = serde_json::json!({"writes_busy": 7, "profile": [
+            {"name": "read", "calls": 3, "ns": 1500, "histogram": [1, 1, 1]},
+        ]});
+        value
     }
 
     #[test]
@@ -120,6 +168,13 @@ mod tests {
             "farlink_flows_split_total 99",
             "farlink_link_up{link=\"a\\\"b\"} 1",
             "farlink_link_sent_bytes{link=\"c\"} 0",
+            "farlink_link_custody_bytes{link=\"c\"} 0",
+            "farlink_link_retransmitted_bytes{link=\"c\"} 0",
+            "farlink_flows_limited_by{by=\"receiver\"} 0",
+            "farlink_driver_writes_busy_total 7",
+            "farlink_stage_seconds_bucket{stage=\"read\",le=\"0.000000512\"} 2",
+            "farlink_stage_seconds_bucket{stage=\"read\",le=\"+Inf\"} 3",
+            "farlink_stage_seconds_sum{stage=\"read\"} 0.0000015",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }

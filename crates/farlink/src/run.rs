@@ -221,8 +221,27 @@ impl Answerer {
             }
             Request::Set { key, value } => {
                 tracing::info!(key, value, "set");
-                done(attendance.gateway().set(now, key, value))
+                match (key.as_str(), value.as_str()) {
+                    ("profile", "on" | "off") => {
+                        attendance.set_profile(value == "on");
+                        Response::ok(())
+                    }
+                    ("profile", other) => Response::error(format!("`{other}`: allowed are on and off")),
+                    _ => done(attendance.gateway().set(now, key, value).map_err(|e| with_profile(key, e))),
+                }
             }
+            Request::Trace { flow, seconds } => {
+                let until = now + farlink_wire::Duration::from_secs(*seconds);
+                let wish = crate::trace_cmd::wish(flow).map_err(|e| e.to_string());
+                let start =
+                    |wish| attendance.gateway().trace(now, Some((wish, until))).map_err(str::to_owned);
+                done(wish.and_then(start))
+            }
+            Request::TraceRead {} => match attendance.gateway().take_trace(now) {
+                Some(taken) => Response::ok(taken),
+                None => Response::error("there is no trace: it has ended, or nobody read it for ten seconds"),
+            },
+            Request::TraceStop {} => done(attendance.gateway().trace(now, None).map_err(str::to_owned)),
             Request::Link { link, up } => done(self.link_state(link, *up, attendance)),
             Request::Drain {} => {
                 attendance.drain();
@@ -266,6 +285,11 @@ impl Answerer {
     }
 }
 
+/// The gateway does not know the one key that is the driver's.
+fn with_profile(key: &str, error: String) -> String {
+    if error.starts_with(&format!("unknown key `{key}`")) { error + "; and profile" } else { error }
+}
+
 /// A port under the names that the manual uses, first.
 fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     let mut value = json!({"name": port.interface, "device": port.tun});
@@ -278,6 +302,7 @@ fn port(port: &farlink_linux::driver::PortStatus) -> Value {
 fn driver_counters(driver: &DriverStatus) -> Value {
     let mut value = json!(driver.counters);
     value["route_lookups"] = json!(driver.route_lookups);
+    value["profile"] = json!(driver.profile);
     value["journal_refused"] = json!(driver.journal_refused);
     value
 }

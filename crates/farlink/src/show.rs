@@ -123,6 +123,14 @@ fn status_text(status: &Value) -> String {
             number(interface, "/queue_drops").to_string(),
         ]);
     }
+    let limited = |by: &str| engine(&format!("limited_by/{by}"));
+    out += &format!(
+        "held by:     link {}, receiver {}, loss {}, application {}\n",
+        limited("link"),
+        limited("receiver"),
+        limited("loss"),
+        limited("application"),
+    );
     let mut rules = Table::new(&["RULE", "CONNECTIONS", "OPEN", "BYTES", "OVER LIMIT"]);
     for rule in list(status, "/engine/rules") {
         rules.row([
@@ -139,7 +147,7 @@ fn status_text(status: &Value) -> String {
             counters.row([name.replace('_', " "), value.to_string()]);
         }
     }
-    for table in [links, interfaces, rules, counters].iter().filter(|t| !t.is_empty()) {
+    for table in [links, interfaces, rules, stages(status), counters].iter().filter(|t| !t.is_empty()) {
         out += &format!("\n{table}");
     }
     out
@@ -151,6 +159,37 @@ fn rate_of(link: &Value) -> String {
         0 => view::rate(number(link, "/rate_bps")),
         found => format!("{} (found out)", view::rate(found)),
     }
+}
+
+/// The profile, while it is on.
+fn stages(status: &Value) -> Table {
+    let mut table = Table::new(&["STAGE", "CALLS", "TOGETHER", "MEAN", "HALF BELOW", "99 % BELOW"]);
+    for stage in list(status, "/driver/profile") {
+        let (calls, ns) = (number(stage, "/calls"), number(stage, "/ns"));
+        let classes: Vec<u64> = list(stage, "/histogram").iter().filter_map(Value::as_u64).collect();
+        table.row([
+            text(stage, "/name"),
+            calls.to_string(),
+            view::nanoseconds(ns),
+            view::nanoseconds(ns.checked_div(calls).unwrap_or(0)),
+            below(&classes, calls, 50),
+            below(&classes, calls, 99),
+        ]);
+    }
+    table
+}
+
+/// The class that so many percent of the calls are within.
+fn below(classes: &[u64], calls: u64, percent: u64) -> String {
+    let mut sum = 0;
+    for (class, n) in classes.iter().enumerate() {
+        sum += n;
+        if calls > 0 && sum * 100 >= calls * percent {
+            let is_last = class + 1 == classes.len();
+            return if is_last { "more".into() } else { view::nanoseconds(256 << class) };
+        }
+    }
+    "-".into()
 }
 
 fn state(of: &Value) -> String {
@@ -225,6 +264,15 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(!text.contains("DRAINING"));
+        status.engine.limited_by.receiver = 31;
+        let mut value = serde_json::to_value(&status).unwrap();
+        value["driver"] = serde_json::json!({"profile": [
+            {"name": "write", "calls": 100, "ns": 200_000, "histogram": [0, 0, 98, 0, 2]},
+        ]});
+        let text = status_text(&value);
+        for part in ["receiver 31", "write", "2.0 us", "1.0 us", "more"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
         status.engine.draining = true;
         assert!(status_text(&serde_json::to_value(&status).unwrap()).contains("DRAINING"));
     }
@@ -245,6 +293,7 @@ mod tests {
             peer_a: false,
             peer_b: true,
             limited_by: "link",
+            ..FlowStatus::default()
         };
         let text = flows_text(&serde_json::to_value([flow]).unwrap());
         for part in [

@@ -27,6 +27,7 @@ enum Command {
   farlink sim run geo-download
   farlink sim run thesis-single --only rate_bps=8000000,size_bytes=10240000 --json results.json
   farlink sim run my.toml --repeat 30 --seed 7
+  farlink sim run geo-download --only variant=farlink,size_bytes=1000000 --flow-trace flow.json
 
 SCENARIO is a builtin one (`farlink lab list`) of kind `transfer`, `web` or `mixed`, or the path of such a file. Needs no privilege. The same seed
 gives the same results, to the byte, whatever the number of threads.
@@ -67,6 +68,9 @@ struct RunArgs {
     /// Change settings of all cells, each key=value
     #[arg(long, value_name = "K=V", num_args = 1..)]
     set: Vec<String>,
+    /// Write a trace of the first flow of the only cell, for `farlink report`
+    #[arg(long, value_name = "FILE")]
+    flow_trace: Option<PathBuf>,
     /// Cells that run at once
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
@@ -134,6 +138,11 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
         threads: args.threads,
         captures: args.captures,
     };
+    if let Some(path) = &args.flow_trace {
+        let trace = simulate::trace(&options, &crate::config::gateway_of)?;
+        std::fs::write(path, serde_json::to_string(&trace)? + "\n")
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     let report = simulate::run(&options, &crate::config::gateway_of, &|line| eprintln!("{line}"))?;
     crate::lab_cmd::publish(&report, args.json.as_deref())
 }

@@ -88,6 +88,11 @@ pub fn microseconds(us: u64) -> String {
     if us == 0 { "-".to_owned() } else { scaled(us as f64, 1000.0, &["us", "ms", "s"]) }
 }
 
+/// `1.5 us`.
+pub fn nanoseconds(ns: u64) -> String {
+    scaled(ns as f64, 1000.0, &["ns", "us", "ms", "s"])
+}
+
 /// `3 h 12 min`.
 pub fn seconds(s: u64) -> String {
     match s {

@@ -278,3 +278,76 @@ fn counters_are_served_to_prometheus() {
     terminate(&daemon);
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
 }
+
+#[test]
+fn a_connection_is_seen_live_traced_and_the_datapath_profiled() {
+    if skipped("a_connection_is_seen_live_traced_and_the_datapath_profiled") {
+        return;
+    }
+    let bed = Bed::new("live");
+    let nobody = bed.ask(&["top", "--once"]);
+    assert!(nobody.status.code() == Some(1) && text(&nobody).contains("no gateway"), "{}", text(&nobody));
+    let mut daemon = bed.start(&["--link", "to-client", "--rate", "20 Mbit/s"]);
+    let mut load = bed.client.command(FARLINK);
+    load.args(["bench-load", "bulk", "--flows", "1", "--seconds", "20", "--to", "10.73.2.2"])
+        .stdout(Stdio::null());
+    let mut load = load.spawn().unwrap();
+    bed.eventually("the connection is the link's", || {
+        let status = bed.status();
+        status.pointer("/engine/limited_by/link").and_then(Value::as_u64) == Some(1)
+            && status.pointer("/links/0/flows").and_then(Value::as_u64) == Some(1)
+    });
+
+    let top = text(&bed.ask(&["top", "--once", "--interval", "1"]));
+    for part in [
+        "to-client",
+        "20.0 Mbit/s",
+        "10.73.2.2:7001",
+        "link",
+        "has all of to-client",
+        "1 of 1 connection shown",
+    ] {
+        assert!(top.contains(part), "{part} is missing in\n{top}");
+    }
+    assert!(text(&bed.ask(&["top", "--once", "--filter", "10.99."])).contains("0 of 1 connection shown"));
+    assert!(text(&bed.ask(&["top"])).contains("wants a terminal"));
+
+    assert!(bed.status().pointer("/driver/profile").is_none_or(Value::is_null));
+    assert!(text(&bed.ask(&["set", "profile", "maybe"])).contains("allowed are on and off"));
+    assert!(bed.ask(&["set", "profile", "on"]).status.success());
+    let json = bed.directory.join("flow.json");
+    let trace = bed.ask(&["trace", "10.73.1.2", "--seconds", "2", "--json", json.to_str().unwrap()]);
+    assert!(trace.status.success(), "{}", text(&trace));
+    assert!(text(&trace).contains("to client") && text(&trace).contains("Mbit/s"), "{}", text(&trace));
+    let page = bed.directory.join("flow.html");
+    let mut report = Command::new(FARLINK);
+    let report = report.arg("report").arg(&json).arg("-o").arg(&page).output().unwrap();
+    assert!(report.status.success(), "{}", text(&report));
+    let page = std::fs::read_to_string(&page).unwrap();
+    for part in [
+        "Time-sequence: here, server to client",
+        "physical limit</text>",
+        "farlink trace 10.73.1.2 --seconds 2",
+    ] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    let wrong = bed.ask(&["trace", "somewhere"]);
+    assert!(
+        wrong.status.code() == Some(1) && text(&wrong).contains("an address or address:port"),
+        "{}",
+        text(&wrong)
+    );
+
+    let status = bed.status();
+    let stages = status.pointer("/driver/profile").and_then(Value::as_array).unwrap();
+    assert_eq!(stages.len(), 4);
+    assert!(stages.iter().all(|s| s["calls"].as_u64() > Some(0)), "{stages:?}");
+    assert!(text(&bed.ask(&["status"])).contains("egress"));
+    assert!(bed.ask(&["set", "profile", "off"]).status.success());
+    assert!(bed.status().pointer("/driver/profile").is_none_or(Value::is_null));
+
+    load.kill().unwrap();
+    load.wait().unwrap();
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}

@@ -16,6 +16,7 @@ use farlink_wire::{
 
 use crate::links::{self, LinkQueue, Waiting};
 use crate::status::Status;
+use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
 
 /// Segments made in one `flush` before the driver gets its turn to read again.
 const PULLS_PER_FLUSH: usize = 256;
@@ -37,6 +38,8 @@ pub struct Gateway {
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
+    /// The trace of a connection, while one is wanted.
+    tap: Option<Box<Tap>>,
     /// Links that the operator has declared to be up again: told to the engine with the next flush.
     pub(crate) links_back: Vec<IfaceId>,
 }
@@ -59,6 +62,7 @@ impl Gateway {
             refusals_left: 0,
             refusals_since: Instant::ZERO,
             drain_wanted: false,
+            tap: None,
             links_back: Vec::new(),
         }
     }
@@ -69,6 +73,16 @@ impl Gateway {
 
     /// A packet that came in by `from`. What can be forwarded at once is transmitted during the call.
     pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
+        if self.tap.is_some() {
+            if let (Parsed::Tcp(s), Some(tap)) = (parse(packet.bytes()), self.tap.as_mut()) {
+                tap.arrived(now, &s);
+            }
+            return self.tapped(now, net, |gateway, net| gateway.take_packet(now, from, packet, net));
+        }
+        self.take_packet(now, from, packet, net);
+    }
+
+    fn take_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
         self.engine.note_packet_in(packet.len());
         match parse(packet.bytes()) {
             Parsed::Tcp(s) => {
@@ -207,6 +221,13 @@ impl Gateway {
 
     /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
+        if self.tap.is_some() {
+            return self.tapped(now, net, |gateway, net| gateway.send_ready(now, net));
+        }
+        self.send_ready(now, net);
+    }
+
+    fn send_ready(&mut self, now: Instant, net: &mut dyn Network) {
         for iface in core::mem::take(&mut self.links_back) {
             self.engine.link_up(now, iface, net);
         }
@@ -272,6 +293,7 @@ impl Gateway {
                     let ready = ReadyId::from_u64(id);
                     let pulled = self.engine.pull(now, ready, bytes, net);
                     let same = pulled.more.is_some_and(|w| ready.wanting(w) == ready);
+                    link.repeated_bytes += u64::from(pulled.repeated_bytes);
                     link.egress.used(now, id, pulled.wire_bytes, pulled.packets, same);
                     if let (Some(wants), false) = (pulled.more, same) {
                         link.set_ready(now, ready, wants);
@@ -289,6 +311,13 @@ impl Gateway {
 
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+        if self.tap.is_some() {
+            return self.tapped(now, net, |gateway, net| gateway.expire(now, net));
+        }
+        self.expire(now, net);
+    }
+
+    fn expire(&mut self, now: Instant, net: &mut dyn Network) {
         self.engine.handle_timeout(now, net);
         for n in 0..self.reassemblers.len() {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
@@ -297,7 +326,65 @@ impl Gateway {
                 self.forward(now, iface, None, p, net);
             }
         }
-        self.flush(now, net);
+        self.send_ready(now, net);
+    }
+
+    /// Does something while the trace sees what is transmitted.
+    fn tapped(
+        &mut self,
+        now: Instant,
+        net: &mut dyn Network,
+        what: impl FnOnce(&mut Self, &mut dyn Network),
+    ) {
+        let Some(mut tap) = self.tap.take() else { return what(self, net) };
+        what(self, &mut Tapped { net, tap: &mut tap, now });
+        if !tap.is_over(now) {
+            self.tap = Some(tap);
+        }
+    }
+
+    /// Traces the first connection that fits `wish` from now on until `until`, or with `None` none. What it records is to be
+    /// taken every few seconds; a trace that nobody takes from ends.
+    ///
+    /// # Errors
+    /// Somebody else's trace is under way.
+    pub fn trace(&mut self, now: Instant, wish: Option<(Wish, Instant)>) -> Result<(), &'static str> {
+        let Some((wish, until)) = wish else {
+            self.tap = None;
+            return Ok(());
+        };
+        if self.tap.as_ref().is_some_and(|tap| !tap.is_over(now)) {
+            return Err("a trace is under way already; there is one at a time");
+        }
+        self.tap = Some(Box::new(Tap::new(now, wish, until)));
+        Ok(())
+    }
+
+    /// What the trace has recorded since the last time, and how the flow's senders are. `None`: there is no trace (any more).
+    pub fn take_trace(&mut self, now: Instant) -> Option<Taken> {
+        let tap = self.tap.as_mut()?;
+        let mut taken = tap.take(now);
+        let (client, server) = match tap.flow() {
+            Some(flow) => flow,
+            None => return Some(taken),
+        };
+        if let Some(flow) = self.engine.flow_between(now, client, server) {
+            if flow.a == taken.server {
+                // The server was heard first.
+                core::mem::swap(&mut taken.client, &mut taken.server);
+                taken.events.iter_mut().for_each(|e| e.of_client = !e.of_client);
+            }
+            let mut senders = SenderNow::of(&flow);
+            let (to_server, to_client) = (&flow.out_b, &flow.out_a);
+            for (sender, out) in senders.iter_mut().zip([to_server, to_client]) {
+                if let Some(link) = self.links.iter().find(|l| l.interface() == out) {
+                    sender.link_queue_bytes = link.egress.stats().backlog_bytes as u64;
+                    sender.link_rate_bps = link.egress.config().rate_bps.unwrap_or(0);
+                }
+            }
+            taken.senders = senders;
+        }
+        Some(taken)
     }
 
     /// When `handle_timeout` wants to be called next.
@@ -353,15 +440,14 @@ impl Gateway {
         let _ = now;
         Status {
             engine: self.engine.status(),
-            links: self.links.iter().map(LinkQueue::status).collect(),
+            links: self.links.iter().map(|l| l.status(self.engine.load_of(l.iface))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }
     /// At most `limit` flows, in table order.
     #[must_use]
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
-        let _ = now;
-        self.engine.flows(limit)
+        self.engine.flows(now, limit)
     }
 }
 

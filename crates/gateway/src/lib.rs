@@ -17,6 +17,7 @@ mod gateway;
 mod links;
 mod settings;
 mod status;
+pub mod tap;
 
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;

@@ -3,6 +3,7 @@
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
 use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate};
 use farlink_engine::net::IfaceId;
+use farlink_engine::status::Load;
 use farlink_engine::{LinkReport, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, SMALL_BLOCK_BYTES};
 
@@ -31,6 +32,8 @@ pub struct LinkQueue {
     pub iface: IfaceId,
     /// The queue.
     pub egress: Egress<Waiting>,
+    /// Payload bytes that were sent into it again.
+    pub repeated_bytes: u64,
     name: String,
     interface: String,
     /// Packets that the pool had no room for.
@@ -69,6 +72,7 @@ impl LinkQueue {
         Some(Self {
             iface: interface.id,
             egress: Egress::new(egress),
+            repeated_bytes: 0,
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
@@ -79,6 +83,11 @@ impl LinkQueue {
     /// The link's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// A forwarded packet joins the queue. The victims of a full queue are handed back.
@@ -141,7 +150,7 @@ impl LinkQueue {
     }
 
     /// A snapshot.
-    pub fn status(&self) -> LinkStatus {
+    pub fn status(&self, load: Load) -> LinkStatus {
         let s = self.egress.stats();
         LinkStatus {
             name: self.name.clone(),
@@ -153,6 +162,12 @@ impl LinkQueue {
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,
             dropped_packets: s.dropped_packets + self.refused,
+            flows: load.busy,
+            custody_bytes: load.custody_bytes,
+            in_flight_bytes: load.in_flight_bytes,
+            cwnd_bytes: load.cwnd_bytes,
+            lost_bytes: load.lost_bytes,
+            retransmitted_bytes: self.repeated_bytes,
         }
     }
 }

@@ -35,4 +35,16 @@ pub struct LinkStatus {
     pub backlog_max_bytes: u64,
     /// Packets dropped by its queue.
     pub dropped_packets: u64,
+    /// Flows with data for it, waiting or under way.
+    pub flows: u64,
+    /// Bytes in custody for it.
+    pub custody_bytes: u64,
+    /// Bytes sent into it and not acknowledged.
+    pub in_flight_bytes: u64,
+    /// Congestion windows of the flows with data for it, bytes.
+    pub cwnd_bytes: u64,
+    /// Payload bytes sent into it again.
+    pub retransmitted_bytes: u64,
+    /// Bytes of the open flows that were taken for lost on it.
+    pub lost_bytes: u64,
 }

@@ -1,6 +1,7 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one thread.
 
 mod network;
+mod profile;
 mod status;
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use farlink_gateway::{Config, Gateway, IfaceId};
 use farlink_wire::{Duration, Instant};
 
+pub use profile::StageStatus;
 pub use status::{Counters, DriverStatus, PortStatus, TunCounters};
 
 use crate::clock;
@@ -21,6 +23,7 @@ use crate::journal::Journal;
 use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use network::{LinuxNetwork, Port};
+use profile::{Profile, Stage};
 
 /// Packets read from one TUN before the others, and what is owed, get their turn. Super-segments are up to 64 KB each.
 const BATCH: usize = 32;
@@ -146,6 +149,7 @@ impl Driver {
             routes: RouteCache::open()?,
             journal,
             counters: Counters::default(),
+            profile: None,
             by_index: HashMap::new(),
         };
         let mut driver = Self {
@@ -243,6 +247,7 @@ impl Driver {
         for n in (self.first..count).chain(0..self.first) {
             for _ in 0..BATCH {
                 let Some(port) = self.net.ports.get_mut(n) else { break };
+                let began = self.net.profile.is_some().then(clock::now);
                 let packet = match port.tun.read(self.gateway.pool()) {
                     Ok(ReadOutcome::Packet(packet)) => packet,
                     Ok(ReadOutcome::Odd) => {
@@ -257,7 +262,12 @@ impl Driver {
                 port.counters.bytes_in += packet.len() as u64;
                 port.counters.super_segments_in += u64::from(packet.offload.is_super_segment());
                 let id = port.id;
-                self.gateway.handle_packet(clock::now(), id, packet, &mut self.net);
+                let now = clock::now();
+                self.gateway.handle_packet(now, id, packet, &mut self.net);
+                if let (Some(began), Some(profile)) = (began, &mut self.net.profile) {
+                    profile.note(Stage::Read, began, now);
+                    profile.note(Stage::Engine, now, clock::now());
+                }
             }
         }
         Ok(packets)
@@ -270,6 +280,9 @@ impl Driver {
             self.gateway.handle_timeout(now, &mut self.net);
         } else {
             self.gateway.flush(now, &mut self.net);
+        }
+        if let Some(profile) = &mut self.net.profile {
+            profile.note(Stage::Egress, now, clock::now());
         }
         let LinuxNetwork { ports, counters, .. } = &mut self.net;
         for port in ports {
@@ -431,6 +444,7 @@ impl Driver {
         DriverStatus {
             ports: ports.collect(),
             counters: self.net.counters,
+            profile: self.net.profile.as_ref().map(|p| p.status()),
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
@@ -471,6 +485,10 @@ impl Attendance<'_> {
     #[must_use]
     pub fn diverted(&self) -> Vec<Diverted> {
         self.driver.divert.as_ref().map(|d| d.interfaces().to_vec()).unwrap_or_default()
+    }
+    /// Measures each stage of the datapath from now on, beginning at zero, or no more.
+    pub fn set_profile(&mut self, on: bool) {
+        self.driver.net.profile = on.then(|| Box::new(Profile::default()));
     }
     /// Starts draining, as SIGTERM does.
     pub fn drain(&mut self) {

@@ -26,6 +26,17 @@ pub enum Request {
     Drain {},
     /// What the driver knows about its diversion.
     Check {},
+    /// Follow one connection, packet by packet.
+    Trace {
+        /// Endpoints: an address, `ADDRESS:PORT`, or two of them with a comma between.
+        flow: String,
+        /// For so long.
+        seconds: u64,
+    },
+    /// What the trace has recorded since the last time.
+    TraceRead {},
+    /// End the trace.
+    TraceStop {},
     /// A link went down or came back.
     Link {
         /// Name of the link, or of its interface.

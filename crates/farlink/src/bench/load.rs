@@ -20,6 +20,7 @@ const BULK_PORT: u16 = 7001;
 const PING_PORT: u16 = 7002;
 const HTTP_PORT: u16 = 7003;
 const IDLE_PORT: u16 = 7004;
+const MANY_PORT: u16 = 7005;
 /// What is written and read at once in bulk.
 const CHUNK_BYTES: usize = 128 << 10;
 /// What the bulk stream consists of.
@@ -76,6 +77,18 @@ enum What {
         #[arg(long)]
         to: IpAddr,
     },
+    /// Read from very many connections at once
+    Many {
+        /// Connections
+        #[arg(long)]
+        flows: u64,
+        /// Time that is counted
+        #[arg(long)]
+        seconds: u64,
+        /// Server
+        #[arg(long)]
+        to: IpAddr,
+    },
     /// Connections that stay open
     Idle {
         /// How many
@@ -93,6 +106,9 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode> {
     match args.what {
         What::Server => serve()?,
         What::Bulk { flows, seconds, to } => bulk(flows, seconds, to)?,
+        What::Many { flows, seconds, to } => {
+            super::many::read(flows, seconds, SocketAddr::new(to, MANY_PORT))?
+        }
         What::Ping { count, to } => ping(count, to)?,
         What::Http { rate, seconds, to } => http(rate, seconds, to)?,
         What::Idle { count, to } => idle(count, to)?,
@@ -128,6 +144,8 @@ fn serve() -> Result<()> {
         use_cubic(&listener);
         anyhow::Ok(listener)
     };
+    let many = listen(MANY_PORT)?;
+    thread::spawn(move || super::many::serve(&many));
     let (bulk, ping, http, idle) =
         (listen(BULK_PORT)?, listen(PING_PORT)?, listen(HTTP_PORT)?, listen(IDLE_PORT)?);
     thread::spawn(move || serve_bulk(&bulk));
@@ -388,7 +406,7 @@ fn idle(count: u64, to: IpAddr) -> Result<()> {
     Ok(())
 }
 
-fn print_json(value: &serde_json::Value) -> Result<()> {
+pub(super) fn print_json(value: &serde_json::Value) -> Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{value}")?;
     out.flush()?;

@@ -2,6 +2,7 @@
 
 mod bed;
 mod load;
+mod many;
 mod measure;
 mod report;
 
@@ -29,10 +30,13 @@ pub struct BenchArgs {
     /// Open idle connections for the memory measurement
     #[arg(long, default_value_t = 10_000)]
     idle: u64,
+    /// Connections that carry data at once
+    #[arg(long, default_value_t = 10_000)]
+    many: u64,
     /// Short HTTP connections per second
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// Only these measurements: bulk, latency, http, idle
+    /// Only these measurements: bulk, latency, http, many, idle
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Write all results as JSON
@@ -78,6 +82,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     for variant in [Variant::Forward, Variant::Farlink] {
         if wanted("http") {
             cells.push(http(&bed, variant, args.rate)?);
+        }
+    }
+    for variant in [Variant::Forward, Variant::Farlink] {
+        if wanted("many") {
+            cells.push(many(&bed, variant, args.many, args.seconds)?);
         }
     }
     if wanted("idle") {
@@ -174,6 +183,34 @@ fn http(bed: &Bed, variant: Variant, rate: u64) -> Result<Cell> {
         intact: result["failed"] == json!(0)
             && is_split(variant, split, result["connections"].as_u64().unwrap_or(u64::MAX)),
         metrics: with(result, "flows_split", json!(split)),
+    })
+}
+
+fn many(bed: &Bed, variant: Variant, flows: u64, seconds: u64) -> Result<Cell> {
+    let running = bed.start(variant)?;
+    let pids = running.pids();
+    let before = measure::resident_bytes(&pids)?;
+    let arguments = ["many", "--flows", &flows.to_string(), "--seconds", &seconds.to_string()];
+    let result = bed.client_load(&arguments)?.result()?;
+    let resident = measure::resident_bytes(&pids)?.saturating_sub(before);
+    let split = running.flows_split();
+    running.stop()?;
+    let goodput_bps = result["bits_per_second"].as_f64().unwrap_or(0.0);
+    progress(&format!(
+        "{} {flows} flows at once: {:.2} Gbit/s, {} of them moved",
+        variant.name(),
+        goodput_bps / 1e9,
+        result["flows_with_data"]
+    ));
+    Ok(Cell {
+        test: "many",
+        variant: variant.name(),
+        params: json!({"flows": flows}),
+        repeat: 0,
+        seconds: result["seconds"].as_f64().unwrap_or(0.0),
+        goodput_bps: Some(goodput_bps),
+        intact: goodput_bps > 0.0 && is_split(variant, split, flows),
+        metrics: with(with(result, "flows_split", json!(split)), "resident_bytes", json!(resident)),
     })
 }
 

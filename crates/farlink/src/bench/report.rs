@@ -7,7 +7,7 @@ use crate::view::Table;
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// bulk, latency, http or idle.
+    /// bulk, latency, http, many or idle.
     pub test: &'static str,
     /// forward, farlink or haproxy.
     pub variant: &'static str,
@@ -79,14 +79,19 @@ fn judged(what: &str, value: Option<f64>, wanted: &str, is_met: impl Fn(f64) -> 
 /// The tables and the verdicts.
 pub fn text(cells: &[Cell]) -> String {
     let mut out = throughput(cells);
+    out += &many(cells);
     out += &small_things(cells);
     for flows in [1, 8] {
         let rate = |variant| median(cells, "bulk", variant, Some(flows), |c| c.goodput_bps);
         if let (Some(own), Some(plain)) = (rate("farlink"), rate("forward")) {
             let what = format!("throughput of {flows} flows as a share of plain forwarding");
-            out += &judged(&what, Some(own / plain), "at least 0.5", |v| v >= 0.5);
+            out += &judged(&what, Some(own / plain), "at least 0.6", |v| v >= 0.6);
         }
     }
+    let flows = cells.iter().find(|c| c.test == "many").and_then(|c| c.params["flows"].as_u64()).unwrap_or(0);
+    let moved = median(cells, "many", "farlink", None, metric("flows_with_data"));
+    let what = format!("of {flows} connections at once, those that carried data");
+    out += &judged(&what, moved, "all", |v| v >= flows as f64);
     let failed = median(cells, "http", "farlink", None, metric("failed"));
     out += &judged("failed short connections", failed, "0", |v| v == 0.0);
     let rate = median(cells, "http", "farlink", None, metric("connections_per_s"));
@@ -126,6 +131,26 @@ fn throughput(cells: &[Cell]) -> String {
     } else {
         format!("Throughput, median; CPU of the whole machine, hosts included\n{table}\n")
     }
+}
+
+/// Very many flows at once.
+fn many(cells: &[Cell]) -> String {
+    let mut table =
+        Table::new(&["FLOWS AT ONCE", "DATAPATH", "GBIT/S", "WITH DATA", "FAIRNESS", "SPLIT", "MEMORY MB"]);
+    for variant in ["forward", "farlink"] {
+        let of = |pick: &dyn Fn(&Cell) -> Option<f64>| median(cells, "many", variant, None, pick);
+        let Some(rate) = of(&|c| c.goodput_bps) else { continue };
+        table.row([
+            shown(of(&|c| c.params["flows"].as_f64()), 0, ""),
+            variant.to_owned(),
+            shown(Some(rate / 1e9), 2, ""),
+            shown(of(&metric("flows_with_data")), 0, ""),
+            shown(of(&metric("jain")), 3, ""),
+            shown(of(&metric("flows_split")), 0, ""),
+            shown(of(&metric("resident_bytes")).map(|b| b / 1e6), 0, ""),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { format!("{table}\n") }
 }
 
 fn small_things(cells: &[Cell]) -> String {

@@ -53,7 +53,7 @@ fn time_sequence(direction: &DirectionTrace, limit: Option<Vec<(f64, f64)>>) -> 
         n => format!(" {n} events were not kept because the log was full."),
     };
     let remark = format!(
-        "The limit: when each byte can have arrived at the earliest; what is sent runs ahead of it by the link's delay.{lost}"
+        "The limit: the link's rate, from the first byte on; what is sent cannot be above it but for a burst.{lost}"
     );
     plot(
         "time-sequence",

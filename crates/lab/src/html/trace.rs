@@ -1,5 +1,6 @@
 //! A flow, packet by packet: what `farlink trace` and `farlink sim run --flow-trace` write.
 
+use farlink_gateway::tap::{Taken, What};
 use serde::{Deserialize, Serialize};
 
 /// The format's number, in the field that tells such a file from others.
@@ -24,12 +25,12 @@ pub struct FlowTrace {
     pub directions: Vec<DirectionTrace>,
 }
 
-/// The line that nothing can be above: bytes that can have arrived by a time.
+/// The line that nothing can be above: bytes that can have been sent by a time, at the rate of the link.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TraceLimit {
-    /// When the first byte can have arrived, in seconds of the trace.
+    /// When the first byte was sent, in seconds of the trace.
     pub from_seconds: f64,
-    /// When the last byte can have arrived.
+    /// When the last byte can have been sent.
     pub until_seconds: f64,
     /// How many bytes.
     pub bytes: u64,
@@ -110,4 +111,97 @@ pub struct Sample {
     pub srtt_us: u64,
     /// Bytes that wait in the egress queue of the link, of all flows.
     pub link_queue_bytes: u64,
+}
+
+/// Events of one direction that are kept; what comes on top is counted.
+const EVENTS_MAX: usize = 400_000;
+/// Payload share of a full packet, for a limit by the link's rate alone.
+const ETA: f64 = 1448.0 / 1500.0;
+
+/// Puts together what a gateway hands out piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct Collector {
+    client: String,
+    server: String,
+    /// To the server, to the client.
+    directions: [DirectionTrace; 2],
+    rates_bps: [u64; 2],
+    srtts_us: [u64; 2],
+}
+
+impl Collector {
+    /// Nothing has been seen yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.client.is_empty()
+    }
+
+    /// Another piece, of the gateway of this name.
+    pub fn add(&mut self, gateway: &str, taken: &Taken) {
+        if taken.client.is_empty() {
+            return;
+        }
+        (self.client, self.server) = (taken.client.clone(), taken.server.clone());
+        let t = taken.at_ns as f64 / 1e9;
+        let both = self.directions.iter_mut().zip(["client to server", "server to client"]);
+        for ((direction, way), sender) in both.zip(&taken.senders) {
+            direction.name = format!("{gateway}, {way}");
+            direction.events_lost += taken.events_lost;
+            direction.samples.push(Sample {
+                t,
+                cwnd_bytes: sender.cwnd_bytes,
+                in_flight_bytes: sender.in_flight_bytes,
+                custody_bytes: sender.custody_bytes,
+                pacing_bps: sender.pacing_bps,
+                srtt_us: sender.srtt_us,
+                link_queue_bytes: sender.link_queue_bytes,
+            });
+        }
+        for (n, sender) in taken.senders.iter().enumerate() {
+            self.rates_bps[n] = self.rates_bps[n].max(sender.link_rate_bps);
+            self.srtts_us[n] = self.srtts_us[n].max(sender.srtt_us);
+        }
+        for event in &taken.events {
+            let (t, from, to) = (event.at_ns as f64 / 1e9, event.from, event.to);
+            let direction = &mut self.directions[usize::from(!event.of_client)];
+            if direction.events.len() >= EVENTS_MAX {
+                direction.events_lost += 1;
+                continue;
+            }
+            direction.events.push(match event.what {
+                What::Sent => Event::Sent { t, from, to },
+                What::Repeated => Event::Repeated { t, from, to },
+                What::Acked => Event::Acked { t, to },
+            });
+        }
+    }
+
+    /// The trace. Directions in which nothing was sent are left out; the limit is that of the one that sent most: its link's rate
+    /// from its first byte on. `known`: the link's rate, bit/s, and RTT, seconds, where that is better known than to the gateway.
+    #[must_use]
+    pub fn finish(&self, known: Option<(f64, f64)>, command: &str) -> FlowTrace {
+        let sent = |d: &DirectionTrace| {
+            let ends = d.events.iter().map(|e| if let Event::Sent { to, .. } = *e { to } else { 0 });
+            ends.max().unwrap_or(0)
+        };
+        let busiest = usize::from(sent(&self.directions[1]) >= sent(&self.directions[0]));
+        let bytes = sent(&self.directions[busiest]);
+        let shaped = (self.rates_bps[busiest] as f64, self.srtts_us[busiest] as f64 / 1e6);
+        let (rate_bps, rtt) = known.unwrap_or(shaped);
+        let first = self.directions[busiest].events.iter().find(|e| matches!(e, Event::Sent { .. }));
+        let limit = first.filter(|_| rate_bps > 0.0 && bytes > 0).map(|first| {
+            let rate = rate_bps / 8.0;
+            let from_seconds = first.at();
+            let until_seconds = from_seconds + bytes as f64 / (rate * ETA);
+            TraceLimit { from_seconds, until_seconds, bytes, bdp_bytes: (rate * rtt) as u64 }
+        });
+        FlowTrace {
+            farlink_flow_trace: FORMAT,
+            title: format!("{} and {}", self.client, self.server),
+            version: env!("CARGO_PKG_VERSION").into(),
+            command: command.into(),
+            limit,
+            directions: self.directions.iter().filter(|d| sent(d) > 0).cloned().collect(),
+        }
+    }
 }

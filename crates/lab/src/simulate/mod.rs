@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use farlink_sim::linux::Play;
 use farlink_sim::trace::Trace;
 use network::Network;
 use serde_json::Value;
 
+use crate::html::trace::FlowTrace;
 use crate::jobs::Plan;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{line_of, name_of, skipped};
@@ -72,10 +73,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
             options.scenario
         );
     }
-    let mut cells = options.only.select(scenario.cells()?)?;
-    for cell in &mut cells {
-        cell.set_all(options.set.iter().map(String::as_str))?;
-    }
+    let cells = cells_of(&scenario, options)?;
     if let Some(directory) = &options.captures {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("{} cannot be made", directory.display()))?;
@@ -119,6 +117,52 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
         }
     }
     Ok(report)
+}
+
+/// The cells that are asked for, with what is changed in them.
+fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<Cell>> {
+    let mut cells = options.only.select(scenario.cells()?)?;
+    for cell in &mut cells {
+        cell.set_all(options.set.iter().map(String::as_str))?;
+    }
+    Ok(cells)
+}
+
+/// Follows the first flow of the only cell, packet by packet, at the gateway on the side that its data comes from.
+///
+/// # Errors
+/// A scenario that has no plain transfers, more cells than one, or one without gateways.
+pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace> {
+    let scenario = Scenario::find(&options.scenario)?;
+    if scenario.kind != "transfer" {
+        bail!(
+            "flows are traced in scenarios of the kind `transfer`; `{}` is of kind `{}`",
+            scenario.name,
+            scenario.kind
+        );
+    }
+    let cells = cells_of(&scenario, options)?;
+    let [cell] = cells.as_slice() else {
+        bail!(
+            "a flow is traced in one cell, and --only leaves {}: name variant and every value that varies",
+            cells.len()
+        );
+    };
+    if let Some(reason) = network::cannot_run(&scenario, cell) {
+        bail!("{}: {reason}", name_of(cell));
+    }
+    let play = Play::new(measure::transfers(&scenario, cell, options.seed)?, Vec::new());
+    let mut network = Network::build(&scenario, cell, options.seed, play, Trace::default(), read_config)?;
+    let is_upload = crate::kinds::transfer::is_upload(cell);
+    let collected = network.run_traced(is_upload)?;
+    let collected = collected.ok_or_else(|| anyhow!("{}: no gateway runs in this cell", name_of(cell)))?;
+    let rate_bps = if is_upload { cell.settings.up_bps() } else { cell.settings.rate_bps };
+    let known = (rate_bps > 0).then(|| (rate_bps as f64, cell.settings.rtt_ms / 1e3));
+    let command = command_line("sim", &options.scenario, &options.only, 1, options.seed, &options.set)
+        + " --flow-trace FILE";
+    let mut trace = collected.finish(known, &command);
+    trace.title = format!("{}, {}", scenario.name, name_of(cell));
+    Ok(trace)
 }
 
 /// Runs all jobs; the results stand in the order of the jobs.

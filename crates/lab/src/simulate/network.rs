@@ -21,6 +21,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
 use crate::gateway::config_text;
+use crate::html::trace::Collector;
 use crate::link;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings};
@@ -30,6 +31,8 @@ use crate::topology::{Role, Topology};
 const CABLE_DELAY: Duration = Duration::from_micros(25);
 /// Virtual time after which a cell counts as hung.
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Time between two samples of a traced flow.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
 
@@ -183,6 +186,39 @@ impl Network {
                 .with_context(|| format!("{} cannot be written", path.display()))?;
         }
         Ok(())
+    }
+
+    /// The same, and follows the first flow at the gateway nearest to where its data comes from. `None`: no gateway runs.
+    pub(super) fn run_traced(&mut self, is_upload: bool) -> Result<Option<Collector>> {
+        // Gateways start with the first instant.
+        self.world.run_until(Instant::ZERO + Duration::from_micros(1));
+        let nodes = self.topology.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Gateway);
+        let mut nodes: Vec<_> = nodes.map(|(number, n)| (self.nodes[&number], n.name.clone())).collect();
+        if !is_upload {
+            nodes.reverse();
+        }
+        let mut now = self.world.now();
+        let until = Instant::ZERO + TIME_MAX;
+        let Some((node, name)) = nodes.into_iter().find(|(node, _)| self.running(*node).is_some()) else {
+            return Ok(None);
+        };
+        if let Some(gateway) = self.running(node) {
+            gateway.trace(now, Some((Default::default(), until))).map_err(|e| anyhow!(e))?;
+        }
+        let mut collector = Collector::default();
+        while now < until && self.world.failure.is_none() && !self.world.is_finished() {
+            now += SAMPLE_EVERY;
+            self.world.run_until(now);
+            if let Some(taken) = self.running(node).and_then(|g| g.take_trace(now)) {
+                collector.add(&name, &taken);
+            }
+        }
+        self.run()?;
+        Ok(Some(collector))
+    }
+
+    fn running(&mut self, node: usize) -> Option<&mut farlink_gateway::Gateway> {
+        self.world.gateway(node).and_then(|g| g.gateway.as_mut())
     }
 
     /// Runs until all transfers are over.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Instant, Offload, supersegment};
 
+use super::profile::{Profile, Stage};
 use super::status::{Counters, TunCounters};
 use crate::clock;
 use crate::journal::Journal;
@@ -145,6 +146,8 @@ pub(crate) struct LinuxNetwork {
     pub(crate) routes: RouteCache,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
+    /// Where the time goes, while somebody wants to know.
+    pub(crate) profile: Option<Box<Profile>>,
     /// Interface number -> the gateway's number.
     pub(crate) by_index: HashMap<u32, IfaceId>,
 }
@@ -159,8 +162,12 @@ impl Network for LinuxNetwork {
     fn transmit(&mut self, packet: &Transmit<'_>) {
         // Where it does not matter by which it comes in (a reset after a restart, an interface that is gone), any will do.
         let n = self.port(packet.via).unwrap_or(0);
+        let began = self.profile.is_some().then(clock::now);
         if let Some(port) = self.ports.get_mut(n) {
             port.transmit(packet, &mut self.counters);
+        }
+        if let (Some(began), Some(profile)) = (began, &mut self.profile) {
+            profile.note(Stage::Write, began, clock::now());
         }
     }
 

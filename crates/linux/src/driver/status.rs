@@ -65,6 +65,8 @@ pub struct DriverStatus {
     pub ports: Vec<PortStatus>,
     /// Counters.
     pub counters: Counters,
+    /// Where the time goes; `None` while nobody wants to know.
+    pub profile: Option<Vec<super::StageStatus>>,
     /// Route look-ups that went to the kernel.
     pub route_lookups: u64,
     /// Flows in custody that found no room in the journal.

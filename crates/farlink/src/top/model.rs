@@ -1,0 +1,350 @@
+//! What `farlink top` shows, as plain values: two snapshots of the gateway become rates, shares and reasons.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::view::{bytes, list, microseconds, number, rate, text};
+
+/// The gateway at a moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was asked.
+    pub at: Instant,
+    /// The answer to `status`.
+    pub status: Value,
+    /// The answer to `flows`.
+    pub flows: Value,
+}
+
+/// A declared link.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Link {
+    pub name: String,
+    pub interface: String,
+    pub up: bool,
+    /// The rate that it is shaped at, or was found out to have, bit/s; 0 unknown.
+    pub rate_bps: u64,
+    /// What it carries now, bit/s.
+    pub sent_bps: f64,
+    /// Bytes that wait, and most that ever waited.
+    pub waiting_bytes: u64,
+    pub waiting_max_bytes: u64,
+    pub dropped: u64,
+    pub flows: u64,
+}
+
+impl Link {
+    /// Share of the rate that is used; `None` where the rate is unknown.
+    pub fn used(&self) -> Option<f64> {
+        (self.rate_bps > 0).then(|| self.sent_bps / self.rate_bps as f64)
+    }
+}
+
+/// A connection.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Flow {
+    pub client: String,
+    pub server: String,
+    pub mode: String,
+    pub age_seconds: u64,
+    /// Delivered to the server and to the client, bit/s.
+    pub up_bps: f64,
+    pub down_bps: f64,
+    /// Of the busier direction.
+    pub cwnd_bytes: u64,
+    pub srtt_us: u64,
+    pub custody_bytes: u64,
+    pub limited_by: String,
+    /// Why it is not faster, in words and numbers.
+    pub why: String,
+}
+
+impl Flow {
+    /// Both directions together, bit/s.
+    pub fn rate_bps(&self) -> f64 {
+        self.up_bps + self.down_bps
+    }
+}
+
+/// By what flows are sorted.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sort {
+    #[default]
+    Rate,
+    Custody,
+    Age,
+    Rtt,
+    Address,
+}
+
+impl Sort {
+    /// The next one, round about.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Custody,
+            Self::Custody => Self::Age,
+            Self::Age => Self::Rtt,
+            Self::Rtt => Self::Address,
+            Self::Address => Self::Rate,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Custody => "custody",
+            Self::Age => "age",
+            Self::Rtt => "RTT",
+            Self::Address => "address",
+        }
+    }
+}
+
+/// Everything on the screen.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Model {
+    pub version: String,
+    pub uptime_seconds: u64,
+    pub draining: bool,
+    pub split: u64,
+    pub dormant: u64,
+    pub half_open: u64,
+    pub custody_bytes: u64,
+    pub pool_bytes: u64,
+    pub pool_limit_bytes: u64,
+    /// Sent again, share of what was sent since the snapshot before.
+    pub repeated: Option<f64>,
+    pub links: Vec<Link>,
+    pub flows: Vec<Flow>,
+    /// Flows that the filter hides.
+    pub hidden: usize,
+}
+
+/// Per second, from two counters.
+fn per_second(now: u64, before: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 }
+}
+
+impl Model {
+    /// What two snapshots show; the earlier one may be missing, then rates are zero.
+    pub fn of(now: &Snapshot, before: Option<&Snapshot>, sort: Sort, filter: &str) -> Self {
+        let seconds = before.map_or(0.0, |b| now.at.duration_since(b.at).as_secs_f64());
+        let engine = |key: &str| number(&now.status, &format!("/engine/{key}"));
+        let counted = |key: &str| {
+            let pointer = format!("/engine/counters/{key}");
+            number(&now.status, &pointer).saturating_sub(before.map_or(0, |b| number(&b.status, &pointer)))
+        };
+        let (sent, again) = (counted("payload_out_bytes"), counted("retransmitted_bytes"));
+        let links = links(now, before, seconds);
+        let mut flows = flows(now, before, seconds, &links);
+        let all = flows.len();
+        flows.retain(|f| matches(f, filter));
+        let hidden = all - flows.len();
+        order(&mut flows, sort);
+        Self {
+            version: text(&now.status, "/version"),
+            uptime_seconds: number(&now.status, "/uptime_seconds"),
+            draining: now.status.pointer("/engine/draining") == Some(&Value::Bool(true)),
+            split: engine("flows_split"),
+            dormant: engine("flows_dormant"),
+            half_open: engine("half_open"),
+            custody_bytes: engine("custody_bytes"),
+            pool_bytes: engine("pool_bytes"),
+            pool_limit_bytes: engine("pool_limit_bytes"),
+            repeated: (sent > 0).then(|| again as f64 / sent as f64),
+            links,
+            flows,
+            hidden,
+        }
+    }
+}
+
+fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
+    let sent_before = |name: &str| {
+        let links = before.map_or(&[][..], |b| list(&b.status, "/links"));
+        links.iter().find(|l| text(l, "/name") == name).map(|l| number(l, "/sent_bytes"))
+    };
+    let link = |l: &Value| {
+        let name = text(l, "/name");
+        let sent = number(l, "/sent_bytes");
+        Link {
+            sent_bps: 8.0 * sent_before(&name).map_or(0.0, |b| per_second(sent, b, seconds)),
+            interface: text(l, "/interface"),
+            up: l.pointer("/up") == Some(&Value::Bool(true)),
+            rate_bps: number(l, "/rate_bps").max(number(l, "/estimated_bps")),
+            waiting_bytes: number(l, "/backlog_bytes"),
+            waiting_max_bytes: number(l, "/backlog_max_bytes"),
+            dropped: number(l, "/dropped_packets"),
+            flows: number(l, "/flows"),
+            name,
+        }
+    };
+    list(&now.status, "/links").iter().map(link).collect()
+}
+
+fn flows(now: &Snapshot, before: Option<&Snapshot>, seconds: f64, links: &[Link]) -> Vec<Flow> {
+    let earlier: HashMap<(String, String), &Value> = before
+        .map_or(&[][..], |b| list(&b.flows, ""))
+        .iter()
+        .map(|f| ((text(f, "/a"), text(f, "/b")), f))
+        .collect();
+    let flow = |f: &Value| {
+        let (client, server) = (text(f, "/a"), text(f, "/b"));
+        let was = earlier.get(&(client.clone(), server.clone()));
+        // A connection on the ports of an earlier one counts from nothing.
+        let rate = |pointer: &str| {
+            let (is, was) = (number(f, pointer), was.map_or(0, |w| number(w, pointer)));
+            8.0 * per_second(is, if was > is { 0 } else { was }, seconds)
+        };
+        let towards = if text(f, "/direction") == "ab" { "b" } else { "a" };
+        Flow {
+            mode: text(f, "/mode"),
+            age_seconds: number(f, "/age_seconds"),
+            up_bps: rate("/delivered_ab_bytes"),
+            down_bps: rate("/delivered_ba_bytes"),
+            cwnd_bytes: number(f, &format!("/cwnd_{towards}_bytes")),
+            srtt_us: number(f, &format!("/srtt_{towards}_us")),
+            custody_bytes: number(f, "/custody_ab_bytes") + number(f, "/custody_ba_bytes"),
+            limited_by: text(f, "/limited_by"),
+            why: why(f, towards, links),
+            client,
+            server,
+        }
+    };
+    list(&now.flows, "").iter().map(flow).collect()
+}
+
+/// Why a connection is not faster.
+fn why(f: &Value, towards: &str, links: &[Link]) -> String {
+    let of = |name: &str| number(f, &format!("/{name}_{towards}_bytes"));
+    let (srtt_us, window, cwnd) = (number(f, &format!("/srtt_{towards}_us")), of("window"), of("cwnd"));
+    let out = text(f, &format!("/out_{towards}"));
+    let link = links.iter().find(|l| l.interface == out);
+    let host = if towards == "a" { "client" } else { "server" };
+    // The most that a window lets through in a round trip.
+    let at_most = |window: u64| {
+        let bps = if srtt_us > 0 { (8e6 * window as f64 / srtt_us as f64) as u64 } else { 0 };
+        if bps > 0 {
+            format!(", at most {} at an RTT of {}", rate(bps), microseconds(srtt_us))
+        } else {
+            String::new()
+        }
+    };
+    match (text(f, "/limited_by").as_str(), text(f, "/held_by").as_str()) {
+        _ if text(f, "/mode") == "dormant" => "idle, nothing is held for it".into(),
+        ("application", _) => "nothing to send: the source sends no more, or no faster".into(),
+        ("receiver", _) => {
+            format!("the {host} reads slowly or shows a small window: {}{}", bytes(window), at_most(window))
+        }
+        ("loss", _) => format!("repairs losses, {} so far", bytes(of("lost"))),
+        ("link", "congestion window") => format!("congestion window of {}{}", bytes(cwnd), at_most(cwnd)),
+        ("link", _) => match link {
+            Some(l) if !l.up => format!("{} is down", l.name),
+            Some(l) if l.flows > 1 => {
+                format!("its share of {}: {} connections, {}", l.name, l.flows, rate(l.rate_bps))
+            }
+            Some(l) => format!("has all of {}: {}", l.name, rate(l.rate_bps)),
+            None => format!("paced on {out}"),
+        },
+        (other, _) => other.into(),
+    }
+}
+
+/// Whether a filter's text stands in what a person reads of the flow.
+fn matches(flow: &Flow, filter: &str) -> bool {
+    let wanted = filter.to_lowercase();
+    [&flow.client, &flow.server, &flow.mode, &flow.limited_by]
+        .iter()
+        .any(|t| t.to_lowercase().contains(&wanted))
+}
+
+fn order(flows: &mut [Flow], sort: Sort) {
+    let name = |f: &Flow| (f.client.clone(), f.server.clone());
+    flows.sort_by_cached_key(name);
+    match sort {
+        Sort::Rate => flows.sort_by(|a, b| b.rate_bps().total_cmp(&a.rate_bps())),
+        Sort::Custody => flows.sort_by_key(|f| std::cmp::Reverse(f.custody_bytes)),
+        Sort::Age => flows.sort_by_key(|f| std::cmp::Reverse(f.age_seconds)),
+        Sort::Rtt => flows.sort_by_key(|f| std::cmp::Reverse(f.srtt_us)),
+        Sort::Address => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    /// Snapshots with counters that grew by so many bytes.
+    fn snapshot(at: Instant, sent: u64, flows: Value) -> Snapshot {
+        let status = json!({
+            "version": "0.1.0", "uptime_seconds": 61,
+            "engine": { "flows_split": 2, "counters": { "payload_out_bytes": sent, "retransmitted_bytes": sent / 10 } },
+            "links": [{ "name": "geo", "interface": "sat0", "up": true, "rate_bps": 8_000_000, "sent_bytes": sent, "flows": 2 }],
+        });
+        Snapshot { at, status, flows }
+    }
+
+    fn flow(client: &str, delivered: u64, limited_by: &str) -> Value {
+        json!({
+            "a": client, "b": "10.0.0.9:80", "mode": "split", "direction": "ba", "delivered_ba_bytes": delivered,
+            "cwnd_a_bytes": 50_000, "srtt_a_us": 500_000, "window_a_bytes": 8_192, "lost_a_bytes": 3_000, "out_a": "sat0",
+            "limited_by": limited_by, "held_by": "", "age_seconds": 7, "custody_ba_bytes": 1_000,
+        })
+    }
+
+    fn model(sort: Sort, filter: &str) -> Model {
+        let start = Instant::now();
+        let before =
+            snapshot(start, 0, json!([flow("10.0.0.1:1", 0, "link"), flow("10.0.0.2:2", 0, "receiver")]));
+        let later = json!([
+            flow("10.0.0.1:1", 100_000, "link"),
+            flow("10.0.0.2:2", 300_000, "receiver"),
+            flow("10.0.0.3:3", 0, "loss")
+        ]);
+        let now = snapshot(start + Duration::from_secs(2), 1_000_000, later);
+        Model::of(&now, Some(&before), sort, filter)
+    }
+
+    #[test]
+    fn rates_are_what_grew_in_between() {
+        let m = model(Sort::Rate, "");
+        assert_eq!(m.links[0].sent_bps, 4e6);
+        assert_eq!(m.links[0].used(), Some(0.5));
+        assert_eq!(m.repeated, Some(0.1));
+        let shown: Vec<_> = m.flows.iter().map(|f| (f.client.as_str(), f.down_bps)).collect();
+        assert_eq!(shown, [("10.0.0.2:2", 1.2e6), ("10.0.0.1:1", 4e5), ("10.0.0.3:3", 0.0)]);
+    }
+
+    #[test]
+    fn each_limit_is_explained_with_its_numbers() {
+        let m = model(Sort::Address, "");
+        let why: Vec<_> = m.flows.iter().map(|f| f.why.as_str()).collect();
+        assert_eq!(
+            why,
+            [
+                "its share of geo: 2 connections, 8.0 Mbit/s",
+                "the client reads slowly or shows a small window: 8.2 kB, at most 131 kbit/s at an RTT of 500 ms",
+                "repairs losses, 3.0 kB so far"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_filter_hides_and_says_how_many() {
+        let m = model(Sort::Rate, "RECEIVER");
+        assert_eq!((m.flows.len(), m.hidden), (1, 2));
+        assert_eq!(model(Sort::Rate, "10.0.0.3").flows[0].client, "10.0.0.3:3");
+    }
+
+    #[test]
+    fn the_first_look_shows_no_rates_and_invents_none() {
+        let now = snapshot(Instant::now(), 5_000, json!([flow("10.0.0.1:1", 9_999, "link")]));
+        let m = Model::of(&now, None, Sort::Rate, "");
+        assert_eq!((m.flows[0].rate_bps(), m.links[0].sent_bps), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,145 @@
+//! `farlink trace`: one connection of the running gateway, packet by packet.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use farlink_gateway::tap::{Taken, What, Wish};
+use farlink_lab::html::trace::Collector;
+
+use crate::admin::client::ask;
+use crate::admin::protocol::Request;
+use crate::cli::TraceArgs;
+use crate::view::{bytes, microseconds, rate};
+
+/// How often the gateway is asked; also the time between two samples.
+const EVERY: Duration = Duration::from_millis(100);
+/// How often a line is printed.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// The endpoints that a person names: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`, two of them with a comma between.
+///
+/// # Errors
+/// Something else.
+pub fn wish(text: &str) -> Result<Wish> {
+    let end = |text: &str| -> Result<(IpAddr, Option<u16>)> {
+        let text = text.trim();
+        if let Ok(end) = text.parse::<SocketAddr>() {
+            return Ok((end.ip(), Some(end.port())));
+        }
+        match text.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(addr) => Ok((addr, None)),
+            Err(_) => bail!("`{text}`: an address or address:port is expected"),
+        }
+    };
+    match text.split_once(',') {
+        Some((one, other)) => Ok(Wish { one: Some(end(one)?), other: Some(end(other)?) }),
+        None => Ok(Wish { one: Some(end(text)?), other: None }),
+    }
+}
+
+/// Follows it until the time is over.
+///
+/// # Errors
+/// No gateway answers, or another trace is under way.
+pub fn run(args: &TraceArgs) -> Result<ExitCode> {
+    wish(&args.flow)?;
+    let socket = &args.socket.socket;
+    ask(socket, &Request::Trace { flow: args.flow.clone(), seconds: args.seconds })?;
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let mut collector = Collector::default();
+    let mut line = Line::default();
+    while Instant::now() < end {
+        std::thread::sleep(EVERY.min(end.saturating_duration_since(Instant::now())));
+        let answer = ask(socket, &Request::TraceRead {})?;
+        let taken: Taken = serde_json::from_value(answer).context("the gateway is of another version")?;
+        line.add(&taken);
+        collector.add("here", &taken);
+    }
+    ask(socket, &Request::TraceStop {})?;
+    if collector.is_empty() {
+        eprintln!("no packet of such a connection passed in {} s", args.seconds);
+    }
+    if let Some(path) = &args.json {
+        let command = format!("farlink trace {} --seconds {}", args.flow, args.seconds);
+        let trace = collector.finish(None, &command);
+        std::fs::write(path, serde_json::to_string(&trace)? + "\n")
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(if collector.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is printed of one interval.
+#[derive(Default)]
+struct Line {
+    began_ns: u64,
+    has_heading: bool,
+    /// Sent, sent again and acknowledged, of the client's and the server's data.
+    bytes: [[u64; 3]; 2],
+}
+
+impl Line {
+    fn add(&mut self, taken: &Taken) {
+        for event in &taken.events {
+            let what = match event.what {
+                What::Sent => 0,
+                What::Repeated => 1,
+                What::Acked => 2,
+            };
+            self.bytes[usize::from(!event.of_client)][what] += event.to - event.from;
+        }
+        let passed = Duration::from_nanos(taken.at_ns.saturating_sub(self.began_ns));
+        if taken.client.is_empty() || passed < LINE_EVERY {
+            return;
+        }
+        if !self.has_heading {
+            self.has_heading = true;
+            println!("{} to {} and back, as this gateway sees them", taken.client, taken.server);
+            println!(
+                "  TIME  DIRECTION         SENT      SENT AGAIN   ACKNOWLEDGED       CWND  IN FLIGHT   CUSTODY      RTT   QUEUE"
+            );
+        }
+        let bps = |n: u64| {
+            let bps = (8.0 * n as f64 / passed.as_secs_f64()).round() as u64;
+            if bps == 0 { "-".to_owned() } else { rate(bps) }
+        };
+        for (name, bytes_of, s) in
+            [("to server", self.bytes[0], taken.senders[0]), ("to client", self.bytes[1], taken.senders[1])]
+        {
+            let [sent, again, acked] = bytes_of;
+            println!(
+                "{:>5.1}s  {name}  {:>12}  {:>12}  {:>13}  {:>9}  {:>9}  {:>8}  {:>7}  {:>6}",
+                taken.at_ns as f64 / 1e9,
+                bps(sent),
+                bps(again),
+                bps(acked),
+                bytes(s.cwnd_bytes),
+                bytes(s.in_flight_bytes),
+                bytes(s.custody_bytes),
+                microseconds(s.srtt_us),
+                bytes(s.link_queue_bytes),
+            );
+        }
+        self.began_ns = taken.at_ns;
+        self.bytes = Default::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_as_people_write_them() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(wish("10.0.0.1").unwrap(), Wish { one: Some((ip("10.0.0.1"), None)), other: None });
+        let both = wish("10.0.0.1:80, [fd00::1]:443").unwrap();
+        assert_eq!(both.one, Some((ip("10.0.0.1"), Some(80))));
+        assert_eq!(both.other, Some((ip("fd00::1"), Some(443))));
+        assert_eq!(wish("fd00::1").unwrap().one, Some((ip("fd00::1"), None)));
+        for wrong in ["", "host", "10.0.0.1:x", "10.0.0.1,"] {
+            assert!(wish(wrong).is_err(), "{wrong}");
+        }
+    }
+}
