@@ -18,7 +18,7 @@ pub struct Config {
     /// Largest packet (IP length) that is normally sent; a flow is never granted less.
     pub mtu_bytes: u32,
     /// The largest burst that leaves at once, in bytes; `None`: what the link carries in 1 ms, at least one packet and at most
-    /// 64 KB.
+    /// 64 KB, and up to 10 ms of it when the caller comes late.
     pub burst_bytes: Option<u32>,
     /// Bytes of owned packets that may wait.
     pub queue_limit_bytes: usize,

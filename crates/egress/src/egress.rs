@@ -35,7 +35,7 @@ impl<P> Egress<P> {
             config,
             burst_bytes,
             quantum_bytes,
-            shaper: Shaper::new(config.rate_bps, burst_bytes),
+            shaper: Shaper::new(config.rate_bps, config.burst_bytes),
             credits: Credits::default(),
             flows: Flows::default(),
             waiting: Waiting::default(),
@@ -141,7 +141,7 @@ impl<P> Egress<P> {
         let had_none = self.config.rate_bps.is_none_or(|rate| rate == 0);
         self.config.rate_bps = rate_bps;
         (self.burst_bytes, self.quantum_bytes) = sizes(&self.config);
-        self.shaper.set_rate(now, rate_bps, self.burst_bytes);
+        self.shaper.set_rate(now, rate_bps, self.config.burst_bytes);
         if had_none {
             self.restart_waiting(now);
         }

@@ -2,16 +2,21 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-/// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes out at once. Timers of a busy
-/// two-core machine are late by tens of microseconds, rarely by a millisecond.
-const CATCH_UP_MAX: Duration = Duration::from_millis(2);
+use crate::config::MAX_BURST_BYTES;
+
+/// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes out at once. Timers of a quiet
+/// two-core machine are late by tens of microseconds, rarely by a millisecond; those of a machine whose cores are all busy by several,
+/// at every packet.
+const CATCH_UP_MAX: Duration = Duration::from_millis(10);
+/// The same where the operator has named the largest burst.
+const CATCH_UP_NAMED_MAX: Duration = Duration::from_millis(2);
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// The clock of one link. Exact in the long run: what a division leaves over is carried to the next packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Shaper {
     rate_bps: Option<u64>,
-    /// Lateness that is made up for, never more than a burst.
+    /// Lateness that is made up for: never more than the burst that the operator has named, else no more than a super-segment.
     catch_up: Duration,
     next_free: Instant,
     /// Time beyond `next_free` in units of `1 / rate_bps` ns.
@@ -20,7 +25,8 @@ pub(crate) struct Shaper {
 }
 
 impl Shaper {
-    pub(crate) fn new(rate_bps: Option<u64>, burst_bytes: u32) -> Self {
+    /// `burst_bytes`: the largest burst, where the operator has named one.
+    pub(crate) fn new(rate_bps: Option<u64>, burst_bytes: Option<u32>) -> Self {
         let mut shaper = Self {
             rate_bps,
             catch_up: Duration::ZERO,
@@ -71,7 +77,7 @@ impl Shaper {
     }
 
     /// Another rate from now on. What is being sent is finished at the new one.
-    pub(crate) fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>, burst_bytes: u32) {
+    pub(crate) fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>, burst_bytes: Option<u32>) {
         if self.rate_bps == rate_bps {
             return;
         }
@@ -93,10 +99,14 @@ impl Shaper {
         self.busy
     }
 
-    fn limit_catch_up(&mut self, burst_bytes: u32) {
+    fn limit_catch_up(&mut self, burst_bytes: Option<u32>) {
+        let (bytes, longest) = match burst_bytes {
+            Some(bytes) => (bytes, CATCH_UP_NAMED_MAX),
+            None => (MAX_BURST_BYTES, CATCH_UP_MAX),
+        };
         self.catch_up = match self.rate_bps {
             Some(rate) if rate > 0 => {
-                Duration::from_nanos(u64::from(burst_bytes) * 8 * NS_PER_S / rate).min(CATCH_UP_MAX)
+                Duration::from_nanos(u64::from(bytes) * 8 * NS_PER_S / rate).min(longest)
             }
             _ => Duration::ZERO,
         };
@@ -110,7 +120,7 @@ mod tests {
     /// 1,500 bytes at 7 Mbit/s take 1,714,285.714... ns: after 7 million packets the clock is right to the nanosecond.
     #[test]
     fn remainders_are_carried() {
-        let mut shaper = Shaper::new(Some(7_000_000), 1514);
+        let mut shaper = Shaper::new(Some(7_000_000), Some(1514));
         let start = Instant::from_millis(1);
         let mut now = start;
         for _ in 0..70_000 {
@@ -123,15 +133,15 @@ mod tests {
 
     #[test]
     fn a_new_rate_finishes_what_is_being_sent() {
-        let mut shaper = Shaper::new(Some(8_000), 1514);
+        let mut shaper = Shaper::new(Some(8_000), Some(1514));
         let now = Instant::from_millis(1000);
         shaper.spend(now, None, 1000);
         assert_eq!(shaper.free_at(), Some(Instant::from_millis(2000)));
-        shaper.set_rate(Instant::from_millis(1500), Some(80_000), 1514);
+        shaper.set_rate(Instant::from_millis(1500), Some(80_000), Some(1514));
         assert_eq!(shaper.free_at(), Some(Instant::from_millis(1550)));
-        shaper.set_rate(Instant::from_millis(1500), Some(0), 1514);
+        shaper.set_rate(Instant::from_millis(1500), Some(0), Some(1514));
         assert_eq!(shaper.free_at(), None);
-        shaper.set_rate(Instant::from_millis(9500), None, 1514);
+        shaper.set_rate(Instant::from_millis(9500), None, Some(1514));
         assert_eq!(shaper.free_at(), Some(Instant::ZERO));
     }
 }
