@@ -30,6 +30,8 @@ const PROBE_ROUNDS: u32 = 8;
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
+/// Percent of the estimate that is sent at least, however much waits before the link.
+const GAIN_MIN: u32 = 50;
 /// Samples that are kept.
 const RECENT_MAX: usize = 64;
 /// Gateways that report over one link.
@@ -49,6 +51,8 @@ pub struct Report {
     pub received_bytes: u32,
     /// When that packet left here; `None`: not known.
     pub sent_at: Option<Instant>,
+    /// It may have left earlier, too: the one-way delay is not known.
+    pub sent_again: bool,
     /// Smallest RTT of the leg that the report came over.
     pub min_rtt: Option<Duration>,
 }
@@ -311,7 +315,7 @@ impl RateEstimate {
         let excess = waited.saturating_sub(wanted);
         // Half of what is too much goes within a round trip.
         let percent = excess.as_nanos() * 50 / self.round().as_nanos().max(1);
-        100 - u32::try_from(percent).unwrap_or(50).min(50)
+        (100 - u32::try_from(percent).unwrap_or(50).min(50)).max(GAIN_MIN)
     }
 
     fn start_probe(&mut self, now: Instant) {
@@ -323,7 +327,11 @@ impl RateEstimate {
     /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it was not known until now.
     fn peer(&mut self, now: Instant, report: &Report, sent_at: Instant) -> Option<&mut Peer> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
-        let Some(at) = self.peers.iter().position(|p| p.id == report.peer) else {
+        let known = self.peers.iter().position(|p| p.id == report.peer);
+        if report.sent_again && known.is_none() {
+            return None;
+        }
+        let Some(at) = known else {
             if self.peers.len() >= PEERS_MAX {
                 let oldest = (0..self.peers.len()).min_by_key(|&i| self.peers.get(i).map(|p| p.heard_at))?;
                 self.peers.swap_remove(oldest);
@@ -346,6 +354,9 @@ impl RateEstimate {
         };
         let peer = self.peers.get_mut(at)?;
         peer.heard_at = now;
+        if report.sent_again {
+            return Some(peer);
+        }
         if now.since(peer.window_since) >= BASE_DELAY_WINDOW {
             peer.delay_before_us = Some(peer.delay_us);
             peer.delay_us = delay_us;
@@ -371,7 +382,9 @@ impl Peer {
             _ => self.delay_us,
         };
         let waited_us = report.arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(base_us);
-        let waited = Duration::from_micros(u64::from(waited_us.min(i32::MAX as u32)));
+        // Above half of the range: less than ever before, by a transmission that was not the one that arrived.
+        let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
+        let waited = Duration::from_micros(u64::from(waited_us));
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
         if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
             return None;

@@ -82,6 +82,7 @@ impl Model {
             arrived_us: (arrived.since(Instant::ZERO).as_micros() as u32).wrapping_add(0xfff0_0000),
             received_bytes: self.received_bytes,
             sent_at: Some(sent_at),
+            sent_again: false,
             min_rtt: Some(2 * self.one_way),
         };
         self.reports.push_back((at + self.one_way, report));
@@ -243,13 +244,21 @@ fn odd_numbers_do_no_harm() {
             arrived_us,
             received_bytes: 0,
             sent_at: (n % 2 == 0).then(|| at(n as u64)),
+            sent_again: false,
             min_rtt: Some(Duration::ZERO),
         };
         m.estimate.on_report(at(500), &report, None);
     }
     assert!(m.estimate.sending_bps().is_some_and(|rate| rate > 0));
     for peer in 0..1000 {
-        let report = Report { peer, arrived_us: 0, received_bytes: 0, sent_at: Some(at(0)), min_rtt: None };
+        let report = Report {
+            peer,
+            arrived_us: 0,
+            received_bytes: 0,
+            sent_at: Some(at(0)),
+            sent_again: false,
+            min_rtt: None,
+        };
         m.estimate.on_report(at(600), &report, None);
     }
 }
@@ -268,10 +277,35 @@ fn gateways_behind_one_link_share_it() {
             arrived_us,
             received_bytes: 37_500 * (n / 2),
             sent_at: Some(sent_at),
+            sent_again: false,
             min_rtt: Some(Duration::from_millis(200)),
         };
         estimate.on_report(sent_at + Duration::from_millis(250), &report, Some(Instant::ZERO));
     }
     let rate = estimate.rate_bps().unwrap();
     assert!((7_800_000..=8_200_000).contains(&rate), "{rate}");
+}
+
+/// A repetition that was not the one that arrived makes the one-way delay look too short: it does not count as the smallest.
+#[test]
+fn repetitions_do_not_count_as_short_delays() {
+    let mut m = Model::new(8_000_000, 500);
+    m.run(Duration::from_secs(5));
+    for n in 0..20 {
+        let (arrived, sent_at) = (m.now - m.one_way, m.now - Duration::from_millis(10));
+        m.received_bytes = m.received_bytes.wrapping_add(60_000);
+        let report = Report {
+            peer: 1,
+            arrived_us: (arrived.since(Instant::ZERO).as_micros() as u32).wrapping_add(0xfff0_0000),
+            received_bytes: m.received_bytes,
+            sent_at: Some(sent_at),
+            sent_again: true,
+            min_rtt: Some(m.rtt()),
+        };
+        m.estimate.on_report(m.now + Duration::from_millis(n), &report, Some(Instant::ZERO));
+        m.run(Duration::from_millis(60));
+    }
+    m.run(Duration::from_secs(5));
+    let used = m.use_percent(Duration::from_secs(20));
+    assert!(used >= 97, "{used} %");
 }

@@ -333,7 +333,8 @@ impl Flow {
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), s.options.farlink.is_some());
         if let Some(arrived) = arrived {
             let min_rtt = Some(towards.tx.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
-            cx.meters.hear(LinkReport { iface, arrived, sent_at: happened.newest_sent_at, min_rtt });
+            let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
+            cx.meters.hear(LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
         }
         cx.losses.note(self.legs.get(from).out, happened.delivered_bytes, happened.lost_bytes);
         if happened.recovery {

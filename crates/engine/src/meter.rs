@@ -20,6 +20,8 @@ pub struct LinkReport {
     pub arrived: Arrived,
     /// When the newest segment that the same acknowledgement covers for the first time left.
     pub sent_at: Option<Instant>,
+    /// It had been sent before.
+    pub sent_again: bool,
     /// Smallest RTT of the leg.
     pub min_rtt: Option<Duration>,
 }

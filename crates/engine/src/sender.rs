@@ -99,6 +99,8 @@ pub struct Happened {
     pub progress: bool,
     /// When the newest segment left that is acknowledged for the first time, as far as that is clear.
     pub newest_sent_at: Option<Instant>,
+    /// It had been sent before.
+    pub newest_again: bool,
     /// Bytes found to be delivered, and to be lost.
     pub delivered_bytes: u64,
     /// The latter.

@@ -116,6 +116,7 @@ impl LinkQueue {
             arrived_us: arrived.at_us,
             received_bytes: arrived.received_bytes,
             sent_at: report.sent_at,
+            sent_again: report.sent_again,
             min_rtt: report.min_rtt,
         };
         estimate.on_report(now, &report, busy_since);

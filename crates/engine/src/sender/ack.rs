@@ -83,6 +83,7 @@ impl Sender {
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2 step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
         happened.newest_sent_at = known.map(|(sent_at, ..)| sent_at);
+        happened.newest_again = known.is_some_and(|(.., again)| again);
         let mut sample = self.rate.on_ack(now, &acked, self.board.lost_ever_bytes(), min_rtt);
         let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
         let lost = self.detect_losses(now, advanced);
