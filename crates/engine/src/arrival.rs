@@ -1,7 +1,7 @@
 //! What an arriving segment means for its split connection.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Ecn, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
+use farlink_wire::{Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::meter::LinkReport;
@@ -135,6 +135,7 @@ impl Flow {
         let told = leg.peer.on_segment(s.options.farlink.as_ref());
         let heard = leg.peer.is_heard();
         let nothing = (ArrayVec::new(), None);
+        leg.take_told_window(s.ack, told.as_ref());
         let Some(r) = self.relays.as_mut() else { return nothing };
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
@@ -154,11 +155,6 @@ impl Flow {
         {
             towards.far_ack = Some(far);
         }
-        // A gateway never takes back what it has promised, and does not repeat it where there is no room.
-        let promised = towards.tx.window_edge();
-        let promised = if promised.after(s.ack) { promised.since(s.ack) } else { 0 };
-        let window = told.window_bytes.unwrap_or(0).max(promised);
-        self.legs.get_mut(from).window_bytes = self.legs.get(from).window_bytes.max(window);
         (told.runs.blocks(s.ack), told.arrived)
     }
 
@@ -341,6 +337,8 @@ impl Flow {
             cx.counters.recoveries += 1;
         }
         if happened.progress {
+            let before = towards.acked_at.map_or(Instant::ZERO, |(at, _)| at);
+            towards.acked_at = Some((now, now.since(before)));
             towards.timeouts = 0;
             let upto = ack.min(towards.buffer.end());
             towards.buffer.release(cx.pool, upto);
@@ -469,14 +467,15 @@ impl Flow {
 
     fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let custody = self.has_custody();
-        let delay = self.ack_delay(cx, from);
+        let (delay, limit) = (self.ack_delay(cx, from), self.held_limit(cx, from));
+        let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
         let arrived = cx.meters.arrival(cx.now, via).filter(|_| self.legs.get(from).peer.is_speaking());
         // The rate of the link shows in the time between two reports: where there was none of late, this is the first.
         let first_word =
             matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
-        let Leg { peer: downstream, window_scale: shift, heard_at, .. } = *self.legs.get(from.other());
+        let Leg { peer: downstream, window_scale: shift, heard_at, out, .. } = *self.legs.get(from.other());
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
         let relay = r.get_mut(from);
         let nxt = relay.rcv_nxt();
@@ -519,6 +518,7 @@ impl Flow {
         // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
         let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
         let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
+        relay.buffer.grain = grain;
         let what = receiver::insert(
             &mut relay.buffer,
             cx.pool,
@@ -528,6 +528,10 @@ impl Flow {
             taken as usize,
             edge,
         );
+        cx.books.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
+        if !core::mem::replace(&mut relay.begun, true) {
+            cx.books.began(out);
+        }
         cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);
         cx.counters.duplicate_bytes += u64::from(what.duplicate_bytes);
         if s.flags.psh() && end.after(relay.push) && end.before_eq(relay.buffer.highest()) {
@@ -535,7 +539,7 @@ impl Flow {
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
         let nothing_acked = relay.rx.last_ack_sent.before_eq(relay.far_acked(downstream));
-        let larger = relay.can_show_more(shift, 65_535u32 << shift);
+        let larger = relay.can_show_more(limit, shift, 65_535u32 << shift);
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;

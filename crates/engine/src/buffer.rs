@@ -25,6 +25,21 @@ const FILLED_MAX: usize = 4;
 /// Slices that one segment may be gathered from.
 pub const SLICES_MAX: usize = 24;
 
+/// Largest fine block: an ordinary packet's payload. Bytes.
+const FINE_BLOCK_BYTES: usize = 1536;
+
+/// How closely bytes are packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Grain {
+    /// Speed first: what is large keeps the block it came in, much is held in large blocks.
+    #[default]
+    Large,
+    /// In small blocks.
+    Small,
+    /// In blocks of a packet each, for a few segments.
+    Fine,
+}
+
 /// Payload slices of one segment.
 pub type Slices<'a> = ArrayVec<&'a [u8], SLICES_MAX>;
 
@@ -92,6 +107,8 @@ pub struct SeqBuffer {
     newest_early: SeqNum,
     /// Where bytes came below the highest ones, the newest first: repetitions that have arrived.
     filled: ArrayVec<SeqNum, FILLED_MAX>,
+    /// How what comes from now on is packed.
+    pub grain: Grain,
 }
 
 impl SeqBuffer {
@@ -105,6 +122,7 @@ impl SeqBuffer {
             early: Vec::new(),
             newest_early: next,
             filled: ArrayVec::new(),
+            grain: Grain::default(),
         }
     }
     /// First byte held, or the next one expected.
@@ -154,7 +172,12 @@ impl SeqBuffer {
         let (seq, start, len) = (seq + old, start + offset + old as usize, len - old as usize);
         if len == 0 {
             pool.give_back(block);
-        } else if seq == self.end && len >= KEEP_MIN_BYTES && self.early.is_empty() && !pool.is_pressed() {
+        } else if seq == self.end
+            && len >= KEEP_MIN_BYTES
+            && self.grain == Grain::Large
+            && self.early.is_empty()
+            && !pool.is_pressed()
+        {
             self.chunks.push_back(Chunk { seq, block, start, len, open: false });
             self.end += len as u32;
             done.advanced_bytes = len as u32;
@@ -193,7 +216,11 @@ impl SeqBuffer {
             bytes = bytes.get(n..).unwrap_or_default();
             if !bytes.is_empty() {
                 let large = self.len() >= LARGE_FROM_BYTES && !pool.is_pressed();
-                let block = if large { pool.take_large() } else { pool.take_small() };
+                let block = match self.grain {
+                    Grain::Large if large => pool.take_large(),
+                    Grain::Large | Grain::Small => pool.take_small(),
+                    Grain::Fine => pool.take_exact(bytes.len().min(FINE_BLOCK_BYTES)),
+                };
                 self.chunks.push_back(Chunk { seq: self.end, block, start: 0, len: 0, open: true });
             }
         }

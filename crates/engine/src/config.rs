@@ -26,6 +26,8 @@ pub struct Config {
     pub pinned: Pinned,
     /// How the receive buffer of a relay is bounded.
     pub flow_control: FlowControl,
+    /// Gateways tell each other what they will be able to pass on, and send that first (TR 99-12 section 5).
+    pub soft_window: bool,
     /// Seeds hashing; the same seed and inputs give the same outputs.
     pub seed: u64,
 }
@@ -41,7 +43,32 @@ impl Default for Config {
             ordinary: LegConfig::default(),
             pinned: Pinned::Auto,
             flow_control: FlowControl::Fixed,
+            soft_window: true,
             seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// The declared link behind an interface.
+    #[must_use]
+    pub fn link(&self, iface: IfaceId) -> Option<&Link> {
+        self.interfaces.iter().find(|i| i.id == iface).and_then(|i| i.link.as_ref())
+    }
+}
+
+impl FlowControl {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fixed, Self::SendWindow, Self::Adaptive, Self::Automatic];
+
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::SendWindow => "send-window",
+            Self::Adaptive => "adaptive",
+            Self::Automatic => "automatic",
         }
     }
 }
@@ -246,4 +273,8 @@ pub enum FlowControl {
     Fixed,
     /// Never more than the send window downstream (Q' <= S).
     SendWindow,
+    /// The adaptive receive buffer of thesis 6.3 and 6.4: four cases, at most one change in two round trips upstream.
+    Adaptive,
+    /// What the link or the destination needs to be kept busy, with the round trips that are known.
+    Automatic,
 }

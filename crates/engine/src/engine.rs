@@ -9,7 +9,8 @@ use farlink_wire::{
 };
 
 use crate::arrival::Fate;
-use crate::config::{Action, Class, Config, Pinned};
+use crate::books::Books;
+use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::flow::{Beyond, Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::losses::Losses;
@@ -18,6 +19,7 @@ use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
 use crate::ready::{Ready, ReadyId, What};
+use crate::receiver::Receiver;
 use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
@@ -42,6 +44,10 @@ const UNSTEADY: Duration = Duration::from_secs(600);
 /// Smallest memory that a split flow is counted with when the pool decides about new ones, bytes.
 const FLOW_SHARE_BYTES: usize = 32 * 1024;
 
+/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two segments.
+const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
+const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
+
 /// The TCP engine.
 pub struct Engine {
     pub(crate) config: Config,
@@ -52,6 +58,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     meters: Meters,
     losses: Losses,
+    pub(crate) books: Books,
     ready: VecDeque<(FlowId, Side)>,
     timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
     pub(crate) split_count: usize,
@@ -73,6 +80,8 @@ macro_rules! cx {
             pool: &mut $self.pool,
             counters: &mut $self.counters,
             losses: &mut $self.losses,
+            books: &mut $self.books,
+            half_open: $self.syns.len(),
             net: $net,
             meters: &mut $self.meters,
             flows_split: $self.split_count,
@@ -97,6 +106,7 @@ impl Engine {
             counters: Counters::default(),
             meters: Meters::new(&config),
             losses: Losses::new(&config),
+            books: Books::new(&config.interfaces),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             split_count: 0,
@@ -296,11 +306,26 @@ impl Engine {
             // AccECN is not understood here: the hosts fall back to RFC 3168 ECN (DESIGN 3.1, Fields).
             edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
         }
+        let cut = self.first_window(via).filter(|cut| *cut < s.window);
+        if let Some(h) = self.syns.get_mut(&key) {
+            let shown = *h.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
+            if shown < s.window {
+                edit::set_window(&mut packet, s, shown);
+            }
+        }
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         if first && self.is_link(out) && !o.mptcp && !o.fast_open {
             insert_farlink(&mut packet, FARLINK_SYN);
         }
         Outcome::Forward(packet)
+    }
+
+    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose budget is for many: enough
+    /// to begin with. What the connection gets is decided when it is established.
+    fn first_window(&self, out: IfaceId) -> Option<u16> {
+        let automatic = self.config.flow_control == FlowControl::Automatic;
+        let share = self.books.equal_share(out, self.syns.len()).filter(|_| automatic)?;
+        (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
     }
 
     /// A new connection may be split: there is room for its state and for a share of the pool.
@@ -335,6 +360,13 @@ impl Engine {
                     if s.flags.ae() {
                         edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
                     }
+                    let cut = self.first_window(via).filter(|cut| *cut < s.window);
+                    if let Some(answer) = self.syns.get_mut(&key).and_then(|h| h.answer.as_mut()) {
+                        let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
+                        if shown < s.window {
+                            edit::set_window(&mut packet, s, shown);
+                        }
+                    }
                     if upstream {
                         insert_farlink(&mut packet, FARLINK_SYN_ACK);
                     }
@@ -364,6 +396,9 @@ impl Engine {
             return Outcome::Forward(packet);
         }
         let mut a = h.a;
+        // What this segment shows the server is ours to say: only what the SYN has shown is promised.
+        let shown_b = a.window_bytes.min(h.shown_bytes.unwrap_or(u16::MAX).into());
+        let shown_a = answer.b.window_bytes.min(answer.shown_bytes.unwrap_or(u16::MAX).into());
         a.hear(now, s);
         a.via = via;
         let mut flow = Flow {
@@ -385,10 +420,18 @@ impl Engine {
             new_syn: None,
             lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+            booked: Pair::default(),
         };
         let mut cx = cx!(self, now, net);
         flow.split(&mut cx, answer.ack, s.ack);
+        for out in [flow.legs.a.out, flow.legs.b.out] {
+            cx.books.open(now, out);
+        }
         if let Some(r) = flow.relays.as_mut() {
+            r.b.rx = Receiver::new(s.ack, shown_b);
+            // A host counts the largest window from this segment on, not from the SYN.
+            r.b.rx.window_shown_max = 0;
+            r.a.rx = Receiver::new(answer.ack, shown_a);
             r.a.tx.update_window(answer.isn, answer.ack, u64::from(flow.legs.b.window_bytes), false);
             r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes), false);
         }
@@ -517,6 +560,8 @@ impl Engine {
         flow.finish_reset(&mut cx);
         flow.watch_holes(now);
         let remove = flow.settle(&mut cx, self.draining);
+        flow.book(cx.books);
+        flow.regulate(&cx);
         let split = flow.relays.is_some();
         if split != flow.counted {
             flow.counted = split;
@@ -555,6 +600,7 @@ impl Engine {
             self.split_count = self.split_count.saturating_sub(1);
         }
         flow.free_buffers(&mut self.pool);
+        flow.book(&mut self.books);
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }

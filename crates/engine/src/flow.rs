@@ -5,18 +5,23 @@ use core::net::IpAddr;
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
+use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
 use crate::config::{Class, Config};
 use crate::losses::Losses;
 use crate::meter::Meters;
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
-use crate::peer::Peer;
+use crate::peer::{Message, Peer};
 use crate::receiver::Receiver;
 use crate::record::Record;
+use crate::regulator::{Adaptive, Drain};
 use crate::sender::{Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::status::Counters;
+
+/// What a relay holds at most between two legs that are no declared links.
+const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 
 /// What a flow's methods need of the engine.
 pub struct Cx<'a> {
@@ -30,6 +35,10 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// How lossy declared links are.
     pub losses: &'a mut Losses,
+    /// What all flows hold.
+    pub books: &'a mut Books,
+    /// Connections whose handshake is under way.
+    pub half_open: usize,
     /// The driver.
     pub net: &'a mut dyn Network,
     /// What comes in over declared links, and what is told of it.
@@ -83,6 +92,10 @@ pub struct Leg {
     pub srtt: Option<Duration>,
     /// Its newest window, in bytes.
     pub window_bytes: u32,
+    /// Where the window ends that a gateway on this leg told last.
+    pub told_edge: Option<SeqNum>,
+    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
+    pub soft_edge: Option<SeqNum>,
     /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
     pub field_window_bytes: u32,
 }
@@ -122,8 +135,16 @@ pub struct Relay {
     pub frozen_at: Option<SeqNum>,
     /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
     pub acked_beyond: Option<SeqNum>,
-    /// Bytes that may be held.
+    /// Bytes that may be held in any case.
     pub limit_bytes: u32,
+    /// How fast the destination takes what waits.
+    pub drain: Drain,
+    /// The thesis's receive buffer.
+    pub adaptive: Adaptive,
+    /// When the destination acknowledged something last, and how long after the time before.
+    pub acked_at: Option<(Instant, Duration)>,
+    /// Something has come from the source.
+    pub begun: bool,
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
     pub bypassed: bool,
     /// When the source's FIN came.
@@ -178,6 +199,8 @@ pub struct Flow {
     pub lets_go_until: Option<Instant>,
     /// Evidence of a path round us: acknowledgements of what never passed here.
     pub beyond: Pair<Beyond>,
+    /// What each host's relay is booked with.
+    pub booked: Pair<Entry>,
 }
 
 /// Acknowledgements from a host of bytes that we have not sent to it.
@@ -248,11 +271,13 @@ impl Relay {
         let fin_ahead = self.rx.fin_at.is_some_and(|f| f.after(self.buffer.end()));
         (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
     }
-    /// A larger window than any before can be shown to the source: windows are told in units of `1 << shift`.
+    /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in
+    /// units of `1 << shift`.
     #[must_use]
-    pub fn can_show_more(&self, shift: u8, field_max_bytes: u32) -> bool {
+    pub fn can_show_more(&self, limit_bytes: u32, shift: u8, field_max_bytes: u32) -> bool {
         let shift = shift.min(14);
-        self.rx.window_shown_max >> shift < self.limit_bytes.min(field_max_bytes) >> shift
+        let shown = self.rx.window_shown_max;
+        shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
     }
     /// What the sender may draw on.
     #[must_use]
@@ -305,6 +330,8 @@ impl Leg {
             peer: Peer::None,
             srtt: None,
             window_bytes: u32::from(s.window),
+            told_edge: None,
+            soft_edge: None,
             field_window_bytes: u32::from(s.window),
         }
     }
@@ -324,6 +351,24 @@ impl Leg {
         if !s.flags.syn() {
             self.window_bytes = u32::from(s.window) << self.window_scale;
             self.field_window_bytes = self.window_bytes;
+        }
+    }
+
+    /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back. What it told last stands
+    /// while its segments have no room for it.
+    pub fn take_told_window(&mut self, ack: SeqNum, told: Option<&Message>) {
+        let Some(message) = told else {
+            // A host, or a segment that passed its gateway by.
+            self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
+            self.soft_edge = self.soft_edge.filter(|_| self.peer.is_heard());
+            return;
+        };
+        if let Some(window) = message.window_bytes {
+            self.told_edge = Some(ack + window);
+            self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
+        }
+        if let Some(edge) = self.told_edge {
+            self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
         }
     }
 
@@ -393,6 +438,10 @@ impl Flow {
             frozen_at: None,
             acked_beyond: None,
             limit_bytes,
+            drain: Drain::default(),
+            adaptive: Adaptive::default(),
+            acked_at: None,
+            begun: false,
             bypassed: false,
             fin_since: None,
             fin_overdue: false,
@@ -421,15 +470,18 @@ impl Flow {
         }
     }
 
-    /// Four times the bandwidth-delay product where the link is known, within the configured bound: a repetition that is lost,
-    /// too, keeps three of them waiting behind the gap.
+    /// Eight times the bandwidth-delay product where the link is known, within the configured bound: repetitions that
+    /// are lost, too, keep most of it waiting behind the gap. Where no leg is a declared link there is no hard path to fill.
     fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
         let max = config.limits.relay_bytes;
         let Some((rate, rtt)) = link.and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force())) else {
-            return max;
+            let is_link =
+                |iface: IfaceId| config.interfaces.iter().any(|i| i.id == iface && i.link.is_some());
+            let hard = is_link(self.legs.a.out) || is_link(self.legs.b.out);
+            return if hard { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
-        u32::try_from(bdp * 4).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }
 
     /// The link towards a host is known to be down.
@@ -442,6 +494,24 @@ impl Flow {
     #[must_use]
     pub fn has_custody(&self) -> bool {
         self.relays.as_ref().is_some_and(|r| r.a.has_custody() || r.b.has_custody())
+    }
+
+    /// Books what is held now.
+    pub fn book(&mut self, books: &mut Books) {
+        for from in [Side::A, Side::B] {
+            let new = self.relays.as_ref().map_or_else(Entry::default, |r| {
+                let relay = r.get(from);
+                Entry {
+                    out: self.legs.get(from.other()).out,
+                    held_bytes: relay.buffer.len(),
+                    sacked_bytes: u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX),
+                }
+            });
+            let old = core::mem::replace(self.booked.get_mut(from), new);
+            if old != new {
+                books.change(old, new);
+            }
+        }
     }
 
     /// Gives all memory back.

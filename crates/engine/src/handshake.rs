@@ -36,6 +36,8 @@ pub struct HalfOpen {
     pub rule: usize,
     /// Class of its data.
     pub class: Class,
+    /// The window that host B was shown, bytes: host A's own at most. Repetitions show no other.
+    pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
     pub answer: Option<Box<Answer>>,
     /// SYNs seen.
@@ -49,6 +51,8 @@ pub struct Answer {
     pub b: Leg,
     /// Host B's initial sequence number.
     pub isn: SeqNum,
+    /// The window that host A was shown, bytes: host B's own at most. Repetitions show no other.
+    pub shown_bytes: Option<u16>,
     /// What it acknowledged: behind the SYN, or behind its payload.
     pub ack: SeqNum,
     /// What both agreed on.
@@ -210,6 +214,7 @@ impl SynCache {
             offered: Offered::of(s),
             rule: decision.rule,
             class: decision.class,
+            shown_bytes: None,
             answer: None,
             syns: 1,
         };
@@ -303,7 +308,8 @@ impl SynCache {
             ecn: h.offered.ecn && s.flags.ece() && !s.flags.cwr(),
         };
         h.a.window_scale = if window_scale { h.offered.window_scale.unwrap_or(0) } else { 0 };
-        h.answer = Some(Box::new(Answer { b, isn: s.seq, ack: s.ack, agreed }));
+        let shown_bytes = h.answer.as_ref().and_then(|a| a.shown_bytes);
+        h.answer = Some(Box::new(Answer { b, isn: s.seq, shown_bytes, ack: s.ack, agreed }));
         Some(Step::Continue)
     }
 }

@@ -16,6 +16,8 @@
 )]
 
 mod arrival;
+mod back_pressure;
+mod books;
 mod buffer;
 pub mod config;
 pub mod engine;
@@ -32,6 +34,7 @@ mod ready;
 mod receiver;
 pub mod record;
 mod recovery;
+mod regulator;
 mod report;
 mod retune;
 pub mod room;

@@ -184,6 +184,10 @@ impl Flow {
         self.legs.b.srtt = r.a.tx.rtt.srtt();
         self.legs.a.srtt = r.b.tx.rtt.srtt();
         // What a gateway was told in its option goes with it.
+        self.legs.a.told_edge = None;
+        self.legs.b.told_edge = None;
+        self.legs.a.soft_edge = None;
+        self.legs.b.soft_edge = None;
         self.legs.a.window_bytes = self.legs.a.field_window_bytes;
         self.legs.b.window_bytes = self.legs.b.field_window_bytes;
         let mut r = *r;

@@ -10,6 +10,7 @@ const VERSION: u8 = 0x10;
 const HAS_FAR_ACK: u8 = 0x01;
 const HAS_WINDOW: u8 = 0x02;
 const HAS_ARRIVED: u8 = 0x04;
+const HAS_SOFT_WINDOW: u8 = 0x08;
 /// The window is told in units of this many bytes.
 const WINDOW_UNIT: u32 = 1024;
 /// Segments without a mark that mean "talk as to a host".
@@ -39,6 +40,8 @@ pub struct Message {
     pub far_ack: Option<SeqNum>,
     /// Window in bytes from the acknowledgement number on, where the header's field is too small.
     pub window_bytes: Option<u32>,
+    /// Of the window, what it will be able to pass on one link delay from now; `None`: all of it.
+    pub soft_window_bytes: Option<u32>,
     /// What has come in over the link.
     pub arrived: Option<Arrived>,
     /// What it holds above a gap. Stands last: the rest of the option is theirs.
@@ -100,12 +103,17 @@ impl Message {
         }
         let flags = if self.far_ack.is_some() { HAS_FAR_ACK } else { 0 }
             | if self.window_bytes.is_some() { HAS_WINDOW } else { 0 }
-            | if self.arrived.is_some() { HAS_ARRIVED } else { 0 };
+            | if self.arrived.is_some() { HAS_ARRIVED } else { 0 }
+            | if self.soft_window_bytes.is_some() { HAS_SOFT_WINDOW } else { 0 };
         let _ = out.try_push(VERSION | flags);
         if let Some(a) = self.far_ack {
             let _ = out.try_extend_from_slice(&a.0.to_be_bytes());
         }
         if let Some(w) = self.window_bytes {
+            let units = u16::try_from(w / WINDOW_UNIT).unwrap_or(u16::MAX);
+            let _ = out.try_extend_from_slice(&units.to_be_bytes());
+        }
+        if let Some(w) = self.soft_window_bytes {
             let units = u16::try_from(w / WINDOW_UNIT).unwrap_or(u16::MAX);
             let _ = out.try_extend_from_slice(&units.to_be_bytes());
         }
@@ -135,6 +143,11 @@ impl Message {
             m.window_bytes = Some(u32::from(u16::from_be_bytes(*w)) * WINDOW_UNIT);
             rest = r;
         }
+        if head & HAS_SOFT_WINDOW != 0 {
+            let Some((w, r)) = rest.split_first_chunk::<2>() else { return m };
+            m.soft_window_bytes = Some(u32::from(u16::from_be_bytes(*w)) * WINDOW_UNIT);
+            rest = r;
+        }
         if head & HAS_ARRIVED != 0 {
             let Some((by, r)) = rest.split_first_chunk::<2>() else { return m };
             let Some((at, r)) = r.split_first_chunk::<4>() else { return m };
@@ -161,11 +174,12 @@ mod tests {
             for window_bytes in [None, Some(1024 * 65_535), Some(0)] {
                 for arrived in [None, Some(Arrived { by: 7, at_us: u32::MAX, received_bytes: 1 })] {
                     let runs = Runs::default();
-                    let m = Message { far_ack, window_bytes, arrived, runs };
+                    let soft_window_bytes = window_bytes.filter(|w| *w > 0).map(|_| 3 * 1024);
+                    let m = Message { far_ack, window_bytes, soft_window_bytes, arrived, runs };
                     assert_eq!(Message::decode(&m.encode()), m);
                 }
                 for runs in [Runs::default(), Runs::from_bytes(&[5, 0xa4, 10, 2])] {
-                    let m = Message { far_ack, window_bytes, arrived: None, runs };
+                    let m = Message { far_ack, window_bytes, soft_window_bytes: None, arrived: None, runs };
                     assert_eq!(Message::decode(&m.encode()), m);
                 }
             }

@@ -112,6 +112,8 @@ pub struct Receiver {
     pub ack_held_back: bool,
     /// Acknowledgements come later and later, so that the source learns the path's RTT before it is left to it.
     pub stretch: Option<Stretch>,
+    /// Where the window ended that the upstream gateway was told last.
+    pub told_edge: Option<SeqNum>,
     /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
     pub raise_first: bool,
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of them.
@@ -139,6 +141,7 @@ impl Receiver {
             far_told: None,
             ack_held_back: false,
             stretch: None,
+            told_edge: None,
             raise_first: false,
             early_untold: false,
             arrived: None,

@@ -24,13 +24,20 @@ impl Engine {
     pub fn freed_flows(&self) -> u64 {
         self.counters.flows_slept + self.counters.flows_closed + self.counters.flows_reset
     }
+    /// The largest values of gauges count from now on.
+    pub fn reset_peaks(&mut self) {
+        self.books.reset_peak();
+        self.pool.reset_peak();
+    }
     /// A snapshot of all counters and gauges.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut s = Status {
             half_open: self.syns.len() as u64,
             pool_bytes: self.pool.used_bytes() as u64,
+            pool_max_bytes: self.pool.used_max_bytes() as u64,
             pool_limit_bytes: self.pool.limit_bytes() as u64,
+            held_max_bytes: self.books.held().1,
             table_bytes: (self.table.memory_bytes() + self.syns.memory_bytes()) as u64,
             counters: Counters { half_open_evicted: self.syns.evicted(), ..self.counters },
             rules: self.rules.status(),
@@ -167,6 +174,7 @@ impl Flow {
             new_syn: None,
             lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+            booked: Pair::default(),
         }
     }
 
@@ -285,6 +293,8 @@ impl Leg {
             peer: Peer::None,
             srtt: None,
             window_bytes: 0,
+            told_edge: None,
+            soft_edge: None,
             field_window_bytes: 0,
         }
     }

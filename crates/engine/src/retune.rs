@@ -3,7 +3,7 @@
 use farlink_cc as cc;
 use farlink_wire::Instant;
 
-use crate::config::LinkEstimate;
+use crate::config::{FlowControl, LinkEstimate};
 use crate::engine::Engine;
 use crate::net::IfaceId;
 use crate::side::Side;
@@ -47,7 +47,40 @@ impl Engine {
         let mut interfaces = self.config.interfaces.iter_mut();
         if let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) {
             link.estimate = estimate;
+            self.books.link_changed(iface, link);
         }
+    }
+
+    /// The initial window of connections that begin from now on, on the link behind `iface` or, with `None`, on all legs that
+    /// are no links.
+    pub fn set_initial_window(&mut self, iface: Option<IfaceId>, segments: u32) {
+        match iface {
+            None => self.config.ordinary.initial_window_segments = segments,
+            Some(iface) => {
+                let mut interfaces = self.config.interfaces.iter_mut();
+                if let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) {
+                    link.leg.initial_window_segments = segments;
+                }
+            }
+        }
+    }
+
+    /// How relays are bounded from now on, those of open connections, too. Windows that were shown stay promised.
+    pub fn set_flow_control(&mut self, policy: FlowControl) {
+        self.config.flow_control = policy;
+    }
+
+    /// Whether gateways tell each other what they will be able to pass on, from now on.
+    pub fn set_soft_window(&mut self, on: bool) {
+        self.config.soft_window = on;
+    }
+
+    /// The rate of the link behind `iface` in bits per second has become known, has changed, or is unknown from now on.
+    pub fn set_link_rate(&mut self, iface: IfaceId, rate_bps: Option<u64>) {
+        let mut interfaces = self.config.interfaces.iter_mut();
+        let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) else { return };
+        link.rate_bps = rate_bps;
+        self.books.link_changed(iface, link);
     }
 
     /// The controller of what is sent into the link behind `iface`.

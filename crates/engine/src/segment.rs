@@ -5,7 +5,7 @@ use farlink_wire::{
 };
 
 use crate::buffer::{SeqBuffer, Slices};
-use crate::flow::{Cx, Flow};
+use crate::flow::{Cx, Flow, Leg};
 use crate::net::Transmit;
 use crate::peer::Message;
 use crate::ready::{Wants, What};
@@ -17,6 +17,9 @@ use crate::window::{self, Offer};
 /// Nothing is made for a host that was silent for longer: its timestamp would be too old (DESIGN invariant 5).
 pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
 
+/// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
+/// retransmission timer (Linux TCP_RTO_MIN) misses it.
+const MOVING: Duration = Duration::from_millis(120);
 /// What a message of ours takes in the header beyond a bare mark, bytes.
 const MESSAGE_BYTES: u32 = 8;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
@@ -86,31 +89,37 @@ impl Flow {
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
         let share = cx.pool.limit_bytes() / (2 * cx.flows_split.max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX).max(16 * 1024);
+        let limit = self.held_limit(cx, to);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
         let free = self.free && !peer_window;
         let far_acked = relay.far_acked(far.peer);
         // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
-        // edge stands still until then, for a round trip at most, once (invariant 7).
-        let narrow = relay.can_show_more(far.window_scale, field_max);
+        // edge stands still until then, for a round trip at most, once (invariant 7). While acknowledgements come often the
+        // larger one is shown at once where it is free.
+        let narrow = relay.can_show_more(limit, far.window_scale, field_max);
+        let moving = relay
+            .acked_at
+            .is_some_and(|(at, gap)| cx.now.since(at).max(gap) < MOVING || cx.books.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
-        let widening = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
+        let narrow = narrow && cx.books.is_worth_a_pause(far.out, relay.rx.window_shown_max);
+        let pause = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
+        let equal = cx.books.equal_share(far.out, 0);
+        let larger_max_bytes = equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max.saturating_mul(2)));
         Offer {
-            policy: cx.config.flow_control,
             ack,
             shown_max_bytes: relay.rx.window_shown_max,
             edge: relay.rx.edge,
             acked: relay.tx.snd_una,
             far_acked,
-            limit_bytes: relay.limit_bytes.min(share),
-            send_window_bytes: relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes()),
+            limit_bytes: limit.min(share),
             free,
             field_max_bytes: field_max,
             segment_bytes: relay.rx.segment_bytes(),
-            hold: crate::room::is_full(cx.pool)
-                || stalled
-                || widening
-                || (full && relay.buffer.len() > 32 * 1024),
+            moving,
+            larger_max_bytes,
+            pause,
+            hold: crate::room::is_full(cx.pool) || stalled || (full && relay.buffer.len() > 32 * 1024),
         }
         .right_edge()
     }
@@ -123,16 +132,42 @@ impl Flow {
         if relay.frozen_at.is_some() || relay.rx.fin_at.is_some() {
             return false;
         }
-        let left = relay.rx.edge.since(relay.rcv_nxt()).min(i32::MAX as u32);
-        let shown = relay.rx.window_shown_max.min(relay.limit_bytes);
+        // A gateway goes by what it was told last.
+        let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
+        let before = told.unwrap_or(relay.rx.edge);
+        let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
+        let shown = relay.rx.window_shown_max.min(self.held_limit(cx, to));
         if left > shown / 2 {
             return false;
         }
-        let edge = self.edge_for(cx, to, self.ack_for(to));
-        let grown = edge.since(relay.rx.edge);
+        let ack = self.ack_for(to);
+        let edge = self.edge_for(cx, to, ack);
+        let edge = if told.is_some() { ack + self.told_window(cx, to, ack, edge) } else { edge };
+        let grown = edge.diff(before).max(0).unsigned_abs();
         // A source that has no room for a segment waits for this alone: what silly-window avoidance lets through is news.
         (grown > 0 && left < relay.rx.segment_bytes())
             || grown >= (shown / 4).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
+    }
+
+    /// The window that a gateway is told, beside the header's with this right edge: as large as the policy allows now, less than
+    /// before where the destination has become slower.
+    fn told_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum, edge: SeqNum) -> u32 {
+        let Some(r) = self.relays.as_ref() else { return 0 };
+        let relay = r.get(to);
+        let told = edge.min(relay.tx.snd_una + self.held_limit(cx, to));
+        told.diff(ack).max(0).unsigned_abs()
+    }
+
+    /// The part of that window which the destination will take in time, where it does not take all (TR 99-12 section 5).
+    fn soft_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> Option<u32> {
+        if !cx.config.soft_window || !self.legs.get(to).peer.is_speaking() {
+            return None;
+        }
+        let relay = self.relays.as_ref()?.get(to);
+        let look = self.look(cx, to)?;
+        // Counted from the acknowledgement, which may lag behind what is here.
+        let ahead = relay.rcv_nxt().diff(ack).max(0).unsigned_abs();
+        relay.drain.soft_window(&look).map(|w| w.saturating_add(ahead))
     }
 
     /// Window field and, for a peer gateway, the window in bytes.
@@ -143,23 +178,27 @@ impl Flow {
         (window::field(bytes, shift), edge, bytes)
     }
 
-    /// The gateway's own window towards a host, in a segment of the other one that is forwarded.
+    /// The gateway's own window towards a host, in the other one's first segment, which is forwarded.
     pub fn show_window(&mut self, cx: &mut Cx<'_>, to: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let (window, edge, _) = self.window_for(cx, to, s.ack);
-        let shown = u32::from(window) << self.legs.get(to.other()).window_scale;
-        if window > s.window {
-            edit::set_window(packet, s, window);
-            if let Some(r) = self.relays.as_mut() {
-                r.get_mut(to).rx.on_ack_sent(s.ack, edge, shown);
-            }
+        let Leg { window_scale, out, .. } = *self.legs.get(to.other());
+        let shown = u32::from(window) << window_scale;
+        let Some(r) = self.relays.as_mut() else { return };
+        let rx = &mut r.get_mut(to).rx;
+        edit::set_window(packet, s, window);
+        if edge.after(rx.edge) {
+            cx.books.promise(cx.now, out, edge.since(rx.edge));
         }
+        rx.on_ack_sent(s.ack, edge, shown);
     }
 
     /// Sends one segment to a host in the other one's name: `plan`'s payload with an acknowledgement, or, without a
     /// plan, the acknowledgement alone.
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let ack = self.next_ack_for(to, plan.is_none());
-        let (window, edge, window_bytes) = self.window_for(cx, to, ack);
+        let (window, edge, _) = self.window_for(cx, to, ack);
+        let told_window = self.told_window(cx, to, ack, edge);
+        let soft_window = self.soft_window(cx, to, ack);
         let told_delay = self.ack_delay(cx, to).longest();
         let from = to.other();
         let Some(r) = self.relays.as_mut() else { return Pulled::default() };
@@ -225,10 +264,11 @@ impl Flow {
             // leaves room takes it along.
             let news = inbound.rx.far_told != Some(far);
             if pure && to_gateway && inbound.buffer.has_early() {
-                let shown = u32::from(window) << src.window_scale;
-                let window_bytes = (shown < window_bytes).then_some(window_bytes);
+                let told_edge = ack + told_window;
+                let window_bytes = (inbound.rx.told_edge != Some(told_edge)).then_some(told_window);
                 let message =
                     Message { far_ack: news.then_some(far), window_bytes, arrived, ..Message::default() };
+                let message = Message { soft_window_bytes: window_bytes.and(soft_window), ..message };
                 let used = message.encode().len().max(1);
                 let runs = inbound.buffer.runs_to_tell();
                 let timestamps = if self.agreed.timestamps { TIMESTAMPS_BYTES } else { 0 };
@@ -239,10 +279,12 @@ impl Flow {
                 };
             }
             let room = payload_len as u32 + MESSAGE_BYTES <= outbound.tx.mss;
-            let told = if pure { sack.len() < 2 || news } else { news && room };
+            let opens = inbound.rx.told_edge.is_some_and(|told| (ack + told_window).after(told));
+            let told = if pure { sack.len() < 2 || news || opens } else { news && room };
             let far_ack = told.then_some(far);
-            let window_bytes = told.then_some(window_bytes);
-            Message { far_ack, window_bytes, arrived, ..Message::default() }
+            let window_bytes = told.then_some(told_window);
+            let soft_window_bytes = window_bytes.and(soft_window);
+            Message { far_ack, window_bytes, soft_window_bytes, arrived, ..Message::default() }
         });
         let body = message.as_ref().map(Message::encode);
         if sack.len() > 3 && self.agreed.timestamps {
@@ -299,9 +341,15 @@ impl Flow {
         }
         let raised = pure && inbound.rx.raise_first;
         inbound.rx.early_untold &= !pure;
-        inbound.rx.on_ack_sent(ack, edge, u32::from(window) << self.legs.get(from).window_scale);
-        if let Some(far) = message.and_then(|m| m.far_ack) {
+        if edge.after(inbound.rx.edge) {
+            cx.books.promise(cx.now, src.out, edge.since(inbound.rx.edge));
+        }
+        inbound.rx.on_ack_sent(ack, edge, u32::from(window) << src.window_scale);
+        if let Some(far) = message.as_ref().and_then(|m| m.far_ack) {
             inbound.rx.far_told = Some(far);
+        }
+        if message.is_some_and(|m| m.window_bytes.is_some()) {
+            inbound.rx.told_edge = Some(ack + told_window);
         }
         if arrived.is_some() {
             inbound.rx.arrived = None;

@@ -19,6 +19,10 @@ pub struct Status {
     pub custody_bytes: u64,
     /// Bytes of pool blocks in use now.
     pub pool_bytes: u64,
+    /// Most bytes of pool blocks that were ever in use.
+    pub pool_max_bytes: u64,
+    /// Most bytes that were ever held in order for delivery, all flows together.
+    pub held_max_bytes: u64,
     /// The pool's bound.
     pub pool_limit_bytes: u64,
     /// Bytes of flow table, SYN cache and queues now (without the pool).

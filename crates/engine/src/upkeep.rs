@@ -4,7 +4,7 @@ use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::arrival::OLD_ACK_SLACK;
-use crate::config::Config;
+use crate::config::{Class, Config};
 use crate::flow::{Cx, Flow, Relay};
 use crate::mode::Mode;
 use crate::net::IfaceId;
@@ -39,7 +39,7 @@ impl Flow {
             return Some(Wants::Ack);
         }
         if outbound.tx.is_ready(cx.now, &outbound.supply()) {
-            return Some(Wants::Data(self.class));
+            return Some(Wants::Data(self.class_towards(cx, to)));
         }
         if self.owes_ack(cx, to) {
             return Some(Wants::Ack);
@@ -66,6 +66,15 @@ impl Flow {
                 .relays
                 .as_ref()
                 .is_some_and(|r| r.get(to.other()).tx.cc().kind() == farlink_cc::Kind::FixedRate)
+    }
+
+    /// The class of what is sent next to a host. Data that the gateway before it could not pass on in time takes only what the
+    /// rest leaves of the link.
+    fn class_towards(&self, cx: &Cx<'_>, to: Side) -> Class {
+        let Some(r) = self.relays.as_ref().filter(|_| cx.config.soft_window) else { return self.class };
+        let tx = &r.get(to.other()).tx;
+        let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt.after_eq(edge));
+        if beyond && tx.board().lost_bytes() == 0 { Class::Background } else { self.class }
     }
 
     /// The next time at which something happens without a packet.

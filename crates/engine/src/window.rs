@@ -2,13 +2,9 @@
 
 use farlink_wire::SeqNum;
 
-use crate::config::FlowControl;
-
 /// What the offered window depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// The policy.
-    pub policy: FlowControl,
     /// The acknowledgement number that goes with the window.
     pub ack: SeqNum,
     /// Largest window shown to the source so far, bytes.
@@ -19,16 +15,21 @@ pub struct Offer {
     pub acked: SeqNum,
     /// What the far host has acknowledged, through all gateways.
     pub far_acked: SeqNum,
-    /// Bytes the relay may hold.
+    /// Bytes the relay may hold by its policy.
     pub limit_bytes: u32,
-    /// min(cwnd, receiver's window) downstream.
-    pub send_window_bytes: u64,
     /// The flow may lose this gateway at any time: the far host's own ACK must stay acceptable to the source.
     pub free: bool,
     /// Largest window the field can say to this source, bytes.
     pub field_max_bytes: u32,
     /// Segment size, for silly-window avoidance.
     pub segment_bytes: u32,
+    /// The far host's acknowledgements are coming: a larger window than any before may be shown although there is custody. What
+    /// lies beyond the old one is acknowledged when they have caught up.
+    pub moving: bool,
+    /// How large that window may be at most, bytes.
+    pub larger_max_bytes: u32,
+    /// Much more could be held than the largest window shown allows: the edge stands still until it can be shown.
+    pub pause: bool,
     /// No new promises: the pool is short, or the relay makes no progress.
     pub hold: bool,
 }
@@ -40,20 +41,22 @@ impl Offer {
         if self.hold {
             return self.edge;
         }
-        let limit = match self.policy {
-            FlowControl::Fixed => self.limit_bytes,
-            FlowControl::SendWindow => {
-                let s = u32::try_from(self.send_window_bytes).unwrap_or(u32::MAX);
-                s.clamp(2 * self.segment_bytes, self.limit_bytes.max(2 * self.segment_bytes))
-            }
-        };
+        let limit = self.limit_bytes;
         let mut edge = self.acked + limit;
         if self.free {
             // Custody over all gateways stays within the window that was shown (invariant 7). While there is none, a
             // larger window may be shown.
             let reach =
                 if self.ack.before_eq(self.far_acked) { self.limit_bytes } else { self.shown_max_bytes };
-            edge = edge.min(self.far_acked + reach.min(self.field_max_bytes));
+            let within = edge.min(self.far_acked + reach.min(self.field_max_bytes));
+            let most = self.field_max_bytes.min(self.larger_max_bytes);
+            let window = edge.diff(self.ack).max(0).unsigned_abs().min(most);
+            let much = self.shown_max_bytes.saturating_add(self.shown_max_bytes / 4 * 3);
+            let larger = self.moving && window > much;
+            if !larger && self.pause {
+                return self.edge;
+            }
+            edge = if larger { self.ack + window } else { within };
         }
         edge = edge.min(self.ack + self.field_max_bytes);
         // Receiver SWS avoidance (RFC 9293 3.8.6.2.2).
@@ -74,17 +77,18 @@ mod tests {
 
     fn offer() -> Offer {
         Offer {
-            policy: FlowControl::Fixed,
             ack: SeqNum(1000),
             shown_max_bytes: 65_535,
             edge: SeqNum(1000),
             acked: SeqNum(1000),
             far_acked: SeqNum(1000),
             limit_bytes: 100_000,
-            send_window_bytes: 20_000,
             free: true,
             field_max_bytes: 65_535,
             segment_bytes: 1448,
+            moving: false,
+            larger_max_bytes: u32::MAX,
+            pause: false,
             hold: false,
         }
     }
@@ -97,6 +101,9 @@ mod tests {
         assert_eq!(first.right_edge(), SeqNum(31_000), "custody began before a larger window was shown");
         let full = Offer { ack: SeqNum(66_535), edge: SeqNum(66_535), acked: SeqNum(60_000), ..o };
         assert_eq!(full.right_edge(), SeqNum(66_535), "the far host has acknowledged nothing");
+        let moving = Offer { moving: true, limit_bytes: 200_000, field_max_bytes: 1 << 20, ..full };
+        assert_eq!(moving.right_edge(), SeqNum(260_000), "a larger window than any before");
+        assert_eq!(Offer { pause: true, ..full }.right_edge(), full.edge);
         let pinned = Offer { free: false, ..full };
         assert_eq!(pinned.right_edge(), SeqNum(132_070), "limited by the field");
     }
@@ -106,8 +113,7 @@ mod tests {
         let o = Offer { edge: SeqNum(66_000), ..offer() };
         assert_eq!(o.right_edge(), SeqNum(66_000));
         assert_eq!(Offer { hold: true, ..offer() }.right_edge(), SeqNum(1000));
-        let s = Offer { policy: FlowControl::SendWindow, ..offer() };
-        assert_eq!(s.right_edge(), SeqNum(21_000));
+        assert_eq!(Offer { limit_bytes: 20_000, ..offer() }.right_edge(), SeqNum(21_000));
         assert_eq!(field(127, 7), 0);
         assert_eq!(field(u32::MAX, 0), 65_535);
     }

@@ -289,10 +289,11 @@ impl Gateway {
                     send(net, w.via, iface, &w.packet);
                     w.packet.recycle(self.engine.pool());
                 }
-                Grant::Flow { id, bytes, .. } => {
+                Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
                     let pulled = self.engine.pull(now, ready, bytes, net);
-                    let same = pulled.more.is_some_and(|w| ready.wanting(w) == ready);
+                    let same =
+                        pulled.more.is_some_and(|w| ready.wanting(w) == ready && links::class_of(w) == class);
                     link.repeated_bytes += u64::from(pulled.repeated_bytes);
                     link.egress.used(now, id, pulled.wire_bytes, pulled.packets, same);
                     if let (Some(wants), false) = (pulled.more, same) {
@@ -433,6 +434,10 @@ impl Gateway {
     /// After a crash: resets the connections whose custody died with the last process, and only those.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
         self.engine.reset_recorded(now, records, net);
+    }
+    /// The largest values of gauges (`pool_max_bytes`, `held_max_bytes`) count from now on.
+    pub fn reset_peaks(&mut self) {
+        self.engine.reset_peaks();
     }
     /// A snapshot.
     #[must_use]

@@ -1,13 +1,16 @@
 //! Parameters that change while the gateway runs.
 
 use farlink_cc::Kind;
+use farlink_engine::config::FlowControl;
 use farlink_wire::Instant;
 
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 
 impl Gateway {
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
-    /// `link.NAME.cc` and `ordinary.cc` (a congestion controller).
+    /// `link.NAME.cc` and `ordinary.cc` (a congestion controller), `flow_control.policy`,
+    /// `flow_control.soft_window` (`true`, `false`), `link.NAME.initial_window_segments` and
+    /// `ordinary.initial_window_segments` (for connections that begin from then on).
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
@@ -16,11 +19,24 @@ impl Gateway {
         let names = names.join(", ");
         let unknown = || {
             format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc and link.NAME.up, with NAME one of: {names}; and ordinary.cc"
+                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy and flow_control.soft_window"
             )
         };
         if key == "ordinary.cc" {
             self.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
+            return Ok(());
+        }
+        if key == "ordinary.initial_window_segments" {
+            self.engine.set_initial_window(None, segments(value, 10)?);
+            return Ok(());
+        }
+        if key == "flow_control.policy" {
+            self.engine.set_flow_control(policy(value)?);
+            return Ok(());
+        }
+        if key == "flow_control.soft_window" {
+            let on = value.parse::<bool>().map_err(|_| format!("`{value}`: allowed are true and false"))?;
+            self.engine.set_soft_window(on);
             return Ok(());
         }
         let (name, what) = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
@@ -41,6 +57,7 @@ impl Gateway {
                 let estimated = link.estimates();
                 link.egress.set_rate(now, rate);
                 link.set_estimates(rate.is_none() && (governed || estimated));
+                self.engine.set_link_rate(iface, rate);
                 self.engine.set_link_estimate(iface, None);
                 if rate.is_none() && governed {
                     // Nothing else would keep it from flooding the link.
@@ -48,6 +65,10 @@ impl Gateway {
                 } else if rate.is_some() && estimated {
                     self.engine.set_cc(now, Some(iface), Kind::FixedRate);
                 }
+            }
+            "initial_window_segments" => {
+                let iface = link.iface;
+                self.engine.set_initial_window(Some(iface), segments(value, 65_535)?);
             }
             "cc" => {
                 let kind = controller(value, Kind::ALL)?;
@@ -79,6 +100,18 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+fn segments(value: &str, most: u32) -> Result<u32, String> {
+    let number = value.parse::<u32>().ok().filter(|n| (1..=most).contains(n));
+    number.ok_or_else(|| format!("`{value}`: allowed are 1 to {most} segments"))
+}
+
+fn policy(name: &str) -> Result<FlowControl, String> {
+    FlowControl::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
+        let names = FlowControl::ALL.map(FlowControl::name).join(", ");
+        format!("`{name}`: allowed are {names}")
+    })
 }
 
 fn controller(name: &str, allowed: &[Kind]) -> Result<Kind, String> {

@@ -59,6 +59,7 @@ impl fmt::Debug for Block {
 pub struct Pool {
     limit_bytes: usize,
     used_bytes: usize,
+    used_max_bytes: usize,
     large: Spare,
     small: Spare,
 }
@@ -89,7 +90,13 @@ impl Pool {
     /// A pool whose outstanding blocks should stay within `limit_bytes`.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, used_bytes: 0, large: Spare::default(), small: Spare::default() }
+        Self {
+            limit_bytes,
+            used_bytes: 0,
+            used_max_bytes: 0,
+            large: Spare::default(),
+            small: Spare::default(),
+        }
     }
 
     /// Lets go of half the free blocks that nobody has wanted since the last time: what a burst has left goes back.
@@ -106,13 +113,13 @@ impl Pool {
 
     /// A block of [`LARGE_BLOCK_BYTES`].
     pub fn take_large(&mut self) -> Block {
-        self.used_bytes = self.used_bytes.saturating_add(LARGE_BLOCK_BYTES);
+        self.use_up(LARGE_BLOCK_BYTES);
         self.large.take().unwrap_or_else(|| Block::with_capacity(LARGE_BLOCK_BYTES))
     }
 
     /// A block of [`SMALL_BLOCK_BYTES`].
     pub fn take_small(&mut self) -> Block {
-        self.used_bytes = self.used_bytes.saturating_add(SMALL_BLOCK_BYTES);
+        self.use_up(SMALL_BLOCK_BYTES);
         self.small.take().unwrap_or_else(|| Block::with_capacity(SMALL_BLOCK_BYTES))
     }
 
@@ -123,15 +130,20 @@ impl Pool {
         } else if bytes <= LARGE_BLOCK_BYTES {
             self.take_large()
         } else {
-            self.used_bytes = self.used_bytes.saturating_add(bytes);
+            self.use_up(bytes);
             Block::with_capacity(bytes)
         }
     }
 
     /// A block of exactly `bytes`, for what stays long while the pool is pressed. It is never reused.
     pub fn take_exact(&mut self, bytes: usize) -> Block {
-        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        self.use_up(bytes);
         Block::with_capacity(bytes)
+    }
+
+    fn use_up(&mut self, bytes: usize) {
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        self.used_max_bytes = self.used_max_bytes.max(self.used_bytes);
     }
 
     /// Take a block back, for reuse or for the allocator.
@@ -154,6 +166,17 @@ impl Pool {
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
+    }
+
+    /// The most that was ever handed out, in bytes.
+    #[must_use]
+    pub fn used_max_bytes(&self) -> usize {
+        self.used_max_bytes
+    }
+
+    /// The most from now on.
+    pub fn reset_peak(&mut self) {
+        self.used_max_bytes = self.used_bytes;
     }
 
     /// The mark given to [`Pool::new`], in bytes.

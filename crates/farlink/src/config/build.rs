@@ -123,7 +123,10 @@ pub fn build(
             None => defaults.flow_control,
             Some(file::Policy::Fixed) => engine::FlowControl::Fixed,
             Some(file::Policy::SendWindow) => engine::FlowControl::SendWindow,
+            Some(file::Policy::Adaptive) => engine::FlowControl::Adaptive,
+            Some(file::Policy::Automatic) => engine::FlowControl::Automatic,
         },
+        soft_window: file.flow_control.soft_window.unwrap_or(defaults.soft_window),
         ..defaults
     };
     let socket = quick.socket.clone().or_else(|| file.admin.socket.clone());

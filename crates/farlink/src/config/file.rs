@@ -169,6 +169,7 @@ pub struct Timers {
 #[serde(deny_unknown_fields, default)]
 pub struct FlowControl {
     pub policy: Option<Policy>,
+    pub soft_window: Option<bool>,
 }
 
 /// How a relay's receive buffer is bounded.
@@ -177,6 +178,8 @@ pub struct FlowControl {
 pub enum Policy {
     Fixed,
     SendWindow,
+    Adaptive,
+    Automatic,
 }
 
 /// `[divert]`

@@ -70,3 +70,20 @@ fn a_link_whose_rate_is_no_longer_known_gets_congestion_control() {
     let (_, after) = windows(&mut t);
     assert_eq!((before, after), (131_070, 14_600), "an initial window, whatever fixed rate had");
 }
+
+#[test]
+fn flow_control_and_initial_windows_change_and_say_what_is_allowed() {
+    let mut t = linked(None, Kind::Cubic);
+    for policy in ["fixed", "send-window", "adaptive", "automatic"] {
+        set(&mut t, "flow_control.policy", policy).unwrap();
+    }
+    let refused = set(&mut t, "flow_control.policy", "none").unwrap_err();
+    assert!(refused.contains("fixed, send-window, adaptive, automatic"), "{refused}");
+    set(&mut t, "flow_control.soft_window", "false").unwrap();
+    set(&mut t, "link.sat.initial_window_segments", "16").unwrap();
+    assert!(set(&mut t, "ordinary.initial_window_segments", "11").unwrap_err().contains("1 to 10"));
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n b > . 1 ack 101\n +40\n ~100\n drop a");
+    let (_, towards_b) = windows(&mut t);
+    assert!(towards_b >= 16 * 1400, "{towards_b}");
+}

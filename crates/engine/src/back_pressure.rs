@@ -1,0 +1,128 @@
+//! Back-pressure of a relay: which policy bounds it, and what that allows now (MISSION A17).
+
+use farlink_wire::{Duration, SeqNum};
+
+use crate::buffer::Grain;
+use crate::config::FlowControl;
+use crate::flow::{Cx, Flow};
+use crate::regulator::Look;
+use crate::side::Side;
+
+/// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
+/// did not fit in the link's.
+const LEAST_QUARTERS: u32 = 9;
+/// Relays that may hold less than this pack it closely.
+const SMALL_BELOW_BYTES: u32 = 8 << 20;
+/// With more connections than this, what is so small is packed closely everywhere.
+const MANY_FLOWS: usize = 64;
+const MANY_BYTES: u32 = 1460;
+const FINE_BELOW_BYTES: u32 = 32 << 10;
+
+impl Flow {
+    /// After any event: the relays' policies look at them.
+    pub fn regulate(&mut self, cx: &Cx<'_>) {
+        let policy = cx.config.flow_control;
+        if matches!(policy, FlowControl::Fixed | FlowControl::SendWindow) && !cx.config.soft_window {
+            return;
+        }
+        for from in [Side::A, Side::B] {
+            let Some(look) = self.look(cx, from) else { return };
+            let Some(r) = self.relays.as_mut() else { return };
+            let relay = r.get_mut(from);
+            if policy == FlowControl::Adaptive {
+                relay.adaptive.update(&look);
+            }
+            relay.drain.update(&look);
+        }
+    }
+
+    pub(crate) fn look(&self, cx: &Cx<'_>, from: Side) -> Option<Look> {
+        let r = self.relays.as_ref()?;
+        let relay = r.get(from);
+        let nxt = relay.rcv_nxt();
+        let sent = relay.tx.snd_nxt.max(relay.tx.snd_una);
+        let since = |a: SeqNum, b: SeqNum| if a.after(b) { a.since(b) } else { 0 };
+        let upstream = self.round_trip(cx, from);
+        let ack_delay = self.ack_interval(cx, from);
+        Some(Look {
+            now: cx.now,
+            delivered: relay.tx.delivered_bytes(),
+            in_flight: since(sent.min(relay.buffer.end()), relay.tx.snd_una),
+            queued: since(relay.buffer.end(), sent),
+            send_window: relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes()),
+            cwnd: relay.tx.cc().cwnd_bytes(),
+            ssthresh: relay.tx.cc().ssthresh_bytes(),
+            offered: since(relay.rx.edge, nxt),
+            upstream,
+            downstream: relay.tx.rtt.srtt_or_default(),
+            ack_delay,
+            turn: self.ack_interval(cx, from.other()),
+            segment: relay.rx.segment_bytes(),
+            limit: relay.limit_bytes,
+            losing: relay.tx.in_recovery(),
+            timeouts: relay.timeouts,
+        })
+    }
+
+    /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.
+    fn ack_interval(&self, cx: &Cx<'_>, to: Side) -> Duration {
+        if self.legs.get(to).peer.is_speaking() { self.ack_delay(cx, to).longest() } else { Duration::ZERO }
+    }
+
+    /// How closely the relay of a host's data packs what it may hold.
+    #[must_use]
+    pub fn grain(&self, cx: &Cx<'_>, from: Side, limit: u32, bytes: u32) -> Grain {
+        let out = self.legs.get(from.other()).out;
+        let shared = cx.config.flow_control == FlowControl::Automatic && cx.books.share(out, 0).is_some();
+        match limit {
+            // Many connections with a request each.
+            _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
+            _ if !shared => Grain::Large,
+            0..FINE_BELOW_BYTES => Grain::Fine,
+            FINE_BELOW_BYTES..SMALL_BELOW_BYTES => Grain::Small,
+            _ => Grain::Large,
+        }
+    }
+
+    /// Round-trip time of the leg to a host: of the link, where it is declared, or as measured.
+    fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+        let leg = self.legs.get(to);
+        let link = cx.config.link(leg.out).and_then(|l| l.rtt_in_force());
+        let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
+        link.or_else(measured).or(leg.srtt)
+    }
+
+    /// Bytes that the relay of a host's data may hold now.
+    #[must_use]
+    pub fn held_limit(&self, cx: &Cx<'_>, from: Side) -> u32 {
+        let Some(r) = self.relays.as_ref() else { return 0 };
+        let relay = r.get(from);
+        let limit = relay.limit_bytes;
+        let segment = relay.rx.segment_bytes().max(relay.tx.mss);
+        let least = (LEAST_QUARTERS * segment / 4).min(limit);
+        match cx.config.flow_control {
+            FlowControl::Fixed => limit,
+            FlowControl::SendWindow => {
+                let window = relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes());
+                u32::try_from(window).unwrap_or(u32::MAX).clamp(least, limit)
+            }
+            FlowControl::Adaptive => {
+                self.look(cx, from).map_or(limit, |look| relay.adaptive.limit(&look)).max(least)
+            }
+            FlowControl::Automatic => {
+                let Some(look) = self.look(cx, from) else { return limit };
+                let drained = relay.drain.limit(&look);
+                // What only waits behind a repetition does not keep the link full.
+                let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
+                let held = relay.buffer.len().saturating_sub(waiting);
+                let out = self.legs.get(from.other()).out;
+                let mut share = cx.books.share(out, held);
+                if !relay.begun {
+                    // It gets its part at once; those that hold more have to wait.
+                    share = cx.books.equal_share(out, cx.half_open);
+                }
+                share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What relays hold on their way into each link, all flows together: the base of back-pressure that follows need (MISSION
+//! A17).
+//!
+//! A link of known rate and round trip is full while a round trip of data is on its way, of however many flows. So relays
+//! into it share one budget: each may hold a multiple of what the others leave of it. Those that need little hold
+//! little, and those that need much find room (Choudhury and Hahne, Dynamic Queue Length Thresholds).
+
+use farlink_wire::{Duration, Instant};
+
+use crate::config::{Interface, Link};
+use crate::net::IfaceId;
+use crate::receiver::AckDelay;
+
+/// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
+/// gateways come a sixth of one late, and data waits for its turn.
+const BUDGET_TWENTIETHS: u64 = 28;
+/// A relay may hold so many times what is free.
+const FREE_SHARES: u64 = 64;
+/// The part of a budget (one over it) that windows which nobody has used yet may take from those who use theirs; and that must
+/// be free for a relay to pause for it.
+const FRESH_SHARE: u64 = 4;
+/// The round trip of a link counts as this long at least: timers and acknowledgements take their time, too.
+const RTT_MIN: Duration = Duration::from_millis(20);
+/// A full segment on Ethernet.
+const SEGMENT_BYTES: u64 = 1460;
+/// Least budget of a link: two super-segments.
+const BUDGET_MIN_BYTES: u64 = 128 << 10;
+
+/// What a relay is booked with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entry {
+    /// The interface it sends to.
+    pub out: IfaceId,
+    /// Bytes held for delivery.
+    pub held_bytes: u32,
+    /// Of these, such as only wait behind a repetition.
+    pub sacked_bytes: u32,
+}
+
+/// All links of the engine.
+#[derive(Debug, Default)]
+pub struct Books {
+    links: Vec<Book>,
+    held_bytes: u64,
+    held_max_bytes: u64,
+}
+
+/// One link.
+#[derive(Debug)]
+struct Book {
+    iface: IfaceId,
+    budget_bytes: Option<u64>,
+    /// How often what was promised grows old.
+    period: Duration,
+    held_bytes: u64,
+    relays: usize,
+    /// Promised to sources in this period and the one before, and not used yet.
+    fresh: [u64; 2],
+    /// Connections that began in these two periods and have not sent anything yet.
+    opened: [usize; 2],
+    fresh_since: Instant,
+}
+
+impl Books {
+    /// Books of these interfaces' links.
+    #[must_use]
+    pub fn new(interfaces: &[Interface]) -> Self {
+        let book = |i: &Interface| {
+            i.link.as_ref().map(|link| Book {
+                iface: i.id,
+                budget_bytes: budget(link),
+                period: link.rtt_in_force().unwrap_or_default().max(RTT_MIN),
+                held_bytes: 0,
+                relays: 0,
+                fresh: [0; 2],
+                opened: [0; 2],
+                fresh_since: Instant::ZERO,
+            })
+        };
+        Self { links: interfaces.iter().filter_map(book).collect(), held_bytes: 0, held_max_bytes: 0 }
+    }
+
+    /// The rate of a link has changed, or has become known.
+    pub fn link_changed(&mut self, iface: IfaceId, link: &Link) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) {
+            book.budget_bytes = budget(link);
+            book.period = link.rtt_in_force().unwrap_or_default().max(RTT_MIN);
+        }
+    }
+
+    /// A relay holds something else than before.
+    pub fn change(&mut self, old: Entry, new: Entry) {
+        self.held_bytes = (self.held_bytes + u64::from(new.held_bytes)).saturating_sub(old.held_bytes.into());
+        self.held_max_bytes = self.held_max_bytes.max(self.held_bytes);
+        for (entry, joins) in [(old, false), (new, true)] {
+            let Some(book) = self.links.iter_mut().find(|b| b.iface == entry.out) else { continue };
+            let bytes = u64::from(entry.held_bytes.saturating_sub(entry.sacked_bytes));
+            let one = usize::from(entry.held_bytes > 0);
+            if joins {
+                book.held_bytes += bytes;
+                book.relays += one;
+            } else {
+                book.held_bytes = book.held_bytes.saturating_sub(bytes);
+                book.relays = book.relays.saturating_sub(one);
+            }
+        }
+    }
+
+    /// A connection begins whose data will go into a link.
+    pub fn open(&mut self, now: Instant, out: IfaceId) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+            book.age(now);
+            let [newest, _] = &mut book.opened;
+            *newest += 1;
+        }
+    }
+
+    /// Its first data has come.
+    pub fn began(&mut self, out: IfaceId) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+            let [newest, older] = &mut book.opened;
+            let one = if *older > 0 { older } else { newest };
+            *one = one.saturating_sub(1);
+        }
+    }
+
+    /// A source was promised room for `bytes` more on its way into a link.
+    pub fn promise(&mut self, now: Instant, out: IfaceId, bytes: u32) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+            book.age(now);
+            let [newest, _] = &mut book.fresh;
+            *newest += u64::from(bytes);
+        }
+    }
+
+    /// A source has used `bytes` of what it was promised.
+    pub fn arrived(&mut self, now: Instant, out: IfaceId, bytes: u32) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+            book.age(now);
+            let [newest, older] = &mut book.fresh;
+            let from_older = u64::from(bytes).min(*older);
+            *older -= from_older;
+            *newest = newest.saturating_sub(u64::from(bytes) - from_older);
+        }
+    }
+
+    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now; `None` where the link has no budget.
+    #[must_use]
+    pub fn share(&self, out: IfaceId, held_bytes: u32) -> Option<u32> {
+        let book = self.links.iter().find(|b| b.iface == out)?;
+        let budget = book.whole_budget()?;
+        let fresh = book.fresh.iter().sum::<u64>().min(budget / FRESH_SHARE);
+        let free = budget.saturating_sub(book.held_bytes + fresh);
+        let share = (free * FREE_SHARES).min(u64::from(held_bytes) + free);
+        Some(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// Bytes that each of the relays into this link would have, with those that have begun to speak, and `more` that are about
+    /// to; `None` where the link has no budget.
+    #[must_use]
+    pub fn equal_share(&self, out: IfaceId, more: usize) -> Option<u32> {
+        let book = self.links.iter().find(|b| b.iface == out)?;
+        let relays =
+            u64::try_from(book.relays + book.opened.iter().sum::<usize>() + more).unwrap_or(u64::MAX).max(1);
+        Some(u32::try_from(book.budget_bytes? / relays + SEGMENT_BYTES).unwrap_or(u32::MAX))
+    }
+
+    /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to show it more: much of the
+    /// budget is free, or it has less than half its part. Always where the link has no budget.
+    #[must_use]
+    pub fn is_worth_a_pause(&self, out: IfaceId, shown_bytes: u32) -> bool {
+        let Some(book) = self.links.iter().find(|b| b.iface == out) else { return true };
+        let Some(budget) = book.budget_bytes else { return true };
+        let used = book.held_bytes + book.fresh.iter().sum::<u64>();
+        let poor = self.equal_share(out, 0).is_some_and(|equal| shown_bytes < equal / 2);
+        poor || used < budget - budget / FRESH_SHARE
+    }
+
+    /// The relays into this link share a budget.
+    #[must_use]
+    pub fn has_budget(&self, out: IfaceId) -> bool {
+        self.links.iter().any(|b| b.iface == out && b.budget_bytes.is_some())
+    }
+
+    /// The most from now on.
+    pub fn reset_peak(&mut self) {
+        self.held_max_bytes = self.held_bytes;
+    }
+
+    /// Bytes held, all flows together: now, and the most there were.
+    #[must_use]
+    pub fn held(&self) -> (u64, u64) {
+        (self.held_bytes, self.held_max_bytes)
+    }
+}
+
+impl Book {
+    /// What all relays together may hold: each wastes half a segment, since only whole ones travel.
+    fn whole_budget(&self) -> Option<u64> {
+        let relays = u64::try_from(self.relays).unwrap_or(u64::MAX);
+        Some(self.budget_bytes? + relays.saturating_mul(SEGMENT_BYTES / 2))
+    }
+
+    fn age(&mut self, now: Instant) {
+        if now.since(self.fresh_since) >= self.period {
+            let ([newest, _], [opened, _]) = (self.fresh, self.opened);
+            let old = now.since(self.fresh_since) >= self.period * 2;
+            self.fresh = [0, if old { 0 } else { newest }];
+            self.opened = [0, if old { 0 } else { opened }];
+            self.fresh_since = now;
+        }
+    }
+}
+
+/// Bytes of all flows together that keep this link full.
+fn budget(link: &Link) -> Option<u64> {
+    let (rate, rtt) = (link.rate_in_force_bps()?, link.rtt_in_force()?.max(RTT_MIN));
+    let late = AckDelay::of_gateway(rtt).map_or(Duration::ZERO, AckDelay::longest);
+    let bytes = |time: Duration| u64::try_from(u128::from(rate) * time.as_micros() / 8_000_000).ok();
+    // Where acknowledgements take a large part of the round trip they count in full.
+    let least = bytes(rtt + late + late / 2)?;
+    Some((bytes(rtt)? * BUDGET_TWENTIETHS / 20).max(least).max(BUDGET_MIN_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LegConfig;
+
+    const OUT: IfaceId = IfaceId(3);
+
+    fn books() -> Books {
+        let link = Link {
+            name: "sat".into(),
+            rate_bps: Some(8_000_000),
+            rtt: Some(Duration::from_millis(500)),
+            overhead_bytes: 0,
+            leg: LegConfig::default(),
+            estimate_rate: false,
+            estimate: None,
+        };
+        let interface =
+            Interface { id: OUT, name: "sat0".into(), domain: 0, addresses: Vec::new(), link: Some(link) };
+        Books::new(&[interface])
+    }
+    fn entry(held_bytes: u32) -> Entry {
+        Entry { out: OUT, held_bytes, sacked_bytes: 0 }
+    }
+
+    #[test]
+    fn one_relay_may_hold_more_than_a_round_trip_and_less_than_two() {
+        let mut b = books();
+        let mut held = 0;
+        for _ in 0..1000 {
+            let may = b.share(OUT, held).unwrap().max(held);
+            b.change(entry(held), entry(may));
+            held = may;
+        }
+        assert!((680_000..1_000_000).contains(&held), "{held}");
+        assert_eq!(b.held(), (u64::from(held), u64::from(held)));
+    }
+
+    #[test]
+    fn relays_that_come_later_get_what_earlier_ones_release() {
+        let mut b = books();
+        let mut held = [680_000u32, 0, 0, 0, 0];
+        b.change(Entry::default(), entry(680_000));
+        for _ in 0..2_000 {
+            for h in &mut held {
+                let drained = h.saturating_sub(5_000);
+                b.change(entry(*h), entry(drained));
+                *h = b.share(OUT, drained).unwrap().max(drained);
+                b.change(entry(drained), entry(*h));
+            }
+        }
+        let sum: u32 = held.iter().sum();
+        assert!(sum <= 1_000_000 && held[0] < 350_000 && held[1] > 300_000, "{held:?}");
+    }
+
+    #[test]
+    fn promises_that_nobody_uses_are_forgotten() {
+        let mut b = books();
+        let whole = b.share(OUT, 0).unwrap();
+        b.promise(Instant::ZERO, OUT, 100_000);
+        assert_eq!(b.share(OUT, 0), Some(whole - 100_000));
+        b.arrived(Instant::ZERO, OUT, 50_000);
+        assert_eq!(b.share(OUT, 0), Some(whole - 50_000));
+        b.promise(Instant::ZERO + Duration::from_secs(2), OUT, 0);
+        assert_eq!(b.share(OUT, 0), Some(whole));
+        b.promise(Instant::ZERO + Duration::from_secs(2), OUT, u32::MAX);
+        assert_eq!(b.share(OUT, 0), Some(whole - whole / 4), "others keep most of it");
+    }
+}
