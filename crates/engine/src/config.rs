@@ -101,7 +101,7 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
-    /// The rate is to be found out, and `leg.cc` only governs until it is.
+    /// The rate is to be found out where the operator has said none, and `leg.cc` only governs until it is.
     pub estimate_rate: bool,
     /// What has been found out so far.
     pub estimate: Option<LinkEstimate>,

@@ -76,7 +76,7 @@ impl LinkQueue {
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
-            estimate: link.estimate_rate.then(RateEstimate::default),
+            estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
         })
     }
 

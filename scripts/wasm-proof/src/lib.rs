@@ -41,6 +41,8 @@ fn config(seed: u64) -> Config {
         rate_bps: Some(8_000_000),
         rtt: Some(Duration::from_millis(500)),
         overhead_bytes: 0,
+        estimate_rate: false,
+        estimate: None,
         leg: LegConfig::default(),
     };
     let interface = |id, link| Interface {
