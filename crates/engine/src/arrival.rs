@@ -561,7 +561,7 @@ impl Flow {
     /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
     pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
         let leg = self.legs.get(to);
-        let link = || cx.config.interfaces.iter().find(|i| i.id == leg.out).and_then(|i| i.link.as_ref());
+        let link = || cx.config.link(leg.out);
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         leg.peer
             .is_speaking()

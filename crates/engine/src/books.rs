@@ -225,7 +225,6 @@ fn budget(link: &Link) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LegConfig;
 
     const OUT: IfaceId = IfaceId(3);
 
@@ -234,10 +233,7 @@ mod tests {
             name: "sat".into(),
             rate_bps: Some(8_000_000),
             rtt: Some(Duration::from_millis(500)),
-            overhead_bytes: 0,
-            leg: LegConfig::default(),
-            estimate_rate: false,
-            estimate: None,
+            ..Link::default()
         };
         let interface =
             Interface { id: OUT, name: "sat0".into(), domain: 0, addresses: Vec::new(), link: Some(link) };

@@ -55,6 +55,10 @@ impl Config {
     pub fn link(&self, iface: IfaceId) -> Option<&Link> {
         self.interfaces.iter().find(|i| i.id == iface).and_then(|i| i.link.as_ref())
     }
+    /// The same, to be changed.
+    pub(crate) fn link_mut(&mut self, iface: IfaceId) -> Option<&mut Link> {
+        self.interfaces.iter_mut().find(|i| i.id == iface).and_then(|i| i.link.as_mut())
+    }
 }
 
 impl FlowControl {
@@ -89,7 +93,7 @@ pub struct Interface {
 }
 
 /// The operator's knowledge of a hard link (DESIGN decision 6).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Link {
     /// A name, for people.
     pub name: String,

@@ -154,7 +154,7 @@ impl Engine {
         self.config.interfaces.iter().find(|i| i.id == iface).map_or(0, |i| i.domain)
     }
     fn is_link(&self, iface: IfaceId) -> bool {
-        self.config.interfaces.iter().any(|i| i.id == iface && i.link.is_some())
+        self.config.link(iface).is_some()
     }
     fn refill_challenges(&mut self, now: Instant) {
         if now.since(self.challenges_since) >= Duration::from_secs(1) {

@@ -417,7 +417,7 @@ impl Flow {
         let to = from.other();
         let dst = self.legs.get(to);
         let mss = self.segment_payload(to);
-        let link = cx.config.interfaces.iter().find(|i| i.id == dst.out).and_then(|i| i.link.as_ref());
+        let link = cx.config.link(dst.out);
         let limit_bytes = self.relay_limit(cx.config, link);
         let controller = cc::Controller::new(&self.controller_config(cx.config, from, next));
         let bounds =
@@ -453,7 +453,7 @@ impl Flow {
     /// How the data of `from` is governed on its way to the other host.
     pub(crate) fn controller_config(&self, config: &Config, from: Side, next: SeqNum) -> cc::Config {
         let dst = self.legs.get(from.other());
-        let link = config.interfaces.iter().find(|i| i.id == dst.out).and_then(|i| i.link.as_ref());
+        let link = config.link(dst.out);
         let leg = link.map_or(&config.ordinary, |l| &l.leg);
         cc::Config {
             kind: leg.cc,
@@ -475,8 +475,7 @@ impl Flow {
     fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
         let max = config.limits.relay_bytes;
         let Some((rate, rtt)) = link.and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force())) else {
-            let is_link =
-                |iface: IfaceId| config.interfaces.iter().any(|i| i.id == iface && i.link.is_some());
+            let is_link = |iface: IfaceId| config.link(iface).is_some();
             let hard = is_link(self.legs.a.out) || is_link(self.legs.b.out);
             return if hard { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };

@@ -15,10 +15,7 @@ impl Engine {
         match iface {
             None => self.config.ordinary.cc = kind,
             Some(iface) => {
-                let mut interfaces = self.config.interfaces.iter_mut();
-                let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) else {
-                    return false;
-                };
+                let Some(link) = self.config.link_mut(iface) else { return false };
                 link.leg.cc = kind;
             }
         }
@@ -44,8 +41,8 @@ impl Engine {
 
     /// What has been found out about the link behind `iface`; `None`: no longer anything. Flows that begin from now on go by it.
     pub fn set_link_estimate(&mut self, iface: IfaceId, estimate: Option<LinkEstimate>) {
-        let mut interfaces = self.config.interfaces.iter_mut();
-        if let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) {
+        // Asked with every batch of packets, and seldom news.
+        if let Some(link) = self.config.link_mut(iface).filter(|l| l.estimate != estimate) {
             link.estimate = estimate;
             self.books.link_changed(iface, link);
         }
@@ -57,8 +54,7 @@ impl Engine {
         match iface {
             None => self.config.ordinary.initial_window_segments = segments,
             Some(iface) => {
-                let mut interfaces = self.config.interfaces.iter_mut();
-                if let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) {
+                if let Some(link) = self.config.link_mut(iface) {
                     link.leg.initial_window_segments = segments;
                 }
             }
@@ -77,8 +73,7 @@ impl Engine {
 
     /// The rate of the link behind `iface` in bits per second has become known, has changed, or is unknown from now on.
     pub fn set_link_rate(&mut self, iface: IfaceId, rate_bps: Option<u64>) {
-        let mut interfaces = self.config.interfaces.iter_mut();
-        let Some(link) = interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_mut()) else { return };
+        let Some(link) = self.config.link_mut(iface) else { return };
         link.rate_bps = rate_bps;
         self.books.link_changed(iface, link);
     }
@@ -86,7 +81,6 @@ impl Engine {
     /// The controller of what is sent into the link behind `iface`.
     #[must_use]
     pub fn link_cc(&self, iface: IfaceId) -> Option<cc::Kind> {
-        let mut interfaces = self.config.interfaces.iter();
-        interfaces.find(|i| i.id == iface).and_then(|i| i.link.as_ref()).map(|l| l.leg.cc)
+        self.config.link(iface).map(|l| l.leg.cc)
     }
 }

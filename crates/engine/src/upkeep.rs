@@ -58,7 +58,7 @@ impl Flow {
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
-        let link = || cx.config.interfaces.iter().find(|i| i.id == leg.out).and_then(|i| i.link.as_ref());
+        let link = || cx.config.link(leg.out);
         leg.peer.is_marked()
             && cx.losses.is_repeating_worth(leg.out)
             && link().is_some_and(|l| l.rate_in_force_bps().is_some())

@@ -40,10 +40,7 @@ fn config(seed: u64) -> Config {
         name: "link".to_owned(),
         rate_bps: Some(8_000_000),
         rtt: Some(Duration::from_millis(500)),
-        overhead_bytes: 0,
-        estimate_rate: false,
-        estimate: None,
-        leg: LegConfig::default(),
+        ..Link::default()
     };
     let interface = |id, link| Interface {
         id: IfaceId(id),

@@ -1,7 +1,7 @@
 //! Two gateways in a row: what the hosts see end to end is what they would see without them.
 
 use crate::script::{Host, Script};
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::Link;
 use farlink_wire::Duration;
 
 /// A connection over two gateways and a link of 250 ms each way.
@@ -9,16 +9,7 @@ fn chain() -> Script {
     let mut t = Script::with(|s| {
         s.gateways = 2;
         s.link_delay = Duration::from_millis(250);
-        let leg = LegConfig::default();
-        s.link = Some(Link {
-            name: "sat".into(),
-            rate_bps: None,
-            rtt: None,
-            overhead_bytes: 0,
-            leg,
-            estimate_rate: false,
-            estimate: None,
-        });
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
     });
     t.play(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7>

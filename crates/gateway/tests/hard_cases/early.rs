@@ -12,10 +12,8 @@ fn script() -> Script {
             name: "sat".into(),
             rate_bps: Some(8_000_000),
             rtt: Some(Duration::from_millis(500)),
-            overhead_bytes: 0,
             leg: leg.clone(),
-            estimate_rate: false,
-            estimate: None,
+            ..Link::default()
         });
     });
     t.play(

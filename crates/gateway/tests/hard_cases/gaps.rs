@@ -1,20 +1,11 @@
 //! What gateways tell each other of gaps and windows, whatever the hosts can do.
 
 use crate::script::Script;
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::Link;
 
 /// One gateway; the link towards b is declared, and the script plays the gateway at its other end.
 fn with_peer(options: &str) -> Script {
-    let leg = LegConfig::default();
-    let link = Link {
-        name: "sat".into(),
-        rate_bps: None,
-        rtt: None,
-        overhead_bytes: 0,
-        leg,
-        estimate_rate: false,
-        estimate: None,
-    };
+    let link = Link { name: "sat".into(), ..Link::default() };
     let mut t = Script::with(|s| s.link = Some(link.clone()));
     t.play(&format!(
         "a > S 0 win 65535 <{options}>

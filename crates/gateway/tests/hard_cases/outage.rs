@@ -2,23 +2,14 @@
 
 use crate::script::{Host, Script};
 use farlink_gateway::IfaceId;
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::Link;
 use farlink_wire::Duration;
 
 /// 100 bytes of a's on their way to b when the link towards b goes down.
 fn outage() -> Script {
     let mut t = Script::with(|s| {
         s.config.timers.user_timeout = Duration::from_secs(60);
-        let leg = LegConfig::default();
-        s.link = Some(Link {
-            name: "sat".into(),
-            rate_bps: None,
-            rtt: None,
-            overhead_bytes: 0,
-            leg,
-            estimate_rate: false,
-            estimate: None,
-        });
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
     });
     t.open();
     t.play("a > P. 1:101 ack 1\n b < P. 1:101\n +40\n a < . 1 ack 101");
@@ -84,16 +75,7 @@ fn the_user_timeout_begins_anew_when_the_link_is_back() {
 #[test]
 fn the_operator_can_say_that_a_link_is_down_and_up() {
     let mut t = Script::with(|s| {
-        let leg = LegConfig::default();
-        s.link = Some(Link {
-            name: "sat".into(),
-            rate_bps: None,
-            rtt: None,
-            overhead_bytes: 0,
-            leg,
-            estimate_rate: false,
-            estimate: None,
-        });
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
         s.config.timers.user_timeout = Duration::from_secs(60);
     });
     t.open();

@@ -1,19 +1,11 @@
 //! Gateways that find each other (DESIGN decision 7), and what they tell: believed only while heard.
 
 use crate::script::{Host, Script, USUAL};
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::Link;
 use farlink_wire::Duration;
 
 fn link() -> Link {
-    Link {
-        name: "sat".into(),
-        rate_bps: None,
-        rtt: None,
-        overhead_bytes: 0,
-        leg: LegConfig::default(),
-        estimate_rate: false,
-        estimate: None,
-    }
+    Link { name: "sat".into(), ..Link::default() }
 }
 
 /// One gateway; the link towards b is declared, and the script plays the gateway at its other end.

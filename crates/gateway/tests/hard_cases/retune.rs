@@ -7,15 +7,7 @@ use farlink_gateway::config::{LegConfig, Link};
 fn linked(rate_bps: Option<u64>, cc: Kind) -> Script {
     Script::with(|s| {
         let leg = LegConfig { cc, unfair_window_bytes: Some(100_000), ..LegConfig::default() };
-        s.link = Some(Link {
-            name: "sat".into(),
-            rate_bps,
-            rtt: None,
-            overhead_bytes: 0,
-            leg,
-            estimate_rate: false,
-            estimate: None,
-        });
+        s.link = Some(Link { name: "sat".into(), rate_bps, leg, ..Link::default() });
     })
 }
 
