@@ -1,5 +1,7 @@
 //! The keys of `lab up --set k=v` and of scenario files: what a laboratory looks like, with units and defaults.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +61,10 @@ pub struct Settings {
     pub jitter_ms: f64,
     /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets.
     pub queue_bytes: Option<u64>,
-    /// Rate of the Ethernet that a topology has in its terrestrial part, bit/s each way.
+    /// Rate of the Ethernets that a topology has in its terrestrial part, bit/s each way; 0: unlimited.
     pub eth_rate_bps: u64,
+    /// Rates of single ones, by the names of their nodes.
+    pub eth_rates_bps: BTreeMap<String, u64>,
     /// Queue before it in bytes, each direction.
     pub eth_queue_bytes: u64,
     /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
@@ -117,6 +121,7 @@ impl Default for Settings {
             queue_bytes: None,
             // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.
             eth_rate_bps: 10_000_000,
+            eth_rates_bps: BTreeMap::new(),
             eth_queue_bytes: 150_000,
             gateways: 2,
             gateway_at: GatewayAt::Server,
@@ -142,7 +147,7 @@ impl Default for Settings {
 impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
-         queue eth_rate eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
+         queue eth_rate eth_rates eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -174,6 +179,14 @@ impl Settings {
             }
             "eth_rate" | "eth_rate_bps" => {
                 self.eth_rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 10M (bit/s)"))?;
+            }
+            "eth_rates" => {
+                let rate = |pair: &str| {
+                    let (name, rate) = pair.split_once('=')?;
+                    name.starts_with("eth").then(|| Some((name.to_string(), scaled(rate)?)))?
+                };
+                let rates = value.split_whitespace().map(rate).collect::<Option<BTreeMap<_, _>>>();
+                self.eth_rates_bps = rates.ok_or_else(|| bad("rates by name such as `eth1=20M eth2=1M`"))?;
             }
             "eth_queue" | "eth_queue_bytes" => {
                 self.eth_queue_bytes = scaled(value).ok_or_else(|| bad("a number of bytes"))?;
@@ -248,12 +261,18 @@ impl Settings {
         self.rate_up_bps.unwrap_or(self.rate_bps)
     }
 
-    /// The Ethernet of the terrestrial part as a link of its own: it loses and spoils nothing by itself. A little jitter, as hosts
-    /// have it, keeps many senders from marching in step (Floyd and Jacobson 1991).
+    /// Rate of the Ethernet of this name, bit/s each way; 0: unlimited.
     #[must_use]
-    pub fn ethernet(&self) -> Self {
+    pub fn ethernet_bps(&self, name: &str) -> u64 {
+        self.eth_rates_bps.get(name).copied().unwrap_or(self.eth_rate_bps)
+    }
+
+    /// The Ethernet of this name in the terrestrial part as a link of its own: it loses and spoils nothing by itself. A little
+    /// jitter, as hosts have it, keeps many senders from marching in step (Floyd and Jacobson 1991).
+    #[must_use]
+    pub fn ethernet(&self, name: &str) -> Self {
         Self {
-            rate_bps: self.eth_rate_bps,
+            rate_bps: self.ethernet_bps(name),
             queue_bytes: Some(self.eth_queue_bytes),
             rtt_ms: 0.0,
             jitter_ms: ETHERNET_JITTER_MS,
@@ -319,6 +338,8 @@ mod tests {
         s.set_all(["rate=8M", "rate_up=32k", "rtt=0.5s", "wink_i=40", "queue=500k", "hosts=legacy"]).unwrap();
         assert_eq!((s.rate_bps, s.rate_up_bps, s.rtt_ms), (8_000_000, Some(32_000), 500.0));
         assert_eq!((s.wink_i_ms, s.queue_bytes, s.hosts), (40.0, Some(500_000), Hosts::Legacy));
+        s.set("eth_rates", "eth1=20M eth2=1M").unwrap();
+        assert_eq!(["eth1", "eth2", "eth3"].map(|e| s.ethernet_bps(e)), [20_000_000, 1_000_000, 10_000_000]);
     }
 
     #[test]
@@ -339,6 +360,7 @@ mod tests {
             ("rate", "key=value"),
             ("rtt=-5", "time"),
             ("host_window=100000", "65535"),
+            ("eth_rates=20M", "by name"),
             ("cc=bbr9", "known are reno, cubic"),
         ] {
             let text = s.set_all([pair]).unwrap_err().to_string();

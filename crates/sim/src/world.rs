@@ -148,6 +148,12 @@ impl World {
         (0..self.nodes.len()).filter(|n| matches!(self.nodes[*n].kind, Kind::Gateway(_))).collect()
     }
 
+    /// Name of a node.
+    #[must_use]
+    pub fn name(&self, node: usize) -> &str {
+        self.nodes.get(node).map_or("", |n| &n.name)
+    }
+
     /// All hosts are done with what they had to do.
     #[must_use]
     pub fn is_finished(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The numbers that every kind reports: of the emulated links, of the gateways, of the captures.
 
+use super::gauges;
 use crate::build::Lab;
 use crate::capture::Findings;
 use crate::report::Measured;
@@ -63,6 +64,8 @@ pub(super) fn of_gateways(lab: &Lab, measured: &mut Measured) {
             }
             Err(error) => measured.failures.push(format!("{error:#}")),
         }
+        let peak = |name: &str| gateway.engine_number(name).unwrap_or(0);
+        gauges::of_peaks(&gateway.node, peak("held_max_bytes"), peak("pool_max_bytes"), measured);
         memory += gateway.engine_number("pool_bytes").unwrap_or(0);
         memory += gateway.engine_number("table_bytes").unwrap_or(0);
         split += gateway.engine_number("counters.flows_split").unwrap_or(0);

@@ -5,6 +5,7 @@ mod applications;
 mod behaviour;
 mod drain;
 mod fragmenting;
+pub(crate) mod gauges;
 mod http;
 mod kill;
 mod leftovers;

@@ -1,5 +1,6 @@
 //! A laboratory with its captures and its server: what nearly every kind begins and ends with.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -67,9 +68,19 @@ impl Session {
         run: &Run<'_>,
         during: impl FnOnce(&mut Lab) -> T,
     ) -> (Vec<Outcome>, T) {
+        self.transfer_counted(transfers, run, |lab, _| during(lab))
+    }
+
+    /// The same; what is done meanwhile sees how many payload bytes have arrived.
+    pub(super) fn transfer_counted<T>(
+        &mut self,
+        transfers: &[Transfer],
+        run: &Run<'_>,
+        during: impl FnOnce(&mut Lab, &AtomicU64) -> T,
+    ) -> (Vec<Outcome>, T) {
         let progress = run.progress.bytes(transfers.iter().map(|t| t.bytes).sum());
         let lab = &mut self.lab;
-        run_all(transfers, &progress.count, || during(lab))
+        run_all(transfers, &progress.count, || during(lab, &progress.count))
     }
 
     /// What the server on a node says of these connections; nothing of those it does not know.

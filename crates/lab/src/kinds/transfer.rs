@@ -1,12 +1,13 @@
 //! `transfer`: one or several timed transfers across the topology.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, sets};
+use super::{Kind, Run, gauges, sets};
 use crate::baseline;
 use crate::build::Lab;
 use crate::limit::{Job, Packets, packet_loss};
@@ -15,6 +16,7 @@ use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::Hosts;
 use crate::sh;
+use crate::topology::Topology;
 use crate::workload::{Direction, Outcome, Served, Transfer};
 
 /// What crosses the return direction before the data: SYN, ACK and request, with IP headers and timestamps.
@@ -47,9 +49,14 @@ impl Kind for TransferKind {
             flood(&mut session.lab)?;
         }
         let counting = sets::Counting::start(scenario, cell, &session.lab)?;
-        let (outcomes, ()) = session.transfer(&transfers, run, |_| ());
+        let total = transfers.iter().map(|t| t.bytes).sum();
+        let (outcomes, samples) = session.transfer_counted(&transfers, run, |lab, arrived| {
+            if scenario.watches_gateways { gauges::watch(lab, arrived, total) } else { Vec::new() }
+        });
         let served = session.served("server", &outcomes);
         let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);
+        let over_s = outcomes.iter().map(|o| o.ended_s).fold(f64::INFINITY, f64::min);
+        gauges::of_samples(cell, &samples, over_s, &mut measured);
         if let Some(counting) = counting {
             let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
             sets::of_flows(&rates, &mut measured);
@@ -84,9 +91,10 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     Ok(transfers.collect())
 }
 
-/// The host that makes a transfer: in the topology `fairness` every other one is the near client's.
+/// The host that makes a transfer: in the topology `fairness`, and with `clients = 2`, every other one is the second client's.
 pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static str {
-    if sets::has_sets(scenario, cell) && flow % 2 == 1 { "client2" } else { "client" }
+    let two = sets::has_sets(scenario, cell) || cell.number("clients", 1) > 1;
+    if two && flow % 2 == 1 { "client2" } else { "client" }
 }
 
 /// How long after the beginning a transfer sends its request. Two sets begin at once at the server, when all connections
@@ -127,14 +135,12 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
         Direction::Download => (s.rate_bps, s.up_bps()),
         Direction::Upload => (s.up_bps(), s.rate_bps),
     };
-    // With an Ethernet before the client the slower of the two counts. Pings may lose all that they ask of it.
-    let is_congested = cell.word("topology", &scenario.topology) == "congested";
-    let rate = if is_congested && (rate == 0 || s.eth_rate_bps < rate) { s.eth_rate_bps } else { rate };
     let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
     let size = cell.number("size_bytes", 1_000_000);
     // Of two sets only the far one crosses the link.
     let flows = cell.number("flows", 1);
     let far = if sets::has_sets(scenario, cell) { flows.div_ceil(2) } else { flows };
+    let rate = slowest_rate(scenario, cell, rate, far);
     Job {
         rate_bps: rate as f64,
         return_bps: back as f64,
@@ -147,6 +153,33 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
         return_overhead_bytes: RETURN_OVERHEAD_BYTES,
         clock: scenario.clock,
     }
+}
+
+/// Where Ethernets stand beside the link, the one whose transfers take longest counts, as a rate of all transfers together.
+/// Pings may lose all that they ask of it.
+fn slowest_rate(scenario: &Scenario, cell: &Cell, link_bps: u64, flows: u64) -> u64 {
+    let name = cell.word("topology", &scenario.topology);
+    let Ok(topology) = Topology::named(name, &cell.settings) else { return link_bps };
+    if sets::has_sets(scenario, cell) {
+        return link_bps;
+    }
+    let mut flows_over = BTreeMap::new();
+    for flow in 0..flows {
+        *flows_over.entry(client_of(scenario, cell, flow)).or_insert(0) += 1;
+    }
+    let mut crossed: BTreeMap<usize, u64> = BTreeMap::new();
+    for (client, flows) in flows_over {
+        let ends = topology.index(client).and_then(|a| Ok((a, topology.index("server")?)));
+        let path = ends.map(|(a, b)| topology.path(a, b)).unwrap_or_default();
+        for node in path.into_iter().filter(|n| topology.is_ethernet(*n)) {
+            *crossed.entry(node).or_default() += flows;
+        }
+    }
+    let rates = crossed.into_iter().filter_map(|(node, over)| {
+        let rate = cell.settings.ethernet_bps(&topology.nodes[node].name);
+        (rate > 0).then(|| rate.saturating_mul(flows) / over.max(1))
+    });
+    rates.chain((link_bps > 0).then_some(link_bps)).min().unwrap_or(0)
 }
 
 fn measure(

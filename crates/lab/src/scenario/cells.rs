@@ -14,7 +14,9 @@ pub type Params = BTreeMap<String, Value>;
 /// Names that are parameters of a job, not settings of the laboratory.
 const JOB: &[&str] = &[
     "size_bytes",
+    "total_bytes",
     "flows",
+    "clients",
     "floods",
     "direction",
     "ip",
@@ -28,6 +30,9 @@ const JOB: &[&str] = &[
     "duration_s",
     "earlier",
 ];
+
+/// Least size of a flow where `total_bytes` is given.
+const BULK_BYTES: u64 = 30_000;
 
 /// One measurement to be made.
 #[derive(Clone, PartialEq, Debug)]
@@ -136,6 +141,11 @@ fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
 
 /// The settings that a reader of a report wants to see in every cell.
 fn complete(cell: &mut Cell) {
+    // What all flows together carry: each its part, and no less than makes a bulk transfer of it.
+    if let Some(total) = cell.params.get("total_bytes").and_then(Value::as_u64) {
+        let each = (total / cell.number("flows", 1).max(1)).max(BULK_BYTES);
+        cell.params.insert("size_bytes".into(), json!(each));
+    }
     let s = &cell.settings;
     let hosts = if s.hosts == crate::settings::Hosts::Legacy { "legacy" } else { "modern" };
     let shown = [

@@ -33,6 +33,9 @@ pub struct Scenario {
     /// The topology.
     #[serde(default = "line")]
     pub topology: String,
+    /// What gateways hold, and what comes out at the far end, is looked at while transfers are under way.
+    #[serde(default)]
+    pub watches_gateways: bool,
     /// Settings of all cells.
     #[serde(default)]
     pub settings: toml::Table,
@@ -98,8 +101,8 @@ macro_rules! builtin {
 builtin! {
     "admission" "applications" "behaviour" "demo" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
     "kill" "loss-sweep" "memory-cap" "mixed-day" "rate-sweep" "route-flap" "rules" "syn-flood" "thesis-congested"
-    "thesis-fairness" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web" "topologies"
-    "unknown-rate"
+    "thesis-fairness" "thesis-flow-control" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web"
+    "topologies" "two-receivers" "unknown-rate"
 }
 
 impl Scenario {

@@ -4,6 +4,7 @@ use farlink_sim::linux::{Direction, Outcome, Transfer};
 use farlink_wire::{Duration, Instant};
 
 use super::network::{Network, host_number};
+use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows};
 use crate::kinds::sets;
 use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_of, request_after};
@@ -51,7 +52,12 @@ fn since(end: Instant, start: Instant) -> f64 {
 }
 
 /// Of a cell of transfers.
-pub(super) fn of_transfers(scenario: &Scenario, cell: &Cell, network: &mut Network) -> Measured {
+pub(super) fn of_transfers(
+    scenario: &Scenario,
+    cell: &Cell,
+    network: &mut Network,
+    samples: &[Sample],
+) -> Measured {
     let play = network.play.clone();
     let transfers = &play.transfers;
     let outcomes = play.outcomes.borrow().clone();
@@ -85,6 +91,9 @@ pub(super) fn of_transfers(scenario: &Scenario, cell: &Cell, network: &mut Netwo
         sets::of_flows(&rates, &mut measured);
         sets::share(&sets_of(network), &mut measured);
     }
+    let over =
+        all().filter_map(|(_, o)| o.last_byte).min().map_or(f64::INFINITY, |t| since(t, Instant::ZERO));
+    gauges::of_samples(cell, samples, over, &mut measured);
     of_network(cell, network, &mut measured);
     measured
 }
@@ -126,7 +135,8 @@ fn of_link(cell: &Cell, network: &Network, measured: &mut Measured) {
             lost += stats.dropped_queue as f64;
         }
         if network.topology.is_ethernet(link) {
-            of_ethernet = Some((most, lost));
+            let (longest, all) = of_ethernet.unwrap_or((0.0_f64, 0.0));
+            of_ethernet = Some((longest.max(most), all + lost));
         } else {
             queue_max = queue_max.max(most);
             drops += lost;
@@ -160,17 +170,22 @@ fn of_link(cell: &Cell, network: &Network, measured: &mut Measured) {
 fn of_gateways(network: &mut Network, measured: &mut Measured) {
     let now = network.world.now();
     let (mut memory, mut split, mut count) = (0, 0, 0);
+    let mut peaks = Vec::new();
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
     for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
         let status = gateway.status(now);
         let backlogs = status.links.iter().map(|l| l.backlog_max_bytes as f64);
         queue = backlogs.fold(queue, f64::max);
+        peaks.push((node, status.engine.held_max_bytes, status.engine.pool_max_bytes));
         memory += status.engine.pool_bytes + status.engine.table_bytes;
         split += status.engine.counters.flows_split;
         count += 1;
     }
     measured.metric("queue_max_bytes", queue);
+    for (node, held, blocks) in peaks {
+        gauges::of_peaks(network.world.name(node), held, blocks, measured);
+    }
     if count > 0 {
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);

@@ -212,20 +212,24 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
     let trace = || if job.captures.is_some() { Trace::default().and_captures() } else { Trace::default() };
     let play = |play| {
         let mut network = Network::build(scenario, cell, seed, play, trace(), read_config)?;
-        let ran = network.run();
+        let ran = if scenario.watches_gateways {
+            network.run_watched()
+        } else {
+            network.run().map(|()| Vec::new())
+        };
         if let Some((directory, begin)) = &job.captures {
             network.write_captures(directory, begin)?;
         }
-        ran.map(|()| network)
+        ran.map(|samples| (network, samples))
     };
     let Some(plan) = Plan::of(&scenario.kind) else {
         let transfers = measure::transfers(scenario, cell, seed)?;
-        let mut network = play(Play::new(transfers, Vec::new()))?;
-        return Ok(measure::of_transfers(scenario, cell, &mut network));
+        let (mut network, samples) = play(Play::new(transfers, Vec::new()))?;
+        return Ok(measure::of_transfers(scenario, cell, &mut network, &samples));
     };
     let jobs = plan.jobs(cell, seed)?;
     let cast = planned::Cast::new(&jobs, cell.v6());
-    let mut network = play(cast.play.clone())?;
+    let (mut network, _) = play(cast.play.clone())?;
     let mut measured = plan.measure(scenario, cell, &jobs, &cast.done(&jobs))?;
     measure::of_network(cell, &mut network, &mut measured);
     Ok(measured)

@@ -22,6 +22,7 @@ use farlink_wire::{Duration, Instant};
 use super::ReadConfig;
 use crate::gateway::config_text;
 use crate::html::trace::Collector;
+use crate::kinds::gauges::{Gauge, Sample};
 use crate::link;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings};
@@ -33,6 +34,10 @@ const CABLE_DELAY: Duration = Duration::from_micros(25);
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Time between two samples of a traced flow.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// With more transfers they are sampled a tenth as often.
+const FEW_FLOWS: usize = 200;
+/// What has arrived of a transfer and is less than this is only its question.
+const QUESTION_BYTES_MAX: u64 = 64;
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
 
@@ -217,6 +222,41 @@ impl Network {
         Ok(Some(collector))
     }
 
+    /// The same, and looks at what gateways hold meanwhile.
+    pub(super) fn run_watched(&mut self) -> Result<Vec<Sample>> {
+        let few = self.play.transfers.len() <= FEW_FLOWS;
+        let interval = if few { SAMPLE_EVERY } else { SAMPLE_EVERY * 10 };
+        let mut samples = Vec::new();
+        let mut now = self.world.now();
+        while now < Instant::ZERO + TIME_MAX && self.world.failure.is_none() && !self.world.is_finished() {
+            now += interval;
+            self.world.run_until(now);
+            let outcomes = self.play.outcomes.borrow();
+            let payload = outcomes.iter().map(|o| o.received[0].max(o.received[1]));
+            let payload = payload.filter(|bytes| *bytes >= QUESTION_BYTES_MAX).sum();
+            drop(outcomes);
+            samples.push(Sample {
+                at_s: now.since(Instant::ZERO).as_secs_f64(),
+                payload,
+                gateways: self.gauges(now),
+            });
+        }
+        self.run()?;
+        Ok(samples)
+    }
+
+    fn gauges(&mut self, now: Instant) -> Vec<Gauge> {
+        let mut gauges = Vec::new();
+        for node in self.world.gateways() {
+            let name = self.world.name(node).to_string();
+            if let Some(gateway) = self.running(node) {
+                let e = gateway.status(now).engine;
+                gauges.push(Gauge::new(&name, e.custody_bytes, e.in_flight_bytes, e.pool_bytes));
+            }
+        }
+        gauges
+    }
+
     fn running(&mut self, node: usize) -> Option<&mut farlink_gateway::Gateway> {
         self.world.gateway(node).and_then(|g| g.gateway.as_mut())
     }
@@ -259,7 +299,7 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
         }
         let ends = [(sides[0].neighbour, sides[0].wire), (sides[1].neighbour, sides[1].wire)];
         let joint = if topology.is_ethernet(link) {
-            let ethernet = settings.ethernet();
+            let ethernet = settings.ethernet(&topology.nodes[link].name);
             let channel =
                 || ChannelConfig { delay: CABLE_DELAY, ..link::channel(&ethernet, ethernet.rate_bps) };
             Joint { ends, mtu: settings.mtu, channels: [channel(), channel()], is_declared: false }

@@ -7,7 +7,7 @@ use crate::settings::{GatewayAt, Settings};
 
 /// Names of the topologies.
 pub const NAMES: &[&str] =
-    &["line", "chain", "bridge", "last-hop", "multi-if", "detour", "congested", "fairness"];
+    &["line", "chain", "bridge", "last-hop", "multi-if", "detour", "congested", "fairness", "receivers"];
 
 /// Builds the topology of this name.
 pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
@@ -39,6 +39,14 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
         // Near and far clients share the server's Ethernet (thesis table 5.13).
         "fairness" => (
             &["client gw1 sat gw2 hub eth server", "client2 hub"],
+            &[("client", "server"), ("client2", "server")],
+            "gw2",
+            "gw1",
+        ),
+        // Clients and server stand behind Ethernets of their own: fast and slow ones, before and after the hard link (TR 99-12
+        // section 5, thesis chapter 6).
+        "receivers" => (
+            &["client eth1 gw1 sat gw2 eth3 server", "client2 eth2 gw1"],
             &[("client", "server"), ("client2", "server")],
             "gw2",
             "gw1",
