@@ -6,6 +6,7 @@ use crate::buffer::Grain;
 use crate::config::FlowControl;
 use crate::flow::{Cx, Flow};
 use crate::regulator::Look;
+use crate::room;
 use crate::side::Side;
 
 /// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
@@ -17,6 +18,8 @@ const SMALL_BELOW_BYTES: u32 = 8 << 20;
 const MANY_FLOWS: usize = 64;
 const MANY_BYTES: u32 = 1460;
 const FINE_BELOW_BYTES: u32 = 32 << 10;
+/// With a smaller share of the pool than this it is not spent on large blocks, which are seldom full.
+const SMALL_SHARE_BYTES: u32 = 256 << 10;
 
 impl Flow {
     /// After any event: the relays' policies look at them.
@@ -77,7 +80,10 @@ impl Flow {
         match limit {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
-            _ if !shared => Grain::Large,
+            _ if !shared => {
+                let share = room::share(cx.pool, cx.flows_split, self.is_on_link(cx.config));
+                if share < SMALL_SHARE_BYTES { Grain::Small } else { Grain::Large }
+            }
             0..FINE_BELOW_BYTES => Grain::Fine,
             FINE_BELOW_BYTES..SMALL_BELOW_BYTES => Grain::Small,
             _ => Grain::Large,
@@ -101,7 +107,7 @@ impl Flow {
         let segment = relay.rx.segment_bytes().max(relay.tx.mss);
         let least = (LEAST_QUARTERS * segment / 4).min(limit);
         match cx.config.flow_control {
-            FlowControl::Fixed => limit,
+            FlowControl::Fixed => limit.min(relay.earned_bytes()),
             FlowControl::SendWindow => {
                 let window = relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes());
                 u32::try_from(window).unwrap_or(u32::MAX).clamp(least, limit)

@@ -22,6 +22,17 @@ use crate::status::Counters;
 
 /// What a relay holds at most between two legs that are no declared links.
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
+/// What such a relay may hold at first: as much as Linux hosts show.
+const START_BYTES: u32 = 64 << 10;
+/// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
+const ORDINARY_BYTES_PER_MS: u128 = 12_500;
+/// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the least of each.
+const START_PARTS: usize = 16;
+const START_LEAST_BYTES: u32 = 16 << 10;
+/// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
+/// so many more.
+const GROWTH: u64 = 2;
+const UNREAD_BYTES: u64 = 128 << 10;
 
 /// What a flow's methods need of the engine.
 pub struct Cx<'a> {
@@ -137,6 +148,8 @@ pub struct Relay {
     pub acked_beyond: Option<SeqNum>,
     /// Bytes that may be held in any case.
     pub limit_bytes: u32,
+    /// Bytes that may be held before the destination has taken any.
+    pub start_bytes: u32,
     /// How fast the destination takes what waits.
     pub drain: Drain,
     /// The thesis's receive buffer.
@@ -379,6 +392,16 @@ impl Leg {
     }
 }
 
+impl Relay {
+    /// Bytes that may be held by what the destination has taken so far.
+    #[must_use]
+    pub fn earned_bytes(&self) -> u32 {
+        let read = self.tx.delivered_bytes().saturating_sub(UNREAD_BYTES);
+        let grown = u64::from(self.start_bytes).saturating_add(GROWTH * read);
+        u32::try_from(grown).unwrap_or(u32::MAX).min(self.limit_bytes)
+    }
+}
+
 impl Flow {
     /// Splits: relays between the hosts, each beginning at these sequence numbers.
     pub fn split(&mut self, cx: &mut Cx<'_>, next_from_a: SeqNum, next_from_b: SeqNum) {
@@ -438,6 +461,7 @@ impl Flow {
             frozen_at: None,
             acked_beyond: None,
             limit_bytes,
+            start_bytes: self.start_bytes(cx, limit_bytes),
             drain: Drain::default(),
             adaptive: Adaptive::default(),
             acked_at: None,
@@ -475,12 +499,30 @@ impl Flow {
     fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
         let max = config.limits.relay_bytes;
         let Some((rate, rtt)) = link.and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force())) else {
-            let is_link = |iface: IfaceId| config.link(iface).is_some();
-            let hard = is_link(self.legs.a.out) || is_link(self.legs.b.out);
-            return if hard { max } else { max.min(ORDINARY_RELAY_BYTES) };
+            return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
         u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+    }
+
+    /// One of the legs is a declared link.
+    #[must_use]
+    pub fn is_on_link(&self, config: &Config) -> bool {
+        [self.legs.a.out, self.legs.b.out].into_iter().any(|out| config.link(out).is_some())
+    }
+
+    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
+    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
+    fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
+        if self.is_on_link(cx.config) {
+            return limit_bytes;
+        }
+        let round_trip = self.legs.a.srtt.unwrap_or_default() + self.legs.b.srtt.unwrap_or_default();
+        let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
+        let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);
+        let part = u32::try_from(part).unwrap_or(u32::MAX).max(START_LEAST_BYTES);
+        bytes.min(part).min(limit_bytes)
     }
 
     /// The link towards a host is known to be down.

@@ -8,9 +8,19 @@ use farlink_wire::{Pool, SMALL_BLOCK_BYTES, SeqNum};
 
 use crate::flow::Relay;
 
+/// Relays on a way with a declared link share one over this of the pool, all flows one over that.
+const LINK_PARTS: usize = 2;
+const ORDINARY_PARTS: usize = 4;
+/// A relay may hold one over this of what is free.
+const FREE_PARTS: usize = 16;
+/// It may always hold this.
+const SHARE_MIN_BYTES: u32 = 16 * 1024;
+
 /// Where a payload stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
+    /// What relays share while others may still begin.
+    Shared,
     /// Above a hole.
     Early,
     /// Next in order, behind bytes that are held.
@@ -22,6 +32,7 @@ enum Place {
 /// Bytes of the pool that may be in use afterwards. The last sixteenth is for packets that are being read.
 fn mark(pool: &Pool, place: Place) -> usize {
     let sixteenths = match place {
+        Place::Shared => 10,
         Place::Early => 12,
         Place::Next => 14,
         Place::Head => 15,
@@ -39,6 +50,17 @@ pub fn may_wait(pool: &Pool) -> bool {
 #[must_use]
 pub fn is_full(pool: &Pool) -> bool {
     pool.used_bytes() >= mark(pool, Place::Next)
+}
+
+/// Bytes that one of so many relays may hold for the pool's sake: its equal part of half the pool, or of a quarter where no link
+/// needs it, and no more than a part of what is free. So few relays leave room for others to begin, and what those
+/// that came first hold beyond it drains (Choudhury and Hahne, Dynamic Queue Length Thresholds).
+#[must_use]
+pub fn share(pool: &Pool, flows: usize, on_link: bool) -> u32 {
+    let parts = if on_link { LINK_PARTS } else { ORDINARY_PARTS };
+    let equal = pool.limit_bytes() / parts / flows.max(1);
+    let free = mark(pool, Place::Shared).saturating_sub(pool.used_bytes());
+    u32::try_from(equal.min(free / FREE_PARTS)).unwrap_or(u32::MAX).max(SHARE_MIN_BYTES)
 }
 
 /// Payload bytes for which there is room, when their packet's block of `block_bytes` is given back for them.
@@ -105,6 +127,20 @@ mod tests {
     fn the_packets_own_block_is_room() {
         let pool = pool_with(LIMIT / 16 * 15);
         assert_eq!(payload_room(&pool, 72 << 10, Place::Head), (72 << 10) - 2 * SMALL_BLOCK_BYTES);
+    }
+
+    #[test]
+    fn those_that_come_first_leave_room_for_others() {
+        let limit = 512 << 20;
+        let mut pool = Pool::new(limit);
+        let mut blocks = Vec::new();
+        for flows in 1..=2000 {
+            let may = share(&pool, flows, false);
+            assert!(may >= SHARE_MIN_BYTES);
+            blocks.push(pool.take_exact(may as usize));
+        }
+        assert!(pool.used_bytes() < limit / 4 * 3, "{}", pool.used_bytes());
+        assert_eq!(share(&Pool::new(limit), 1, false), 20 << 20, "one alone is bounded by its own limit");
     }
 
     #[test]

@@ -87,9 +87,8 @@ impl Flow {
         let peer = self.legs.get(to).peer;
         let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
-        let share = cx.pool.limit_bytes() / (2 * cx.flows_split.max(1));
-        let share = u32::try_from(share).unwrap_or(u32::MAX).max(16 * 1024);
-        let limit = self.held_limit(cx, to);
+        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link(cx.config));
+        let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
         let free = self.free && !peer_window;
@@ -112,7 +111,7 @@ impl Flow {
             edge: relay.rx.edge,
             acked: relay.tx.snd_una,
             far_acked,
-            limit_bytes: limit.min(share),
+            limit_bytes: limit,
             free,
             field_max_bytes: field_max,
             segment_bytes: relay.rx.segment_bytes(),

@@ -25,8 +25,10 @@ use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
 
-/// Packets read from one TUN before the others, and what is owed, get their turn. Super-segments are up to 64 KB each.
-const BATCH: usize = 32;
+/// What is read from one TUN before the others, and what is owed, get their turn: so many packets, or so many bytes. As many
+/// acknowledgements as segments are made in one turn, or the hosts' answers to them overflow the TUN in the end.
+const BATCH_PACKETS: usize = 256;
+const BATCH_BYTES: usize = 2 << 20;
 const SIGNALS: u64 = u64::MAX;
 const EVENTS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
@@ -245,7 +247,11 @@ impl Driver {
         self.first = (self.first + 1) % count.max(1);
         let mut packets = 0;
         for n in (self.first..count).chain(0..self.first) {
-            for _ in 0..BATCH {
+            let mut bytes = 0;
+            for _ in 0..BATCH_PACKETS {
+                if bytes >= BATCH_BYTES {
+                    break;
+                }
                 let Some(port) = self.net.ports.get_mut(n) else { break };
                 let began = self.net.profile.is_some().then(clock::now);
                 let packet = match port.tun.read(self.gateway.pool()) {
@@ -258,6 +264,7 @@ impl Driver {
                     Err(error) => return Err(error),
                 };
                 packets += 1;
+                bytes += packet.len();
                 port.counters.packets_in += 1;
                 port.counters.bytes_in += packet.len() as u64;
                 port.counters.super_segments_in += u64::from(packet.offload.is_super_segment());

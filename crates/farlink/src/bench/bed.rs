@@ -23,8 +23,10 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
 const HAPROXY_PORT: u16 = 5999;
 /// How soon a silent connection falls asleep in the benchmark.
 pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
-/// How long something may take to start or stop.
+/// How long something may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to stop: Farlink's `drain_timeout`, when hosts have gone in the middle of it all, and a little.
+const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// What the gateway does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +281,7 @@ impl Running<'_> {
     pub fn stop(mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         signal(&child, libc::SIGTERM);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + STOP_PATIENCE;
         while child.try_wait()?.is_none() {
             if Instant::now() > until {
                 end(&mut child);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farlink_linux::event_loop::{Interest, Poller};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use serde_json::json;
 
 use super::load::print_json;
@@ -59,8 +59,7 @@ pub fn read(flows: u64, seconds: u64, server: SocketAddr) -> Result<()> {
     let mut poller = Poller::new()?;
     let mut streams = Vec::new();
     for n in 0..flows {
-        let stream = TcpStream::connect(server).with_context(|| format!("connection {n} of {flows}"))?;
-        let _ = sockopt::set_socket_recv_buffer_size(&stream, BUFFER_BYTES);
+        let stream = connect(server).with_context(|| format!("connection {n} of {flows}"))?;
         stream.set_nonblocking(true)?;
         poller.add(&stream, n, Interest::Read)?;
         streams.push(stream);
@@ -93,6 +92,15 @@ pub fn read(flows: u64, seconds: u64, server: SocketAddr) -> Result<()> {
             _ => {}
         }
     }
+}
+
+/// With a small buffer from the start: one that shrinks later throws away what was sent into the window it had shown.
+fn connect(server: SocketAddr) -> Result<TcpStream> {
+    let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES)?;
+    rustix::net::connect(&socket, &server)?;
+    Ok(TcpStream::from(socket))
 }
 
 fn summary(bytes: &[u64], seconds: f64) -> serde_json::Value {

@@ -1,10 +1,20 @@
 //! Windows and custody within reach (DESIGN invariant 7), super-segments, back-pressure.
 
+use farlink_gateway::config::Link;
+
 use crate::script::{Host, Script};
+
+/// A gateway before a link, whose relays may hold so much.
+fn on_a_link(relay_bytes: u32) -> Script {
+    Script::with(|s| {
+        s.config.limits.relay_bytes = relay_bytes;
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    })
+}
 
 #[test]
 fn a_larger_window_is_shown_before_custody_begins() {
-    let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
+    let mut t = on_a_link(1 << 20);
     t.open();
     t.play(
         "a > . 1:2921 ack 1 {gso 1460}
@@ -18,7 +28,7 @@ fn a_larger_window_is_shown_before_custody_begins() {
 #[test]
 fn bytes_in_custody_stay_within_the_largest_window_shown() {
     for limit in [65_535, 200_000, 4 << 20] {
-        let mut t = Script::with(|s| s.config.limits.relay_bytes = limit);
+        let mut t = on_a_link(limit);
         t.open();
         // b reads nothing and says so.
         t.play("b > . 1 ack 1 win 0\n drop");
@@ -52,6 +62,7 @@ fn without_window_scaling_a_flow_is_pinned_unless_that_is_forbidden() {
         let mut t = Script::with(|s| {
             s.config.limits.relay_bytes = 1 << 20;
             s.config.pinned = pinned;
+            s.link = Some(Link { name: "sat".into(), ..Link::default() });
         });
         t.open_with("<mss 1460,sackOK>", "<mss 1460,sackOK>");
         let (mut at, mut edge) = (1u32, 65_536u32);
@@ -152,7 +163,7 @@ fn small_writes_are_not_held_back() {
 #[test]
 fn the_window_moves_on_while_custody_is_held_whatever_its_unit() {
     // 781 units of 128 bytes and a rest that the field cannot say: the whole window has been shown all the same.
-    let mut t = Script::with(|s| s.config.limits.relay_bytes = 100_000);
+    let mut t = on_a_link(100_000);
     t.open();
     let (mut at, mut edge) = (1u32, 65_537u32);
     for round in 0..2 {
@@ -173,4 +184,42 @@ fn the_window_moves_on_while_custody_is_held_whatever_its_unit() {
         }
         assert!(edge > before, "round {round}: the edge stands still at {edge}, {half} acknowledged");
     }
+}
+
+#[test]
+fn without_a_link_a_relay_earns_what_it_may_hold() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
+    t.open();
+    let (mut at, mut edge, mut got) = (1u32, 65_536u32, 1u32);
+    // a sends all it may; returns how much that was, and what has come to b.
+    let mut fill = |t: &mut Script| {
+        let from = at;
+        loop {
+            for s in t.take(Host::A) {
+                edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+            }
+            for s in t.take(Host::B) {
+                got = got.max(s.seq + s.segment.payload_len as u32);
+            }
+            let end = (at + 14_600).min(edge);
+            if end <= at {
+                return (at - from, got);
+            }
+            t.play(&format!("a > . {at}:{end} ack 1 {{gso 1460}}"));
+            at = end;
+        }
+    };
+    // b reads nothing: what Linux hosts show at first is all that is held of a.
+    t.play("b > . 1 ack 1 win 0\n drop");
+    let (first, _) = fill(&mut t);
+    assert!((65_000..=65_536).contains(&first), "{first}");
+    // It reads as fast as it gets, and has much more room then.
+    let mut most = 0;
+    let mut got = 1;
+    for _ in 0..200 {
+        t.play(&format!("b > . 1 ack {got}"));
+        let (bytes, upto) = fill(&mut t);
+        (most, got) = (most.max(bytes), upto);
+    }
+    assert!(most > 200_000, "{most}");
 }
