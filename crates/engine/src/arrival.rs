@@ -332,7 +332,9 @@ impl Flow {
             let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
             cx.meters.hear(LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
         }
-        cx.losses.note(self.legs.get(from).out, happened.delivered_bytes, happened.lost_bytes);
+        let out = self.legs.get(from).out;
+        cx.losses.note(out, happened.delivered_bytes, happened.lost_bytes);
+        cx.books.losses_changed(out, cx.losses.of(out));
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
@@ -503,6 +505,8 @@ impl Flow {
         if relay.fin_is_new(s, end, edge) {
             relay.rx.fin_at = Some(end);
             relay.fin_since = Some(cx.now);
+            // Nobody will use what was promised beyond it.
+            cx.books.arrived(cx.now, out, if edge.after(end) { edge.since(end) } else { 0 });
             relay.bypassed |= cx.routes_unsteady;
         }
         if s.flags.urg() && s.urgent == 0 {

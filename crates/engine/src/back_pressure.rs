@@ -76,7 +76,7 @@ impl Flow {
     #[must_use]
     pub fn grain(&self, cx: &Cx<'_>, from: Side, limit: u32, bytes: u32) -> Grain {
         let out = self.legs.get(from.other()).out;
-        let shared = cx.config.flow_control == FlowControl::Automatic && cx.books.share(out, 0).is_some();
+        let shared = cx.config.flow_control == FlowControl::Automatic && cx.books.has_budget(out);
         match limit {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
@@ -120,9 +120,10 @@ impl Flow {
                 let drained = relay.drain.limit(&look);
                 // What only waits behind a repetition does not keep the link full.
                 let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
-                let held = relay.buffer.len().saturating_sub(waiting);
+                let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);
                 let out = self.legs.get(from.other()).out;
-                let mut share = cx.books.share(out, held);
+                let arriving = cx.books.arriving(out, cx.half_open, cx.now.since(self.began_at));
+                let mut share = cx.books.share(out, held, arriving);
                 if !relay.begun {
                     // It gets its part at once; those that hold more have to wait.
                     share = cx.books.equal_share(out, cx.half_open);

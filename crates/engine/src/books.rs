@@ -13,9 +13,9 @@ use crate::receiver::AckDelay;
 
 /// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
 /// gateways come a sixth of one late, and data waits for its turn.
-const BUDGET_TWENTIETHS: u64 = 28;
+const BUDGET_TWENTIETHS: u64 = 33;
 /// A relay may hold so many times what is free.
-const FREE_SHARES: u64 = 64;
+const FREE_SHARES: u64 = 4;
 /// The part of a budget (one over it) that windows which nobody has used yet may take from those who use theirs; and that must
 /// be free for a relay to pause for it.
 const FRESH_SHARE: u64 = 4;
@@ -23,6 +23,8 @@ const FRESH_SHARE: u64 = 4;
 const RTT_MIN: Duration = Duration::from_millis(20);
 /// A full segment on Ethernet.
 const SEGMENT_BYTES: u64 = 1460;
+/// So many losses of the same bytes are reckoned with.
+const LOSSES_IN_A_ROW: usize = 4;
 /// Least budget of a link: two super-segments.
 const BUDGET_MIN_BYTES: u64 = 128 << 10;
 
@@ -31,7 +33,7 @@ const BUDGET_MIN_BYTES: u64 = 128 << 10;
 pub struct Entry {
     /// The interface it sends to.
     pub out: IfaceId,
-    /// Bytes held for delivery.
+    /// Bytes held for delivery, those above a hole included.
     pub held_bytes: u32,
     /// Of these, such as only wait behind a repetition.
     pub sacked_bytes: u32,
@@ -49,7 +51,10 @@ pub struct Books {
 #[derive(Debug)]
 struct Book {
     iface: IfaceId,
-    budget_bytes: Option<u64>,
+    /// Without losses.
+    clean_budget_bytes: Option<u64>,
+    /// So many times as much, in thousandths, because of the link's losses.
+    loss_permille: u64,
     /// How often what was promised grows old.
     period: Duration,
     held_bytes: u64,
@@ -68,7 +73,8 @@ impl Books {
         let book = |i: &Interface| {
             i.link.as_ref().map(|link| Book {
                 iface: i.id,
-                budget_bytes: budget(link),
+                clean_budget_bytes: budget(link),
+                loss_permille: 1000,
                 period: link.rtt_in_force().unwrap_or_default().max(RTT_MIN),
                 held_bytes: 0,
                 relays: 0,
@@ -83,8 +89,23 @@ impl Books {
     /// The rate of a link has changed, or has become known.
     pub fn link_changed(&mut self, iface: IfaceId, link: &Link) {
         if let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) {
-            book.budget_bytes = budget(link);
+            book.clean_budget_bytes = budget(link);
             book.period = link.rtt_in_force().unwrap_or_default().max(RTT_MIN);
+        }
+    }
+
+    /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a loss waits until it is repaired, a
+    /// round trip and a half later, and longer where repetitions are lost, too.
+    pub fn losses_changed(&mut self, iface: IfaceId, (sent, lost): (u64, u64)) {
+        let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) else { return };
+        let sent = sent.max(1);
+        // Segments of a round trip that are lost so many times, in thousandths.
+        let mut expected = book.clean_budget_bytes.unwrap_or(0) / SEGMENT_BYTES * 1000;
+        book.loss_permille = 1000;
+        for _ in 0..LOSSES_IN_A_ROW {
+            expected =
+                u64::try_from(u128::from(expected) * u128::from(lost) / u128::from(sent)).unwrap_or(u64::MAX);
+            book.loss_permille += expected.min(1000) * 3 / 2;
         }
     }
 
@@ -144,14 +165,32 @@ impl Books {
         }
     }
 
-    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now; `None` where the link has no budget.
+    /// Of so many connections whose handshake is under way, how many a relay makes room for: all of them in its own first round
+    /// trip, and later only so many that handshakes that are never finished leave most to those that speak.
     #[must_use]
-    pub fn share(&self, out: IfaceId, held_bytes: u32) -> Option<u32> {
+    pub fn arriving(&self, out: IfaceId, half_open: usize, age: Duration) -> usize {
+        let Some(book) = self.links.iter().find(|b| b.iface == out) else { return 0 };
+        if age <= book.period { half_open } else { half_open.min(book.relays) }
+    }
+
+    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others are about to begin; `None`
+    /// where the link has no budget.
+    #[must_use]
+    pub fn share(&self, out: IfaceId, held_bytes: u32, more: usize) -> Option<u32> {
         let book = self.links.iter().find(|b| b.iface == out)?;
         let budget = book.whole_budget()?;
-        let fresh = book.fresh.iter().sum::<u64>().min(budget / FRESH_SHARE);
-        let free = budget.saturating_sub(book.held_bytes + fresh);
-        let share = (free * FREE_SHARES).min(u64::from(held_bytes) + free);
+        let begun = u64::try_from(book.relays + book.opened.iter().sum::<usize>()).unwrap_or(u64::MAX);
+        let equal = u64::from(self.equal_share(out, more)?);
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let reserved = budget.saturating_mul(more) / begun.saturating_add(more).max(1);
+        let fresh = book.fresh.iter().sum::<u64>().saturating_add(reserved);
+        let share = |fresh: u64| {
+            let free = budget.saturating_sub(book.held_bytes + fresh);
+            (u64::from(held_bytes) + free) * FREE_SHARES / (FREE_SHARES + 1)
+        };
+        // What sources were promised and have not sent yet is on its way; but those that send nothing leave the others
+        // their equal parts.
+        let share = share(fresh).max(share(fresh.min(budget / FRESH_SHARE)).min(equal));
         Some(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
@@ -162,7 +201,7 @@ impl Books {
         let book = self.links.iter().find(|b| b.iface == out)?;
         let relays =
             u64::try_from(book.relays + book.opened.iter().sum::<usize>() + more).unwrap_or(u64::MAX).max(1);
-        Some(u32::try_from(book.budget_bytes? / relays + SEGMENT_BYTES).unwrap_or(u32::MAX))
+        Some(u32::try_from(book.budget()? / relays + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
     }
 
     /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to show it more: much of the
@@ -170,7 +209,7 @@ impl Books {
     #[must_use]
     pub fn is_worth_a_pause(&self, out: IfaceId, shown_bytes: u32) -> bool {
         let Some(book) = self.links.iter().find(|b| b.iface == out) else { return true };
-        let Some(budget) = book.budget_bytes else { return true };
+        let Some(budget) = book.budget() else { return true };
         let used = book.held_bytes + book.fresh.iter().sum::<u64>();
         let poor = self.equal_share(out, 0).is_some_and(|equal| shown_bytes < equal / 2);
         poor || used < budget - budget / FRESH_SHARE
@@ -179,7 +218,7 @@ impl Books {
     /// The relays into this link share a budget.
     #[must_use]
     pub fn has_budget(&self, out: IfaceId) -> bool {
-        self.links.iter().any(|b| b.iface == out && b.budget_bytes.is_some())
+        self.links.iter().any(|b| b.iface == out && b.clean_budget_bytes.is_some())
     }
 
     /// The most from now on.
@@ -195,10 +234,14 @@ impl Books {
 }
 
 impl Book {
+    fn budget(&self) -> Option<u64> {
+        Some(self.clean_budget_bytes?.saturating_mul(self.loss_permille) / 1000)
+    }
+
     /// What all relays together may hold: each wastes half a segment, since only whole ones travel.
     fn whole_budget(&self) -> Option<u64> {
         let relays = u64::try_from(self.relays).unwrap_or(u64::MAX);
-        Some(self.budget_bytes? + relays.saturating_mul(SEGMENT_BYTES / 2))
+        Some(self.budget()? + relays.saturating_mul(SEGMENT_BYTES / 2))
     }
 
     fn age(&mut self, now: Instant) {
@@ -218,7 +261,7 @@ fn budget(link: &Link) -> Option<u64> {
     let late = AckDelay::of_gateway(rtt).map_or(Duration::ZERO, AckDelay::longest);
     let bytes = |time: Duration| u64::try_from(u128::from(rate) * time.as_micros() / 8_000_000).ok();
     // Where acknowledgements take a large part of the round trip they count in full.
-    let least = bytes(rtt + late + late / 2)?;
+    let least = bytes(rtt + late + late / 2)? * (FREE_SHARES + 1) / FREE_SHARES;
     Some((bytes(rtt)? * BUDGET_TWENTIETHS / 20).max(least).max(BUDGET_MIN_BYTES))
 }
 
@@ -248,12 +291,39 @@ mod tests {
         let mut b = books();
         let mut held = 0;
         for _ in 0..1000 {
-            let may = b.share(OUT, held).unwrap().max(held);
+            let may = b.share(OUT, held, 0).unwrap().max(held);
             b.change(entry(held), entry(may));
             held = may;
         }
-        assert!((680_000..1_000_000).contains(&held), "{held}");
+        assert!((600_000..1_000_000).contains(&held), "{held}");
         assert_eq!(b.held(), (u64::from(held), u64::from(held)));
+    }
+
+    #[test]
+    fn those_that_are_about_to_begin_have_their_parts() {
+        let mut b = books();
+        b.open(Instant::ZERO, OUT);
+        b.change(Entry::default(), entry(10_000));
+        b.began(OUT);
+        let alone = b.share(OUT, 10_000, 0).unwrap();
+        assert!(alone > 500_000, "{alone}");
+        let share = b.share(OUT, 10_000, 9).unwrap();
+        assert!(share < 100_000, "{share}");
+        assert_eq!(b.arriving(OUT, 5_000, Duration::from_millis(400)), 5_000);
+        assert_eq!(b.arriving(OUT, 5_000, Duration::from_secs(1)), 1, "handshakes that are never finished");
+    }
+
+    #[test]
+    fn a_link_that_loses_needs_more() {
+        let mut b = books();
+        let clean = b.equal_share(OUT, 0).unwrap();
+        b.losses_changed(OUT, (10_000_000, 0));
+        assert_eq!(b.equal_share(OUT, 0), Some(clean));
+        b.losses_changed(OUT, (10_000_000, 100_000));
+        let lossy = b.equal_share(OUT, 0).unwrap();
+        assert!((clean * 2..clean * 3).contains(&lossy), "{lossy}");
+        b.losses_changed(OUT, (0, u64::MAX));
+        assert!(b.equal_share(OUT, 0).unwrap() <= clean * 7 + 5_000, "bounded");
     }
 
     #[test]
@@ -265,25 +335,25 @@ mod tests {
             for h in &mut held {
                 let drained = h.saturating_sub(5_000);
                 b.change(entry(*h), entry(drained));
-                *h = b.share(OUT, drained).unwrap().max(drained);
+                *h = b.share(OUT, drained, 0).unwrap().max(drained);
                 b.change(entry(drained), entry(*h));
             }
         }
         let sum: u32 = held.iter().sum();
-        assert!(sum <= 1_000_000 && held[0] < 350_000 && held[1] > 300_000, "{held:?}");
+        assert!(sum <= 1_000_000 && held.iter().all(|h| (150_000..170_000).contains(h)), "{held:?}");
     }
 
     #[test]
     fn promises_that_nobody_uses_are_forgotten() {
         let mut b = books();
-        let whole = b.share(OUT, 0).unwrap();
+        let whole = b.share(OUT, 0, 0).unwrap();
         b.promise(Instant::ZERO, OUT, 100_000);
-        assert_eq!(b.share(OUT, 0), Some(whole - 100_000));
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - 80_000));
         b.arrived(Instant::ZERO, OUT, 50_000);
-        assert_eq!(b.share(OUT, 0), Some(whole - 50_000));
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - 40_000));
         b.promise(Instant::ZERO + Duration::from_secs(2), OUT, 0);
-        assert_eq!(b.share(OUT, 0), Some(whole));
+        assert_eq!(b.share(OUT, 0, 0), Some(whole));
         b.promise(Instant::ZERO + Duration::from_secs(2), OUT, u32::MAX);
-        assert_eq!(b.share(OUT, 0), Some(whole - whole / 4), "others keep most of it");
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - whole / 4), "others keep most of it");
     }
 }

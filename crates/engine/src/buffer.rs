@@ -103,6 +103,7 @@ pub struct SeqBuffer {
     end: SeqNum,
     chunks: VecDeque<Chunk>,
     early: Vec<Chunk>,
+    early_bytes: u32,
     /// Start of the run that grew last: the first SACK block (RFC 2018 section 4).
     newest_early: SeqNum,
     /// Where bytes came below the highest ones, the newest first: repetitions that have arrived.
@@ -120,6 +121,7 @@ impl SeqBuffer {
             end: next,
             chunks: VecDeque::new(),
             early: Vec::new(),
+            early_bytes: 0,
             newest_early: next,
             filled: ArrayVec::new(),
             grain: Grain::default(),
@@ -149,6 +151,11 @@ impl SeqBuffer {
     #[must_use]
     pub fn has_early(&self) -> bool {
         !self.early.is_empty()
+    }
+    /// Bytes that wait above a hole.
+    #[must_use]
+    pub fn early_bytes(&self) -> u32 {
+        self.early_bytes
     }
     /// The byte after the last one held, early ones included.
     #[must_use]
@@ -231,6 +238,7 @@ impl SeqBuffer {
         let mut moved = 0;
         while self.early.first().is_some_and(|e| e.seq.before_eq(self.end)) {
             let mut chunk = self.early.remove(0);
+            self.early_bytes = self.early_bytes.saturating_sub(chunk.len as u32);
             chunk.trim_front(self.end.since(chunk.seq) as usize);
             if chunk.len == 0 {
                 pool.give_back(chunk.block);
@@ -273,6 +281,7 @@ impl SeqBuffer {
                 return;
             }
             done.early_bytes += kept as u32;
+            self.early_bytes += kept as u32;
             seq += kept as u32;
             bytes = bytes.get(kept..).unwrap_or_default();
         }
@@ -292,10 +301,11 @@ impl SeqBuffer {
         if self.early.len() >= max {
             return 0;
         }
-        let block = match (pool.is_pressed(), joins) {
-            (true, _) => pool.take_small(),
-            (false, true) => pool.take_large(),
-            (false, false) => pool.take_for(piece.len()),
+        let block = match (self.grain, joins) {
+            (Grain::Fine, _) => pool.take_exact(piece.len().min(FINE_BLOCK_BYTES)),
+            (Grain::Large, true) if !pool.is_pressed() => pool.take_large(),
+            (Grain::Large, false) if !pool.is_pressed() => pool.take_for(piece.len()),
+            _ => pool.take_small(),
         };
         let mut chunk = Chunk { seq, block, start: 0, len: 0, open: true };
         let n = chunk.append(piece);
@@ -335,10 +345,12 @@ impl SeqBuffer {
             pool.give_back(c.block);
         }
         self.base = self.end;
+        self.early_bytes = 0;
     }
 
     /// Lets go of early bytes only.
     pub fn clear_early(&mut self, pool: &mut Pool) {
+        self.early_bytes = 0;
         for c in self.early.drain(..) {
             pool.give_back(c.block);
         }
@@ -521,6 +533,6 @@ mod tests {
         b.release(&mut pool, SeqNum(11));
         assert_eq!(b.base(), SeqNum(11));
         assert_eq!(read(&b), b"lm");
-        assert!(!b.has_early());
+        assert!(!b.has_early() && b.early_bytes() == 0);
     }
 }

@@ -544,7 +544,7 @@ impl Flow {
                 let relay = r.get(from);
                 Entry {
                     out: self.legs.get(from.other()).out,
-                    held_bytes: relay.buffer.len(),
+                    held_bytes: relay.buffer.len().saturating_add(relay.buffer.early_bytes()),
                     sacked_bytes: u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX),
                 }
             });

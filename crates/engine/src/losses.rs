@@ -40,6 +40,13 @@ impl Losses {
             link.lost_bytes /= 2;
         }
     }
+    /// What has been sent into the link behind an interface, and what was lost of it, as far as it is remembered; as if a little
+    /// more had been sent, so that a single loss at the beginning does not count for much. Bytes.
+    #[must_use]
+    pub fn of(&self, out: IfaceId) -> (u64, u64) {
+        let link = self.0.iter().find(|(id, _)| *id == out).map(|(_, link)| *link).unwrap_or_default();
+        (link.sent_bytes + ASSUMED_BYTES, link.lost_bytes)
+    }
     /// The interface leads to a declared link that loses enough for repetitions before the loss is known.
     #[must_use]
     pub fn is_repeating_worth(&self, out: IfaceId) -> bool {

@@ -20,6 +20,10 @@ pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
 /// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
 /// retransmission timer (Linux TCP_RTO_MIN) misses it.
 const MOVING: Duration = Duration::from_millis(120);
+/// A larger window than any before is shown while there is custody when it is larger by so much, in quarters; and by so much when the
+/// custody waits for a repetition: it would keep new data from the link until that has arrived.
+const RAISE_QUARTERS: u32 = 3;
+const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
 /// What a message of ours takes in the header beyond a bare mark, bytes.
 const MESSAGE_BYTES: u32 = 8;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
@@ -104,6 +108,7 @@ impl Flow {
         let narrow = narrow && cx.books.is_worth_a_pause(far.out, relay.rx.window_shown_max);
         let pause = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
         let equal = cx.books.equal_share(far.out, 0);
+        let behind_gap = equal.is_some() && relay.tx.board().sacked_bytes() > 0;
         let larger_max_bytes = equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max.saturating_mul(2)));
         Offer {
             ack,
@@ -116,9 +121,14 @@ impl Flow {
             field_max_bytes: field_max,
             segment_bytes: relay.rx.segment_bytes(),
             moving,
+            behind_gap,
+            raise_quarters: if behind_gap { RAISE_QUARTERS_BEHIND_GAP } else { RAISE_QUARTERS },
             larger_max_bytes,
             pause,
-            hold: crate::room::is_full(cx.pool) || stalled || (full && relay.buffer.len() > 32 * 1024),
+            hold: relay.rx.fin_at.is_some()
+                || crate::room::is_full(cx.pool)
+                || stalled
+                || (full && relay.buffer.len() > 32 * 1024),
         }
         .right_edge()
     }

@@ -26,6 +26,11 @@ pub struct Offer {
     /// The far host's acknowledgements are coming: a larger window than any before may be shown although there is custody. What
     /// lies beyond the old one is acknowledged when they have caught up.
     pub moving: bool,
+    /// Much of what is held only waits behind a repetition: what may be held is shown as a window beside it.
+    pub behind_gap: bool,
+    /// By more than so many quarters of the largest one shown: each time the source waits for an acknowledgement as long as the
+    /// far host's take to catch up.
+    pub raise_quarters: u32,
     /// How large that window may be at most, bytes.
     pub larger_max_bytes: u32,
     /// Much more could be held than the largest window shown allows: the edge stands still until it can be shown.
@@ -50,8 +55,9 @@ impl Offer {
                 if self.ack.before_eq(self.far_acked) { self.limit_bytes } else { self.shown_max_bytes };
             let within = edge.min(self.far_acked + reach.min(self.field_max_bytes));
             let most = self.field_max_bytes.min(self.larger_max_bytes);
-            let window = edge.diff(self.ack).max(0).unsigned_abs().min(most);
-            let much = self.shown_max_bytes.saturating_add(self.shown_max_bytes / 4 * 3);
+            let beside = edge.diff(self.ack).max(0).unsigned_abs();
+            let window = if self.behind_gap { limit } else { beside }.min(most);
+            let much = self.shown_max_bytes.saturating_add(self.shown_max_bytes / 4 * self.raise_quarters);
             let larger = self.moving && window > much;
             if !larger && self.pause {
                 return self.edge;
@@ -87,6 +93,8 @@ mod tests {
             field_max_bytes: 65_535,
             segment_bytes: 1448,
             moving: false,
+            behind_gap: false,
+            raise_quarters: 3,
             larger_max_bytes: u32::MAX,
             pause: false,
             hold: false,
@@ -106,6 +114,28 @@ mod tests {
         assert_eq!(Offer { pause: true, ..full }.right_edge(), full.edge);
         let pinned = Offer { free: false, ..full };
         assert_eq!(pinned.right_edge(), SeqNum(132_070), "limited by the field");
+    }
+
+    #[test]
+    fn behind_a_gap_the_whole_limit_is_shown_beside_what_waits() {
+        let o = Offer {
+            ack: SeqNum(101_000),
+            far_acked: SeqNum(1000),
+            edge: SeqNum(101_000),
+            shown_max_bytes: 100_000,
+            limit_bytes: 150_000,
+            field_max_bytes: 1 << 20,
+            moving: true,
+            raise_quarters: 1,
+            ..offer()
+        };
+        assert_eq!(o.right_edge(), o.edge);
+        assert_eq!(Offer { behind_gap: true, ..o }.right_edge(), SeqNum(251_000));
+        assert_eq!(
+            Offer { behind_gap: true, limit_bytes: 120_000, ..o }.right_edge(),
+            o.edge,
+            "not much more"
+        );
     }
 
     #[test]
