@@ -8,6 +8,7 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::config::{Interface, Link};
+use crate::initial_window::Memory;
 use crate::net::IfaceId;
 use crate::receiver::AckDelay;
 
@@ -43,6 +44,8 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Books {
     links: Vec<Book>,
+    /// What connections that have ended had of each link.
+    pub memory: Memory,
     held_bytes: u64,
     held_max_bytes: u64,
 }
@@ -83,7 +86,7 @@ impl Books {
                 fresh_since: Instant::ZERO,
             })
         };
-        Self { links: interfaces.iter().filter_map(book).collect(), held_bytes: 0, held_max_bytes: 0 }
+        Self { links: interfaces.iter().filter_map(book).collect(), ..Self::default() }
     }
 
     /// The rate of a link has changed, or has become known.
@@ -192,6 +195,13 @@ impl Books {
         // their equal parts.
         let share = share(fresh).max(share(fresh.min(budget / FRESH_SHARE)).min(equal));
         Some(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// Relays that hold data for this link, and connections over it that have begun and have not sent anything yet.
+    #[must_use]
+    pub fn sharers(&self, out: IfaceId) -> u64 {
+        let book = self.links.iter().find(|b| b.iface == out);
+        book.map_or(0, |b| u64::try_from(b.relays + b.opened.iter().sum::<usize>()).unwrap_or(u64::MAX))
     }
 
     /// Bytes that each of the relays into this link would have, with those that have begun to speak, and `more` that are about

@@ -297,11 +297,15 @@ impl SeqBuffer {
                 return n;
             }
         }
-        let max = if piece.len() < EARLY_SMALL_BYTES { EARLY_SMALL_RUNS_MAX } else { EARLY_RUNS_MAX };
+        // The rest of a payload whose beginning found room in the block before is no small piece.
+        let small = piece.len() < EARLY_SMALL_BYTES && !joins;
+        let max = if small { EARLY_SMALL_RUNS_MAX } else { EARLY_RUNS_MAX };
         if self.early.len() >= max {
             return 0;
         }
-        let block = match (self.grain, joins) {
+        // Only the highest run goes on growing.
+        let grows = joins && at == self.early.len();
+        let block = match (self.grain, grows) {
             (Grain::Fine, _) => pool.take_exact(piece.len().min(FINE_BLOCK_BYTES)),
             (Grain::Large, true) if !pool.is_pressed() => pool.take_large(),
             (Grain::Large, false) if !pool.is_pressed() => pool.take_for(piece.len()),
@@ -522,6 +526,25 @@ mod tests {
             b.release(&mut pool, b.end());
             assert_eq!(pool.used_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn a_repetition_fills_its_gap_although_its_end_needs_a_block_of_its_own() {
+        let mut pool = Pool::new(64 << 20);
+        let mut b = SeqBuffer::new(SeqNum(0));
+        let far = (EARLY_SMALL_RUNS_MAX + 40) as u32;
+        for i in 0..far {
+            put(&mut b, &mut pool, 2_448 * i + 1_000, &[1; 1_448]);
+        }
+        // The first 600 bytes find room behind the run below.
+        for i in 1..far {
+            let i = put(&mut b, &mut pool, 2_448 * i, &[2; 1_000]);
+            assert_eq!((i.early_bytes, i.refused_bytes), (1_000, 0));
+        }
+        assert_eq!(b.sack_blocks(4).len(), 1);
+        // Small pieces that touch nothing are bounded as before.
+        let i = put(&mut b, &mut pool, 2_448 * far + 5_000, &[3; 100]);
+        assert_eq!((i.early_bytes, i.refused_bytes), (0, 100));
     }
 
     #[test]

@@ -7,6 +7,10 @@ use farlink_wire::Duration;
 
 use crate::net::IfaceId;
 
+pub use crate::initial_window::{
+    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
+};
+
 /// Everything the engine is told at its start.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -40,7 +44,10 @@ impl Default for Config {
             default_action: Action::Split,
             limits: Limits::default(),
             timers: Timers::default(),
-            ordinary: LegConfig::default(),
+            ordinary: LegConfig {
+                initial_window: InitialWindow::fixed(INITIAL_WINDOW_SEGMENTS),
+                ..LegConfig::default()
+            },
             pinned: Pinned::Auto,
             flow_control: FlowControl::Fixed,
             soft_window: true,
@@ -138,15 +145,15 @@ impl Link {
 pub struct LegConfig {
     /// Congestion controller.
     pub cc: cc::Kind,
-    /// Initial window in segments (RFC 6928: 10).
-    pub initial_window_segments: u32,
+    /// Initial window.
+    pub initial_window: InitialWindow,
     /// The window of [`cc::Kind::Unfair`]; `None`: as large as buffers allow.
     pub unfair_window_bytes: Option<u64>,
 }
 
 impl Default for LegConfig {
     fn default() -> Self {
-        Self { cc: cc::Kind::Cubic, initial_window_segments: 10, unfair_window_bytes: None }
+        Self { cc: cc::Kind::Cubic, initial_window: InitialWindow::AUTO, unfair_window_bytes: None }
     }
 }
 

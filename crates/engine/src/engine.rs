@@ -399,6 +399,8 @@ impl Engine {
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
         let shown_b = a.window_bytes.min(h.shown_bytes.unwrap_or(u16::MAX).into());
         let shown_a = answer.b.window_bytes.min(answer.shown_bytes.unwrap_or(u16::MAX).into());
+        // The answer went on when it came; this is what came back.
+        a.handshake_rtt = h.answered_once.then(|| now.since(answer.b.heard_at));
         a.hear(now, s);
         a.via = via;
         let mut flow = Flow {

@@ -101,6 +101,8 @@ pub struct Leg {
     pub peer: Peer,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     pub srtt: Option<Duration>,
+    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
+    pub handshake_rtt: Option<Duration>,
     /// Its newest window, in bytes.
     pub window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
@@ -342,6 +344,7 @@ impl Leg {
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
             peer: Peer::None,
             srtt: None,
+            handshake_rtt: None,
             window_bytes: u32::from(s.window),
             told_edge: None,
             soft_edge: None,
@@ -442,13 +445,15 @@ impl Flow {
         let mss = self.segment_payload(to);
         let link = cx.config.link(dst.out);
         let limit_bytes = self.relay_limit(cx.config, link);
-        let controller = cc::Controller::new(&self.controller_config(cx.config, from, next));
+        let governed = self.controller_config(cx.config, cx.books, from, next);
+        let controller = cc::Controller::new(&governed);
         let bounds =
             crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
         let mut tx = Sender::new(cx.now, next, controller, mss, self.agreed.sack, bounds);
         if let Some(srtt) = dst.srtt {
             tx.rtt.sample(srtt);
         }
+        tx.pace_start(self.start(cx.config, cx.books, to).paced_over);
         tx.declare_rtt(link.and_then(crate::config::Link::rtt_in_force));
         Relay {
             buffer: SeqBuffer::new(next),
@@ -475,18 +480,25 @@ impl Flow {
     }
 
     /// How the data of `from` is governed on its way to the other host.
-    pub(crate) fn controller_config(&self, config: &Config, from: Side, next: SeqNum) -> cc::Config {
+    pub(crate) fn controller_config(
+        &self,
+        config: &Config,
+        books: &Books,
+        from: Side,
+        next: SeqNum,
+    ) -> cc::Config {
+        let start = self.start(config, books, from.other());
         let dst = self.legs.get(from.other());
         let link = config.link(dst.out);
         let leg = link.map_or(&config.ordinary, |l| &l.leg);
         cc::Config {
             kind: leg.cc,
             mss: self.segment_payload(from.other()),
-            initial_window_segments: leg.initial_window_segments,
+            initial_window_segments: start.segments,
             fixed_rate_bps: None,
             window_limit_bytes: u64::from(self.relay_limit(config, link)) * 2,
             unfair_window_bytes: leg.unfair_window_bytes,
-            handshake_rtt: dst.srtt,
+            handshake_rtt: dst.srtt.or(start.paced_over),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),

@@ -42,6 +42,8 @@ pub struct HalfOpen {
     pub answer: Option<Box<Answer>>,
     /// SYNs seen.
     pub syns: u32,
+    /// One SYN-ACK has been seen.
+    pub answered_once: bool,
 }
 
 /// What the SYN-ACK said.
@@ -217,6 +219,7 @@ impl SynCache {
             shown_bytes: None,
             answer: None,
             syns: 1,
+            answered_once: false,
         };
         self.order.push_back((now, self.serial, key));
         self.map.insert(key, entry);
@@ -295,6 +298,9 @@ impl SynCache {
         }
         let window_scale = h.offered.window_scale.is_some() && o.window_scale.is_some();
         let mut b = Leg::new(now, s, via);
+        // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3, Karn).
+        b.handshake_rtt = (h.syns == 1 && h.answer.is_none()).then(|| now.since(h.a.heard_at));
+        h.answered_once = h.answer.is_none();
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);
         }

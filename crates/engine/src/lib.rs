@@ -23,6 +23,7 @@ pub mod config;
 pub mod engine;
 mod flow;
 mod handshake;
+mod initial_window;
 mod losses;
 mod meter;
 mod mode;

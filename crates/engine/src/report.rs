@@ -292,6 +292,7 @@ impl Leg {
             ts_recent: 0,
             peer: Peer::None,
             srtt: None,
+            handshake_rtt: None,
             window_bytes: 0,
             told_edge: None,
             soft_edge: None,

@@ -3,7 +3,7 @@
 use farlink_cc as cc;
 use farlink_wire::Instant;
 
-use crate::config::{FlowControl, LinkEstimate};
+use crate::config::{FlowControl, InitialWindow, LinkEstimate};
 use crate::engine::Engine;
 use crate::net::IfaceId;
 use crate::side::Side;
@@ -30,7 +30,7 @@ impl Engine {
                 }
                 let from = to.other();
                 let Some(next) = flow.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { continue };
-                let config = flow.controller_config(&self.config, from, next);
+                let config = flow.controller_config(&self.config, &self.books, from, next);
                 if let Some(relays) = flow.relays.as_mut() {
                     relays.get_mut(from).tx.change_cc(now, &config);
                 }
@@ -50,15 +50,21 @@ impl Engine {
 
     /// The initial window of connections that begin from now on, on the link behind `iface` or, with `None`, on all legs that
     /// are no links.
-    pub fn set_initial_window(&mut self, iface: Option<IfaceId>, segments: u32) {
+    pub fn set_initial_window(&mut self, iface: Option<IfaceId>, window: InitialWindow) {
         match iface {
-            None => self.config.ordinary.initial_window_segments = segments,
+            None => self.config.ordinary.initial_window = window,
             Some(iface) => {
                 if let Some(link) = self.config.link_mut(iface) {
-                    link.leg.initial_window_segments = segments;
+                    link.leg.initial_window = window;
                 }
             }
         }
+    }
+
+    /// The initial window of connections over the link behind `iface`.
+    #[must_use]
+    pub fn initial_window(&self, iface: IfaceId) -> Option<InitialWindow> {
+        self.config.link(iface).map(|l| l.leg.initial_window)
     }
 
     /// How relays are bounded from now on, those of open connections, too. Windows that were shown stay promised.
@@ -75,6 +81,7 @@ impl Engine {
     pub fn set_link_rate(&mut self, iface: IfaceId, rate_bps: Option<u64>) {
         let Some(link) = self.config.link_mut(iface) else { return };
         link.rate_bps = rate_bps;
+        self.books.memory.forget(iface);
         self.books.link_changed(iface, link);
     }
 

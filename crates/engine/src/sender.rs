@@ -122,6 +122,8 @@ pub struct Sender {
     gateway: bool,
     /// RTT of the link as its owner has declared it.
     declared_rtt: Option<Duration>,
+    /// Until an RTT is known: what is sent is spread over this one.
+    start_paced_over: Option<Duration>,
     window_bytes: u64,
     window_max_bytes: u64,
     wl_seq: SeqNum,
@@ -186,6 +188,7 @@ impl Sender {
             sack_permitted,
             gateway: false,
             declared_rtt: None,
+            start_paced_over: None,
             window_bytes: 0,
             window_max_bytes: 0,
             wl_seq: SeqNum(0),
@@ -238,6 +241,10 @@ impl Sender {
     /// The owner of the link has declared its RTT.
     pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
         self.declared_rtt = rtt;
+    }
+    /// The first window is spread over this round trip.
+    pub fn pace_start(&mut self, over: Option<Duration>) {
+        self.start_paced_over = over;
     }
     /// The congestion controller.
     #[must_use]
@@ -494,7 +501,7 @@ impl Sender {
     /// The rate that it is paced at, bit/s; `None` where it is not.
     #[must_use]
     pub fn pacing_rate(&self) -> Option<u64> {
-        let srtt = self.rtt.srtt();
+        let srtt = self.rtt.srtt().or(self.start_paced_over);
         if self.cc.relies_on_pacing() || Pacer::applies(srtt) {
             self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)
         } else {

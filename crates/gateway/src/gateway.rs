@@ -25,8 +25,6 @@ const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 
 /// What governs a declared link of unknown rate until there is an estimate.
 pub const UNKNOWN_RATE_CC: Kind = Kind::Bbr;
-/// Its initial window, segments: a burst long enough for the far gateway to tell the link's rate from.
-pub const UNKNOWN_RATE_WINDOW_SEGMENTS: u32 = 32;
 
 /// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
 pub struct Gateway {
@@ -443,9 +441,16 @@ impl Gateway {
     #[must_use]
     pub fn status(&self, now: Instant) -> Status {
         let _ = now;
+        let rtt_of = |iface: IfaceId| {
+            self.engine.config().link(iface).and_then(farlink_engine::config::Link::rtt_in_force)
+        };
         Status {
             engine: self.engine.status(),
-            links: self.links.iter().map(|l| l.status(self.engine.load_of(l.iface))).collect(),
+            links: self
+                .links
+                .iter()
+                .map(|l| l.status(self.engine.load_of(l.iface), rtt_of(l.iface)))
+                .collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }

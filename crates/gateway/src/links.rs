@@ -5,7 +5,7 @@ use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate
 use farlink_engine::net::IfaceId;
 use farlink_engine::status::Load;
 use farlink_engine::{LinkReport, ReadyId, Wants};
-use farlink_wire::{Instant, PacketBuf, SMALL_BLOCK_BYTES};
+use farlink_wire::{Duration, Instant, PacketBuf, SMALL_BLOCK_BYTES};
 
 use crate::status::LinkStatus;
 
@@ -151,7 +151,7 @@ impl LinkQueue {
     }
 
     /// A snapshot.
-    pub fn status(&self, load: Load) -> LinkStatus {
+    pub fn status(&self, load: Load, rtt: Option<Duration>) -> LinkStatus {
         let s = self.egress.stats();
         LinkStatus {
             name: self.name.clone(),
@@ -159,6 +159,7 @@ impl LinkQueue {
             up: self.egress.is_link_up(),
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
             estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
+            rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             sent_bytes: s.sent_bytes,
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,

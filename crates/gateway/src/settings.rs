@@ -1,7 +1,9 @@
 //! Parameters that change while the gateway runs.
 
 use farlink_cc::Kind;
-use farlink_engine::config::FlowControl;
+use farlink_engine::config::{
+    FlowControl, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
+};
 use farlink_wire::Instant;
 
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
@@ -9,8 +11,9 @@ use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 impl Gateway {
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
     /// `link.NAME.cc` and `ordinary.cc` (a congestion controller), `flow_control.policy`,
-    /// `flow_control.soft_window` (`true`, `false`), `link.NAME.initial_window_segments` and
-    /// `ordinary.initial_window_segments` (for connections that begin from then on).
+    /// `flow_control.soft_window` (`true`, `false`), `link.NAME.initial_window_segments`,
+    /// `link.NAME.long_path_initial_window_segments` and `ordinary.initial_window_segments` (for connections that begin from then
+    /// on).
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
@@ -19,7 +22,7 @@ impl Gateway {
         let names = names.join(", ");
         let unknown = || {
             format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy and flow_control.soft_window"
+                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy and flow_control.soft_window"
             )
         };
         if key == "ordinary.cc" {
@@ -27,7 +30,7 @@ impl Gateway {
             return Ok(());
         }
         if key == "ordinary.initial_window_segments" {
-            self.engine.set_initial_window(None, segments(value, 10)?);
+            self.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
             return Ok(());
         }
         if key == "flow_control.policy" {
@@ -68,7 +71,25 @@ impl Gateway {
             }
             "initial_window_segments" => {
                 let iface = link.iface;
-                self.engine.set_initial_window(Some(iface), segments(value, 65_535)?);
+                let mut window = initial_window(value, INITIAL_WINDOW_SEGMENTS_MAX)?;
+                let before = self.engine.initial_window(iface).map(|w| w.on_long_paths);
+                if let (true, Some(long @ OnLongPaths::Segments(_))) = (value != "auto", before) {
+                    window.on_long_paths = long;
+                }
+                self.engine.set_initial_window(Some(iface), window);
+            }
+            "long_path_initial_window_segments" => {
+                let iface = link.iface;
+                let on_long_paths = match value {
+                    "same" => OnLongPaths::Same,
+                    "auto" => OnLongPaths::Share,
+                    v => {
+                        OnLongPaths::Segments(segments(v, INITIAL_WINDOW_SEGMENTS_MAX, "`auto` and `same`")?)
+                    }
+                };
+                if let Some(before) = self.engine.initial_window(iface) {
+                    self.engine.set_initial_window(Some(iface), InitialWindow { on_long_paths, ..before });
+                }
             }
             "cc" => {
                 let kind = controller(value, Kind::ALL)?;
@@ -102,9 +123,16 @@ impl Gateway {
     }
 }
 
-fn segments(value: &str, most: u32) -> Result<u32, String> {
+fn initial_window(value: &str, most: u32) -> Result<InitialWindow, String> {
+    match value {
+        "auto" => Ok(InitialWindow::AUTO),
+        number => segments(number, most, "`auto`").map(InitialWindow::fixed),
+    }
+}
+
+fn segments(value: &str, most: u32, words: &str) -> Result<u32, String> {
     let number = value.parse::<u32>().ok().filter(|n| (1..=most).contains(n));
-    number.ok_or_else(|| format!("`{value}`: allowed are 1 to {most} segments"))
+    number.ok_or_else(|| format!("`{value}`: allowed are 1 to {most} segments, {words}"))
 }
 
 fn policy(name: &str) -> Result<FlowControl, String> {

@@ -72,6 +72,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             found.push(Diagnosis::new(severity, text));
         }
     }
+    found.extend(super::advice::advice(&after.status));
     if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
         let text = "the gateway is draining: it hands its connections back and splits no new ones";
         found.push(Diagnosis::new(Severity::Warning, text));

@@ -1,5 +1,6 @@
 //! `farlink check`: can this host divert traffic, is it being split right now, and if not, why?
 
+mod advice;
 pub mod host;
 mod judge;
 mod live;

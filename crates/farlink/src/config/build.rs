@@ -5,15 +5,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use farlink_gateway::config as engine;
-use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, UNKNOWN_RATE_WINDOW_SEGMENTS, cc};
+use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
+use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::DivertConfig;
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
 use super::file::{self, File};
-use super::values::{Rate, Size};
+use super::values::{Rate, Segments, Size};
 
 /// Everything that `farlink run` needs to know.
 #[derive(Debug)]
@@ -108,10 +108,10 @@ pub fn build(
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
             cc: controller(file.ordinary.cc.as_ref(), source, defaults.ordinary.cc, cc::Kind::ORDINARY)?,
-            initial_window_segments: file
+            initial_window: file
                 .ordinary
                 .initial_window_segments
-                .map_or(defaults.ordinary.initial_window_segments, |n| n.0 as u32),
+                .map_or(defaults.ordinary.initial_window, Segments::window),
             unfair_window_bytes: None,
         },
         pinned: match file.pinned {
@@ -229,15 +229,7 @@ fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Resu
 /// a first burst; where no gateway is at the other end, BBR does.
 fn default_link_leg(rate_known: bool) -> engine::LegConfig {
     let usual = engine::LegConfig::default();
-    if rate_known {
-        engine::LegConfig { cc: cc::Kind::FixedRate, ..usual }
-    } else {
-        engine::LegConfig {
-            cc: UNKNOWN_RATE_CC,
-            initial_window_segments: UNKNOWN_RATE_WINDOW_SEGMENTS,
-            ..usual
-        }
-    }
+    engine::LegConfig { cc: if rate_known { cc::Kind::FixedRate } else { UNKNOWN_RATE_CC }, ..usual }
 }
 
 fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError> {
@@ -269,14 +261,22 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         leg: engine::LegConfig {
             cc,
-            initial_window_segments: l
-                .initial_window_segments
-                .map_or(leg.initial_window_segments, |n| n.0 as u32),
+            initial_window: initial_window(l, leg.initial_window),
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
         estimate_rate: rate_bps.is_none() && l.cc.is_none(),
         estimate: None,
     })
+}
+
+/// One value for all paths, or with the second key one for short and one for long paths (thesis 4.4.1).
+fn initial_window(l: &file::Link, default: InitialWindow) -> InitialWindow {
+    let window = l.initial_window_segments.map_or(default, Segments::window);
+    match l.long_path_initial_window_segments {
+        None => window,
+        Some(Segments::Auto) => InitialWindow { on_long_paths: OnLongPaths::Share, ..window },
+        Some(Segments::Count(n)) => InitialWindow { on_long_paths: OnLongPaths::Segments(n), ..window },
+    }
 }
 
 fn controller(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::values::{Dscp, Number, Ports, Prefix, Rate, Size, Time};
+use super::values::{Dscp, Number, Ports, Prefix, Rate, Segments, Size, Time};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
@@ -70,7 +70,9 @@ pub struct Link {
     #[serde(default)]
     pub window_bytes: Option<Spanned<Size>>,
     #[serde(default)]
-    pub initial_window_segments: Option<Number<1, 65_535>>,
+    pub initial_window_segments: Option<Segments<65_535>>,
+    #[serde(default)]
+    pub long_path_initial_window_segments: Option<Segments<65_535>>,
 }
 
 /// `[[rule]]`
@@ -136,7 +138,7 @@ pub enum Pinned {
 #[serde(deny_unknown_fields, default)]
 pub struct Ordinary {
     pub cc: Option<Spanned<String>>,
-    pub initial_window_segments: Option<Number<1, 10>>,
+    pub initial_window_segments: Option<Segments<10>>,
 }
 
 /// `[limits]`

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farlink_gateway::{Config, cc, config as engine};
+use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
+use farlink_gateway::{Config, cc};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::*;
@@ -198,6 +199,27 @@ fn links_and_interfaces_become_the_gateways() {
 }
 
 #[test]
+fn initial_windows_are_one_value_two_values_or_automatic() {
+    let of = |keys: &str| {
+        let s = settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap();
+        s.gateway.interfaces[0].link.as_ref().unwrap().leg.initial_window
+    };
+    assert_eq!(of(""), InitialWindow::AUTO);
+    assert_eq!(of("initial_window_segments='auto'"), InitialWindow::AUTO);
+    assert_eq!(of("initial_window_segments=4"), InitialWindow::fixed(4));
+    assert_eq!(
+        of("initial_window_segments=1\nlong_path_initial_window_segments=16"),
+        InitialWindow { segments: 1, on_long_paths: OnLongPaths::Segments(16) }
+    );
+    assert_eq!(
+        of("initial_window_segments=1\nlong_path_initial_window_segments='auto'"),
+        InitialWindow { segments: 1, on_long_paths: OnLongPaths::Share }
+    );
+    let ordinary = settings("[ordinary]\ninitial_window_segments='auto'").unwrap();
+    assert_eq!(ordinary.gateway.ordinary.initial_window, InitialWindow::AUTO);
+}
+
+#[test]
 fn interfaces_are_found_only_when_none_is_named() {
     let names = |s: Settings| s.gateway.interfaces.into_iter().map(|i| i.name).collect::<Vec<_>>();
     assert_eq!(names(settings("[[link]]\ninterface='sat0'").unwrap()), ["sat0", "lan0", "lan1"]);
@@ -286,7 +308,11 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ),
         (
             "[ordinary]\ninitial_window_segments=100",
-            &["2:25", "100 is out of range; allowed: a whole number from 1 to 10"],
+            &["2:25", "100 is out of range; allowed: a whole number from 1 to 10, or \"auto\""],
+        ),
+        (
+            "[[link]]\ninterface='a'\ninitial_window_segments='large'",
+            &["3:25", "unknown value `large`; allowed: a whole number from 1 to 65535, or"],
         ),
         ("[[link]]\ninterface='a'\n[[link]]\ninterface='a'", &["4:11", "allowed: one"]),
         ("[[interface]]\nname='a'\n[[interface]]\nname='a'", &["4:6", "named twice; allowed:"]),

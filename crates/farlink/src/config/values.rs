@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use farlink_gateway::config::InitialWindow;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A rate in bits per second.
@@ -35,6 +36,23 @@ pub struct Dscp(pub u8);
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number<const MIN: u64, const MAX: u64>(pub u64);
+
+/// An initial window: segments from 1 to `MAX`, or by what is known of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Segments<const MAX: u32> {
+    Auto,
+    Count(u32),
+}
+
+impl<const MAX: u32> Segments<MAX> {
+    /// The same as the engine has it.
+    pub fn window(self) -> InitialWindow {
+        match self {
+            Self::Auto => InitialWindow::AUTO,
+            Self::Count(n) => InitialWindow::fixed(n),
+        }
+    }
+}
 
 /// A value that stands in the file as text or as a whole number.
 trait Value: Sized {
@@ -299,6 +317,35 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Number<MIN, MAX> 
             }
         }
         d.deserialize_any(NumberVisitor)
+    }
+}
+
+impl<'de, const MAX: u32> Deserialize<'de> for Segments<MAX> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct SegmentsVisitor<const MAX: u32>;
+        impl<const MAX: u32> SegmentsVisitor<MAX> {
+            fn wrong<E: de::Error>(said: impl fmt::Display) -> E {
+                E::custom(format_args!("{said}; allowed: a whole number from 1 to {MAX}, or \"auto\""))
+            }
+        }
+        impl<const MAX: u32> Visitor<'_> for SegmentsVisitor<MAX> {
+            type Value = Segments<MAX>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from 1 to {MAX}, or \"auto\"")
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                let count = u32::try_from(number).ok().filter(|n| (1..=MAX).contains(n));
+                let outside = || Self::wrong(format_args!("{number} is out of range"));
+                count.map(Segments::Count).ok_or_else(outside)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                match text {
+                    "auto" => Ok(Segments::Auto),
+                    _ => Err(Self::wrong(format_args!("unknown value `{text}`"))),
+                }
+            }
+        }
+        d.deserialize_any(SegmentsVisitor)
     }
 }
 

@@ -24,10 +24,10 @@ fn early_acknowledgements_stop_when_nothing_is_heard_from_the_other_side() {
 }
 
 #[test]
-fn a_crowded_leg_that_loses_a_segment_three_times_is_no_bypass() {
+fn a_crowded_leg_that_loses_a_segment_four_times_is_no_bypass() {
     let mut t = Script::new();
     t.open();
-    // The leg to b is known to be short: its timeouts are 0.2, 0.4 and 0.8 seconds.
+    // The leg to b is known to be short: its timeouts are 0.2, 0.4, 0.8 and 1.6 seconds.
     t.play(
         "a > P. 1:101 ack 1
          b < P. 1:101 ack 1
@@ -37,7 +37,7 @@ fn a_crowded_leg_that_loses_a_segment_three_times_is_no_bypass() {
          drop
          a > P. 101:201 ack 1
          b < P. 101:201 ack 1
-         ~2500
+         ~5500
          drop",
     );
     // What comes from upstream is taken, so that nobody need send it again.

@@ -79,3 +79,33 @@ fn flow_control_and_initial_windows_change_and_say_what_is_allowed() {
     let (_, towards_b) = windows(&mut t);
     assert!(towards_b >= 16 * 1400, "{towards_b}");
 }
+
+#[test]
+fn the_initial_window_follows_the_path_and_what_the_operator_says() {
+    // A handshake of 500 ms: 1.6 Mbit/s are 100 kB, 66 segments. Towards `b` is the link.
+    let first_flight = |rate_bps: Option<u64>, keys: &[(&str, &str)]| {
+        let mut t = linked(rate_bps, Kind::NewReno);
+        for (key, value) in keys {
+            set(&mut t, key, value).unwrap();
+        }
+        t.play(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+             drop b
+             +500
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+             drop a
+             a > . 1 ack 1
+             drop b",
+        );
+        windows(&mut t).1 / 1460
+    };
+    let auto = [("link.sat.initial_window_segments", "auto")];
+    assert_eq!(first_flight(Some(1_600_000), &auto), 66, "its share of the link");
+    assert_eq!(first_flight(None, &auto), 10, "nothing is known");
+    let two =
+        [("link.sat.initial_window_segments", "1"), ("link.sat.long_path_initial_window_segments", "16")];
+    assert_eq!(first_flight(Some(1_600_000), &two), 16);
+    assert_eq!(first_flight(Some(100_000), &two), 1, "6,250 bytes need no scaling");
+    let same = [("link.sat.long_path_initial_window_segments", "same")];
+    assert_eq!(first_flight(Some(1_600_000), &same), 10);
+}

@@ -165,6 +165,7 @@ fn list(table: &Table) -> String {
 pub(super) fn metrics(table: &Table) -> String {
     const SHOWN: &[(&str, &str, f64)] = &[
         ("retransmitted_bytes", "sent again on the link, kB", 1e3),
+        ("early_bytes", "copies by an idle link, kB", 1e3),
         ("source_retransmits", "repetitions by the source", 1.0),
         ("return_bytes", "return traffic, kB", 1e3),
         ("ack_packets", "acknowledgements on the link", 1.0),

@@ -51,7 +51,8 @@ pub(crate) fn of_ethernets(queue_max_bytes: f64, drops: f64, measured: &mut Meas
 }
 
 /// What the gateways have counted.
-pub(super) fn of_gateways(lab: &Lab, measured: &mut Measured) {
+pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
+    let (sender, receiver) = sides(cell);
     let mut memory = 0;
     let mut split = 0;
     for gateway in &lab.gateways {
@@ -66,6 +67,12 @@ pub(super) fn of_gateways(lab: &Lab, measured: &mut Measured) {
         }
         let peak = |name: &str| gateway.engine_number(name).unwrap_or(0);
         gauges::of_peaks(&gateway.node, peak("held_max_bytes"), peak("pool_max_bytes"), measured);
+        let early = gateway.engine_number("counters.early_repeated_bytes").unwrap_or(0) as f64;
+        if gateway.node == sender {
+            measured.metric("early_bytes", early);
+        } else if gateway.node == receiver {
+            measured.metric("local_early_bytes", early);
+        }
         memory += gateway.engine_number("pool_bytes").unwrap_or(0);
         memory += gateway.engine_number("table_bytes").unwrap_or(0);
         split += gateway.engine_number("counters.flows_split").unwrap_or(0);
@@ -85,9 +92,7 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
         measured.notes.push(format!("captures missed {} packets: absence was not judged", findings.drops));
         measured.metric("capture_drops", findings.drops as f64);
     }
-    // Data leaves by the link on the far side of the receiver, acknowledgements on its own side.
-    let (sender, receiver) =
-        if cell.word("direction", "down") == "up" { ("gw1", "gw2") } else { ("gw2", "gw1") };
+    let (sender, receiver) = sides(cell);
     let out =
         |node: &str| findings.traffic.iter().find(|(p, _)| p.node == node && p.is_link).map(|(_, t)| t[1]);
     if let Some(back) = out(receiver) {
@@ -95,12 +100,21 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
         measured.metric("ack_packets", back.ack_packets as f64);
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
+    // Copies that went before a loss could be known have a number of their own.
+    let local_early = measured.metrics.remove("local_early_bytes").unwrap_or(0.0);
+    let early = measured.metrics.get("early_bytes").copied().unwrap_or(0.0);
     if let Some(bytes) = findings.repeated_bytes.get(sender) {
-        measured.metric("retransmitted_bytes", *bytes as f64);
+        measured.metric("retransmitted_bytes", (*bytes as f64 - early).max(0.0));
     }
     if let Some(bytes) = findings.repeated_bytes.get(receiver) {
-        measured.metric("local_repeated_bytes", *bytes as f64);
+        measured.metric("local_repeated_bytes", (*bytes as f64 - local_early).max(0.0));
     }
+}
+
+/// The gateways on the near side of the data's source and of its destination: data leaves by the link at the first, acknowledgements
+/// at the second.
+fn sides(cell: &Cell) -> (&'static str, &'static str) {
+    if cell.word("direction", "down") == "up" { ("gw1", "gw2") } else { ("gw2", "gw1") }
 }
 
 /// Mean and standard deviation of the goodputs of flows, bit/s, and how fair they are.

@@ -97,7 +97,7 @@ impl Session {
     /// Reads all counters, judges the captures and takes the laboratory down.
     pub(super) fn finish(self, cell: &Cell, measured: &mut Measured) -> Result<Findings> {
         metrics::of_links(&self.lab, measured);
-        metrics::of_gateways(&self.lab, measured);
+        metrics::of_gateways(cell, &self.lab, measured);
         let findings = self.watch.finish()?;
         metrics::of_captures(cell, &findings, measured);
         self.lab.down()?;

@@ -125,7 +125,7 @@ pub(super) fn of_network(cell: &Cell, network: &mut Network, measured: &mut Meas
     of_gateways(network, measured);
 }
 
-fn of_link(cell: &Cell, network: &Network, measured: &mut Measured) {
+fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
     let (mut queue_max, mut drops, mut of_ethernet) = (0.0_f64, 0.0, None);
     for link in network.topology.links() {
         let (mut most, mut lost) = (0.0_f64, 0.0);
@@ -162,9 +162,22 @@ fn of_link(cell: &Cell, network: &Network, measured: &mut Measured) {
     for (name, gateway) in [("retransmitted_bytes", sender), ("local_repeated_bytes", receiver)] {
         let meters = network.meters_of(gateway);
         if !meters.is_empty() {
-            measured.metric(name, meters.iter().map(|m| m.repeated_bytes as f64).sum());
+            let repeated: f64 = meters.iter().map(|m| m.repeated_bytes as f64).sum();
+            let early = early_bytes(network, gateway);
+            if gateway == sender {
+                measured.metric("early_bytes", early);
+            }
+            measured.metric(name, (repeated - early).max(0.0));
         }
     }
+}
+
+/// Copies that this gateway has sent before a loss could be known.
+fn early_bytes(network: &mut Network, gateway: &str) -> f64 {
+    let now = network.world.now();
+    let Some(node) = network.node(gateway) else { return 0.0 };
+    let gateway = network.world.gateway(node).and_then(|g| g.gateway.as_mut());
+    gateway.map_or(0.0, |g| g.status(now).engine.counters.early_repeated_bytes as f64)
 }
 
 fn of_gateways(network: &mut Network, measured: &mut Measured) {

@@ -169,6 +169,11 @@ impl Network {
         ports.filter_map(|port| self.world.meter(self.nodes[&number], port)).collect()
     }
 
+    /// The number in the simulated world of the node of this name.
+    pub(super) fn node(&self, name: &str) -> Option<usize> {
+        self.topology.index(name).ok().and_then(|number| self.nodes.get(&number)).copied()
+    }
+
     /// The ports of the two sides of a link, the client's first.
     pub(super) fn ends_of_link(&self, link: usize) -> Vec<(usize, usize)> {
         let name = &self.topology.nodes[link].name;

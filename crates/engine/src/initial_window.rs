@@ -1,0 +1,301 @@
+//! How much a connection sends into a leg before the first acknowledgement, by what is known of the path (MISSION A15, thesis
+//! 4.4.1).
+//!
+//! The round trip of the handshake times the rate of the link is what the path holds. Where that is more than a window without
+//! scaling can say, a larger initial window pays; elsewhere the usual one is enough. The larger one is what the operator says, or
+//! this connection's share of the link: all of it where the operator says the rate, because the egress queue then keeps what is sent
+//! at once from flooding anything; half of what earlier connections had where it is only remembered (RFC 9959 section 4.2.1).
+
+use farlink_wire::{Duration, Instant};
+
+use crate::books::Books;
+use crate::config::{Config, Link};
+use crate::flow::{Flow, Relay};
+use crate::net::IfaceId;
+use crate::side::Side;
+
+/// The usual initial window, segments (RFC 6928).
+pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+/// The burst from which a gateway at the other end tells a link's rate, segments.
+pub const TRAIN_SEGMENTS: u32 = 32;
+/// The largest initial window, segments.
+pub const INITIAL_WINDOW_SEGMENTS_MAX: u32 = 65_535;
+/// The largest window that can be said without scaling, bytes.
+const UNSCALED_WINDOW_BYTES: u64 = 65_535;
+/// The initial window of a short path that is nobody's own link, segments (RFC 3390).
+const SHORT_PATH_SEGMENTS: u32 = 4;
+/// What such a leg is taken to carry, bits per second.
+const ORDINARY_RATE_BPS: u64 = 100_000_000;
+/// What one connection has had of a link is worth so long (RFC 9959 4.1: minutes, and no more than an hour).
+const MEMORY_LIFETIME: Duration = Duration::from_secs(600);
+/// IP and TCP header with timestamps, IPv4.
+const HEADER_BYTES: u64 = 52;
+
+/// The initial window of the connections over a leg.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitialWindow {
+    /// Segments, on any path.
+    pub segments: u32,
+    /// On paths that hold more than a window without scaling can say.
+    pub on_long_paths: OnLongPaths,
+}
+
+/// The initial window of a path with a large bandwidth-delay product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnLongPaths {
+    /// As on any other.
+    Same,
+    /// So many segments.
+    Segments(u32),
+    /// By what is known of the link.
+    Share,
+}
+
+impl InitialWindow {
+    /// By what is known of the path.
+    pub const AUTO: Self = Self { segments: INITIAL_WINDOW_SEGMENTS, on_long_paths: OnLongPaths::Share };
+
+    /// So many segments, whatever is known.
+    #[must_use]
+    pub const fn fixed(segments: u32) -> Self {
+        Self { segments, on_long_paths: OnLongPaths::Same }
+    }
+}
+
+impl Default for InitialWindow {
+    fn default() -> Self {
+        Self::AUTO
+    }
+}
+
+/// What is known of a path when a connection begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    /// Round trip: of the handshake, else of the link.
+    rtt: Option<Duration>,
+    /// Rate that the operator says, or that the gateways have found out; bits per second of IP packets.
+    rate_bps: Option<u64>,
+    /// Share that a connection had which has ended, bytes in a round trip.
+    remembered_bytes: Option<u64>,
+    /// Connections that have the link to themselves, this one included.
+    sharers: u64,
+    /// The rate is to be found out, and the gateway that it takes has answered.
+    wants_train: bool,
+    /// Payload of a segment, bytes.
+    mss: u32,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Start {
+    /// Segments before the first acknowledgement.
+    pub segments: u32,
+    /// They are spread over this round trip: nobody has said that the path takes them at once.
+    pub paced_over: Option<Duration>,
+}
+
+impl Path {
+    /// How a connection begins on this path.
+    fn start(&self, window: InitialWindow) -> Start {
+        let segments = self.segments(window);
+        let guessed = self.rate_bps.is_none() && self.remembered_bytes.is_some();
+        let larger = window.on_long_paths == OnLongPaths::Share && segments > window.segments;
+        Start { segments, paced_over: self.rtt.filter(|_| guessed && larger) }
+    }
+
+    /// Segments that this path begins with.
+    fn segments(&self, window: InitialWindow) -> u32 {
+        if window == InitialWindow::AUTO && self.wants_train && self.remembered_bytes.is_none() {
+            return TRAIN_SEGMENTS;
+        }
+        let held = self.rate_bps.zip(self.rtt).map(|(rate, rtt)| bytes_in(rate, rtt));
+        // What one connection had is the least that the path holds.
+        let holds = held.or(self.remembered_bytes).unwrap_or(0);
+        if holds <= UNSCALED_WINDOW_BYTES {
+            return window.segments;
+        }
+        match window.on_long_paths {
+            OnLongPaths::Same => window.segments,
+            OnLongPaths::Segments(segments) => segments,
+            OnLongPaths::Share => {
+                let said = held.map(|all| all / self.sharers.max(1));
+                let share = said.or(self.remembered_bytes.map(|had| had / 2)).unwrap_or(0);
+                let segments = share / (u64::from(self.mss) + HEADER_BYTES);
+                let segments = u32::try_from(segments).unwrap_or(INITIAL_WINDOW_SEGMENTS_MAX);
+                segments.clamp(window.segments, INITIAL_WINDOW_SEGMENTS_MAX)
+            }
+        }
+    }
+}
+
+/// Bytes that a path of this rate holds.
+fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
+    u64::try_from(u128::from(rate_bps) * rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
+}
+
+/// What connections that have ended had of each declared link.
+#[derive(Debug, Default)]
+pub struct Memory(Vec<Remembered>);
+
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    out: IfaceId,
+    window_bytes: u64,
+    rtt: Duration,
+    at: Instant,
+}
+
+impl Memory {
+    /// A connection over the link behind `out` ends that had this window at this round trip.
+    pub fn note(&mut self, now: Instant, out: IfaceId, window_bytes: u64, rtt: Duration) {
+        let new = Remembered { out, window_bytes, rtt, at: now };
+        match self.0.iter_mut().find(|r| r.out == out) {
+            Some(old) => *old = new,
+            None => self.0.push(new),
+        }
+    }
+
+    /// What one had not long ago, on a path whose round trip is about the same: from half to ten times as long (RFC 9959 4.2.1).
+    fn share_bytes(&self, now: Instant, out: IfaceId, rtt: Duration) -> Option<u64> {
+        let r = self.0.iter().find(|r| r.out == out)?;
+        let fits = rtt >= r.rtt / 2 && rtt <= r.rtt * 10;
+        (fits && now.since(r.at) < MEMORY_LIFETIME).then_some(r.window_bytes)
+    }
+
+    /// Nothing is known of this link any more.
+    pub fn forget(&mut self, out: IfaceId) {
+        self.0.retain(|r| r.out != out);
+    }
+}
+
+impl Flow {
+    /// How the data towards `to` begins.
+    pub(crate) fn start(&self, config: &Config, books: &Books, to: Side) -> Start {
+        let leg = self.legs.get(to);
+        let Some(link) = config.link(leg.out) else {
+            return Start {
+                segments: ordinary(config.ordinary.initial_window, leg.handshake_rtt),
+                paced_over: None,
+            };
+        };
+        let rtt = leg.handshake_rtt.or(leg.srtt).or(link.rtt_in_force());
+        let path = Path {
+            rtt,
+            rate_bps: link.rate_in_force_bps(),
+            remembered_bytes: rtt.and_then(|rtt| books.memory.share_bytes(leg.heard_at, leg.out, rtt)),
+            sharers: books.sharers(leg.out) + 1,
+            wants_train: is_estimated(link) && link.estimate.is_none() && leg.peer.is_marked(),
+            mss: self.segment_payload(to),
+        };
+        path.start(link.leg.initial_window)
+    }
+
+    /// What this connection had of declared links is remembered for the next ones.
+    pub(crate) fn remember_shares(&self, now: Instant, config: &Config, books: &mut Books) {
+        let Some(relays) = self.relays.as_ref() else { return };
+        for to in [Side::A, Side::B] {
+            let leg = self.legs.get(to);
+            if config.link(leg.out).is_none() {
+                continue;
+            }
+            if let Some((window, rtt)) = had(relays.get(to.other())) {
+                books.memory.note(now, leg.out, window, rtt);
+            }
+        }
+    }
+}
+
+/// The initial window of a leg that is nobody's own link: never more than RFC 6928 allows. Nobody has said its rate; where even a usual
+/// Ethernet would hold no more than a window without scaling can say, a larger burst saves a short round trip and crowds
+/// others (thesis 4.4.1).
+fn ordinary(window: InitialWindow, rtt: Option<Duration>) -> u32 {
+    let short = rtt.is_some_and(|rtt| bytes_in(ORDINARY_RATE_BPS, rtt) <= UNSCALED_WINDOW_BYTES);
+    let segments = if window == InitialWindow::AUTO && short { SHORT_PATH_SEGMENTS } else { window.segments };
+    segments.clamp(1, INITIAL_WINDOW_SEGMENTS)
+}
+
+/// The window that a relay has used up several times over, and its round trip.
+fn had(relay: &Relay) -> Option<(u64, Duration)> {
+    let window = relay.tx.cc().cwnd_bytes();
+    let rtt = relay.tx.rtt.min_rtt();
+    let used = relay.tx.delivered_bytes() >= window.saturating_mul(4);
+    (used && !rtt.is_zero() && relay.tx.cc().kind() != farlink_cc::Kind::FixedRate).then_some((window, rtt))
+}
+
+/// The gateways are to find out the rate of this link.
+fn is_estimated(link: &Link) -> bool {
+    link.estimate_rate && link.rate_bps.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geo() -> Path {
+        Path {
+            rtt: Some(Duration::from_millis(500)),
+            rate_bps: Some(8_000_000),
+            sharers: 1,
+            mss: 1448,
+            ..Path::default()
+        }
+    }
+
+    #[test]
+    fn a_long_path_gets_its_share_and_a_short_one_the_usual_window() {
+        let auto = InitialWindow::AUTO;
+        assert_eq!(geo().segments(auto), 333, "500 kB");
+        assert_eq!(Path { sharers: 10, ..geo() }.segments(auto), 33);
+        assert_eq!(Path { sharers: 40, ..geo() }.segments(auto), 10, "never less than the usual one");
+        let lan = Path { rtt: Some(Duration::from_millis(20)), ..geo() };
+        assert_eq!(lan.segments(auto), 10, "20 kB need no window scale");
+        assert_eq!(Path { rtt: None, ..geo() }.segments(auto), 10);
+        assert_eq!(Path { rate_bps: None, ..geo() }.segments(auto), 10);
+    }
+
+    #[test]
+    fn the_operators_two_values_are_the_thesis_default_and_higher_window() {
+        let two = InitialWindow { segments: 1, on_long_paths: OnLongPaths::Segments(16) };
+        assert_eq!(geo().segments(two), 16);
+        assert_eq!(Path { rtt: Some(Duration::from_millis(20)), ..geo() }.segments(two), 1);
+        let one = InitialWindow::fixed(4);
+        assert_eq!(geo().segments(one), 4);
+        assert_eq!(Path { wants_train: true, ..Path::default() }.segments(one), 4, "what is said counts");
+    }
+
+    #[test]
+    fn half_of_what_is_remembered_where_no_rate_is_known() {
+        let unknown = Path { rate_bps: None, ..geo() };
+        let known = Path { remembered_bytes: Some(300_000), ..unknown };
+        let start = known.start(InitialWindow::AUTO);
+        assert_eq!((start.segments, start.paced_over), (100, known.rtt), "and not all at once");
+        assert_eq!(geo().start(InitialWindow::AUTO).paced_over, None, "the queue is the clock");
+        assert_eq!(Path { wants_train: true, ..unknown }.segments(InitialWindow::AUTO), TRAIN_SEGMENTS);
+        assert_eq!(Path { remembered_bytes: Some(40_000), ..unknown }.segments(InitialWindow::AUTO), 10);
+    }
+
+    #[test]
+    fn a_leg_among_strangers_never_begins_with_more_than_ten_segments() {
+        let ms = Duration::from_millis;
+        assert_eq!(ordinary(InitialWindow::AUTO, Some(ms(1))), 4);
+        assert_eq!(ordinary(InitialWindow::AUTO, Some(ms(20))), 10);
+        assert_eq!(ordinary(InitialWindow::AUTO, None), 10);
+        assert_eq!(ordinary(InitialWindow::fixed(3), Some(ms(20))), 3);
+        assert_eq!(ordinary(InitialWindow::fixed(100), Some(ms(20))), 10);
+    }
+
+    #[test]
+    fn memory_is_of_one_link_for_a_while_and_for_the_same_path() {
+        let (sat, other) = (IfaceId(3), IfaceId(4));
+        let ms = Duration::from_millis;
+        let mut memory = Memory::default();
+        memory.note(Instant::ZERO, sat, 300_000, ms(500));
+        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(600)), Some(300_000));
+        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(40)), None, "another path");
+        assert_eq!(memory.share_bytes(Instant::ZERO, other, ms(500)), None);
+        let later = Instant::ZERO + MEMORY_LIFETIME;
+        assert_eq!(memory.share_bytes(later, sat, ms(500)), None);
+        memory.forget(sat);
+        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(500)), None);
+    }
+}
