@@ -4,7 +4,8 @@
     farlink sim run loss-sweep --json loss.json
     scripts/against-bbr.py loss.json [MORE.json ...] [--variant farlink] [--all]
 
-Cells are compared that have the same parameters but for gateways and controllers; of repeated runs the medians count.
+Cells are compared that have the same parameters but for gateways and controllers; of repeated runs the medians count. Where a scenario
+measures what people wait for (mixed-day: `short_median_s`, `page_p95_s`, ...), each of these counts, and not when the last job was done.
 Exit status: 0 only if none is slower and something was compared.
 """
 
@@ -33,8 +34,11 @@ def cells_of(paths):
             elif params.get("host_cc", "cubic") != "cubic" and params.get("hosts") != "legacy":
                 continue
             # A run that broke off is slower than any other.
-            seconds = cell["seconds"] if cell.get("intact") and cell.get("seconds") else float("inf")
-            found.setdefault((report["scenario"], key), {}).setdefault(variant, []).append(seconds)
+            is_whole = cell.get("intact") and cell.get("seconds")
+            waits = {k: v for k, v in cell["metrics"].items() if k.endswith(("_median_s", "_p95_s"))}
+            for measure, seconds in (waits or {"seconds": cell.get("seconds")}).items():
+                by_measure = (report["scenario"], key + (() if measure == "seconds" else (("measure", measure),)))
+                found.setdefault(by_measure, {}).setdefault(variant, []).append(seconds if is_whole else float("inf"))
     return found
 
 
