@@ -114,7 +114,8 @@ fn cell(point: &Point) -> String {
     };
     let mut class = "";
     let mut text = format!("<b>{}</b>", time(seconds));
-    if let Some(d) = deviation(&point.seconds) {
+    // What does not show in the mean's own digits is no deviation worth a word.
+    if let Some(d) = deviation(&point.seconds).filter(|d| *d >= seconds / 10_000.0) {
         text += &format!(" <small>&plusmn; {}</small>", short(d));
     }
     if let Some(ratio) = point.mean_ratio() {

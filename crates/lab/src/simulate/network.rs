@@ -273,7 +273,8 @@ impl Network {
             bail!("an invariant is broken: {failure}");
         }
         if !finished {
-            bail!("nothing happens any more at {:?}, and not all transfers are over", self.world.now());
+            let seconds = self.world.now().as_nanos() as f64 / 1e9;
+            bail!("nothing happens any more at {seconds:.3} s, and not all transfers are over");
         }
         Ok(())
     }
