@@ -86,7 +86,13 @@ fn config(from: &mut Source<'_>) -> Config {
         interfaces: vec![interface(0, None), interface(1, link)],
         rules: vec![refuse],
         pinned: if a & 0x10 != 0 { Pinned::Never } else { Pinned::Auto },
-        flow_control: if a & 0x20 != 0 { FlowControl::SendWindow } else { FlowControl::Fixed },
+        flow_control: [
+            FlowControl::Fixed,
+            FlowControl::SendWindow,
+            FlowControl::Adaptive,
+            FlowControl::Automatic,
+        ][usize::from(a >> 5 & 3)],
+        soft_window: a & 0x80 == 0,
         seed: 1,
         ..Config::default()
     };
