@@ -5,9 +5,23 @@ use super::plots::{Drawing, Plot};
 use super::trace::{DirectionTrace, Event, FlowTrace, Sample};
 use super::words::{short, slug};
 
+/// A direction that carried less than this part of the other (one over it) is a request, and its plots would be empty.
+const CARRIED_SHARE: u64 = 100;
+
 /// All plots of a traced flow.
 pub(super) fn all(trace: &FlowTrace) -> Vec<Plot> {
-    trace.directions.iter().flat_map(|direction| of_direction(trace, direction)).flatten().collect()
+    let most = trace.directions.iter().map(carried_bytes).max().unwrap_or(0);
+    let drawn = trace.directions.iter().filter(|d| carried_bytes(d) >= most / CARRIED_SHARE);
+    drawn.flat_map(|direction| of_direction(trace, direction)).flatten().collect()
+}
+
+/// Payload that was sent for the first time.
+fn carried_bytes(direction: &DirectionTrace) -> u64 {
+    let first = |event: &Event| match event {
+        Event::Sent { from, to, .. } => to.saturating_sub(*from),
+        _ => 0,
+    };
+    direction.events.iter().map(first).sum()
 }
 
 fn of_direction(trace: &FlowTrace, direction: &DirectionTrace) -> [Option<Plot>; 3] {

@@ -231,8 +231,15 @@ fn a_flow_is_drawn_with_its_limit() {
             events_lost: 3,
         }],
     };
+    let request = DirectionTrace {
+        name: "gw2, client to server".into(),
+        events: vec![Event::Sent { t: 0.0, from: 0, to: 15 }],
+        ..trace.directions[0].clone()
+    };
+    let trace = FlowTrace { directions: vec![request, trace.directions[0].clone()], ..trace };
     let text = serde_json::to_string(&trace).unwrap();
     let rendered = render(&[Source { name: "flow.json".into(), text }]).unwrap();
+    assert!(!rendered.html.contains("client to server"), "a request of 15 bytes is not worth a plot");
     let svg = |name: &str| &rendered.plots.iter().find(|(n, _)| n.contains(name)).expect("a plot").1;
     has(
         svg("time-sequence"),
