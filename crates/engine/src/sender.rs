@@ -161,9 +161,34 @@ pub struct Sender {
     last_sent_at: Instant,
     /// Last time that something was acknowledged, or nothing was outstanding.
     pub progress_at: Instant,
+    silence: Silence,
     cwr_until: Option<SeqNum>,
     /// CWR is owed with the next new segment (RFC 3168 6.1.2).
     pub cwr_owed: bool,
+}
+
+/// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
+const ASK_AFTER: u32 = 2;
+
+/// How long nothing has been heard of what was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Silence {
+    /// Timeouts since the receiver acknowledged anything.
+    timeouts: u32,
+    /// What has been sent since the last one.
+    asked_bytes: u32,
+}
+
+impl Silence {
+    /// The receiver, or the way there, may be gone: a segment asks for it. A controller without a window of its own would send
+    /// all there is at every timeout, and a link would carry nothing but repetitions for hosts that are off.
+    fn asks(&self) -> bool {
+        self.timeouts >= ASK_AFTER
+    }
+    /// It has been asked, and nothing else is sent before the answer or the next timeout.
+    fn waits(&self, mss: u32) -> bool {
+        self.asks() && self.asked_bytes >= mss
+    }
 }
 
 impl Sender {
@@ -218,6 +243,7 @@ impl Sender {
             tail_after: false,
             last_sent_at: now,
             progress_at: now,
+            silence: Silence::default(),
             cwr_until: None,
             cwr_owed: false,
         }
@@ -311,7 +337,7 @@ impl Sender {
             return true;
         }
         let lost = self.board.lost_bytes() > 0;
-        if !lost && !self.has_new(supply) {
+        if self.silence.waits(self.mss) || (!lost && !self.has_new(supply)) {
             return false;
         }
         let paced = self.timers.pace.is_some_and(|t| t > now);
@@ -331,8 +357,12 @@ impl Sender {
     }
 
     fn plan_data(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
+        if self.silence.waits(self.mss) {
+            return None;
+        }
         let room = self.window_room();
         let mss = self.mss.max(1);
+        let budget = if self.silence.asks() { mss } else { budget };
         let paced = self.pacing_rate();
         let has_lost = self.board.lost_bytes() > 0;
         if (has_lost || self.has_new(supply))
@@ -578,7 +608,8 @@ impl Sender {
             prr.on_sent(u64::from(len));
         }
         self.last_sent_at = now;
-        self.early_after_sending(now, self.tail_after);
+        self.silence.asked_bytes = self.silence.asked_bytes.saturating_add(len);
+        self.early_after_sending(now, self.tail_after && !self.silence.asks());
         self.cc.on_sent(now, u64::from(len), self.board.pipe(), self.rate.is_app_limited());
         self.dry = plan.purpose == Purpose::New && self.dry_after;
         if plan.purpose == Purpose::TailProbe {
@@ -646,6 +677,7 @@ impl Sender {
         }
         self.rtt.reset_backoff();
         self.progress_at = now;
+        self.silence = Silence::default();
         self.board.resend_all();
         self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
     }
@@ -660,6 +692,7 @@ impl Sender {
         self.recovery = Recovery::Open;
         self.dup_acks = 0;
         self.progress_at = now;
+        self.silence = Silence::default();
         self.timers = SenderTimers::default();
     }
 }

@@ -3,7 +3,7 @@
 use farlink_cc::{Ack, Congestion, Lost};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
-use super::{Happened, Sender};
+use super::{Happened, Sender, Silence};
 use crate::recovery::{DUP_THRESH, Prr, Recovery};
 use crate::scoreboard::Acked;
 
@@ -61,6 +61,9 @@ impl Sender {
         self.board.set_min_rtt(self.declared_rtt.filter(|_| unknown).unwrap_or(self.rtt.min_rtt()));
         let acked = self.board.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
+        if advanced || acked.delivered_bytes > 0 {
+            self.silence = Silence::default();
+        }
         if advanced {
             let edge = self.window_edge();
             self.snd_una = ack;

@@ -36,7 +36,7 @@ impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
     pub fn is_early_ready(&self) -> bool {
-        self.early.on && self.board.lost_bytes() == 0
+        self.early.on && self.board.lost_bytes() == 0 && !self.silence.asks()
     }
 
     /// Something was sent. `tail`: all that there is, so its copies may follow.
@@ -57,7 +57,12 @@ impl Sender {
     /// There is more, but no window for it: the hole that closes it is worth a copy, too.
     pub fn early_while_stalled(&mut self, now: Instant, supply: &Supply) {
         let begun = self.early.on || self.timers.early.is_some() || self.early.round > 0;
-        if !begun && self.has_new(supply) && !self.board.is_empty() && self.timers.persist.is_none() {
+        if !begun
+            && !self.silence.asks()
+            && self.has_new(supply)
+            && !self.board.is_empty()
+            && self.timers.persist.is_none()
+        {
             self.early_after_sending(now, true);
         }
     }

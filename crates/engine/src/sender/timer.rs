@@ -147,6 +147,8 @@ impl Sender {
         self.timers.reorder = None;
         self.probe_wanted = false;
         self.rtt.back_off();
+        self.silence.timeouts = self.silence.timeouts.saturating_add(1);
+        self.silence.asked_bytes = 0;
         self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
         true
     }

@@ -64,3 +64,28 @@ fn copies_go_from_the_end_backwards_and_never_before_new_data() {
     t.play("~20");
     assert_eq!(sent(&mut t)[0], 1);
 }
+
+#[test]
+fn a_host_that_is_silent_is_asked_with_a_segment_each_time() {
+    let mut t = script();
+    t.play("a > P. 1:29201 ack 1 {gso 1460}\n ~60s\n drop a");
+    let first = t.take(Host::B).len();
+    assert!(first >= 40, "the window, its copies, all again at the first timeout: {first}");
+    // A second and a third timeout, and so on.
+    for _ in 0..10 {
+        t.play("~60s\n drop a");
+        let asked: Vec<u32> = t.take(Host::B).iter().map(|s| s.seq).collect();
+        assert!((1..=2).contains(&asked.len()), "{asked:?}");
+        assert!(asked.iter().all(|seq| *seq == 1), "what it is waiting for: {asked:?}");
+    }
+    // It answers: everything follows at once.
+    t.play("b > . 1 ack 1461\n ~200\n drop a");
+    let (mut end, mut got) = (1461, t.take(Host::B));
+    got.sort_by_key(|s| s.seq);
+    for s in got {
+        if s.seq <= end {
+            end = end.max(s.seq + s.segment.payload_len as u32);
+        }
+    }
+    assert_eq!(end, 29_201);
+}
