@@ -387,6 +387,10 @@ impl Flow {
         // What is only held behind a gap is the source's still: whether it lives is not ours to say.
         let owed = r.a.is_owed() || r.b.is_owed();
         if keepalive && (!owed || stalled) {
+            // A gateway that asks below a gap may only have missed the window.
+            if r.get(from).buffer.has_early() && self.legs.get(from).peer.is_speaking() {
+                self.owe_now(from);
+            }
             self.rewrite(cx, from, s, &mut packet);
             self.pass_keepalive(from);
             return Fate::Forward(packet);

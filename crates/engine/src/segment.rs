@@ -273,8 +273,8 @@ impl Flow {
             // leaves room takes it along.
             let news = inbound.rx.far_told != Some(far);
             if pure && to_gateway && inbound.buffer.has_early() {
-                let told_edge = ack + told_window;
-                let window_bytes = (inbound.rx.told_edge != Some(told_edge)).then_some(told_window);
+                // The window each time: the gateway may wait for it, and the word before may have been lost or gone round it.
+                let window_bytes = Some(told_window);
                 let message =
                     Message { far_ack: news.then_some(far), window_bytes, arrived, ..Message::default() };
                 let message = Message { soft_window_bytes: window_bytes.and(soft_window), ..message };

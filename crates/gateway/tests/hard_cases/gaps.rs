@@ -1,6 +1,7 @@
 //! What gateways tell each other of gaps and windows, whatever the hosts can do.
 
-use crate::script::Script;
+use crate::script::notation::Seen;
+use crate::script::{Host, Script};
 use farlink_gateway::config::Link;
 
 /// One gateway; the link towards b is declared, and the script plays the gateway at its other end.
@@ -67,4 +68,18 @@ fn what_a_gateway_promises_counts_whatever_the_host_behind_it_said_round_it() {
          b > . 1 ack 1 win 65535 <fl 1 1024>
          b < P. 1:101",
     );
+}
+
+#[test]
+fn a_gateway_that_missed_the_window_behind_a_gap_hears_it_again() {
+    let mut t = with_peer("mss 1460,sackOK,ws 7");
+    t.play("b > . 1001:2001 ack 1 <fl>\n ~200\n drop");
+    // Its window is closed, as far as it knows, and it asks (route-flap seed 172 with a soft window that lasts).
+    t.play("b > . 0 ack 1 <fl>\n ~200");
+    let tells = |s: &Seen| {
+        let body = s.segment.options.farlink.as_ref().map(|o| o.body.as_slice());
+        body.and_then(|b| b.first()).is_some_and(|flags| flags & 0x02 != 0)
+    };
+    let answers = t.take(Host::B);
+    assert!(answers.iter().any(tells), "{answers:?}");
 }

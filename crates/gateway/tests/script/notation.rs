@@ -276,10 +276,12 @@ fn option_fits(name: &str, words: &[String], seen: &Seen, ack_isn: u32) -> bool 
     }
 }
 
-/// A message without what arrived over the link, where it tells neither far ACK nor window.
+/// A message without the window and what arrived over the link, where it does not tell the far ACK.
 fn without_arrival(body: &[u8]) -> Vec<u8> {
     match body {
+        [0x12, _, _, rest @ ..] => [&[0x10], rest].concat(),
         [0x14, rest @ ..] if rest.len() >= 10 => [&[0x10], &rest[10..]].concat(),
+        [0x16, _, _, rest @ ..] if rest.len() >= 10 => [&[0x10], &rest[10..]].concat(),
         other => other.to_vec(),
     }
 }
