@@ -1,7 +1,7 @@
 //! What an arriving segment means for its split connection.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
+use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::flow::{Beyond, Cx, Flow, Leg};
 use crate::meter::LinkReport;
@@ -482,6 +482,9 @@ impl Flow {
             matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
         let Leg { peer: downstream, window_scale: shift, heard_at, out, .. } = *self.legs.get(from.other());
+        // A host without SACK may not know fast retransmit either.
+        let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
+        let upstream = if drops { self.round_trip(cx, from).unwrap_or_default() } else { Duration::ZERO };
         let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
         let relay = r.get_mut(from);
         let nxt = relay.rcv_nxt();
@@ -495,7 +498,19 @@ impl Flow {
             // No progress: no more early acknowledgements (DESIGN 3.1, Bypass). The packet may reach the host another way.
             return Fate::Forward(packet);
         }
-        let taken = relay.room_for(cx.pool, packet.capacity(), s.seq, len);
+        // The first of several segments that came as one may be dropped alone.
+        let dropped = if drops && len > 0 && !s.flags.fin() && !s.flags.urg() && relay.frozen_at.is_none() {
+            relay.drops(cx.now, upstream, s.seq, len)
+        } else {
+            0
+        };
+        cx.counters.dropped_queue += u64::from(dropped > 0);
+        let (seq, len) = (s.seq + dropped, len - dropped);
+        if dropped > 0 && len == 0 {
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
+        let taken = relay.room_for(cx.pool, packet.capacity(), seq, len);
         if taken < len {
             cx.counters.dropped_no_buffer += 1;
         }
@@ -503,7 +518,7 @@ impl Flow {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
-        let end = s.seq + len;
+        let end = seq + len;
         let edge = relay.frozen_at.unwrap_or(relay.rx.edge);
         let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
         if relay.fin_is_new(s, end, edge) {
@@ -522,7 +537,7 @@ impl Flow {
                 relay.tx.announce_urgent();
             }
         }
-        let early = Early { waiting: relay.buffer.has_early(), new_gap: s.seq.after(relay.buffer.highest()) };
+        let early = Early { waiting: relay.buffer.has_early(), new_gap: seq.after(relay.buffer.highest()) };
         // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
         let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
         let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
@@ -531,8 +546,8 @@ impl Flow {
             &mut relay.buffer,
             cx.pool,
             packet,
-            s.seq,
-            s.payload_offset,
+            seq,
+            s.payload_offset + dropped as usize,
             taken as usize,
             edge,
         );
@@ -551,7 +566,7 @@ impl Flow {
         relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
-        relay.rx.on_payload(cx.now, s.seq, len, what, early, delay);
+        relay.rx.on_payload(cx.now, seq, len, what, early, delay);
         if s.flags.fin() || (first_word && bulk) {
             relay.rx.owe_now();
         }

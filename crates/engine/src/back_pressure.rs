@@ -4,7 +4,7 @@ use farlink_wire::{Duration, SeqNum};
 
 use crate::buffer::Grain;
 use crate::config::FlowControl;
-use crate::flow::{Cx, Flow};
+use crate::flow::{Cx, Flow, Relay};
 use crate::regulator::Look;
 use crate::room;
 use crate::side::Side;
@@ -12,6 +12,8 @@ use crate::side::Side;
 /// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
 /// did not fit in the link's.
 const LEAST_QUARTERS: u32 = 9;
+/// Segments that are held beyond what the next gateway will be able to pass on.
+const SPARE_SEGMENTS: u32 = 4;
 /// Relays that may hold less than this pack it closely.
 const SMALL_BELOW_BYTES: u32 = 8 << 20;
 /// With more connections than this, what is so small is packed closely everywhere.
@@ -20,6 +22,26 @@ const MANY_BYTES: u32 = 1460;
 const FINE_BELOW_BYTES: u32 = 32 << 10;
 /// With a smaller share of the pool than this it is not spent on large blocks, which are seldom full.
 const SMALL_SHARE_BYTES: u32 = 256 << 10;
+
+impl Relay {
+    /// A gateway that was told a soft window, or is to be told the first, hears of the next: nothing else may be under way from it
+    /// that would be acknowledged.
+    fn owe_soft_window(&mut self, look: &Look, speaking: bool) {
+        if !speaking || self.rx.fin_at.is_some() || self.frozen_at.is_some() {
+            return;
+        }
+        let told = self.rx.told_soft_edge;
+        let soft = self.drain.soft_window(look).map(|bytes| self.rcv_nxt() + bytes);
+        match (told, soft) {
+            (None, Some(_)) => self.rx.owe_now(),
+            (Some(told), Some(soft)) if soft.after_eq(told + 2 * look.segment) => {
+                self.rx.owe_by(look.now + look.ack_delay);
+            }
+            (Some(_), None) => self.rx.owe_by(look.now + look.ack_delay),
+            _ => {}
+        }
+    }
+}
 
 impl Flow {
     /// After any event: the relays' policies look at them.
@@ -30,12 +52,14 @@ impl Flow {
         }
         for from in [Side::A, Side::B] {
             let Some(look) = self.look(cx, from) else { return };
+            let speaking = cx.config.soft_window && self.legs.get(from).peer.is_speaking();
             let Some(r) = self.relays.as_mut() else { return };
             let relay = r.get_mut(from);
             if policy == FlowControl::Adaptive {
                 relay.adaptive.update(&look);
             }
             relay.drain.update(&look);
+            relay.owe_soft_window(&look, speaking);
         }
     }
 
@@ -62,6 +86,7 @@ impl Flow {
             turn: self.ack_interval(cx, from.other()),
             segment: relay.rx.segment_bytes(),
             limit: relay.limit_bytes,
+            shared: cx.books.has_budget(self.legs.get(from.other()).out),
             losing: relay.tx.in_recovery(),
             timeouts: relay.timeouts,
         })
@@ -91,11 +116,20 @@ impl Flow {
     }
 
     /// Round-trip time of the leg to a host: of the link, where it is declared, or as measured.
-    fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+    pub(crate) fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let link = cx.config.link(leg.out).and_then(|l| l.rtt_in_force());
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         link.or_else(measured).or(leg.srtt)
+    }
+
+    /// Bytes that may be held for a gateway that has said how much it will be able to pass on: that, a quarter more, and some
+    /// segments. What goes beyond would only wait, and others need the room.
+    fn within_soft_window(&self, cx: &Cx<'_>, from: Side, segment: u32) -> u32 {
+        let edge = self.legs.get(from.other()).soft_edge.filter(|_| cx.config.soft_window);
+        let Some((edge, r)) = edge.zip(self.relays.as_ref()) else { return u32::MAX };
+        let within = edge.diff(r.get(from).tx.snd_una).max(0).unsigned_abs();
+        within.saturating_add(within / 4).saturating_add(SPARE_SEGMENTS * segment)
     }
 
     /// Bytes that the relay of a host's data may hold now.
@@ -128,6 +162,7 @@ impl Flow {
                     // It gets its part at once; those that hold more have to wait.
                     share = cx.books.equal_share(out, cx.half_open);
                 }
+                let drained = drained.min(self.within_soft_window(cx, from, segment));
                 share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)
             }
         }

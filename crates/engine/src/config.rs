@@ -32,6 +32,8 @@ pub struct Config {
     pub flow_control: FlowControl,
     /// Gateways tell each other what they will be able to pass on, and send that first (TR 99-12 section 5).
     pub soft_window: bool,
+    /// A host that sends much faster than its data can go on loses one segment in a window (thesis 4.2).
+    pub queue_drop: bool,
     /// Seeds hashing; the same seed and inputs give the same outputs.
     pub seed: u64,
 }
@@ -51,6 +53,7 @@ impl Default for Config {
             pinned: Pinned::Auto,
             flow_control: FlowControl::Fixed,
             soft_window: true,
+            queue_drop: false,
             seed: 0,
         }
     }

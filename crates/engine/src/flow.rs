@@ -13,6 +13,7 @@ use crate::meter::Meters;
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::{Message, Peer};
+use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::record::Record;
 use crate::regulator::{Adaptive, Drain};
@@ -156,6 +157,8 @@ pub struct Relay {
     pub drain: Drain,
     /// The thesis's receive buffer.
     pub adaptive: Adaptive,
+    /// Segments dropped to slow the source.
+    pub queue_drop: QueueDrop,
     /// When the destination acknowledged something last, and how long after the time before.
     pub acked_at: Option<(Instant, Duration)>,
     /// Something has come from the source.
@@ -469,6 +472,7 @@ impl Flow {
             start_bytes: self.start_bytes(cx, limit_bytes),
             drain: Drain::default(),
             adaptive: Adaptive::default(),
+            queue_drop: QueueDrop::default(),
             acked_at: None,
             begun: false,
             bypassed: false,

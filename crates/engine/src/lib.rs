@@ -30,6 +30,7 @@ mod mode;
 pub mod net;
 mod pacing;
 mod peer;
+mod queue_drop;
 mod rate;
 mod ready;
 mod receiver;

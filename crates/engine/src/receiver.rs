@@ -114,6 +114,8 @@ pub struct Receiver {
     pub stretch: Option<Stretch>,
     /// Where the window ended that the upstream gateway was told last.
     pub told_edge: Option<SeqNum>,
+    /// Where the soft window ended that it was told last; `None`: none was told.
+    pub told_soft_edge: Option<SeqNum>,
     /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
     pub raise_first: bool,
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of them.
@@ -142,6 +144,7 @@ impl Receiver {
             ack_held_back: false,
             stretch: None,
             told_edge: None,
+            told_soft_edge: None,
             raise_first: false,
             early_untold: false,
             arrived: None,

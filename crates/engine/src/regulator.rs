@@ -9,6 +9,8 @@ const TURN: Duration = Duration::from_millis(5);
 /// A backlog is measured over two round trips downstream, within these bounds.
 const BACKLOG_MIN: Duration = Duration::from_millis(20);
 const BACKLOG_MAX: Duration = Duration::from_millis(100);
+/// A destination that has taken all there was for so many round trips, a quarter more in each, is not what limits.
+const TAKEN_ROUNDS_MAX: u8 = 8;
 /// Segments that a relay may always hold beside what is on its way downstream.
 const SPARE_SEGMENTS: u32 = 4;
 /// A host's send window is at least this: two segments.
@@ -48,6 +50,8 @@ pub struct Look {
     pub segment: u32,
     /// Bound of the relay in any case.
     pub limit: u32,
+    /// It goes into a link that relays share.
+    pub shared: bool,
     /// Losses are being repeated downstream: congestion, on a leg that is no declared link.
     pub losing: bool,
     /// Timeouts in a row downstream.
@@ -58,8 +62,12 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drain {
     backlog: Option<Backlog>,
-    /// Bytes per second, while there is a backlog that has lasted.
+    /// Bytes per second, once there was a backlog that has lasted.
     rate: Option<u64>,
+    /// It has taken all there was since then.
+    taken_since: Option<Instant>,
+    /// For so many round trips towards the source.
+    taken_rounds: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +80,11 @@ impl Drain {
     /// Looks at the relay after something has happened.
     pub fn update(&mut self, look: &Look) {
         if look.queued <= LEAST_SEGMENTS * look.segment {
-            // It takes all there is: how much more it would take is not known.
-            *self = Self::default();
+            self.backlog = None;
+            self.try_more(look);
             return;
         }
+        (self.taken_since, self.taken_rounds) = (None, 0);
         let backlog = self.backlog.get_or_insert(Backlog { since: look.now, delivered: look.delivered });
         let elapsed = look.now.since(backlog.since);
         if elapsed < (look.downstream * 2).clamp(BACKLOG_MIN, BACKLOG_MAX) {
@@ -83,8 +92,28 @@ impl Drain {
         }
         let bytes = u128::from(look.delivered.saturating_sub(backlog.delivered));
         let rate = u64::try_from(bytes * 1_000_000 / elapsed.as_micros().max(1)).unwrap_or(u64::MAX);
-        self.rate = Some(self.rate.map_or(rate, |old| (old + rate) / 2));
+        let old = self.rate.unwrap_or(rate);
+        // Several connections to one host take turns at being slow.
+        let falls = rate < old && !look.shared;
+        self.rate = Some(if falls { old - (old - rate) / 8 } else { (old + rate) / 2 });
         *backlog = Backlog { since: look.now, delivered: look.delivered };
+    }
+
+    /// It takes all there is: how much more it would take is not known. A quarter more is tried in each round trip towards the
+    /// source, since all at once would be a flood again, and after some of them what was known is forgotten.
+    fn try_more(&mut self, look: &Look) {
+        let Some(rate) = self.rate else { return };
+        let since = *self.taken_since.get_or_insert(look.now);
+        if look.now.since(since) < (look.upstream.unwrap_or_default() + look.ack_delay).max(BACKLOG_MIN) {
+            return;
+        }
+        if self.taken_rounds >= TAKEN_ROUNDS_MAX {
+            *self = Self::default();
+            return;
+        }
+        self.taken_since = Some(look.now);
+        self.taken_rounds += 1;
+        self.rate = Some(rate.saturating_add(rate / 4));
     }
 
     /// Bytes that the relay may hold: what is on its way, and what the destination takes until the source can answer, and a
@@ -92,7 +121,10 @@ impl Drain {
     /// known, and the gateway at its other end obeys a window that is taken back.
     #[must_use]
     pub fn limit(&self, look: &Look) -> u32 {
-        let Some(rate) = self.rate else { return look.limit };
+        // Of a link that others share it is not known how much of what it took was its own limit.
+        let Some(rate) = self.rate.filter(|_| self.backlog.is_some() || !look.shared) else {
+            return look.limit;
+        };
         let ahead = (look.upstream.unwrap_or_default() + look.ack_delay + look.turn).max(TURN);
         // The hard window is cut only when losses persist.
         let ahead = if look.timeouts > 0 { ahead / 2 } else { ahead + ahead / 4 };
@@ -104,7 +136,7 @@ impl Drain {
     }
 
     /// Bytes that the destination will take in one round trip towards the source, beyond what waits for it now: the soft
-    /// window (TR 99-12 section 5). `None` while it takes all there is.
+    /// window (TR 99-12 section 5). `None` where it has never left anything.
     #[must_use]
     pub fn soft_window(&self, look: &Look) -> Option<u32> {
         let rate = self.rate?;
@@ -233,6 +265,7 @@ mod tests {
             turn: Duration::ZERO,
             segment: 1000,
             limit: 1_000_000,
+            shared: false,
             losing: false,
             timeouts: 0,
         }
@@ -251,8 +284,14 @@ mod tests {
         assert_eq!(d.limit(&l), 50_000 + 15_625 + 4_000);
         assert_eq!(d.soft_window(&l), Some(0), "more than a round trip's worth waits already");
         assert_eq!(d.soft_window(&Look { queued: 10_000, ..l }), Some(12_500 + 2_000 - 10_000));
-        d.update(&Look { queued: 1_500, ..l });
-        assert_eq!((d.limit(&l), d.soft_window(&l)), (1_000_000, None), "it takes all there is");
+        let taken = |ms: u32| Look { queued: 1_500, now: Instant::ZERO + MS * ms, ..l };
+        d.update(&taken(1000));
+        d.update(&taken(1090));
+        assert_eq!(d.soft_window(&taken(1090)), Some(12_500 + 2_000 - 1_500), "it takes all there is");
+        d.update(&taken(1100));
+        assert_eq!(d.soft_window(&taken(1100)), Some(15_625 + 2_000 - 1_500), "a quarter more is tried");
+        (1200..=2000u32).step_by(100).for_each(|ms| d.update(&taken(ms)));
+        assert_eq!((d.limit(&l), d.soft_window(&l)), (1_000_000, None), "it does not limit");
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl Engine {
         self.config.soft_window = on;
     }
 
+    /// Whether hosts that send too fast lose one segment in a window, from now on.
+    pub fn set_queue_drop(&mut self, on: bool) {
+        self.config.queue_drop = on;
+    }
+
     /// The rate of the link behind `iface` in bits per second has become known, has changed, or is unknown from now on.
     pub fn set_link_rate(&mut self, iface: IfaceId, rate_bps: Option<u64>) {
         let Some(link) = self.config.link_mut(iface) else { return };

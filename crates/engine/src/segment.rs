@@ -359,6 +359,7 @@ impl Flow {
         }
         if message.is_some_and(|m| m.window_bytes.is_some()) {
             inbound.rx.told_edge = Some(ack + told_window);
+            inbound.rx.told_soft_edge = soft_window.map(|bytes| ack + bytes);
         }
         if arrived.is_some() {
             inbound.rx.arrived = None;

@@ -146,6 +146,8 @@ counters! {
     bad_checksums,
     /// Segments that could not be taken for want of buffer (the source repeats them).
     dropped_no_buffer,
+    /// Segments of hosts dropped because much was held already (`flow_control.queue_drop`).
+    dropped_queue,
     /// ICMP errors about the gateway's own segments.
     icmp_consumed,
     /// Packets handled while the reverse or forward path went round the gateway.

@@ -11,7 +11,7 @@ use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 impl Gateway {
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
     /// `link.NAME.cc` and `ordinary.cc` (a congestion controller), `flow_control.policy`,
-    /// `flow_control.soft_window` (`true`, `false`), `link.NAME.initial_window_segments`,
+    /// `flow_control.soft_window` and `flow_control.queue_drop` (`true`, `false`), `link.NAME.initial_window_segments`,
     /// `link.NAME.long_path_initial_window_segments` and `ordinary.initial_window_segments` (for connections that begin from then
     /// on).
     ///
@@ -22,7 +22,7 @@ impl Gateway {
         let names = names.join(", ");
         let unknown = || {
             format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy and flow_control.soft_window"
+                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy, flow_control.soft_window and flow_control.queue_drop"
             )
         };
         if key == "ordinary.cc" {
@@ -38,8 +38,11 @@ impl Gateway {
             return Ok(());
         }
         if key == "flow_control.soft_window" {
-            let on = value.parse::<bool>().map_err(|_| format!("`{value}`: allowed are true and false"))?;
-            self.engine.set_soft_window(on);
+            self.engine.set_soft_window(switch(value)?);
+            return Ok(());
+        }
+        if key == "flow_control.queue_drop" {
+            self.engine.set_queue_drop(switch(value)?);
             return Ok(());
         }
         let (name, what) = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
@@ -121,6 +124,10 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+fn switch(value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("`{value}`: allowed are true and false"))
 }
 
 fn initial_window(value: &str, most: u32) -> Result<InitialWindow, String> {

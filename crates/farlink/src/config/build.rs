@@ -127,6 +127,7 @@ pub fn build(
             Some(file::Policy::Automatic) => engine::FlowControl::Automatic,
         },
         soft_window: file.flow_control.soft_window.unwrap_or(defaults.soft_window),
+        queue_drop: file.flow_control.queue_drop.unwrap_or(defaults.queue_drop),
         ..defaults
     };
     let socket = quick.socket.clone().or_else(|| file.admin.socket.clone());

@@ -172,6 +172,7 @@ pub struct Timers {
 pub struct FlowControl {
     pub policy: Option<Policy>,
     pub soft_window: Option<bool>,
+    pub queue_drop: Option<bool>,
 }
 
 /// How a relay's receive buffer is bounded.

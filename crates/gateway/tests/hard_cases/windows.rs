@@ -223,3 +223,34 @@ fn without_a_link_a_relay_earns_what_it_may_hold() {
     }
     assert!(most > 200_000, "{most}");
 }
+
+#[test]
+fn a_host_that_sends_too_fast_loses_one_segment_and_no_other_until_that_has_come_again() {
+    let play = |queue_drop: bool, options: &str| {
+        let mut t = Script::with(|s| {
+            s.config.limits.relay_bytes = 65_535;
+            s.config.queue_drop = queue_drop;
+        });
+        t.open_with(options, options);
+        t.play("b > . 1 ack 1 win 0\n drop");
+        let mut acked = 1;
+        let mut send = |t: &mut Script, at: u32| {
+            t.play(&format!("a > . {at}:{} ack 1\n ~50\n drop b", at + 1460));
+            acked = t.take(Host::A).iter().map(|s| s.ack).fold(acked, u32::max);
+            acked
+        };
+        for n in 0..35 {
+            send(&mut t, 1 + n * 1460);
+        }
+        let dropped = t.status().counters.dropped_queue;
+        let lost = send(&mut t, 1 + 35 * 1460);
+        let again = send(&mut t, lost);
+        (dropped, (lost - 1) / 1460, again)
+    };
+    let sack = "<mss 1460,sackOK,ws 7>";
+    let (dropped, lost, again) = play(true, sack);
+    assert_eq!((dropped, lost), (1, 23), "more than half of 65,535 is held");
+    assert_eq!(again, 1 + 36 * 1460, "the rest had been kept");
+    assert_eq!(play(false, sack).0, 0);
+    assert_eq!(play(true, "<mss 1460,ws 7>").0, 0, "without SACK there may be no fast retransmit");
+}

@@ -10,8 +10,9 @@ use crate::build::Lab;
 use crate::report::Measured;
 use crate::scenario::Cell;
 
-/// Round trips of the link after which transfers have settled: handshake and request take two.
-const SETTLED_ROUND_TRIPS: f64 = 4.0;
+/// Round trips of the link after which transfers have settled: handshake and request take two, what a gateway says of a slow receiver
+/// takes effect after the fourth, and what came too much until then has been taken by the receiver.
+const SETTLED_ROUND_TRIPS: f64 = 8.0;
 /// Time between two looks in the laboratory; each starts a program.
 const LAB_INTERVAL: Duration = Duration::from_millis(200);
 /// The laboratory stops looking when nothing has arrived for so long.
@@ -75,7 +76,7 @@ pub(super) fn watch(lab: &Lab, arrived: &AtomicU64, total: u64) -> Vec<Sample> {
 
 /// The metrics: `egress_bps`, payload that came out at the far end from its first byte until the first transfer was over; and of
 /// each gateway the most that it held (`..._held_shared_bytes`), that waited (`..._waiting_shared_bytes`) and that its blocks took
-/// (`..._blocks_shared_bytes`) from four round trips on until then.
+/// (`..._blocks_shared_bytes`) from eight round trips on until then.
 pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured: &mut Measured) {
     let until = samples.iter().rposition(|s| s.at_s <= over_s);
     let Some(until) = until else { return };
@@ -117,13 +118,13 @@ mod tests {
         };
         let samples = [
             sample(0.0, 0, 0),
-            sample(1.0, 0, 900),
-            sample(2.0, 1000, 700),
-            sample(3.0, 2000, 500),
-            sample(4.0, 2100, 5000),
+            sample(3.0, 0, 900),
+            sample(4.0, 1000, 700),
+            sample(5.0, 2000, 500),
+            sample(6.0, 2100, 5000),
         ];
         let mut measured = Measured::default();
-        of_samples(&cell, &samples, 3.5, &mut measured);
+        of_samples(&cell, &samples, 5.5, &mut measured);
         assert_eq!(measured.metrics["egress_bps"], 8.0 * 1000.0);
         assert_eq!(measured.metrics["gw1_held_shared_bytes"], 700.0);
         assert_eq!(measured.metrics["gw1_waiting_shared_bytes"], 600.0);
