@@ -2,6 +2,7 @@
 
 mod ack;
 mod early;
+mod silence;
 mod timer;
 
 use farlink_cc::{Config, Controller};
@@ -12,6 +13,7 @@ use crate::rate::RateSampler;
 use crate::recovery::{Rack, Recovery};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent, Then};
+use silence::Silence;
 
 /// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
 pub const SUPER_SEGMENT_BYTES: u32 = 65_000;
@@ -165,30 +167,6 @@ pub struct Sender {
     cwr_until: Option<SeqNum>,
     /// CWR is owed with the next new segment (RFC 3168 6.1.2).
     pub cwr_owed: bool,
-}
-
-/// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
-const ASK_AFTER: u32 = 2;
-
-/// How long nothing has been heard of what was sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Silence {
-    /// Timeouts since the receiver acknowledged anything.
-    timeouts: u32,
-    /// What has been sent since the last one.
-    asked_bytes: u32,
-}
-
-impl Silence {
-    /// The receiver, or the way there, may be gone: a segment asks for it. A controller without a window of its own would send
-    /// all there is at every timeout, and a link would carry nothing but repetitions for hosts that are off.
-    fn asks(&self) -> bool {
-        self.timeouts >= ASK_AFTER
-    }
-    /// It has been asked, and nothing else is sent before the answer or the next timeout.
-    fn waits(&self, mss: u32) -> bool {
-        self.asks() && self.asked_bytes >= mss
-    }
 }
 
 impl Sender {
