@@ -24,12 +24,12 @@ pub enum Fate {
 
 /// Acknowledgements of unsent bytes that are believed without exact sequence number, and how long they must last.
 const BEYOND_COUNT: u8 = 8;
-const BEYOND_TIME: farlink_wire::Duration = farlink_wire::Duration::from_secs(1);
+const BEYOND_TIME: Duration = Duration::from_secs(1);
 /// The same for acknowledgements that are more than a window away.
-const BEYOND_TIME_FAR: farlink_wire::Duration = farlink_wire::Duration::from_secs(10);
+const BEYOND_TIME_FAR: Duration = Duration::from_secs(10);
 /// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
 /// leg loses a segment three times within two seconds, and four times within five.
-const UNHEARD: farlink_wire::Duration = farlink_wire::Duration::from_secs(6);
+const UNHEARD: Duration = Duration::from_secs(6);
 /// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
 const RAISE_FROM_BYTES: u32 = 512;
 /// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.

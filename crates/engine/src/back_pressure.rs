@@ -5,15 +5,13 @@ use farlink_wire::{Duration, SeqNum};
 use crate::buffer::Grain;
 use crate::config::FlowControl;
 use crate::flow::{Cx, Flow, Relay};
-use crate::regulator::Look;
+use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::room;
 use crate::side::Side;
 
 /// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
 /// did not fit in the link's.
 const LEAST_QUARTERS: u32 = 9;
-/// Segments that are held beyond what the next gateway will be able to pass on.
-const SPARE_SEGMENTS: u32 = 4;
 /// Relays that may hold less than this pack it closely.
 const SMALL_BELOW_BYTES: u32 = 8 << 20;
 /// With more connections than this, what is so small is packed closely everywhere.

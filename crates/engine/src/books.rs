@@ -101,6 +101,11 @@ impl Books {
     /// round trip and a half later, and longer where repetitions are lost, too.
     pub fn losses_changed(&mut self, iface: IfaceId, (sent, lost): (u64, u64)) {
         let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) else { return };
+        if lost == 0 {
+            // So it is with nearly every acknowledgement of a clean link.
+            book.loss_permille = 1000;
+            return;
+        }
         let sent = sent.max(1);
         // Segments of a round trip that are lost so many times, in thousandths.
         let mut expected = book.clean_budget_bytes.unwrap_or(0) / SEGMENT_BYTES * 1000;

@@ -12,7 +12,7 @@ const BACKLOG_MAX: Duration = Duration::from_millis(100);
 /// A destination that has taken all there was for so many round trips, a quarter more in each, is not what limits.
 const TAKEN_ROUNDS_MAX: u8 = 8;
 /// Segments that a relay may always hold beside what is on its way downstream.
-const SPARE_SEGMENTS: u32 = 4;
+pub(crate) const SPARE_SEGMENTS: u32 = 4;
 /// A host's send window is at least this: two segments.
 const LEAST_SEGMENTS: u32 = 2;
 /// The round trip towards a source of which nothing is known: thesis 6.4 begins with the largest segment lifetime of the
