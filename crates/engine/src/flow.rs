@@ -533,7 +533,8 @@ impl Flow {
         if self.is_on_link(cx.config) {
             return limit_bytes;
         }
-        let round_trip = self.legs.a.srtt.unwrap_or_default() + self.legs.b.srtt.unwrap_or_default();
+        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
+        let round_trip = of(&self.legs.a) + of(&self.legs.b);
         let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
         let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);

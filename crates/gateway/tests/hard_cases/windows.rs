@@ -254,3 +254,21 @@ fn a_host_that_sends_too_fast_loses_one_segment_and_no_other_until_that_has_come
     assert_eq!(play(false, sack).0, 0);
     assert_eq!(play(true, "<mss 1460,ws 7>").0, 0, "without SACK there may be no fast retransmit");
 }
+
+#[test]
+fn without_a_link_a_long_way_has_room_for_what_a_fast_one_brings() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0
+         ~200
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         drop
+         a > . 1:2921 ack 1 {gso 1460}
+         ~1",
+    );
+    let windows = t.take(Host::A).iter().map(|s| u32::from(s.segment.window) << 7).max();
+    assert!(windows > Some(200_000), "100 Mbit/s for 200 ms are more than 65,535 bytes: {windows:?}");
+}
