@@ -115,12 +115,18 @@ impl Truth {
             }
         }
         let other_sent = self.said.entry((dst, src)).or_default();
+        // Also who goes on with an old connection and acknowledges the SYN of a new one: it says that all between them came.
+        let begins = |h: &Said, seq: u32| h.syns.keys().any(|(syn, _)| *syn == seq);
         let lies = s.flags.ack() && !other_sent.sent.touches(s.ack.0);
+        let skips = s.flags.ack()
+            && !s.flags.syn()
+            && other_sent.sent.run_before(s.ack.0) == 1
+            && begins(other_sent, s.ack.0.wrapping_sub(1));
         if let Some(t) = s.options.timestamps {
             other_sent.stamps.insert(t.ecr);
         }
         let said = self.said.entry((src, dst)).or_default();
-        said.lied |= lies;
+        said.lied |= lies || (skips && !begins(said, s.seq.0.wrapping_sub(1)));
         said.sent.add(s.seq.0, u64::from(s.seq_len()));
         if s.flags.ack() {
             said.acks.insert(s.ack.0);
