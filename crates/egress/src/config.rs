@@ -26,6 +26,10 @@ pub struct Config {
     pub queue_limit_packets: usize,
     /// Deficit round robin: bytes a flow may send per round; `None`: the burst.
     pub quantum_bytes: Option<u32>,
+    /// Round-trip time of the link, when known. Equal flows then end one after the other, spread over a round trip, so that whoever
+    /// waited for the first has time to ask for more before the link is idle. A flow leads by no more than twice its share of
+    /// what the link carries in that time. `None`: they end together.
+    pub rtt: Option<Duration>,
 }
 
 impl Default for Config {
@@ -38,6 +42,7 @@ impl Default for Config {
             queue_limit_bytes: 4 << 20,
             queue_limit_packets: usize::MAX,
             quantum_bytes: None,
+            rtt: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The queue itself: who may send, and when.
 
-use farlink_wire::time::Instant;
+use farlink_wire::time::{Duration, Instant};
 
 use crate::classes::{self, Credits, Waiting};
 use crate::config::{Class, Config, Grant, MAX_BURST_BYTES, Stats};
@@ -13,6 +13,8 @@ pub struct Egress<P> {
     config: Config,
     burst_bytes: u32,
     quantum_bytes: u32,
+    /// Bytes that the link carries in a round trip; zero: not known.
+    trip_bytes: i64,
     shaper: Shaper,
     credits: Credits,
     flows: Flows<P>,
@@ -35,6 +37,7 @@ impl<P> Egress<P> {
             config,
             burst_bytes,
             quantum_bytes,
+            trip_bytes: trip_bytes(&config),
             shaper: Shaper::new(config.rate_bps, config.burst_bytes),
             credits: Credits::default(),
             flows: Flows::default(),
@@ -91,7 +94,8 @@ impl<P> Egress<P> {
             return None;
         }
         let class = self.credits.choose(&self.waiting)?;
-        let slot = self.flows.next(class, i64::from(self.quantum_bytes))?;
+        let lead_max = self.lead_max(class);
+        let slot = self.flows.next(class, i64::from(self.quantum_bytes), lead_max)?;
         if let Some((wire_bytes, packet)) = self.take_packet(now, slot) {
             self.spend(now, slot, class, wire_bytes, 1);
             self.update_waiting_since(now);
@@ -141,10 +145,17 @@ impl<P> Egress<P> {
         let had_none = self.config.rate_bps.is_none_or(|rate| rate == 0);
         self.config.rate_bps = rate_bps;
         (self.burst_bytes, self.quantum_bytes) = sizes(&self.config);
+        self.trip_bytes = trip_bytes(&self.config);
         self.shaper.set_rate(now, rate_bps, self.config.burst_bytes);
         if had_none {
             self.restart_waiting(now);
         }
+    }
+
+    /// The link has another round-trip time from now on; `None`: it is not known.
+    pub fn set_rtt(&mut self, rtt: Option<Duration>) {
+        self.config.rtt = rtt;
+        self.trip_bytes = trip_bytes(&self.config);
     }
 
     /// A link that is down grants nothing; everything waits.
@@ -193,6 +204,13 @@ impl<P> Egress<P> {
 
     fn entry(&mut self, class: Class, flow: u64) -> usize {
         self.flows.entry(class, flow, i64::from(self.quantum_bytes), self.waiting.total())
+    }
+
+    /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to this, so of n flows of one size those
+    /// behind have n times half of it left when the first ends: what the link carries in a round trip.
+    fn lead_max(&mut self, class: Class) -> i64 {
+        let flows = i64::try_from(*self.waiting.of(class)).unwrap_or(i64::MAX).max(1);
+        self.trip_bytes.saturating_mul(2) / flows
     }
 
     fn spend(&mut self, now: Instant, slot: usize, class: Class, wire_bytes: u32, packets: u32) {
@@ -284,4 +302,10 @@ fn sizes(config: &Config) -> (u32, u32) {
     };
     let burst = burst.clamp(config.mtu_bytes, MAX_BURST_BYTES);
     (burst, config.quantum_bytes.unwrap_or(burst).max(config.mtu_bytes))
+}
+
+/// What the link carries in a round trip, in bytes; zero where that is not known.
+fn trip_bytes(config: &Config) -> i64 {
+    let (rate, rtt) = (config.rate_bps.unwrap_or(0), config.rtt.unwrap_or_default());
+    i64::try_from(u128::from(rate).saturating_mul(rtt.as_nanos()) / 8_000_000_000).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,9 @@
 //! Which flow of a class is next: deficit round robin with a list for new flows (as fq_codel, RFC 8290 4), and whose packet goes
 //! when the queue is full.
+//!
+//! A strictly fair queue brings flows of one size to their end at the same moment, and the link then idles for a round trip until
+//! whoever waited for them has asked for more. So each flow has a *place*, and gets more than its quanta until it leads by what its
+//! place allows: equal flows end one after the other, and the last of them keeps the link busy until the first is back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,6 +15,11 @@ use crate::config::Class;
 const EMPTY_MAX: usize = 1024;
 /// After so many grants in a row to new flows an old one gets its turn, so that a flood of new flows starves nobody.
 const NEW_STREAK_MAX: u32 = 8;
+/// While it may, the flow of the best place gets so many quanta more than its own in each round: then six flows of one size end within
+/// the last quarter of the time that they need, and none later than it would without.
+const LEAD_QUANTA: i64 = 2;
+/// The golden section of 2^32: any number of its successive multiples, modulo 2^32, are spread evenly (Weyl's sequence).
+const GOLDEN_SECTION: u32 = 0x9e37_79b9;
 
 /// What a packet counts for in the queue: never less than this, so that the limit on bytes also limits the number of packets.
 pub(crate) fn queued_bytes(wire_bytes: u32) -> usize {
@@ -25,6 +34,8 @@ pub(crate) struct Flows<P> {
     /// Flows with owned packets by the bytes they hold.
     by_backlog: BTreeSet<(usize, usize)>,
     rounds: [Round; 5],
+    /// The place of the newest flow.
+    place: u32,
 }
 
 /// The lists of one class.
@@ -43,13 +54,35 @@ pub(crate) struct Flow<P> {
     pub(crate) class: Class,
     pub(crate) deficit: i64,
     pub(crate) ready: bool,
+    /// Where among its equals it ends: 0 last, 2^32 first.
+    place: u32,
+    /// Bytes that it has been given beyond its quanta.
+    lead: i64,
     packets: VecDeque<(u32, P)>,
     backlog_bytes: usize,
 }
 
 impl<P> Flow<P> {
+    fn new(id: u64, class: Class, quantum: i64, place: u32) -> Self {
+        let (packets, backlog_bytes) = (VecDeque::new(), 0);
+        Self { id, class, deficit: quantum, ready: false, place, lead: 0, packets, backlog_bytes }
+    }
+
     pub(crate) fn waits(&self) -> bool {
         self.ready || !self.packets.is_empty()
+    }
+
+    /// A round has come by.
+    fn replenish(&mut self, quantum: i64, lead_max: i64) {
+        let left = self.of_place(lead_max).saturating_sub(self.lead).max(0);
+        let ahead = self.of_place(quantum.saturating_mul(LEAD_QUANTA)).min(left);
+        self.lead = self.lead.saturating_add(ahead);
+        self.deficit = self.deficit.saturating_add(quantum).saturating_add(ahead);
+    }
+
+    /// The part of these bytes that its place allows it.
+    fn of_place(&self, bytes: i64) -> i64 {
+        i64::try_from((i128::from(bytes) * i128::from(self.place)) >> 32).unwrap_or(0)
     }
 }
 
@@ -60,6 +93,7 @@ impl<P> Default for Flows<P> {
             by_id: BTreeMap::new(),
             by_backlog: BTreeSet::new(),
             rounds: core::array::from_fn(|_| Round::default()),
+            place: 0,
         }
     }
 }
@@ -73,9 +107,8 @@ impl<P> Flows<P> {
         if self.slots.len() > waiting.saturating_mul(2).saturating_add(EMPTY_MAX) {
             self.sweep();
         }
-        let flow =
-            Flow { id, class, deficit: quantum, ready: false, packets: VecDeque::new(), backlog_bytes: 0 };
-        let slot = self.slots.insert(flow);
+        self.place = self.place.wrapping_add(GOLDEN_SECTION);
+        let slot = self.slots.insert(Flow::new(id, class, quantum, self.place));
         self.by_id.insert((class, id), slot);
         self.round(class).new.push_back(slot);
         slot
@@ -90,8 +123,9 @@ impl<P> Flows<P> {
     }
 
     /// The next flow of this class that has something to send and may. It stays where it is; what it sends comes off its deficit.
-    /// Each step drops a flow from the lists or hands out a quantum, so the work is bounded by what is sent.
-    pub(crate) fn next(&mut self, class: Class, quantum: i64) -> Option<usize> {
+    /// Each step drops a flow from the lists or hands out a quantum, so the work is bounded by what is sent. `lead_max`: the bytes that
+    /// the flow of the best place may lead by.
+    pub(crate) fn next(&mut self, class: Class, quantum: i64, lead_max: i64) -> Option<usize> {
         loop {
             let round = self.round(class);
             let from_new =
@@ -112,7 +146,7 @@ impl<P> Flows<P> {
                     self.remove(slot);
                 }
             } else if flow.deficit <= 0 {
-                flow.deficit = flow.deficit.saturating_add(quantum);
+                flow.replenish(quantum, lead_max);
                 self.unlist(class, from_new);
                 self.round(class).old.push_back(slot);
             } else {

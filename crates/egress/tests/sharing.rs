@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use farlink_egress::{Class, Config, Egress, Grant};
-use farlink_wire::time::Instant;
+use farlink_wire::time::{Duration, Instant};
 
 fn lcg(x: &mut u64, n: u64) -> u64 {
     *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -253,6 +253,7 @@ fn any_order_of_operations() {
             queue_limit_packets: 1 + lcg(&mut x, 300) as usize,
             queue_limit_bytes: limit,
             quantum_bytes: (lcg(&mut x, 2) == 0).then_some(lcg(&mut x, 5_000) as u32),
+            rtt: (lcg(&mut x, 2) == 0).then_some(Duration::from_millis(lcg(&mut x, 100_000))),
         });
         let mut now = Instant::from_millis(lcg(&mut x, 100));
         let (mut put, mut out, mut handed_back) = (0_u64, 0_u64, 0_u64);
@@ -294,5 +295,82 @@ fn any_order_of_operations() {
         assert_eq!((stats.backlog_bytes, stats.backlog_packets), (0, 0));
         assert_eq!(put, out + stats.dropped_packets);
         assert!(egress.is_idle());
+    }
+}
+
+/// Flows of so many bytes each over 384 kbit/s: who is served when, as the order of packets, and when each ends, in milliseconds.
+fn serve_equal(flows: u8, bytes: u32, rtt: Option<Duration>) -> (String, Vec<u64>) {
+    let config = Config { rate_bps: Some(384_000), mtu_bytes: 1500, rtt, ..Config::default() };
+    let mut egress = Egress::<Packet>::new(config);
+    let start = Instant::from_millis(1);
+    let mut now = start;
+    let mut left: BTreeMap<u64, u32> = (0..u64::from(flows)).map(|flow| (flow, bytes)).collect();
+    for flow in left.keys() {
+        egress.set_ready(now, *flow, Class::Bulk);
+    }
+    let (mut order, mut ends) = (String::new(), vec![0; usize::from(flows)]);
+    while let Some(wake) = egress.poll_timeout() {
+        now = wake.max(now);
+        let Some(Grant::Flow { id, bytes, .. }) = egress.next_grant(now) else { continue };
+        let rest = left.get_mut(&id).unwrap();
+        let sent = bytes.min(1500).min(*rest);
+        *rest -= sent;
+        egress.used(now, id, sent, 1, *rest > 0);
+        order.push(char::from(b'a' + u8::try_from(id).unwrap()));
+        if *rest == 0 {
+            ends[usize::try_from(id).unwrap()] = u64::try_from(now.since(start).as_millis()).unwrap();
+        }
+    }
+    (order, ends)
+}
+
+/// Six objects of one size: without a known round trip they end together, with it one after the other, and the last no later.
+#[test]
+fn equal_flows_end_one_after_the_other_over_a_round_trip() {
+    let (order, ends) = serve_equal(6, 16_500, None);
+    assert_eq!(order, "abcdef".repeat(11));
+    assert_eq!(ends, [1875, 1906, 1937, 1968, 2000, 2031]);
+    let (order, ends) = serve_equal(6, 16_500, Some(Duration::from_millis(500)));
+    assert_eq!(order, "abcdefaaabbcccddeefffaabcccddeffaabbccddeffabcdefabcdefabddefbebee");
+    assert_eq!(ends, [1718, 1968, 1593, 1812, 2031, 1875]);
+}
+
+/// However long they send, no flow leads another by more than twice its share of what the link carries in a round trip.
+#[test]
+fn a_lead_is_bounded() {
+    let rtt = Some(Duration::from_millis(500));
+    for flows in [2, 8, 40] {
+        let mut egress =
+            Egress::<Packet>::new(Config { rate_bps: Some(8_000_000), rtt, ..Config::default() });
+        let mut now = Instant::from_millis(1);
+        for flow in 0..flows {
+            egress.set_ready(now, flow, Class::Bulk);
+        }
+        let bytes = serve(&mut egress, &mut now, Instant::from_millis(20_000));
+        let (min, max) = (bytes.values().min().unwrap(), bytes.values().max().unwrap());
+        assert!(max - min <= 2 * 500_000 / flows + 2 * 1514, "{flows}: {bytes:?}");
+        assert!(max - min >= 300_000 / flows, "{flows}: {bytes:?}");
+    }
+}
+
+/// A flow that joins others is served at once, and has its share of the second that follows where the others have had their leads; where
+/// they are still getting them, most of it.
+#[test]
+fn whoever_joins_has_its_share_at_once() {
+    let rtt = Some(Duration::from_millis(500));
+    for (joins_ms, least) in [(100, 70_000), (5_000, 100_000)] {
+        let mut egress =
+            Egress::<Packet>::new(Config { rate_bps: Some(8_000_000), rtt, ..Config::default() });
+        let mut now = Instant::from_millis(1);
+        for flow in 0..9 {
+            egress.set_ready(now, flow, Class::Bulk);
+        }
+        serve(&mut egress, &mut now, Instant::from_millis(joins_ms));
+        egress.set_ready(now, 9, Class::Bulk);
+        assert!(matches!(egress.next_grant(egress.poll_timeout().unwrap()), Some(Grant::Flow { id: 9, .. })));
+        egress.used(now, 9, 1514, 1, true);
+        let until = now + Duration::from_secs(1);
+        let bytes = serve(&mut egress, &mut now, until);
+        assert!(bytes[&9] >= least, "{joins_ms}: {bytes:?}");
     }
 }

@@ -38,6 +38,8 @@ pub struct LinkQueue {
     interface: String,
     /// Packets that the pool had no room for.
     refused: u64,
+    /// The round-trip time as the operator says.
+    declared_rtt: Option<Duration>,
     /// The rate is being found out.
     estimate: Option<RateEstimate>,
 }
@@ -67,6 +69,7 @@ impl LinkQueue {
             overhead_bytes: link.overhead_bytes,
             queue_limit_bytes: usual.queue_limit_bytes.min(pool_bytes / QUEUE_SHARE),
             queue_limit_packets: (pool_bytes / QUEUE_BLOCKS_SHARE / SMALL_BLOCK_BYTES).max(1),
+            rtt: link.rtt,
             ..usual
         };
         Some(Self {
@@ -76,6 +79,7 @@ impl LinkQueue {
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
+            declared_rtt: link.rtt,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
         })
     }
@@ -130,6 +134,9 @@ impl LinkQueue {
         let sending = estimate.sending_bps();
         if self.egress.config().rate_bps != sending {
             self.egress.set_rate(now, sending);
+        }
+        if self.declared_rtt.is_none() && self.egress.config().rtt != estimate.rtt() {
+            self.egress.set_rtt(estimate.rtt());
         }
         Some(estimate.rate_bps().zip(estimate.rtt()).map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
     }
