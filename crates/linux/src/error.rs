@@ -6,20 +6,20 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {answer}")]
     Os {
         /// What was attempted.
         what: String,
-        /// The kernel's answer.
-        source: io::Error,
+        /// The kernel's answer. Part of the text, so not a source of its own: who prints the chain would print it twice.
+        answer: io::Error,
     },
     /// A netlink request was refused.
-    #[error("{what}: {source}{}", if message.is_empty() { String::new() } else { format!(" ({message})") })]
+    #[error("{what}: {answer}{}", if message.is_empty() { String::new() } else { format!(" ({message})") })]
     Netlink {
         /// What was attempted.
         what: String,
         /// The kernel's answer.
-        source: io::Error,
+        answer: io::Error,
         /// The kernel's own words (extended acknowledgement), where it gave any.
         message: String,
     },
@@ -42,7 +42,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error that says what was attempted when `source` came back.
     pub fn os(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::Os { what: what.into(), source: source.into() }
+        Self::Os { what: what.into(), answer: source.into() }
     }
     /// As [`Error::os`], with the calling thread's `errno`.
     pub fn last_os(what: impl Into<String>) -> Self {
@@ -52,7 +52,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Os { source, .. } | Self::Netlink { source, .. } => source.raw_os_error(),
+            Self::Os { answer, .. } | Self::Netlink { answer, .. } => answer.raw_os_error(),
             Self::Tool { .. } | Self::Refused(_) => None,
         }
     }
@@ -72,5 +72,17 @@ pub trait Context<T> {
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|e| Error::os(what(), e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_answer_is_said_once() {
+        let e = Error::os("creating the TUN", io::Error::from_raw_os_error(1));
+        assert_eq!(e.to_string(), "creating the TUN: Operation not permitted (os error 1)");
+        assert!(std::error::Error::source(&e).is_none(), "a chain that is printed would say it again");
     }
 }

@@ -287,7 +287,7 @@ fn attach(fd: &OwnedFd, name: &str) -> Result<()> {
         let in_use = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
         if !in_use || attempt >= ATTEMPTS {
             let hint = match error.raw_os_error() {
-                Some(libc::EPERM) => " (CAP_NET_ADMIN is needed)",
+                Some(libc::EPERM) => " (it takes root, or CAP_NET_ADMIN)",
                 Some(libc::EBUSY | libc::EEXIST) => " (another process holds a device of this name)",
                 _ => "",
             };

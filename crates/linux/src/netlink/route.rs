@@ -353,7 +353,7 @@ impl Socket {
         let outcome = self.query(request, "looking up a route", |answer| hop = parse_hop(&answer));
         match outcome {
             Ok(()) => Ok(hop),
-            Err(Error::Netlink { source, .. }) if is_unroutable(&source) => Ok(None),
+            Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(None),
             Err(e) => Err(e),
         }
     }

@@ -186,7 +186,7 @@ fn acknowledged(answer: &Answer<'_>, what: &str) -> Result<()> {
     }
     Err(Error::Netlink {
         what: what.to_owned(),
-        source: io::Error::from_raw_os_error(code.saturating_neg()),
+        answer: io::Error::from_raw_os_error(code.saturating_neg()),
         message,
     })
 }
