@@ -51,7 +51,9 @@ impl Engine {
                 Mode::Dormant(_) => s.flows_dormant += 1,
                 Mode::Closed(_) => s.flows_closed += 1,
             }
-            s.flows_with_peer += u64::from(flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard());
+            let is_open = !matches!(flow.mode, Mode::Closed(_));
+            let is_heard = flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard();
+            s.flows_with_peer += u64::from(is_open && is_heard);
             let Some(r) = flow.relays.as_ref() else { continue };
             for x in [&r.a, &r.b] {
                 s.custody_bytes += u64::from(x.custody_bytes());
@@ -225,9 +227,12 @@ impl Flow {
             Held::Nothing
         } else if x.tx.in_recovery() {
             Held::Losses
+        } else if !x.buffer.end().after(x.tx.snd_nxt) {
+            // All of it is under way.
+            Held::Nothing
         } else if x.tx.is_cwnd_limited() {
             Held::CongestionWindow
-        } else if is_window_full && x.buffer.end().after(x.tx.snd_nxt) {
+        } else if is_window_full {
             Held::ReceiveWindow
         } else if x.tx.timers.pace.is_some() {
             Held::Pacing

@@ -155,6 +155,8 @@ pub struct Sender {
     persist_backoff: u32,
     hole_backoff: u32,
     cwnd_limited: bool,
+    /// Where the congestion window stopped it, until that is acknowledged.
+    cwnd_stop: Option<SeqNum>,
     /// All that the source had has been sent; and: will have been with the planned segment.
     dry: bool,
     dry_after: bool,
@@ -216,6 +218,7 @@ impl Sender {
             persist_backoff: 0,
             hole_backoff: 0,
             cwnd_limited: false,
+            cwnd_stop: None,
             dry: false,
             dry_after: false,
             tail_after: false,
@@ -287,10 +290,10 @@ impl Sender {
     pub fn window_max_bytes(&self) -> u64 {
         self.window_max_bytes
     }
-    /// Whether the congestion window, not the receiver or the source, was what stopped it last.
+    /// Whether the congestion window has stopped it within the last round trip.
     #[must_use]
     pub fn is_cwnd_limited(&self) -> bool {
-        self.cwnd_limited
+        self.cwnd_stop.is_some()
     }
     /// Payload that the receiver has acknowledged, by ACK or SACK, bytes.
     #[must_use]
@@ -432,6 +435,7 @@ impl Sender {
         }
         if room == 0 || (room < u64::from(mss.min(have)) && !idle) {
             self.cwnd_limited = true;
+            self.cwnd_stop = Some(self.snd_nxt);
             return None;
         }
         let mut len = have.min(window).min(max).min(round_up(room, mss));
@@ -613,6 +617,7 @@ impl Sender {
             handshake_rtt: min_rtt.or(config.handshake_rtt),
             ..*config
         });
+        self.cwnd_stop = None;
         if self.cc.wants_losses() {
             self.board.keep_losses();
         }
@@ -666,6 +671,7 @@ impl Sender {
         self.board.clear();
         self.snd_una = upto;
         self.snd_nxt = upto;
+        self.cwnd_stop = None;
         self.window_bytes = u64::from(if edge.after(upto) { edge.since(upto) } else { 0 });
         self.recovery = Recovery::Open;
         self.dup_acks = 0;

@@ -9,8 +9,48 @@ use farlink_wire::Instant;
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 
 impl Gateway {
+    /// Every parameter that [`Gateway::set`] changes, with the value that is in force, as `set` takes it.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let config = self.engine.config();
+        let mut all = Vec::new();
+        for link in &self.links {
+            let Some(leg) = config.link(link.iface).map(|l| &l.leg) else { continue };
+            let egress = link.egress.config();
+            let rate = egress.rate_bps.filter(|_| !link.estimates());
+            let (window, long_window) = (leg.initial_window, leg.initial_window.on_long_paths);
+            for (what, value) in [
+                ("rate_bps", rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())),
+                ("cc", if link.estimates() { "auto" } else { leg.cc.name() }.into()),
+                ("initial_window_segments", window_text(window)),
+                (
+                    "long_path_initial_window_segments",
+                    match long_window {
+                        OnLongPaths::Segments(n) => n.to_string(),
+                        OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
+                        OnLongPaths::Same | OnLongPaths::Share => "same".into(),
+                    },
+                ),
+                ("up", link.egress.is_link_up().to_string()),
+            ] {
+                all.push((format!("link.{}.{what}", link.name()), value));
+            }
+        }
+        all.extend(
+            [
+                ("ordinary.cc", config.ordinary.cc.name().into()),
+                ("ordinary.initial_window_segments", window_text(config.ordinary.initial_window)),
+                ("flow_control.policy", config.flow_control.name().into()),
+                ("flow_control.soft_window", config.soft_window.to_string()),
+                ("flow_control.queue_drop", config.queue_drop.to_string()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value)),
+        );
+        all
+    }
+
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
-    /// `link.NAME.cc` and `ordinary.cc` (a congestion controller), `flow_control.policy`,
+    /// `link.NAME.cc` (a congestion controller, or `auto`) and `ordinary.cc`, `flow_control.policy`,
     /// `flow_control.soft_window` and `flow_control.queue_drop` (`true`, `false`), `link.NAME.initial_window_segments`,
     /// `link.NAME.long_path_initial_window_segments` and `ordinary.initial_window_segments` (for connections that begin from then
     /// on).
@@ -84,6 +124,10 @@ impl Gateway {
             "long_path_initial_window_segments" => {
                 let iface = link.iface;
                 let on_long_paths = match value {
+                    // What is said of all paths may itself go by the path.
+                    "same" if self.engine.initial_window(iface) == Some(InitialWindow::AUTO) => {
+                        OnLongPaths::Share
+                    }
                     "same" => OnLongPaths::Same,
                     "auto" => OnLongPaths::Share,
                     v => {
@@ -95,8 +139,18 @@ impl Gateway {
                 }
             }
             "cc" => {
-                let kind = controller(value, Kind::ALL)?;
                 let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
+                let kind = match value {
+                    "auto" if said.is_some() => Kind::FixedRate,
+                    "auto" => {
+                        if !link.estimates() {
+                            link.set_estimates(true);
+                            self.engine.set_cc(now, Some(link.iface), UNKNOWN_RATE_CC);
+                        }
+                        return Ok(());
+                    }
+                    name => controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?,
+                };
                 if kind == Kind::FixedRate && said.is_none() {
                     return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
                 }
@@ -124,6 +178,10 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+fn window_text(window: InitialWindow) -> String {
+    if window == InitialWindow::AUTO { "auto".into() } else { window.segments.to_string() }
 }
 
 fn switch(value: &str) -> Result<bool, String> {

@@ -67,6 +67,7 @@ impl Sender {
         if advanced {
             let edge = self.window_edge();
             self.snd_una = ack;
+            self.cwnd_stop = self.cwnd_stop.filter(|stop| stop.after(ack));
             // The edge stands until a segment moves it: acknowledged bytes leave the window.
             self.window_bytes = u64::from(if edge.after(ack) { edge.since(ack) } else { 0 });
             self.progress_at = now;

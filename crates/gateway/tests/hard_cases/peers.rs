@@ -133,6 +133,8 @@ fn what_was_offered_but_never_heard_is_not_relied_on() {
     t.assert(t.status().flows_with_peer == 0, "the SYN-ACK may have come another way");
     t.play("b > . 1 ack 1 <fl>\n drop");
     t.assert(t.status().flows_with_peer == 1, "heard");
+    t.play("a > R. 1 ack 1\n ~10\n drop");
+    t.assert(t.status().flows_with_peer == 0, "it has ended");
 }
 
 #[test]

@@ -107,5 +107,82 @@ fn the_initial_window_follows_the_path_and_what_the_operator_says() {
     assert_eq!(first_flight(Some(1_600_000), &two), 16);
     assert_eq!(first_flight(Some(100_000), &two), 1, "6,250 bytes need no scaling");
     let same = [("link.sat.long_path_initial_window_segments", "same")];
-    assert_eq!(first_flight(Some(1_600_000), &same), 10);
+    assert_eq!(first_flight(Some(1_600_000), &same), 66, "as `initial_window_segments`, which is `auto`");
+    let ten = [("link.sat.initial_window_segments", "10"), same[0]];
+    assert_eq!(first_flight(Some(1_600_000), &ten), 10);
+}
+
+/// Every parameter and its value, in one line.
+fn settings(t: &mut Script) -> String {
+    let all = t.with_gateway(|g, _, _| g.settings());
+    all.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_is_in_force_is_told_as_set_takes_it() {
+    let mut t = linked(None, Kind::Cubic);
+    let wanted = "link.sat.rate_bps=unknown link.sat.cc=cubic link.sat.initial_window_segments=auto \
+                  link.sat.long_path_initial_window_segments=same link.sat.up=true ordinary.cc=cubic \
+                  ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
+                  flow_control.queue_drop=false";
+    assert_eq!(settings(&mut t), wanted);
+    for (key, value) in [
+        ("link.sat.rate_bps", "2000000"),
+        ("link.sat.cc", "hybla"),
+        ("link.sat.initial_window_segments", "4"),
+        ("link.sat.long_path_initial_window_segments", "16"),
+        ("link.sat.up", "false"),
+        ("ordinary.cc", "vegas"),
+        ("ordinary.initial_window_segments", "auto"),
+        ("flow_control.policy", "automatic"),
+        ("flow_control.soft_window", "false"),
+        ("flow_control.queue_drop", "true"),
+    ] {
+        set(&mut t, key, value).unwrap();
+        assert!(settings(&mut t).contains(&format!("{key}={value}")), "{key} {value}");
+    }
+    // All of it said again changes nothing.
+    let before = settings(&mut t);
+    for (key, value) in t.with_gateway(|g, _, _| g.settings()) {
+        set(&mut t, &key, &value).unwrap();
+    }
+    assert_eq!(settings(&mut t), before);
+}
+
+#[test]
+fn a_controller_that_was_named_can_be_taken_back() {
+    let mut t = linked(None, Kind::Cubic);
+    set(&mut t, "link.sat.cc", "auto").unwrap();
+    assert!(settings(&mut t).contains("link.sat.cc=auto"), "the gateways find the rate out");
+    set(&mut t, "link.sat.cc", "reno").unwrap();
+    assert!(settings(&mut t).contains("link.sat.cc=reno"));
+    set(&mut t, "link.sat.rate_bps", "8000000").unwrap();
+    set(&mut t, "link.sat.cc", "auto").unwrap();
+    assert!(settings(&mut t).contains("link.sat.cc=fixed-rate"));
+}
+
+/// What held a connection: the name that people read, after this play.
+fn held_by(t: &mut Script) -> (&'static str, &'static str) {
+    let flows = t.with_gateway(|g, now, _| g.flows(now, 10));
+    (flows[0].limited_by, flows[0].held_by)
+}
+
+#[test]
+fn a_connection_all_of_whose_data_is_under_way_waits_for_its_source() {
+    let mut t = linked(Some(8_000_000), Kind::FixedRate);
+    t.open();
+    t.play("a > P. 1:101 ack 1\n ~20\n drop b");
+    assert_eq!(held_by(&mut t), ("application", "nothing to send"));
+}
+
+/// A window that was too small once is no reason for ever.
+#[test]
+fn a_congestion_window_is_the_reason_only_while_it_is() {
+    let mut t = linked(None, Kind::Cubic);
+    set(&mut t, "link.sat.initial_window_segments", "1").unwrap();
+    t.open();
+    t.play("a > . 1:1001 ack 1\n drop b\n a > P. 1001:2001 ack 1\n ~20");
+    assert_eq!(held_by(&mut t), ("link", "congestion window"));
+    set(&mut t, "link.sat.cc", "unfair").unwrap();
+    assert_ne!(held_by(&mut t).1, "congestion window");
 }
