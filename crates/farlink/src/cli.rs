@@ -79,9 +79,11 @@ Rates are those of the last interval; what a connection waits for is explained i
 
 One trace at a time. It costs nothing when there is none, and at most some megabytes of memory.")]
     Trace(TraceArgs),
-    /// Change a parameter of the running gateway
+    /// Change a parameter of the running gateway, or show those that can be changed
     #[command(after_help = "Examples:
-  farlink set link.sat0.rate_bps 6000000   the link called sat0 now carries 6 Mbit/s
+  farlink set                              every parameter and its value
+  farlink set link.sat0.cc                 the value of one
+  farlink set link.sat0.rate '6 Mbit/s'    the link called sat0 now carries 6 Mbit/s
   farlink set link.sat0.cc bbr             and is governed by BBR
 
 An unknown key or value changes nothing; the answer says what is allowed.")]
@@ -213,6 +215,9 @@ pub struct TopArgs {
     /// With --once: at most so many connections
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
+    /// With --once: print JSON
+    #[arg(long, requires = "once")]
+    pub json: bool,
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -230,7 +235,7 @@ pub struct TraceArgs {
     /// For so long
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
-    /// Write the trace as JSON, for `farlink report`
+    /// Write the trace as JSON, for `farlink report`; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
@@ -240,10 +245,13 @@ pub struct TraceArgs {
 pub struct SetArgs {
     #[command(flatten)]
     pub socket: SocketArg,
-    /// What to change
-    pub key: String,
-    /// Its new value
-    pub value: String,
+    /// What to change [default: show all]
+    pub key: Option<String>,
+    /// Its new value [default: show the present one]
+    pub value: Option<String>,
+    /// Print JSON, where something is shown
+    #[arg(long, conflicts_with = "value")]
+    pub json: bool,
 }
 
 /// `farlink drain`

@@ -11,6 +11,8 @@ use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
 use farlink_linux::sandbox;
 
+use crate::out::{out, outln};
+
 /// `farlink lab`
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -183,9 +185,9 @@ fn up(args: UpArgs) -> Result<ExitCode> {
     state::sweep();
     let lab = Lab::up(&topology, &settings, &args.prefix, Life::Standing)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&lab.describe())?);
+        outln!("{}", serde_json::to_string_pretty(&lab.describe())?);
     } else {
-        print!("{}", helper::describe(&lab));
+        out!("{}", helper::describe(&lab));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -200,13 +202,13 @@ fn down(args: &DownArgs) -> Result<ExitCode> {
             bail!("`{}` belongs to a run that is under way; end that one", state.prefix);
         }
         state.take_down().with_context(|| format!("removing `{}`", state.prefix))?;
-        println!("removed {} ({}): {}", state.prefix, state.topology, state.namespaces.join(" "));
+        outln!("removed {} ({}): {}", state.prefix, state.topology, state.namespaces.join(" "));
     }
     for prefix in &swept {
-        println!("removed what a killed run had left: {prefix}");
+        outln!("removed what a killed run had left: {prefix}");
     }
     if states.is_empty() && swept.is_empty() {
-        println!("there is no laboratory `{}`", args.prefix);
+        outln!("there is no laboratory `{}`", args.prefix);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -234,28 +236,28 @@ pub fn publish(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
     match json {
         Some(path) if path.as_os_str() == "-" => {
             eprint!("{table}");
-            println!("{}", serde_json::to_string_pretty(report)?);
+            outln!("{}", serde_json::to_string_pretty(report)?);
         }
         Some(path) => {
-            print!("{table}");
+            out!("{table}");
             std::fs::write(path, serde_json::to_string_pretty(report)? + "\n")
                 .with_context(|| format!("{} cannot be written", path.display()))?;
         }
-        None => print!("{table}"),
+        None => out!("{table}"),
     }
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn list() -> Result<ExitCode> {
-    println!("Scenarios (farlink lab run NAME):");
+    outln!("Scenarios (farlink lab run NAME):");
     for (name, _) in scenario::BUILTIN {
-        println!("  {name:18} {}", scenario::Scenario::find(name)?.title);
+        outln!("  {name:18} {}", scenario::Scenario::find(name)?.title);
     }
-    println!("\nTopologies (farlink lab up NAME):");
+    outln!("\nTopologies (farlink lab up NAME):");
     for name in topology::NAMES {
         let topology = topology::Topology::named(name, &Settings::default())?;
         let nodes: Vec<_> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
-        println!("  {name:18} {}", nodes.join(" "));
+        outln!("  {name:18} {}", nodes.join(" "));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -268,7 +270,7 @@ fn help(helper: Helper) -> Result<ExitCode> {
         Helper::Serve { port } => helper::serve(port)?,
         Helper::Fetch { server, bytes, port, upload, cc, seed } => {
             let outcome = helper::fetch(server, port, bytes, upload, &cc, seed)?;
-            println!("{outcome}");
+            outln!("{outcome}");
         }
     }
     Ok(ExitCode::SUCCESS)

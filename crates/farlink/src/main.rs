@@ -9,8 +9,10 @@ mod bench;
 mod check;
 mod cli;
 mod config;
+mod ending;
 mod lab_cmd;
 mod metrics;
+mod out;
 mod report_cmd;
 mod run;
 mod show;
@@ -38,8 +40,9 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim_cmd::run(args),
         Command::Top(args) => top::run(&args),
     };
-    done.unwrap_or_else(|e| {
+    let code = done.unwrap_or_else(|e| {
         eprintln!("farlink: {e:#}");
         ExitCode::FAILURE
-    })
+    });
+    out::finish(code)
 }

@@ -22,6 +22,7 @@ use crate::check::{Interface, Running};
 use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
+use crate::out::outln;
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 const WRONG_CONFIGURATION: u8 = 2;
@@ -38,7 +39,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         }
     };
     if args.check_config {
-        println!("{}", summary(&settings));
+        outln!("{}", summary(&settings));
         return Ok(ExitCode::SUCCESS);
     }
     start_log(&args.log)?;
@@ -170,6 +171,8 @@ struct Snapshot {
     gateway: farlink_gateway::Status,
     interfaces: Vec<Value>,
     driver: Value,
+    /// What `farlink set` changes, and what is in force.
+    settings: serde_json::Map<String, Value>,
 }
 
 /// Answers requests on the event loop's thread.
@@ -208,7 +211,10 @@ impl Answerer {
         match request {
             Request::Status {} => {
                 let driver = attendance.status();
+                let mut settings = attendance.gateway().settings();
+                settings.push(("profile".into(), if driver.profile.is_some() { "on" } else { "off" }.into()));
                 Response::ok(Snapshot {
+                    settings: settings.into_iter().map(|(key, value)| (key, value.into())).collect(),
                     version: env!("CARGO_PKG_VERSION"),
                     uptime_seconds: driver.uptime_s as u64,
                     gateway: attendance.gateway().status(now),
@@ -220,15 +226,12 @@ impl Answerer {
                 Response::ok(attendance.gateway().flows(now, (*limit).min(FLOWS_MAX)))
             }
             Request::Set { key, value } => {
-                tracing::info!(key, value, "set");
-                match (key.as_str(), value.as_str()) {
-                    ("profile", "on" | "off") => {
-                        attendance.set_profile(value == "on");
-                        Response::ok(())
-                    }
-                    ("profile", other) => Response::error(format!("`{other}`: allowed are on and off")),
-                    _ => done(attendance.gateway().set(now, key, value).map_err(|e| with_profile(key, e))),
+                let outcome = set(attendance, key, value);
+                match &outcome {
+                    Ok(()) => tracing::info!(key, value, "set"),
+                    Err(wrong) => tracing::warn!(key, value, "not set: {wrong}"),
                 }
+                done(outcome)
             }
             Request::Trace { flow, seconds } => {
                 let until = now + farlink_wire::Duration::from_secs(*seconds);
@@ -259,9 +262,10 @@ impl Answerer {
     ) -> std::result::Result<(), String> {
         let interface =
             self.names.iter().find(|(known, _)| known == name).map(|(_, interface)| interface.as_str());
-        tracing::info!(link = name, up, "link state, as told");
         // An unknown name is the driver's to refuse.
-        attendance.link_state(interface.unwrap_or(name), up)
+        attendance.link_state(interface.unwrap_or(name), up)?;
+        tracing::info!(link = name, up, "link state, as told");
+        Ok(())
     }
 
     fn running(&self, attendance: &Attendance<'_>) -> Running {
@@ -285,6 +289,38 @@ impl Answerer {
     }
 }
 
+/// Changes a parameter. What the file takes with a unit (`rate`) is taken with one here, too.
+fn set(attendance: &mut Attendance<'_>, key: &str, value: &str) -> std::result::Result<(), String> {
+    match (key, value) {
+        ("profile", "on" | "off") => {
+            attendance.set_profile(value == "on");
+            return Ok(());
+        }
+        ("profile", other) => return Err(format!("`{other}`: allowed are on and off")),
+        _ => {}
+    }
+    let now = attendance.now();
+    let (key, value) = in_bits(key, value)?;
+    attendance.gateway().set(now, &key, &value).map_err(|e| with_profile(&key, e))
+}
+
+/// `link.NAME.rate` with its unit is `link.NAME.rate_bps` without one.
+fn in_bits(key: &str, value: &str) -> std::result::Result<(String, String), String> {
+    match key.strip_prefix("link.").and_then(|k| k.strip_suffix(".rate")) {
+        Some(name) => {
+            let bps = match value {
+                "unknown" => value.to_owned(),
+                rate => {
+                    let rate: config::Rate = rate.parse().map_err(|e| format!("{e}, and `unknown`"))?;
+                    rate.0.to_string()
+                }
+            };
+            Ok((format!("link.{name}.rate_bps"), bps))
+        }
+        None => Ok((key.to_owned(), value.to_owned())),
+    }
+}
+
 /// The gateway does not know the one key that is the driver's.
 fn with_profile(key: &str, error: String) -> String {
     if error.starts_with(&format!("unknown key `{key}`")) { error + "; and profile" } else { error }
@@ -305,4 +341,19 @@ fn driver_counters(driver: &DriverStatus) -> Value {
     value["profile"] = json!(driver.profile);
     value["journal_refused"] = json!(driver.journal_refused);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_taken_with_its_unit_as_in_the_file() {
+        let bits = |key: &str, value: &str| in_bits(key, value);
+        let pair = |key: &str, value: &str| Ok((key.to_owned(), value.to_owned()));
+        assert_eq!(bits("link.a.b.rate", "6 Mbit/s"), pair("link.a.b.rate_bps", "6000000"));
+        assert_eq!(bits("link.geo.rate", "unknown"), pair("link.geo.rate_bps", "unknown"));
+        assert_eq!(bits("link.geo.rate_bps", "5"), pair("link.geo.rate_bps", "5"));
+        assert!(bits("link.geo.rate", "6M").unwrap_err().contains("unknown unit `M`; allowed: a rate"));
+    }
 }

@@ -10,17 +10,18 @@ use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, SetArgs, StatusArgs};
 use crate::metrics;
+use crate::out::{out, outln};
 use crate::view::{self, Table, bytes, count, list, number, text};
 
 /// `farlink status`
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = ask(&args.socket.socket, &Request::Status {})?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        outln!("{}", serde_json::to_string_pretty(&status)?);
     } else if args.prometheus {
-        print!("{}", metrics::render(&status));
+        out!("{}", metrics::render(&status));
     } else {
-        print!("{}", status_text(&status));
+        out!("{}", status_text(&status));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -29,18 +30,43 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 pub fn flows(args: &FlowsArgs) -> anyhow::Result<ExitCode> {
     let flows = ask(&args.socket.socket, &Request::Flows { limit: args.limit })?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&flows)?);
+        outln!("{}", serde_json::to_string_pretty(&flows)?);
     } else {
-        print!("{}", flows_text(&flows));
+        out!("{}", flows_text(&flows));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// `farlink set`
 pub fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
-    let request = Request::Set { key: args.key.clone(), value: args.value.clone() };
-    ask(&args.socket.socket, &request)?;
+    let Some((key, value)) = args.key.clone().zip(args.value.clone()) else {
+        return settings(args);
+    };
+    ask(&args.socket.socket, &Request::Set { key, value })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Without a value: what is in force.
+fn settings(args: &SetArgs) -> anyhow::Result<ExitCode> {
+    let status = ask(&args.socket.socket, &Request::Status {})?;
+    let settings = status.pointer("/settings").and_then(Value::as_object).cloned().unwrap_or_default();
+    match &args.key {
+        None if args.json => outln!("{}", serde_json::to_string_pretty(&settings)?),
+        None => out!("{}", settings_text(&settings)),
+        Some(key) => match settings.get(key) {
+            Some(value) if args.json => outln!("{value}"),
+            Some(value) => outln!("{}", value.as_str().unwrap_or_default()),
+            None => bail!("unknown key `{key}`; `farlink set` alone shows all of them"),
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings_text(settings: &serde_json::Map<String, Value>) -> String {
+    let width = settings.keys().map(String::len).max().unwrap_or(0);
+    let line =
+        |(key, value): (&String, &Value)| format!("{key:<width$}  {}\n", value.as_str().unwrap_or_default());
+    settings.iter().map(line).collect()
 }
 
 /// `farlink link`
@@ -98,14 +124,27 @@ fn status_text(status: &Value) -> String {
         bytes(engine("pool_limit_bytes")),
         bytes(engine("table_bytes")),
     );
-    let mut links =
-        Table::new(&["LINK", "INTERFACE", "STATE", "RATE", "SENT", "WAITING", "MOST WAITING", "DROPPED"]);
+    let mut links = Table::new(&[
+        "LINK",
+        "INTERFACE",
+        "STATE",
+        "RATE",
+        "CC",
+        "SENT",
+        "WAITING",
+        "MOST WAITING",
+        "DROPPED",
+    ]);
     for link in list(status, "/links") {
         links.row([
             text(link, "/name"),
             text(link, "/interface"),
             state(link),
             rate_of(link),
+            text(
+                status.pointer("/settings").unwrap_or(&Value::Null),
+                &format!("/link.{}.cc", text(link, "/name")),
+            ),
             bytes(number(link, "/sent_bytes")),
             bytes(number(link, "/backlog_bytes")),
             bytes(number(link, "/backlog_max_bytes")),
@@ -266,15 +305,23 @@ mod tests {
         assert!(!text.contains("DRAINING"));
         status.engine.limited_by.receiver = 31;
         let mut value = serde_json::to_value(&status).unwrap();
+        value["settings"] = serde_json::json!({"link.geo.cc": "hybla"});
         value["driver"] = serde_json::json!({"profile": [
             {"name": "write", "calls": 100, "ns": 200_000, "histogram": [0, 0, 98, 0, 2]},
         ]});
         let text = status_text(&value);
-        for part in ["receiver 31", "write", "2.0 us", "1.0 us", "more"] {
+        for part in ["receiver 31", "hybla", "write", "2.0 us", "1.0 us", "more"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         status.engine.draining = true;
         assert!(status_text(&serde_json::to_value(&status).unwrap()).contains("DRAINING"));
+    }
+
+    #[test]
+    fn settings_are_shown_under_each_other() {
+        let settings = serde_json::json!({"link.geo.cc": "auto", "profile": "off"});
+        let text = settings_text(settings.as_object().unwrap());
+        assert_eq!(text, "link.geo.cc  auto\nprofile      off\n");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use farlink_sim::plan::{Mode, SimPlan};
 use farlink_sim::runner::{run_plan, run_seeds};
 use farlink_sim::trace::Trace;
 
+use crate::out::{out, outln};
+
 /// `farlink sim`
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -155,7 +157,7 @@ fn compare(args: &Compare) -> Result<ExitCode> {
     };
     let files = args.files.iter().map(read).collect::<Result<Vec<_>>>()?;
     let comparison = Comparison::of(&files)?;
-    print!("{}", comparison.table(args.tolerance, args.worst));
+    out!("{}", comparison.table(args.tolerance, args.worst));
     let all = !comparison.pairs.is_empty() && comparison.within(args.tolerance) == comparison.pairs.len();
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -183,7 +185,7 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
             eprintln!("{n} of {total} seeds, {:.0} s", start.elapsed().as_secs_f64());
         }
     });
-    println!(
+    outln!(
         "{} seeds ({}): {} broken, {} packets, {:.1} MB, {:.0} s of virtual time in {:.1} s, digest {:016x}",
         sum.runs,
         mode.name(),
@@ -199,12 +201,12 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
 
 fn trace_one(seed: u64, mode: Mode, filter: Option<String>) -> ExitCode {
     let plan = SimPlan::from_seed(seed, mode);
-    println!("{plan:#?}");
+    outln!("{plan:#?}");
     let traced = run_plan(&plan, Trace::with_text(filter));
     for line in &traced.lines {
-        println!("{line}");
+        outln!("{line}");
     }
-    println!("{}", traced.report);
+    outln!("{}", traced.report);
     if traced.report.failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

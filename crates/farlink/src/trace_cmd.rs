@@ -1,6 +1,9 @@
 //! `farlink trace`: one connection of the running gateway, packet by packet.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,8 @@ use farlink_lab::html::trace::Collector;
 use crate::admin::client::ask;
 use crate::admin::protocol::Request;
 use crate::cli::TraceArgs;
+use crate::ending;
+use crate::out::{self, outln};
 use crate::view::{bytes, microseconds, rate};
 
 /// How often the gateway is asked; also the time between two samples.
@@ -45,29 +50,54 @@ pub fn wish(text: &str) -> Result<Wish> {
 /// No gateway answers, or another trace is under way.
 pub fn run(args: &TraceArgs) -> Result<ExitCode> {
     wish(&args.flow)?;
+    // What cannot be written is known before a minute has been waited for it.
+    let file = args.json.as_deref().map(create).transpose()?;
     let socket = &args.socket.socket;
     ask(socket, &Request::Trace { flow: args.flow.clone(), seconds: args.seconds })?;
+    ending::on_signals();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let mut collector = Collector::default();
-    let mut line = Line::default();
-    while Instant::now() < end {
+    let mut line = Line { is_silent: is_stdout(args.json.as_deref()), ..Line::default() };
+    // An interval that is nearly whole when the time is over is worth its line.
+    let mut last = false;
+    while !last {
         std::thread::sleep(EVERY.min(end.saturating_duration_since(Instant::now())));
+        last = Instant::now() >= end || ending::is_asked() || !out::is_open();
         let answer = ask(socket, &Request::TraceRead {})?;
         let taken: Taken = serde_json::from_value(answer).context("the gateway is of another version")?;
-        line.add(&taken);
+        line.add(&taken, last);
         collector.add("here", &taken);
     }
     ask(socket, &Request::TraceStop {})?;
     if collector.is_empty() {
         eprintln!("no packet of such a connection passed in {} s", args.seconds);
     }
+    let is_empty = collector.is_empty();
     if let Some(path) = &args.json {
         let command = format!("farlink trace {} --seconds {}", args.flow, args.seconds);
-        let trace = collector.finish(None, &command);
-        std::fs::write(path, serde_json::to_string(&trace)? + "\n")
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        let text = serde_json::to_string(&collector.finish(None, &command))?;
+        match file {
+            Some(Some(mut file)) => {
+                writeln!(file, "{text}").with_context(|| format!("{} cannot be written", path.display()))?
+            }
+            _ => outln!("{text}"),
+        }
     }
-    Ok(if collector.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if is_empty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether the JSON goes where the lines would.
+fn is_stdout(path: Option<&Path>) -> bool {
+    path.is_some_and(|p| p.as_os_str() == "-")
+}
+
+/// The file; `None` for standard output.
+fn create(path: &Path) -> Result<Option<File>> {
+    if is_stdout(Some(path)) {
+        return Ok(None);
+    }
+    let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(Some(file))
 }
 
 /// What is printed of one interval.
@@ -75,12 +105,15 @@ pub fn run(args: &TraceArgs) -> Result<ExitCode> {
 struct Line {
     began_ns: u64,
     has_heading: bool,
+    /// Nothing is printed.
+    is_silent: bool,
     /// Sent, sent again and acknowledged, of the client's and the server's data.
     bytes: [[u64; 3]; 2],
 }
 
 impl Line {
-    fn add(&mut self, taken: &Taken) {
+    /// `last`: nothing comes after it, so that half an interval is printed too.
+    fn add(&mut self, taken: &Taken, last: bool) {
         for event in &taken.events {
             let what = match event.what {
                 What::Sent => 0,
@@ -90,13 +123,14 @@ impl Line {
             self.bytes[usize::from(!event.of_client)][what] += event.to - event.from;
         }
         let passed = Duration::from_nanos(taken.at_ns.saturating_sub(self.began_ns));
-        if taken.client.is_empty() || passed < LINE_EVERY {
+        let due = if last { LINE_EVERY / 2 } else { LINE_EVERY };
+        if taken.client.is_empty() || passed < due || self.is_silent {
             return;
         }
         if !self.has_heading {
             self.has_heading = true;
-            println!("{} to {} and back, as this gateway sees them", taken.client, taken.server);
-            println!(
+            outln!("{} to {} and back, as this gateway sees them", taken.client, taken.server);
+            outln!(
                 "  TIME  DIRECTION         SENT      SENT AGAIN   ACKNOWLEDGED       CWND  IN FLIGHT   CUSTODY      RTT   QUEUE"
             );
         }
@@ -108,7 +142,7 @@ impl Line {
             [("to server", self.bytes[0], taken.senders[0]), ("to client", self.bytes[1], taken.senders[1])]
         {
             let [sent, again, acked] = bytes_of;
-            println!(
+            outln!(
                 "{:>5.1}s  {name}  {:>12}  {:>12}  {:>13}  {:>9}  {:>9}  {:>8}  {:>7}  {:>6}",
                 taken.at_ns as f64 / 1e9,
                 bps(sent),

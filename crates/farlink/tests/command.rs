@@ -134,3 +134,23 @@ fn help_has_examples_and_names_the_documents() {
     }
     assert!(!text.contains("bench"), "hidden commands stay hidden");
 }
+
+/// `print!` would panic in both cases.
+#[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is_one_message() {
+    let list = |stdout: std::process::Stdio| {
+        Command::new(env!("CARGO_BIN_EXE_farlink")).args(["lab", "list"]).stdout(stdout).output().unwrap()
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = list(writer.into());
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = list(full.into());
+    assert_eq!(output.status.code(), Some(1));
+    let text = said(&output);
+    assert!(
+        text.starts_with("farlink: standard output cannot be written: ") && text.lines().count() == 1,
+        "{text}"
+    );
+}

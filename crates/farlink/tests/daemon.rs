@@ -165,6 +165,14 @@ fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
     assert!(refused.status.code() == Some(1) && text(&refused).contains("allowed are link.NAME.rate_bps"));
     assert!(bed.ask(&["set", "link.to-server.rate_bps", "250000000"]).status.success());
     assert_eq!(bed.status().pointer("/links/0/rate_bps").and_then(Value::as_u64), Some(250_000_000));
+    assert!(bed.ask(&["set", "link.to-server.rate", "200 Mbit/s"]).status.success());
+    let shown = bed.ask(&["set", "link.to-server.rate_bps"]);
+    assert_eq!((shown.status.code(), text(&shown).as_str()), (Some(0), "200000000\n"));
+    assert!(bed.ask(&["set", "link.to-server.cc", "hybla"]).status.success());
+    let settings: Value = serde_json::from_slice(&bed.ask(&["set", "--json"]).stdout).unwrap();
+    assert_eq!((&settings["link.to-server.cc"], &settings["profile"]), (&"hybla".into(), &"off".into()));
+    assert!(text(&bed.ask(&["status"])).contains("hybla"));
+    assert!(bed.log().contains("not set: unknown key `colour`"), "{}", bed.log());
     assert!(bed.ask(&["link", "to-server", "down"]).status.success());
     assert_eq!(bed.status().pointer("/links/0/up"), Some(&Value::Bool(false)));
     assert!(bed.ask(&["link", "to-server", "up"]).status.success());
@@ -311,6 +319,8 @@ fn a_connection_is_seen_live_traced_and_the_datapath_profiled() {
     }
     assert!(text(&bed.ask(&["top", "--once", "--filter", "10.99."])).contains("0 of 1 connection shown"));
     assert!(text(&bed.ask(&["top"])).contains("wants a terminal"));
+    let top: Value = serde_json::from_slice(&bed.ask(&["top", "--once", "--json"]).stdout).unwrap();
+    assert_eq!(top["flows"][0]["limited_by"], "link", "{top}");
 
     assert!(bed.status().pointer("/driver/profile").is_none_or(Value::is_null));
     assert!(text(&bed.ask(&["set", "profile", "maybe"])).contains("allowed are on and off"));
@@ -319,6 +329,21 @@ fn a_connection_is_seen_live_traced_and_the_datapath_profiled() {
     let trace = bed.ask(&["trace", "10.73.1.2", "--seconds", "2", "--json", json.to_str().unwrap()]);
     assert!(trace.status.success(), "{}", text(&trace));
     assert!(text(&trace).contains("to client") && text(&trace).contains("Mbit/s"), "{}", text(&trace));
+    // A trace that is interrupted keeps what it has, and leaves room for the next.
+    let interrupted = bed.directory.join("interrupted.json");
+    let mut trace = bed.gateway.command(FARLINK);
+    trace
+        .args(["trace", "10.73.1.2", "--seconds", "60", "--socket", &bed.socket(), "--json"])
+        .arg(&interrupted);
+    let mut trace = trace.stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    terminate(&trace);
+    assert_eq!(trace.wait().unwrap().code(), Some(0));
+    assert!(std::fs::read_to_string(&interrupted).unwrap().contains("farlink trace 10.73.1.2 --seconds 60"));
+    let printed = bed.ask(&["trace", "10.73.1.2", "--seconds", "1", "--json", "-"]);
+    assert!(serde_json::from_slice::<Value>(&printed.stdout).is_ok(), "{}", text(&printed));
+    let nowhere = bed.ask(&["trace", "10.73.1.2", "--seconds", "60", "--json", "/nonexistent/flow.json"]);
+    assert!(nowhere.status.code() == Some(1) && text(&nowhere).contains("cannot be written"));
     let page = bed.directory.join("flow.html");
     let mut report = Command::new(FARLINK);
     let report = report.arg("report").arg(&json).arg("-o").arg(&page).output().unwrap();

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
 use crate::cli::CheckArgs;
+use crate::out::outln;
 use crate::{config, view};
 
 /// All is well, as far as can be seen.
@@ -90,12 +91,12 @@ impl Answer {
         self.found.iter().any(|d| d.severity == Severity::Problem)
     }
     fn print(&self) {
-        println!("{:<38} {}", self.question, self.answer);
+        outln!("{:<38} {}", self.question, self.answer);
         for finding in &self.found {
             let text = finding.to_string();
             let lines = wrap(&text, 96);
             for (i, line) in lines.iter().enumerate() {
-                println!("  {}{line}", if i == 0 { "- " } else { "  " });
+                outln!("  {}{line}", if i == 0 { "- " } else { "  " });
             }
         }
     }
@@ -150,7 +151,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             .iter()
             .map(|a| json!({"question": a.question, "answer": a.answer, "found": a.found.iter().map(found).collect::<Vec<_>>()}))
             .collect();
-        println!("{}", serde_json::to_string_pretty(&json!({"exit_status": code, "answers": answers}))?);
+        outln!("{}", serde_json::to_string_pretty(&json!({"exit_status": code, "answers": answers}))?);
     } else {
         answers.iter().for_each(Answer::print);
     }

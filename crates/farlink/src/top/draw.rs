@@ -12,6 +12,8 @@ use crate::view::{bytes, microseconds, rate, seconds};
 /// Below this there is no room for a table.
 const WIDTH_MIN: u16 = 50;
 const HEIGHT_MIN: u16 = 8;
+/// From here on a connection with its reason has room in one line.
+const WIDTH_WIDE: u16 = 130;
 
 /// What the keys have changed.
 #[derive(Clone, Debug, Default)]
@@ -91,102 +93,131 @@ fn heading(model: Option<&Model>, trouble: Option<&str>) -> Vec<Line<'static>> {
     vec![Line::from(first), Line::from(second)]
 }
 
-/// Header cells, those of numbers to the right.
-fn header(names: &[&str], words: usize) -> Row<'static> {
-    let cells = names.iter().enumerate().map(|(n, name)| {
-        let line = Line::from((*name).to_string());
-        Cell::from(if n < words { line } else { line.right_aligned() })
-    });
-    Row::new(cells.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED))
-}
-
 fn right(text: String) -> Cell<'static> {
     Cell::from(Line::from(text).right_aligned())
 }
 
+/// A column of the links' table: heading, width, whether it holds words, the screen that it takes, and what stands in it.
+type LinkColumn = (&'static str, u16, bool, u16, fn(&Link) -> Cell<'static>);
+
+const LINK_COLUMNS: [LinkColumn; 10] = [
+    ("LINK", 10, true, 0, |l| Cell::from(l.name.clone())),
+    ("INTERFACE", 12, true, WIDTH_WIDE, |l| Cell::from(l.interface.clone())),
+    ("STATE", 5, true, 0, |l| {
+        if l.up { Cell::from("up") } else { Cell::from("down").style(Style::new().fg(Color::Red)) }
+    }),
+    ("RATE", 11, false, 0, |l| right(rate(l.rate_bps))),
+    ("NOW", 11, false, 0, |l| right(speed(l.sent_bps))),
+    ("USED", 6, false, 0, |l| right(l.used().map_or("-".into(), |u| format!("{:.0} %", 100.0 * u)))),
+    ("WAITING", 8, false, 60, |l| right(bytes(l.waiting_bytes))),
+    ("MOST", 8, false, WIDTH_WIDE, |l| right(bytes(l.waiting_max_bytes))),
+    ("DROPPED", 8, false, 75, |l| right(l.dropped.to_string())),
+    ("FLOWS", 6, false, 66, |l| right(l.flows.to_string())),
+];
+
+/// As many columns as have room for all that stands in them.
 fn link_table(links: &[Link], width: u16) -> Table<'static> {
-    let rows = links.iter().map(|l| {
-        let used = l.used();
-        let state =
-            if l.up { Cell::from("up") } else { Cell::from("down").style(Style::new().fg(Color::Red)) };
-        Row::new(vec![
-            Cell::from(l.name.clone()),
-            Cell::from(l.interface.clone()),
-            state,
-            right(rate(l.rate_bps)),
-            right(speed(l.sent_bps)),
-            right(used.map_or("-".into(), |u| format!("{:.0} %", 100.0 * u))),
-            right(bytes(l.waiting_bytes)),
-            right(bytes(l.waiting_max_bytes)),
-            right(l.dropped.to_string()),
-            right(l.flows.to_string()),
-        ])
+    let columns: Vec<&LinkColumn> = LINK_COLUMNS.iter().filter(|c| c.3 <= width).collect();
+    let rows = links.iter().map(|l| Row::new(columns.iter().map(|c| (c.4)(l)).collect::<Vec<_>>()));
+    let widths: Vec<_> = columns.iter().map(|c| Constraint::Length(c.1)).collect();
+    let heads = columns.iter().map(|(name, _, is_words, ..)| {
+        let line = Line::from((*name).to_string());
+        Cell::from(if *is_words { line } else { line.right_aligned() })
     });
-    let name = if width >= 100 { 16 } else { 8 };
-    let widths = [name, name.min(12), 5, 12, 12, 6, 9, 9, 8, 6].map(Constraint::Length);
-    Table::new(rows, widths).header(header(
-        &["LINK", "INTERFACE", "STATE", "RATE", "NOW", "USED", "WAITING", "MOST", "DROPPED", "FLOWS"],
-        3,
-    ))
+    let head = Row::new(heads.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED));
+    Table::new(rows, widths).header(head)
 }
 
+/// A connection in one line on a wide screen; on a narrow one its reason stands below it.
 fn flow_table(frame: &mut Frame<'_>, area: Rect, model: &Model, choice: &Choice) {
-    let has_room = area.width >= 110;
-    let mut names = vec!["CLIENT", "SERVER", "AGE", "UP", "DOWN", "CUSTODY"];
-    let mut widths = vec![22, 22, 6, 12, 12, 9];
-    if has_room {
-        names.extend(["CWND", "RTT"]);
-        widths.extend([9, 8]);
-    }
-    if area.width < 90 {
-        widths[0] = (area.width / 4).clamp(12, 22);
-        widths[1] = widths[0];
-    }
-    names.push("LIMITED BY");
-    let mut constraints: Vec<_> = widths.into_iter().map(Constraint::Length).collect();
-    constraints.push(Constraint::Min(11));
-    let rows = model.flows.iter().map(|f| flow_row(f, has_room));
-    let mut head = header(&names, 2);
-    // The last column is words again.
-    let cells: Vec<Cell<'static>> = names
-        .iter()
-        .enumerate()
-        .map(|(n, name)| {
-            let line = Line::from((*name).to_string());
-            Cell::from(if n < 2 || n + 1 == names.len() { line } else { line.right_aligned() })
-        })
-        .collect();
-    head = head.cells(cells);
-    let table = Table::new(rows, constraints).header(head);
     let first = choice.first.min(model.flows.len().saturating_sub(1));
+    if area.width < WIDTH_WIDE {
+        return frame.render_widget(Paragraph::new(flow_lines(&model.flows, first, area)), area);
+    }
+    let names = ["CLIENT", "SERVER", "AGE", "UP", "DOWN", "CUSTODY", "CWND", "RTT", "LIMITED BY"];
+    let widths = [22, 22, 4, 11, 11, 8, 8, 7].map(Constraint::Length);
+    let rows = model.flows.iter().map(|f| {
+        Row::new(vec![
+            Cell::from(fit(&f.client, 22)),
+            Cell::from(fit(&f.server, 22)),
+            right(age(f.age_seconds)),
+            right(speed(f.up_bps)),
+            right(speed(f.down_bps)),
+            right(bytes(f.custody_bytes)),
+            right(bytes(f.cwnd_bytes)),
+            right(microseconds(f.srtt_us)),
+            Cell::from(reason(f, "")),
+        ])
+    });
+    // The last column is words again.
+    let heads = names.iter().enumerate().map(|(n, name)| {
+        let line = Line::from((*name).to_string());
+        Cell::from(if n < 2 || n + 1 == names.len() { line } else { line.right_aligned() })
+    });
+    let head = Row::new(heads.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED));
+    let table = Table::new(rows, widths.into_iter().chain([Constraint::Min(11)])).header(head);
     let mut state = TableState::default().with_offset(first);
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn flow_row(f: &Flow, has_room: bool) -> Row<'static> {
+/// A figure of a connection: its heading, its width, and what it says.
+type Figure = (&'static str, usize, fn(&Flow) -> String);
+
+/// Two lines for each connection, from the one at `first` on.
+fn flow_lines(flows: &[Flow], first: usize, area: Rect) -> Vec<Line<'static>> {
+    let numbers: &[Figure] = if area.width < 70 {
+        &[("RATE", 11, |f| speed(f.rate_bps()))]
+    } else {
+        &[
+            ("UP", 11, |f| speed(f.up_bps)),
+            ("DOWN", 11, |f| speed(f.down_bps)),
+            ("CUSTODY", 8, |f| bytes(f.custody_bytes)),
+        ]
+    };
+    let taken: usize = numbers.iter().map(|(_, width, _)| width + 1).sum();
+    let address = (usize::from(area.width).saturating_sub(taken + 1) / 2).min(45);
+    let line = |client: &str, server: &str, cells: Vec<String>| {
+        let mut text = format!("{:address$} {:address$}", fit(client, address), fit(server, address));
+        for (cell, (_, width, _)) in cells.iter().zip(numbers) {
+            text += &format!(" {cell:>width$}");
+        }
+        text
+    };
+    let names = numbers.iter().map(|(name, ..)| (*name).to_string()).collect();
+    let head = line("CLIENT", "SERVER", names);
+    let mut lines = vec![Line::styled(head, Style::new().add_modifier(Modifier::REVERSED))];
+    for f in flows.iter().skip(first).take(usize::from(area.height)) {
+        lines.push(Line::from(line(&f.client, &f.server, numbers.iter().map(|(.., of)| of(f)).collect())));
+        lines.push(reason(f, "    "));
+    }
+    lines
+}
+
+/// Text of at most `width` characters: both ends of an address say more than its middle.
+fn fit(text: &str, width: usize) -> String {
+    let all = text.chars().count();
+    if all <= width {
+        return text.to_string();
+    }
+    let tail = (width / 2).min(width.saturating_sub(2));
+    let head: String = text.chars().take(width.saturating_sub(tail + 2)).collect();
+    let end: String = text.chars().skip(all - tail).collect();
+    format!("{head}..{end}")
+}
+
+/// What holds a connection, and why it is not faster.
+fn reason(f: &Flow, indent: &str) -> Line<'static> {
     let colour = match f.limited_by.as_str() {
         "loss" => Color::Red,
         "receiver" => Color::Yellow,
         "link" => Color::Green,
         _ => Color::Reset,
     };
-    let mut cells = vec![
-        Cell::from(f.client.clone()),
-        Cell::from(f.server.clone()),
-        right(age(f.age_seconds)),
-        right(speed(f.up_bps)),
-        right(speed(f.down_bps)),
-        right(bytes(f.custody_bytes)),
-    ];
-    if has_room {
-        cells.push(right(bytes(f.cwnd_bytes)));
-        cells.push(right(microseconds(f.srtt_us)));
-    }
-    cells.push(Cell::from(Line::from(vec![
+    Line::from(vec![
+        Span::raw(indent.to_string()),
         Span::styled(f.limited_by.clone(), Style::new().fg(colour)),
         Span::raw(format!(": {}", f.why)),
-    ])));
-    Row::new(cells)
+    ])
 }
 
 /// `59s`, `12m`, `3h`, `2d`.
@@ -304,15 +335,41 @@ mod tests {
         let text = screen(80, 12, Some(&model(1)), &Choice::default(), None);
         assert!(text.contains("10.64.1.2:40000") && !text.contains("CWND"), "{text}");
         assert!(screen(30, 5, Some(&model(1)), &Choice::default(), None).contains("30 x 5: at least"));
+        let flow_and_reason = "10.64.1.2:40000         10.64.3.2:443               0 bit/s  7.9 Mbit/s   250 kB\n    link: has all of geo: 8.0 Mbit/s\n";
+        assert!(text.contains(flow_and_reason), "{text}");
+        assert!(text.contains("8.0 Mbit/s  7.6 Mbit/s   95 %"), "{text}");
+        let text = screen(50, 10, Some(&model(1)), &Choice::default(), None);
+        for part in [
+            "8.0 Mbit/s  7.6 Mbit/s   95 %",
+            "10.64.1.2:40000",
+            ":443",
+            " 7.9 Mbit/s\n",
+            "has all of geo: 8.0",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
         for (width, height) in [(1, 1), (50, 8), (51, 9), (300, 100)] {
             screen(width, height, Some(&model(200)), &Choice::default(), None);
         }
     }
 
     #[test]
+    fn what_is_too_long_keeps_both_ends() {
+        assert_eq!(fit("10.64.1.2:40000", 22), "10.64.1.2:40000");
+        assert_eq!(fit("[2001:db8:1:2:3:4:5:6]:40000", 22), "[2001:db8..:5:6]:40000");
+        for width in 0..6 {
+            assert!(fit("[2001:db8::1]:1", width).chars().count() <= width.max(2));
+        }
+    }
+
+    #[test]
     fn many_flows_scroll_and_the_end_is_an_end() {
         let choice = Choice { first: 40, ..Choice::default() };
-        let text = screen(120, 12, Some(&model(100)), &choice, None);
+        for width in [160, 120, 60] {
+            let text = screen(width, 12, Some(&model(100)), &choice, None);
+            assert!(text.contains("40040") && !text.contains("40039"), "{text}");
+        }
+        let text = screen(160, 12, Some(&model(100)), &choice, None);
         assert!(text.contains(":40040") && !text.contains(":40039"), "{text}");
         let beyond = Choice { first: 9_999, ..Choice::default() };
         assert!(screen(120, 12, Some(&model(100)), &beyond, None).contains(":40099"));

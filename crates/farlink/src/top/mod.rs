@@ -5,7 +5,6 @@ mod model;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -17,19 +16,14 @@ use self::model::{Model, Snapshot};
 use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
 use crate::cli::TopArgs;
+use crate::ending;
+use crate::out::{out, outln};
 use crate::view::{Table, bytes, count, microseconds, rate};
 
 /// How often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
 /// Flows that are asked for at most: a person sees a screenful, and the gateway answers between packets.
 const FLOWS_MAX: usize = 20_000;
-
-/// Set by SIGTERM, SIGINT and SIGHUP.
-static ENDED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn on_signal(_: libc::c_int) {
-    ENDED.store(true, Ordering::Relaxed);
-}
 
 /// Shows it until a key or a signal ends it, or once.
 ///
@@ -41,17 +35,19 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
     if args.once {
         std::thread::sleep(interval);
         let model = Model::of(&look(args)?, Some(&first), args.sort, &args.filter);
-        print!("{}", once(&model, args.limit));
+        if args.json {
+            let mut model = model;
+            model.flows.truncate(args.limit);
+            outln!("{}", serde_json::to_string_pretty(&model)?);
+        } else {
+            out!("{}", once(&model, args.limit));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         bail!("`farlink top` wants a terminal; `farlink top --once` prints the same as text");
     }
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        let handler: extern "C" fn(libc::c_int) = on_signal;
-        // SAFETY: the handler stores into an atomic, which is allowed in one.
-        unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
-    }
+    ending::on_signals();
     // Restores the terminal on a panic, too.
     let mut terminal = ratatui::try_init()?;
     let done = live(args, interval, first, &mut terminal);
@@ -76,12 +72,12 @@ fn live(
     let (mut before, mut now): (Option<Snapshot>, Option<Snapshot>) = (None, Some(first));
     let mut trouble = None;
     let mut next_look = Instant::now() + interval.min(Duration::from_millis(300));
-    while !ENDED.load(Ordering::Relaxed) {
+    while !ending::is_asked() {
         let model = now.as_ref().map(|n| Model::of(n, before.as_ref(), choice.sort, &choice.filter));
         let shown = model.as_ref().map_or(0, |m| m.flows.len());
         choice.first = choice.first.min(shown.saturating_sub(1));
         terminal.draw(|frame| draw(frame, model.as_ref(), &choice, trouble.as_deref()))?;
-        while !ENDED.load(Ordering::Relaxed) {
+        while !ending::is_asked() {
             let wait = next_look.saturating_duration_since(Instant::now()).min(TICK);
             match event::poll(wait) {
                 Ok(true) => {

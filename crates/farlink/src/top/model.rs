@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::view::{bytes, list, microseconds, number, rate, text};
@@ -19,7 +20,7 @@ pub struct Snapshot {
 }
 
 /// A declared link.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Link {
     pub name: String,
     pub interface: String,
@@ -43,7 +44,7 @@ impl Link {
 }
 
 /// A connection.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Flow {
     pub client: String,
     pub server: String,
@@ -104,7 +105,7 @@ impl Sort {
 }
 
 /// Everything on the screen.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Model {
     pub version: String,
     pub uptime_seconds: u64,
@@ -223,7 +224,9 @@ fn why(f: &Value, towards: &str, links: &[Link]) -> String {
     let (srtt_us, window, cwnd) = (number(f, &format!("/srtt_{towards}_us")), of("window"), of("cwnd"));
     let out = text(f, &format!("/out_{towards}"));
     let link = links.iter().find(|l| l.interface == out);
+    let of_pacing = number(f, &format!("/pacing_{towards}_bps"));
     let host = if towards == "a" { "client" } else { "server" };
+    let down = link.filter(|l| !l.up).map(|l| l.name.as_str());
     // The most that a window lets through in a round trip.
     let at_most = |window: u64| {
         let bps = if srtt_us > 0 { (8e6 * window as f64 / srtt_us as f64) as u64 } else { 0 };
@@ -235,6 +238,10 @@ fn why(f: &Value, towards: &str, links: &[Link]) -> String {
     };
     match (text(f, "/limited_by").as_str(), text(f, "/held_by").as_str()) {
         _ if text(f, "/mode") == "dormant" => "idle, nothing is held for it".into(),
+        ("application", _) if text(f, "/mode") == "closed" => "has ended".into(),
+        (limit, _) if limit != "application" && down.is_some() => {
+            format!("{} is down", down.unwrap_or_default())
+        }
         ("application", _) => "nothing to send: the source sends no more, or no faster".into(),
         ("receiver", _) => {
             format!("the {host} reads slowly or shows a small window: {}{}", bytes(window), at_most(window))
@@ -242,7 +249,9 @@ fn why(f: &Value, towards: &str, links: &[Link]) -> String {
         ("loss", _) => format!("repairs losses, {} so far", bytes(of("lost"))),
         ("link", "congestion window") => format!("congestion window of {}{}", bytes(cwnd), at_most(cwnd)),
         ("link", _) => match link {
-            Some(l) if !l.up => format!("{} is down", l.name),
+            Some(l) if l.rate_bps == 0 => {
+                format!("as fast as {} is found to carry: {}", l.name, rate(of_pacing))
+            }
             Some(l) if l.flows > 1 => {
                 format!("its share of {}: {} connections, {}", l.name, l.flows, rate(l.rate_bps))
             }
@@ -332,6 +341,24 @@ mod tests {
                 "repairs losses, 3.0 kB so far"
             ]
         );
+    }
+
+    #[test]
+    fn a_link_that_is_down_or_of_unknown_rate_is_said() {
+        let link = |up, rate_bps| Link {
+            name: "geo".into(),
+            interface: "sat0".into(),
+            up,
+            rate_bps,
+            ..Link::default()
+        };
+        let mut f = flow("10.0.0.1:1", 0, "loss");
+        f["pacing_a_bps"] = json!(2_000_000);
+        assert_eq!(why(&f, "a", &[link(false, 8_000_000)]), "geo is down");
+        f["limited_by"] = json!("link");
+        assert_eq!(why(&f, "a", &[link(true, 0)]), "as fast as geo is found to carry: 2.0 Mbit/s");
+        f["limited_by"] = json!("application");
+        assert!(why(&f, "a", &[link(false, 0)]).starts_with("nothing to send"));
     }
 
     #[test]
