@@ -14,6 +14,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Lines of a request that are read.
 const LINES_MAX: usize = 100;
 
+/// What counts up, of links, interfaces and rules.
+const COUNTS_UP: [&str; 12] = [
+    "sent_bytes",
+    "retransmitted_bytes",
+    "dropped_packets",
+    "queue_drops",
+    "packets_in",
+    "bytes_in",
+    "super_segments_in",
+    "packets_out",
+    "bytes_out",
+    "connections",
+    "bytes",
+    "over_limit",
+];
+
 /// Renders a snapshot. Numbers at the top become gauges, `counters` become counters; lists get their names as labels.
 pub fn render(status: &Value) -> String {
     let mut out = String::new();
@@ -83,7 +99,8 @@ fn stages(out: &mut String, stages: &[Value]) {
 fn labelled(out: &mut String, items: &[Value], label: &str) {
     let Some(first) = items.first().and_then(Value::as_object) else { return };
     for (name, _) in first.iter().filter(|(_, value)| as_number(value).is_some()) {
-        let _ = writeln!(out, "# TYPE farlink_{label}_{name} gauge");
+        let kind = if COUNTS_UP.contains(&name.as_str()) { "counter" } else { "gauge" };
+        let _ = writeln!(out, "# TYPE farlink_{label}_{name} {kind}");
         for item in items {
             let of = crate::view::text(item, "/name")
                 .replace('\\', "\\\\")
@@ -167,7 +184,9 @@ mod tests {
             "farlink_flows_split 42",
             "farlink_flows_split_total 99",
             "farlink_link_up{link=\"a\\\"b\"} 1",
+            "# TYPE farlink_link_sent_bytes counter",
             "farlink_link_sent_bytes{link=\"c\"} 0",
+            "# TYPE farlink_link_custody_bytes gauge",
             "farlink_link_custody_bytes{link=\"c\"} 0",
             "farlink_link_retransmitted_bytes{link=\"c\"} 0",
             "farlink_flows_limited_by{by=\"receiver\"} 0",

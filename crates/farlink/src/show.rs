@@ -28,11 +28,17 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 
 /// `farlink flows`
 pub fn flows(args: &FlowsArgs) -> anyhow::Result<ExitCode> {
-    let flows = ask(&args.socket.socket, &Request::Flows { limit: args.limit })?;
+    // One more than is shown tells whether there are more.
+    let limit = args.limit.saturating_add(1);
+    let mut flows = ask(&args.socket.socket, &Request::Flows { limit })?;
+    let has_more = list(&flows, "").len() > args.limit;
+    if let Some(flows) = flows.as_array_mut() {
+        flows.truncate(args.limit);
+    }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&flows)?);
     } else {
-        out!("{}", flows_text(&flows));
+        out!("{}", flows_text(&flows, has_more));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -235,7 +241,7 @@ fn state(of: &Value) -> String {
     if of.pointer("/up") == Some(&Value::Bool(true)) { "up" } else { "down" }.to_owned()
 }
 
-fn flows_text(flows: &Value) -> String {
+fn flows_text(flows: &Value, has_more: bool) -> String {
     let heading = [
         "CLIENT",
         "SERVER",
@@ -275,7 +281,8 @@ fn flows_text(flows: &Value) -> String {
             text(flow, "/rule"),
         ]);
     }
-    format!("{table}{} shown\n", count(flows.len() as u64, "connection"))
+    let more = if has_more { "; there are more, `--limit N` shows them" } else { "" };
+    format!("{table}{} shown{more}\n", count(flows.len() as u64, "connection"))
 }
 
 #[cfg(test)]
@@ -342,7 +349,13 @@ mod tests {
             limited_by: "link",
             ..FlowStatus::default()
         };
-        let text = flows_text(&serde_json::to_value([flow]).unwrap());
+        let flows = serde_json::to_value([flow]).unwrap();
+        assert!(
+            flows_text(&flows, true)
+                .ends_with("1 connection shown; there are more, `--limit N` shows them\n")
+        );
+        let text = flows_text(&flows, false);
+        assert!(text.ends_with("1 connection shown\n"), "{text}");
         for part in [
             "10.0.0.1:4000",
             "[fd00::2]:80",
