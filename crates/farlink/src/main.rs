@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
     };
     let code = done.unwrap_or_else(|e| {
-        eprintln!("farlink: {e:#}");
+        out::complain(&format!("{e:#}"));
         ExitCode::FAILURE
     });
     out::finish(code)

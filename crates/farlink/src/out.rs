@@ -25,11 +25,16 @@ pub fn is_open() -> bool {
     FAILED.lock().is_ok_and(|failed| failed.is_none())
 }
 
+/// One message on standard error; `eprintln!` would panic where nobody reads it.
+pub fn complain(wrong: &str) {
+    let _ = writeln!(io::stderr(), "farlink: {wrong}");
+}
+
 /// The exit status of a command that ends with `code`.
 pub fn finish(code: ExitCode) -> ExitCode {
     match FAILED.lock().ok().and_then(|mut failed| failed.take()) {
         Some(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("farlink: standard output cannot be written: {e}");
+            complain(&format!("standard output cannot be written: {e}"));
             ExitCode::FAILURE
         }
         _ => code,

@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let settings = match settings(args) {
         Ok(settings) => settings,
         Err(e) => {
-            eprintln!("farlink: {e:#}");
+            crate::out::complain(&format!("{e:#}"));
             return Ok(ExitCode::from(WRONG_CONFIGURATION));
         }
     };
@@ -105,6 +105,8 @@ fn start_log(filter: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A log that nobody reads any more, or whose disk is full, is no reason to end: to complain on stderr would be a panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     // The journal has times of its own.

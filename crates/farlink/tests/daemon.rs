@@ -376,3 +376,25 @@ fn a_connection_is_seen_live_traced_and_the_datapath_profiled() {
     terminate(&daemon);
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
 }
+
+/// Whoever read the log has gone, or its disk is full: that is no reason to drop what is in custody.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    if skipped("a_log_that_cannot_be_written_ends_nothing") {
+        return;
+    }
+    let bed = Bed::new("log");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for stderr in [Stdio::from(writer), Stdio::from(full)] {
+        let mut command = bed.gateway.command(FARLINK);
+        command.args(["run", "--link", "to-server", "--socket", &bed.socket()]).stderr(stderr);
+        let mut daemon = command.spawn().unwrap();
+        bed.eventually("the daemon answers", || bed.ask(&["status"]).status.success());
+        assert!(bed.ask(&["set", "ordinary.cc", "reno"]).status.success());
+        assert_eq!(bed.load(&["http", "--rate", "10", "--seconds", "1"])["failed"].as_u64(), Some(0));
+        terminate(&daemon);
+        assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    }
+}
