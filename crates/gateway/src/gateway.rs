@@ -18,8 +18,13 @@ use crate::links::{self, LinkQueue, Waiting};
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
 
-/// Segments made in one `flush` before the driver gets its turn to read again.
-const PULLS_PER_FLUSH: usize = 256;
+/// Of one turn, a batch of packets and the flush after it: how many packets a driver reads at most from one interface, and how often at most the
+/// flush makes segments for one link, and for all legs that are no links together.
+///
+/// One number for both, because what is made is answered: where many connections send little each, every segment with an acknowledgement of
+/// its own. A driver that read less than is made would fall behind these answers until they overflow its interface; one that read
+/// more would let data wait that could leave.
+pub const PACKETS_PER_TURN: usize = 256;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 
@@ -185,7 +190,7 @@ impl Gateway {
             for victim in link.enqueue(now, hash, class, Waiting { packet, via: from }) {
                 victim.packet.recycle(self.engine.pool());
             }
-            self.drain_link(now, out, PULLS_PER_FLUSH, net);
+            self.drain_link(now, out, PACKETS_PER_TURN, net);
             return;
         }
         send(net, from, out, &packet);
@@ -240,7 +245,7 @@ impl Gateway {
                 None => self.ordinary.push_back(r.id),
             }
         }
-        let mut left = PULLS_PER_FLUSH;
+        let mut left = PACKETS_PER_TURN;
         while left > 0
             && let Some(id) = self.ordinary.pop_front()
         {
@@ -252,7 +257,7 @@ impl Gateway {
         }
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
-            self.drain_link(now, iface, PULLS_PER_FLUSH, net);
+            self.drain_link(now, iface, PACKETS_PER_TURN, net);
         }
     }
 

@@ -26,5 +26,5 @@ pub use farlink_engine::net::{IfaceId, Network, Route, Transmit};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
-pub use gateway::{Gateway, UNKNOWN_RATE_CC};
+pub use gateway::{Gateway, PACKETS_PER_TURN, UNKNOWN_RATE_CC};
 pub use status::{LinkStatus, Status};

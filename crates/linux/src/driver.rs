@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use farlink_gateway::{Config, Gateway, IfaceId};
+use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
 pub use profile::StageStatus;
@@ -25,9 +25,7 @@ use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
 
-/// What is read from one TUN before the others, and what is owed, get their turn: so many packets, or so many bytes. As many
-/// acknowledgements as segments are made in one turn, or the hosts' answers to them overflow the TUN in the end.
-const BATCH_PACKETS: usize = 256;
+/// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or [`PACKETS_PER_TURN`] packets.
 const BATCH_BYTES: usize = 2 << 20;
 const SIGNALS: u64 = u64::MAX;
 const EVENTS: u64 = u64::MAX - 1;
@@ -248,7 +246,7 @@ impl Driver {
         let mut packets = 0;
         for n in (self.first..count).chain(0..self.first) {
             let mut bytes = 0;
-            for _ in 0..BATCH_PACKETS {
+            for _ in 0..PACKETS_PER_TURN {
                 if bytes >= BATCH_BYTES {
                     break;
                 }
