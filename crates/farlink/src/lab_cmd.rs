@@ -97,7 +97,7 @@ struct RunArgs {
     /// Write the results as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write plots (SVG) into a directory
+    /// Write the plots of `farlink report` into a directory (SVG), and time-sequences from the captures
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Write what both sides of each gateway carried into a directory (pcap)

@@ -15,7 +15,6 @@ pub mod kinds;
 pub mod limit;
 pub mod link;
 pub mod netns;
-pub mod plot;
 pub mod process;
 pub mod progress;
 pub mod report;

@@ -9,7 +9,7 @@ use crate::kinds::{self, Kind, Run};
 use crate::progress::Progress;
 use crate::report::{CellReport, Report, Skipped, command_line};
 use crate::scenario::{Cell, Only, Scenario};
-use crate::{interrupt, plot, sh, state, table};
+use crate::{html, interrupt, sh, state, table};
 
 /// What `lab run` is told.
 #[derive(Clone, Debug, Default)]
@@ -85,9 +85,7 @@ pub fn run(options: &Options) -> Result<Report> {
                 trace: None,
             };
             let outcome = kind.run(&scenario, cell, &mut run);
-            if let Some(trace) = run.trace.take() {
-                traces.push((name_of(cell), trace));
-            }
+            let trace = run.trace.take();
             if let Some(reason) = outcome.as_ref().ok().and_then(|m| m.skipped.clone()) {
                 progress.end(&format!("{}: skipped, {reason}", name_of(cell)));
                 report.skipped.push(skipped(cell, reason));
@@ -95,13 +93,17 @@ pub fn run(options: &Options) -> Result<Report> {
             }
             let cell_report = CellReport::new(cell, repeat, seed, outcome);
             progress.end(&line_of(cell, &cell_report));
+            traces.extend(trace.map(|trace| (report.cells.len(), trace)));
             report.cells.push(cell_report);
         }
     }
     progress.finish();
     report.details = kind.details();
     if let Some(directory) = &options.plots {
-        plot::write_all(&report, &traces, directory)?;
+        for (name, svg) in html::plots(&report, &traces)? {
+            let path = directory.join(format!("{name}.svg"));
+            std::fs::write(&path, svg).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
     }
     Ok(report)
 }

@@ -8,6 +8,7 @@ mod judge;
 mod order;
 mod socket;
 mod stream;
+mod trace;
 mod watch;
 
 #[cfg(test)]
@@ -18,4 +19,5 @@ pub use coverage::Coverage;
 pub use flow::FlowKey;
 pub use socket::{Frame, PacketSocket};
 pub use stream::{Moment, Stream};
+pub use trace::Trace;
 pub use watch::{Options, Watch};

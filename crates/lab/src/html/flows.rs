@@ -8,6 +8,9 @@ use super::words::{short, slug};
 /// A direction that carried less than this part of the other (one over it) is a request, and its plots would be empty.
 const CARRIED_SHARE: u64 = 100;
 
+/// What is more than so many times everything else in a plot is left out of it.
+const FAR_ABOVE: f64 = 3.0;
+
 /// All plots of a traced flow.
 pub(super) fn all(trace: &FlowTrace) -> Vec<Plot> {
     let most = trace.directions.iter().map(carried_bytes).max().unwrap_or(0);
@@ -92,24 +95,31 @@ fn windows(trace: &FlowTrace, direction: &DirectionTrace) -> Option<Plot> {
     let end = direction.samples.last().map_or(0.0, |s| s.t);
     let bdp = trace.limit.map_or(0, |l| l.bdp_bytes) as f64 / 1e3;
     let bdp_line = if bdp > 0.0 { vec![(0.0, bdp), (end, bdp)] } else { Vec::new() };
-    let series = vec![
+    let mut series = vec![
         Series::limit(bdp_line),
-        kilobytes("congestion window", COOL[3], Mark::Dashed, |s| s.cwnd_bytes as f64 / 1e3),
         kilobytes("in flight", COOL[0], Mark::Line, |s| s.in_flight_bytes as f64 / 1e3),
         kilobytes("in custody, in flight included", COOL[1], Mark::Line, |s| s.custody_bytes as f64 / 1e3),
         kilobytes("egress queue of the link, all flows", WARM[1], Mark::Line, |s| {
             s.link_queue_bytes as f64 / 1e3
         }),
     ];
+    // A window far above everything else does not limit anything, and would only flatten the plot.
+    let most = series.iter().flat_map(|s| s.points.iter().map(|p| p.1)).fold(0.0, f64::max);
+    let window = kilobytes("congestion window", COOL[3], Mark::Dashed, |s| s.cwnd_bytes as f64 / 1e3);
+    let left_out = window.points.iter().any(|p| p.1 > FAR_ABOVE * most);
+    series.extend((!left_out).then_some(window));
+    let remark = format!(
+        "The limit here: bandwidth times delay of the link, which has to be in flight to fill it. Sampled by a timer.{}",
+        if left_out {
+            " A congestion window far above all this, which limits nothing, is not drawn."
+        } else {
+            ""
+        }
+    );
     plot(
         "windows",
         direction,
-        figure(
-            format!("Windows and queue: {}", direction.name),
-            "kilobytes",
-            series,
-            "The limit here: bandwidth times delay of the link, which has to be in flight to fill it. Sampled by a timer.",
-        ),
+        figure(format!("Windows and queue: {}", direction.name), "kilobytes", series, &remark),
     )
 }
 
@@ -140,7 +150,7 @@ fn rates(direction: &DirectionTrace, limit: Option<f64>) -> Option<Plot> {
     // A pace far above everything else would only flatten the plot.
     let most = series.iter().flat_map(|s| s.points.iter().map(|p| p.1)).fold(0.0, f64::max);
     let paced: Vec<_> =
-        paced.map(|s| (s.t, s.pacing_bps as f64 / 1e6)).filter(|p| p.1 <= 3.0 * most).collect();
+        paced.map(|s| (s.t, s.pacing_bps as f64 / 1e6)).filter(|p| p.1 <= FAR_ABOVE * most).collect();
     series.push(Series::new("paced at", COOL[3], Mark::Dashed, paced));
     let remark = format!("Payload, in bins of {} s.", short(bin));
     plot("rate", direction, figure(format!("Rate: {}", direction.name), "Mbit/s of payload", series, &remark))

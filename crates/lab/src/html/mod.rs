@@ -1,8 +1,9 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
-//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`] and [`flows`] which plots there are data
+//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`], [`captured`] and [`flows`] which plots there are data
 //! for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
 
+mod captured;
 mod draw;
 mod figure;
 mod flows;
@@ -25,6 +26,7 @@ use self::plots::{Drawing, Plot};
 use self::subjects::Table;
 use self::trace::FlowTrace;
 use self::words::{conditions, escaped, slug};
+use crate::capture::Trace;
 use crate::report::Report;
 
 /// A report: the page, and each of its plots as a file of its own.
@@ -48,17 +50,32 @@ pub fn render(sources: &[Source]) -> Result<Rendered> {
     let mut writer = Writer::default();
     let mut sections = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
-        let (title, body) = match input {
+        let body = match input {
             Input::Run(report) => writer.run(report)?,
             Input::Flow(trace) => writer.flow(trace)?,
         };
-        sections.push(Section { anchor: format!("part-{}", number + 1), title, body });
+        sections.push(Section { anchor: format!("part-{}", number + 1), title: title_of(input), body });
     }
+    tell_apart(&inputs, &mut sections);
     let title = match inputs.as_slice() {
         [Input::Run(report)] => format!("Farlink: {}", report.scenario),
         _ => "Farlink: results".into(),
     };
     Ok(Rendered { html: page::page(&title, INTRO, &sections), plots: writer.files })
+}
+
+/// All plots of a run, as SVG files: names (without ending) and texts. `traces`: transfers as the captures saw them, each with the number of
+/// its cell.
+///
+/// # Errors
+/// A plot that cannot be drawn.
+pub fn plots(report: &Report, traces: &[(usize, Trace)]) -> Result<Vec<(String, String)>> {
+    let (table, command) = (Table::of(report), command_of(report));
+    let mut writer = Writer::default();
+    for plot in plots::all(&table).into_iter().chain(captured::all(&table, traces)) {
+        writer.plot(&report.scenario, plot, &command)?;
+    }
+    Ok(writer.files)
 }
 
 const INTRO: &str = "<p>Times of the hosts alone, of other proxies, of the papers and of Farlink beside the physical limit: \
@@ -72,7 +89,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, report: &Report) -> Result<(String, String)> {
+    fn run(&mut self, report: &Report) -> Result<String> {
         let table = Table::of(report);
         let command = command_of(report);
         let driver = match report.driver.as_str() {
@@ -99,10 +116,10 @@ impl Writer {
         body += &tables::metrics(&table);
         body += &tables::failures(&table);
         body += &notes(report);
-        Ok((format!("{} ({})", report.scenario, report.driver), body))
+        Ok(body)
     }
 
-    fn flow(&mut self, trace: &FlowTrace) -> Result<(String, String)> {
+    fn flow(&mut self, trace: &FlowTrace) -> Result<String> {
         let command = if trace.command.is_empty() { "farlink trace" } else { &trace.command };
         let mut body = format!("<pre>{}</pre>\n", escaped(command));
         let plots = flows::all(trace);
@@ -112,7 +129,7 @@ impl Writer {
         for plot in plots {
             body += &self.plot(&slug(&trace.title), plot, command)?;
         }
-        Ok((format!("Flow: {}", trace.title), body))
+        Ok(body)
     }
 
     fn plot(&mut self, of: &str, plot: Plot, command: &str) -> Result<String> {
@@ -121,8 +138,41 @@ impl Writer {
             Drawing::Figure(f) => (draw::figure(f)?, &f.title, &f.remark),
             Drawing::HeatMap(m) => (draw::heat_map(m)?, &m.title, &m.remark),
         };
-        self.files.push((format!("{of}-{}", plot.name), draw::alone(&svg, title, command)));
+        let name = format!("{of}-{}", plot.name);
+        let alike = |n: u32| if n == 1 { name.clone() } else { format!("{name}-{n}") };
+        let mut names = (1..).map(alike);
+        let is_free = |name: &String| self.files.iter().all(|(known, _)| known != name);
+        let name = names.find(is_free).unwrap_or_default();
+        self.files.push((name, draw::alone(&svg, title, command)));
         Ok(page::figure(self.figures, title, remark, command, &svg))
+    }
+}
+
+fn title_of(input: &Input) -> String {
+    match input {
+        Input::Run(report) => format!("{} ({})", report.scenario, report.driver),
+        Input::Flow(trace) => format!("Flow: {}", trace.title),
+    }
+}
+
+/// Several runs of one scenario are told apart by the conditions that they were run under, and where these are the same, by number.
+fn tell_apart(inputs: &[Input], sections: &mut [Section]) {
+    let titles: Vec<String> = sections.iter().map(|s| s.title.clone()).collect();
+    let is_twice = |title: &String, titles: &[String]| titles.iter().filter(|t| *t == title).count() > 1;
+    for (input, section) in inputs.iter().zip(sections.iter_mut()) {
+        if let (Input::Run(report), true) = (input, is_twice(&section.title, &titles)) {
+            let table = Table::of(report);
+            let mut told = vec![section.title.clone()];
+            told.extend(Some(conditions(&table.fixed)).filter(|of| !of.is_empty()));
+            let varied: Vec<_> = table.varied.iter().map(|name| words::heading(name)).collect();
+            told.extend((!varied.is_empty()).then(|| format!("by {}", varied.join(", "))));
+            section.title = told.join(", ");
+        }
+    }
+    let titles: Vec<String> = sections.iter().map(|s| s.title.clone()).collect();
+    for (number, section) in sections.iter_mut().enumerate().filter(|(_, s)| is_twice(&s.title, &titles)) {
+        let before = titles.iter().take(number).filter(|t| **t == section.title).count();
+        section.title += &format!(", run {}", before + 1);
     }
 }
 

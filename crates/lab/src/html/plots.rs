@@ -38,7 +38,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
 }
 
 /// Colour of a subject, the same in all plots of a run.
-fn colour(table: &Table, subject: &Subject) -> RGBColor {
+pub(super) fn colour(table: &Table, subject: &Subject) -> RGBColor {
     let ours = subject.role == Role::Ours;
     let same_side = table.subjects.iter().filter(|s| (s.role == Role::Ours) == ours);
     let number = same_side.take_while(|s| *s != subject).count();

@@ -88,12 +88,14 @@ pub(super) struct Table {
     pub(super) varied: Vec<String>,
     /// In the order of the report's cells.
     pub(super) points: Vec<Point>,
+    /// By cell of the report: the number of its point.
+    pub(super) of_cell: Vec<usize>,
 }
 
 impl Table {
     pub(super) fn of(report: &Report) -> Self {
         let names = Names::of(report);
-        let mut points: Vec<Point> = Vec::new();
+        let (mut points, mut of_cell): (Vec<Point>, Vec<usize>) = Default::default();
         let mut places: BTreeMap<(Subject, String), usize> = BTreeMap::new();
         for cell in &report.cells {
             let subject = names.subject(cell);
@@ -104,6 +106,7 @@ impl Table {
                 points.len() - 1
             });
             points[place].add(cell);
+            of_cell.push(place);
         }
         let all: BTreeSet<&String> = points.iter().flat_map(|p| p.conditions.keys()).collect();
         let values = |name: &String| points.iter().map(|p| p.conditions.get(name)).collect::<Vec<_>>();
@@ -126,7 +129,7 @@ impl Table {
             }
         }
         subjects.sort_by_key(|s| s.role);
-        Self { subjects, fixed, varied, points }
+        Self { subjects, fixed, varied, points, of_cell }
     }
 
     /// Points by the varied conditions but those named, in the order of their first cell.

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::trace::{DirectionTrace, Event, FORMAT, FlowTrace, Sample, TraceLimit};
 use super::{Rendered, Source, render};
+use crate::capture::Trace;
 use crate::report::{CellReport, Report};
 
 const COMMAND: &str = "farlink sim run tiny --only variant=direct,variant=farlink --repeat 12 --seed 7";
@@ -254,4 +255,70 @@ fn a_flow_is_drawn_with_its_limit() {
 fn the_same_input_gives_the_same_page() {
     let page = || rendered(grid("loss", &[0.0, 0.01], 3)).html;
     assert_eq!(page(), page());
+}
+
+#[test]
+fn runs_of_one_scenario_are_told_apart() {
+    let source = |cells: Vec<CellReport>| {
+        let text = serde_json::to_string(&report(cells)).unwrap();
+        Source { name: "tiny.json".into(), text }
+    };
+    let sizes = || source(grid("size_bytes", &[1e5, 1e6, 1e7], 1));
+    let rendered = render(&[sizes(), source(grid("loss", &[0.0, 0.01], 1)), sizes()]).unwrap();
+    let titles: Vec<&str> = rendered
+        .html
+        .lines()
+        .filter_map(|l| l.strip_prefix("<li><a href=\"#part-"))
+        .filter_map(|l| l.split_once("\">")?.1.strip_suffix("</a></li>"))
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            "tiny (sim), RTT 500 ms, 1 flow, by size, run 1",
+            "tiny (sim), RTT 500 ms, 1 flow, 1 MB, by loss",
+            "tiny (sim), RTT 500 ms, 1 flow, by size, run 2",
+        ]
+    );
+    let mut names: Vec<_> = rendered.plots.iter().map(|(name, _)| name).collect();
+    assert!(names.iter().any(|n| *n == "tiny-completion-time-2"), "{names:?}");
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), rendered.plots.len(), "no file of a plot is written twice");
+}
+
+#[test]
+fn what_captures_saw_is_drawn_with_the_other_plots() {
+    let mut cells = Vec::new();
+    for (variant, seconds) in [("direct", 6.0), ("farlink", 2.1)] {
+        for bytes in [1e5, 1e6] {
+            let params = json!({ "size_bytes": bytes, "rate_bps": 8e6 });
+            cells.push(cell(variant, params, 0, seconds * bytes / 1e6, None));
+        }
+    }
+    let seen = |seconds: f64, megabytes: f64| Trace {
+        sent: (0..20).map(|n| (seconds * f64::from(n) / 19.0, megabytes * f64::from(n) / 19.0)).collect(),
+        delivered: (0..20)
+            .map(|n| (0.2 + seconds * f64::from(n) / 19.0, megabytes * f64::from(n) / 19.0))
+            .collect(),
+        acked: vec![(0.4, 0.0), (0.4 + seconds, megabytes)],
+    };
+    let traces = [(0, seen(0.6, 0.1)), (1, seen(6.0, 1.0)), (2, seen(0.2, 0.1)), (3, seen(2.1, 1.0))];
+    let plots = super::plots(&report(cells), &traces).unwrap();
+    let names: Vec<_> = plots.iter().map(|(name, _)| name.as_str()).collect();
+    // Time-sequences of the largest transfers only, and all of them in one.
+    assert_eq!(
+        names,
+        [
+            "tiny-completion-time",
+            "tiny-ratio",
+            "tiny-time-sequence-hosts-alone-cubic-1-mb",
+            "tiny-time-sequence-farlink-1-mb",
+            "tiny-time-sequence",
+        ]
+    );
+    for (_, svg) in &plots[2..] {
+        has(svg, &["time since the SYN, seconds", "megabytes", "physical limit", COMMAND]);
+    }
+    has(&plots[2].1, &["sent into the link", "delivered", "acknowledged"]);
+    has(&plots[4].1, &["hosts alone, CUBIC<", "Farlink<", "Data delivered over time: 1 MB"]);
 }

@@ -15,7 +15,7 @@ use super::session::{Allowed, Session};
 use super::transfer::limit_of;
 use super::{Kind, Run};
 use crate::build::Lab;
-use crate::plot::Trace;
+use crate::capture::Trace;
 use crate::process::Started;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};

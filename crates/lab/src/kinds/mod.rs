@@ -26,8 +26,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use crate::capture::Trace;
 use crate::jobs::Plan;
-use crate::plot::Trace;
 use crate::progress::Progress;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
