@@ -226,6 +226,9 @@ fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Resu
     }
 }
 
+/// The controller of a link that follows from what is known of it.
+const AUTO: &str = "auto";
+
 /// With a known rate the egress queue is the clock and no congestion control is needed. Without one the gateways find it out from
 /// a first burst; where no gateway is at the other end, BBR does.
 fn default_link_leg(rate_known: bool) -> engine::LegConfig {
@@ -245,8 +248,9 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
         (None, None) => None,
     };
     let leg = default_link_leg(rate_bps.is_some());
-    let cc = controller(l.cc.as_ref(), source, leg.cc, cc::Kind::ALL)?;
-    if let (cc::Kind::FixedRate, None, Some(name)) = (cc, rate_bps, &l.cc) {
+    let named = l.cc.as_ref().filter(|name| name.get_ref() != AUTO);
+    let cc = controller(named, source, leg.cc, cc::Kind::ALL)?;
+    if let (cc::Kind::FixedRate, None, Some(name)) = (cc, rate_bps, named) {
         let wrong =
             "`fixed-rate` has no rate to go by; allowed: with `rate` or `rate_bps`, or another controller";
         return Err(source.error(Some(name.span()), wrong));
@@ -265,7 +269,7 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
             initial_window: initial_window(l, leg.initial_window),
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
-        estimate_rate: rate_bps.is_none() && l.cc.is_none(),
+        estimate_rate: rate_bps.is_none() && named.is_none(),
         estimate: None,
     })
 }
@@ -288,7 +292,8 @@ fn controller(
 ) -> Result<cc::Kind, ConfigError> {
     let Some(name) = name else { return Ok(default) };
     allowed.iter().copied().find(|kind| kind.name() == name.get_ref()).ok_or_else(|| {
-        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
+        let auto = (allowed == cc::Kind::ALL).then_some(AUTO);
+        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).chain(auto).collect();
         let wrong = match cc::Kind::ALL.iter().find(|kind| kind.name() == name.get_ref()) {
             Some(_) => format!("congestion control `{}` is for declared links only", name.get_ref()),
             None => format!("unknown congestion control `{}`", name.get_ref()),

@@ -193,6 +193,13 @@ fn links_and_interfaces_become_the_gateways() {
     let unknown_rate = settings("[[link]]\ninterface='sat0'").unwrap();
     let link = unknown_rate.gateway.interfaces[0].link.as_ref().unwrap();
     assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Bbr, true));
+    // `auto` is what stands for the absence of the key, as in `farlink set`.
+    for more in ["", "rate='8 Mbit/s'\n"] {
+        let absent = settings(&format!("[[link]]\ninterface='sat0'\n{more}")).unwrap();
+        let auto = settings(&format!("[[link]]\ninterface='sat0'\n{more}cc='auto'")).unwrap();
+        let link = |s: &Settings| s.gateway.interfaces[0].link.clone().map(|l| (l.leg.cc, l.estimate_rate));
+        assert_eq!(link(&auto), link(&absent));
+    }
     let own = settings("[[link]]\ninterface='sat0'\ncc='cubic'").unwrap();
     let link = own.gateway.interfaces[0].link.as_ref().unwrap();
     assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Cubic, false));
