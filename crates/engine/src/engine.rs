@@ -18,7 +18,7 @@ use crate::meter::{LinkReport, Meters};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
-use crate::ready::{Ready, ReadyId, What};
+use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
 use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
@@ -490,8 +490,8 @@ impl Engine {
         None
     }
 
-    /// Sends one segment of a flow towards a host, of about `budget_bytes` wire bytes at most.
-    pub fn pull(&mut self, now: Instant, ready: ReadyId, budget_bytes: u32, net: &mut dyn Network) -> Pulled {
+    /// Sends one segment of a flow towards a host.
+    pub fn pull(&mut self, now: Instant, ready: ReadyId, turn: Turn, net: &mut dyn Network) -> Pulled {
         let ReadyId { flow: id, to, what } = ready;
         let generation = self.route_generation;
         let mut cx = cx!(self, now, net);
@@ -500,7 +500,7 @@ impl Engine {
             flow.route_generation = generation;
             flow.find_routes(&mut cx);
         }
-        let mut pulled = flow.pull(&mut cx, to, budget_bytes, what);
+        let mut pulled = flow.pull(&mut cx, to, turn, what);
         if pulled.wire_bytes > 0 {
             pulled.more = flow.wants(&cx, to);
         } else if what == What::Any {

@@ -55,5 +55,5 @@ mod window;
 
 pub use engine::{Engine, Outcome};
 pub use meter::LinkReport;
-pub use ready::{Ready, ReadyId, Wants};
+pub use ready::{Ready, ReadyId, Turn, Wants};
 pub use segment::Pulled;

@@ -13,6 +13,8 @@ const BURST: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     next: Instant,
+    /// How long the sender waited for its turn, see [`Pacer::wait_for_turn`].
+    waited: Duration,
 }
 
 impl Pacer {
@@ -26,16 +28,44 @@ impl Pacer {
     pub fn wait_until(&self, now: Instant) -> Option<Instant> {
         (self.next > now).then_some(self.next)
     }
+    /// The sender was free to send so long ago, and others had their turn first: what the rate allows for that time may leave
+    /// at once. Thousands of senders that took a burst of a millisecond each time they came round would never use their windows.
+    pub fn wait_for_turn(&mut self, waited: Duration) {
+        self.waited = waited;
+    }
     /// Bytes that may leave as one burst at this rate.
     #[must_use]
-    pub fn burst_bytes(rate_bps: u64, mss: u32) -> u32 {
-        let bytes = u128::from(rate_bps) * BURST.as_nanos() / 8 / 1_000_000_000;
+    pub fn burst_bytes(&self, rate_bps: u64, mss: u32) -> u32 {
+        let bytes = u128::from(rate_bps) * BURST.max(self.waited).as_nanos() / 8 / 1_000_000_000;
         u32::try_from(bytes).unwrap_or(u32::MAX).clamp(2 * mss, 65_000)
     }
     /// `bytes` left at `now` under this rate.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, rate_bps: u64) {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate_bps.max(1));
-        let start = self.next.max(now - CATCH_UP);
+        let start = self.next.max(now - CATCH_UP.max(self.waited));
         self.next = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 Mbit/s are a kilobyte in a millisecond.
+    #[test]
+    fn who_waited_for_a_turn_may_send_what_that_time_allows() {
+        let (mut p, now, rate) = (Pacer::default(), Instant::from_millis(1000), 8_000_000);
+        p.on_sent(now, 2_000, rate);
+        assert_eq!(p.wait_until(now), Some(now + Duration::from_millis(1)));
+        assert_eq!(p.burst_bytes(rate, 500), 1_000);
+        let later = now + Duration::from_millis(20);
+        p.wait_for_turn(Duration::from_millis(15));
+        assert_eq!((p.wait_until(later), p.burst_bytes(rate, 500)), (None, 15_000));
+        p.on_sent(later, 15_000, rate);
+        assert_eq!(p.wait_until(later), None, "that time is used up, and no more");
+        p.wait_for_turn(Duration::ZERO);
+        p.on_sent(later, 5_000, rate);
+        assert_eq!(p.wait_until(later), Some(later + Duration::from_millis(5)));
+        assert_eq!(p.burst_bytes(rate, 500), 1_000);
     }
 }

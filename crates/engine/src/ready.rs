@@ -4,6 +4,7 @@ use crate::config::Class;
 use crate::net::IfaceId;
 use crate::side::Side;
 use crate::table::FlowId;
+use farlink_wire::Duration;
 
 /// What a flow wants to send towards a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +15,15 @@ pub enum Wants {
     Data(Class),
     /// Copies of what is under way, where the link has nothing else to do.
     Repeat,
+}
+
+/// What a leg may do when its turn comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// About so many wire bytes at most.
+    pub budget_bytes: u32,
+    /// How long the leg was ready before, because others had their turn first. Zero where a queue spreads what leaves.
+    pub waited: Duration,
 }
 
 /// What is pulled: a leg of a flow, and of what.

@@ -8,7 +8,7 @@ use crate::buffer::{SeqBuffer, Slices};
 use crate::flow::{Cx, Flow, Leg};
 use crate::net::Transmit;
 use crate::peer::Message;
-use crate::ready::{Wants, What};
+use crate::ready::{Turn, Wants, What};
 use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
@@ -380,7 +380,7 @@ impl Flow {
     }
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
-    pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, budget_bytes: u32, what: What) -> Pulled {
+    pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
         if !self.may_speak_for(cx, to.other()) || self.relays.is_none() {
             return Pulled::default();
         }
@@ -398,7 +398,8 @@ impl Flow {
                 return outbound.tx.plan_early(cx.now, &supply);
             }
             let mss = outbound.tx.mss.max(1);
-            let budget = budget_bytes / (mss + per_segment).max(1) * mss;
+            let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
+            outbound.tx.wait_for_turn(turn.waited);
             let plan = outbound.tx.plan(cx.now, &supply, budget);
             if plan.is_none() && early {
                 outbound.tx.early_while_stalled(cx.now, &supply);

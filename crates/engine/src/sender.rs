@@ -326,6 +326,11 @@ impl Sender {
         !paced && !closed
     }
 
+    /// Its turn comes so long after it was ready.
+    pub fn wait_for_turn(&mut self, waited: Duration) {
+        self.pacer.wait_for_turn(waited);
+    }
+
     /// What may be sent now, at most `budget` payload bytes in a super-segment (at least one MSS). Sets the pacing and
     /// persist timers when it is time, not the window, that stands in the way.
     pub fn plan(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
@@ -353,7 +358,7 @@ impl Sender {
             self.timers.pace = Some(at);
             return None;
         }
-        let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| Pacer::burst_bytes(rate, mss));
+        let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| self.pacer.burst_bytes(rate, mss));
         let max = (budget.min(burst).min(SUPER_SEGMENT_BYTES) / mss).max(1) * mss;
         if has_lost {
             if room == 0 {

@@ -340,6 +340,7 @@ fn port(port: &farlink_linux::driver::PortStatus) -> Value {
 fn driver_counters(driver: &DriverStatus) -> Value {
     let mut value = json!(driver.counters);
     value["route_lookups"] = json!(driver.route_lookups);
+    value["spread"] = json!(driver.spread);
     value["profile"] = json!(driver.profile);
     value["journal_refused"] = json!(driver.journal_refused);
     value

@@ -1,20 +1,19 @@
 //! The composition: packets to the engine, its segments and the forwarded packets through the egress queues.
 
-use std::collections::VecDeque;
-
 use farlink_cc::Kind;
 use farlink_egress::{Class, Grant};
 use farlink_engine::config::Config;
 use farlink_engine::net::{IfaceId, Network, Transmit};
 use farlink_engine::record::Record;
 use farlink_engine::status::FlowStatus;
-use farlink_engine::{Engine, Outcome, ReadyId, room};
+use farlink_engine::{Engine, Outcome, ReadyId, Turn, room};
 use farlink_wire::{
-    FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment, edit,
-    icmp, ip, parse,
+    Duration, FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits,
+    TcpSegment, edit, icmp, ip, parse,
 };
 
 use crate::links::{self, LinkQueue, Waiting};
+use crate::ordinary::{Leg, Ordinary};
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
 
@@ -37,7 +36,7 @@ pub struct Gateway {
     pub(crate) links: Vec<LinkQueue>,
     /// One for each interface that fragments come in by: equal addresses of different domains do not meet.
     reassemblers: Vec<(IfaceId, Reassembler)>,
-    ordinary: VecDeque<ReadyId>,
+    ordinary: Ordinary,
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
@@ -61,7 +60,7 @@ impl Gateway {
             links: links::queues(&config),
             engine: Engine::new(config),
             reassemblers,
-            ordinary: VecDeque::new(),
+            ordinary: Ordinary::default(),
             refusals_left: 0,
             refusals_since: Instant::ZERO,
             drain_wanted: false,
@@ -242,22 +241,27 @@ impl Gateway {
         while let Some(r) = self.engine.next_ready(now, net) {
             match self.links.iter_mut().find(|l| l.iface == r.out) {
                 Some(link) => link.set_ready(now, r.id, r.wants),
-                None => self.ordinary.push_back(r.id),
+                None => self.ordinary.push(now, r.id, r.wants),
             }
         }
         let mut left = PACKETS_PER_TURN;
         while left > 0
-            && let Some(id) = self.ordinary.pop_front()
+            && let Some(leg) = self.ordinary.pop()
         {
             left -= 1;
-            let pulled = self.engine.pull(now, id, ORDINARY_BUDGET_BYTES, net);
-            if let Some(wants) = pulled.more {
-                self.ordinary.push_back(id.wanting(wants));
-            }
+            self.pull_ordinary(now, leg, net);
         }
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PACKETS_PER_TURN, net);
+        }
+    }
+
+    fn pull_ordinary(&mut self, now: Instant, leg: Leg, net: &mut dyn Network) {
+        let turn = Turn { budget_bytes: ORDINARY_BUDGET_BYTES, waited: now.since(leg.since) };
+        let pulled = self.engine.pull(now, leg.id, turn, net);
+        if let Some(wants) = pulled.more {
+            self.ordinary.push(now, leg.id, wants);
         }
     }
 
@@ -294,7 +298,12 @@ impl Gateway {
                 }
                 Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
-                    let pulled = self.engine.pull(now, ready, bytes, net);
+                    let pulled = self.engine.pull(
+                        now,
+                        ready,
+                        Turn { budget_bytes: bytes, waited: Duration::ZERO },
+                        net,
+                    );
                     let same =
                         pulled.more.is_some_and(|w| ready.wanting(w) == ready && links::class_of(w) == class);
                     link.repeated_bytes += u64::from(pulled.repeated_bytes);

@@ -15,6 +15,7 @@
 
 mod gateway;
 mod links;
+mod ordinary;
 mod settings;
 mod status;
 pub mod tap;

@@ -21,6 +21,7 @@ use crate::event_loop::{Interest, Poller, Signals, Waker};
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
 use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
+use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
@@ -96,6 +97,7 @@ pub struct Driver {
     /// Which TUN is read first; moves on.
     first: usize,
     heap: HeapKeeper,
+    spreader: Spreader,
 }
 
 /// What whoever attends to a running driver may look at and do, between two batches of packets.
@@ -144,6 +146,7 @@ impl Driver {
                 tun_index: p.tun.index(),
             })
             .collect();
+        let spreader = Spreader::new(ports.iter().map(|p| (p.tun.name(), p.tun.index())));
         let net = LinuxNetwork {
             ports,
             routes: RouteCache::open()?,
@@ -164,6 +167,7 @@ impl Driver {
             started: clock::now(),
             first: 0,
             heap: HeapKeeper::default(),
+            spreader,
         };
         driver.look_at_links()?;
         for port in 0..driver.net.ports.len() {
@@ -290,9 +294,13 @@ impl Driver {
             profile.note(Stage::Egress, now, clock::now());
         }
         let LinuxNetwork { ports, counters, .. } = &mut self.net;
+        let (mut packets, mut bytes) = (0, 0);
         for port in ports {
             port.retry(now, counters);
+            packets += port.counters.packets_out;
+            bytes += port.counters.bytes_out;
         }
+        self.spreader.attend(now, packets, bytes);
         self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
     }
 
@@ -452,6 +460,7 @@ impl Driver {
             profile: self.net.profile.as_ref().map(|p| p.status()),
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
+            spread: self.spreader.is_on(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
         }
     }

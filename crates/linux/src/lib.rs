@@ -13,6 +13,7 @@ pub mod journal;
 pub mod netlink;
 pub mod netns;
 pub mod sandbox;
+mod spread;
 pub mod sysctl;
 pub mod tun;
 

@@ -167,12 +167,13 @@ impl Namespace {
     /// Makes a command run inside the namespace.
     pub fn confine(&self, command: &mut Command) {
         let fd = Arc::clone(&self.fd);
-        // SAFETY: between fork and exec only setns, an async-signal-safe system call, is made.
+        // SAFETY: between fork and exec only system calls are made, all of them async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 if libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) < 0 {
                     return Err(io::Error::last_os_error());
                 }
+                show_own_devices();
                 Ok(())
             });
         }
@@ -272,6 +273,21 @@ impl Namespace {
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Gives the calling process a /sys of its own, with the devices of its network namespace, as `ip netns exec` does. Where that is not
+/// allowed, it goes on seeing the old one. Between fork and exec: system calls only.
+fn show_own_devices() {
+    let nothing = std::ptr::null();
+    let slave = libc::MS_REC | libc::MS_SLAVE;
+    // SAFETY: plain system calls with constant strings; a null pointer is no source, no type and no options.
+    unsafe {
+        if libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(nothing, c"/".as_ptr(), nothing, slave, nothing.cast()) == 0
+        {
+            libc::mount(c"sysfs".as_ptr(), c"/sys".as_ptr(), c"sysfs".as_ptr(), 0, nothing.cast());
+        }
     }
 }
 

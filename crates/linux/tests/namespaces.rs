@@ -27,6 +27,19 @@ fn a_namespace_is_made_found_and_removed() {
 }
 
 #[test]
+fn a_program_in_a_namespace_sees_its_devices_in_sys() {
+    if skipped("a_program_in_a_namespace_sees_its_devices_in_sys") {
+        return;
+    }
+    let path = Path::new();
+    let shown = path.client.0.command("ls").arg("/sys/class/net").output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let mut devices: Vec<&str> = shown.split_whitespace().collect();
+    devices.sort_unstable();
+    assert_eq!(devices, ["eth0", "lo"]);
+}
+
+#[test]
 fn packets_cross_wires_in_both_families() {
     if skipped("packets_cross_wires_in_both_families") {
         return;

@@ -21,6 +21,8 @@ const GATEWAY_SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
 /// Where HAProxy listens for what TPROXY gives it.
 const HAPROXY_PORT: u16 = 5999;
+/// What it may carry at once: each connection takes two descriptors, and a machine may not give more than 20,000.
+pub const HAPROXY_CONNECTIONS_MAX: u64 = 8_000;
 /// How soon a silent connection falls asleep in the benchmark.
 pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
 /// How long something may take to start.
@@ -164,7 +166,7 @@ impl Bed {
     fn start_haproxy(&self) -> Result<Child> {
         let config = self.directory.join("haproxy.cfg");
         let text = format!(
-            "global\n  maxconn 8000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+            "global\n  maxconn {HAPROXY_CONNECTIONS_MAX}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
              frontend in\n  bind 0.0.0.0:{HAPROXY_PORT} transparent\n  default_backend out\n\
              backend out\n  source 0.0.0.0 usesrc clientip\n  server s {SERVER}\n"
         );

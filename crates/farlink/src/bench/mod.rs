@@ -84,8 +84,17 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
             cells.push(http(&bed, variant, args.rate)?);
         }
     }
-    for variant in [Variant::Forward, Variant::Farlink] {
-        if wanted("many") {
+    if wanted("many") {
+        for &variant in &variants {
+            if variant == Variant::Haproxy && args.many > bed::HAPROXY_CONNECTIONS_MAX {
+                progress(&format!(
+                    "haproxy is left out of {} connections at once: it needs two descriptors for each, and is given {} \
+                     connections (--many)",
+                    args.many,
+                    bed::HAPROXY_CONNECTIONS_MAX
+                ));
+                continue;
+            }
             cells.push(many(&bed, variant, args.many, args.seconds)?);
         }
     }

@@ -71,6 +71,8 @@ pub struct DriverStatus {
     pub route_lookups: u64,
     /// Flows in custody that found no room in the journal.
     pub journal_refused: u64,
+    /// The kernel's part of the work is spread over all processors.
+    pub spread: bool,
     /// Seconds since the start.
     pub uptime_s: f64,
 }
