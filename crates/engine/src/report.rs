@@ -65,6 +65,7 @@ impl Engine {
                 "link" => &mut limited.link,
                 "receiver" => &mut limited.receiver,
                 "loss" => &mut limited.loss,
+                "gateway" => &mut limited.gateway,
                 _ => &mut limited.application,
             };
             *count += 1;
@@ -228,8 +229,9 @@ impl Flow {
         } else if x.tx.in_recovery() {
             Held::Losses
         } else if !x.buffer.end().after(x.tx.snd_nxt) {
-            // All of it is under way.
-            Held::Nothing
+            // All of it is under way. The source may have more, and no window for it.
+            let room = if x.rx.edge.after(x.buffer.end()) { x.rx.edge.since(x.buffer.end()) } else { 0 };
+            if x.rx.fin_at.is_none() && room < x.rx.segment_bytes() { Held::Bound } else { Held::Nothing }
         } else if x.tx.is_cwnd_limited() {
             Held::CongestionWindow
         } else if is_window_full {
@@ -247,6 +249,7 @@ impl Flow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
     Nothing,
+    Bound,
     Losses,
     ReceiveWindow,
     CongestionWindow,
@@ -258,6 +261,7 @@ impl Held {
     fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing to send",
+            Self::Bound => "what may be held",
             Self::Losses => "repairs losses",
             Self::ReceiveWindow => "receive window",
             Self::CongestionWindow => "congestion window",
@@ -270,6 +274,7 @@ impl Held {
     fn limit(self) -> &'static str {
         match self {
             Self::Nothing => "application",
+            Self::Bound => "gateway",
             Self::Losses => "loss",
             Self::ReceiveWindow => "receiver",
             Self::CongestionWindow | Self::Pacing | Self::Turn => "link",

@@ -52,6 +52,8 @@ pub struct LimitedBy {
     pub receiver: u64,
     /// By losses under repair.
     pub loss: u64,
+    /// By what the gateway may hold for them: all of it is under way.
+    pub gateway: u64,
     /// By nothing to send.
     pub application: u64,
 }

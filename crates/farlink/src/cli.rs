@@ -60,7 +60,7 @@ Exit status: 0 all is well, 1 something is wrong (each finding says what to do),
   farlink flows
   farlink flows --limit 20 --json
 
-`limited by` tells what holds a connection back: link, receiver, loss or application.")]
+`limited by` tells what holds a connection back: link, receiver, loss, gateway or application.")]
     Flows(FlowsArgs),
     /// Watch links and connections live: rates, windows, and why each connection is not faster
     #[command(after_help = "Examples:

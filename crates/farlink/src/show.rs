@@ -170,10 +170,11 @@ fn status_text(status: &Value) -> String {
     }
     let limited = |by: &str| engine(&format!("limited_by/{by}"));
     out += &format!(
-        "held by:     link {}, receiver {}, loss {}, application {}\n",
+        "held by:     link {}, receiver {}, loss {}, gateway {}, application {}\n",
         limited("link"),
         limited("receiver"),
         limited("loss"),
+        limited("gateway"),
         limited("application"),
     );
     let mut rules = Table::new(&["RULE", "CONNECTIONS", "OPEN", "BYTES", "OVER LIMIT"]);

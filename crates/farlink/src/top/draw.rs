@@ -209,7 +209,7 @@ fn fit(text: &str, width: usize) -> String {
 fn reason(f: &Flow, indent: &str) -> Line<'static> {
     let colour = match f.limited_by.as_str() {
         "loss" => Color::Red,
-        "receiver" => Color::Yellow,
+        "receiver" | "gateway" => Color::Yellow,
         "link" => Color::Green,
         _ => Color::Reset,
     };

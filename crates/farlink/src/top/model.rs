@@ -246,6 +246,10 @@ fn why(f: &Value, towards: &str, links: &[Link]) -> String {
         ("receiver", _) => {
             format!("the {host} reads slowly or shows a small window: {}{}", bytes(window), at_most(window))
         }
+        ("gateway", _) => {
+            let held = number(f, if towards == "a" { "/custody_ba_bytes" } else { "/custody_ab_bytes" });
+            format!("the gateway may hold no more for it than {}{}", bytes(held), at_most(held))
+        }
         ("loss", _) => format!("repairs losses, {} so far", bytes(of("lost"))),
         ("link", "congestion window") => format!("congestion window of {}{}", bytes(cwnd), at_most(cwnd)),
         ("link", _) => match link {
@@ -355,6 +359,12 @@ mod tests {
         let mut f = flow("10.0.0.1:1", 0, "loss");
         f["pacing_a_bps"] = json!(2_000_000);
         assert_eq!(why(&f, "a", &[link(false, 8_000_000)]), "geo is down");
+        f["limited_by"] = json!("gateway");
+        f["custody_ba_bytes"] = json!(125_000);
+        assert_eq!(
+            why(&f, "a", &[link(true, 8_000_000)]),
+            "the gateway may hold no more for it than 125 kB, at most 2.0 Mbit/s at an RTT of 500 ms"
+        );
         f["limited_by"] = json!("link");
         assert_eq!(why(&f, "a", &[link(true, 0)]), "as fast as geo is found to carry: 2.0 Mbit/s");
         f["limited_by"] = json!("application");

@@ -186,3 +186,21 @@ fn a_congestion_window_is_the_reason_only_while_it_is() {
     set(&mut t, "link.sat.cc", "unfair").unwrap();
     assert_ne!(held_by(&mut t).1, "congestion window");
 }
+
+/// Everything that may be held is under way: the source is not the reason.
+#[test]
+fn a_window_that_the_gateway_cannot_open_is_the_reason() {
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 40_000;
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(100_000_000), leg, ..Link::default() });
+    });
+    t.open();
+    // Its handshake showed the source 65,535 bytes; all of them are filled, and the link has taken them.
+    t.play("b > . 1 ack 1 win 65535\n drop");
+    for at in (1..65_536u32).step_by(1285) {
+        t.play(&format!("a > P. {at}:{} ack 1\n ~1\n drop", (at + 1285).min(65_536)));
+    }
+    t.play("~10\n drop");
+    assert_eq!(held_by(&mut t), ("gateway", "what may be held"));
+}
