@@ -410,7 +410,9 @@ impl World {
         let mut gone = None;
         let mut records = Vec::new();
         self.with_gateway(node, |g, ports, routes| {
-            records = g.records.values().copied().collect();
+            if g.drain_limit.is_some() {
+                records = g.records.values().copied().collect();
+            }
             gone = g.check_drained(now, ports, routes);
         });
         if let Some(abandoned) = gone {

@@ -1,6 +1,6 @@
 //! A Linux host in a [`crate::world::World`]: connections, and the application that drives them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use farlink_wire::{Duration, Instant, TcpSegment};
@@ -43,6 +43,10 @@ struct Task {
     /// Something moved then, or it begins then.
     moved: Instant,
     over_at: Option<Instant>,
+    /// It has been over for long.
+    is_retired: bool,
+    /// It stands in the list of deadlines with this.
+    due: Option<Instant>,
 }
 
 /// See the module.
@@ -54,8 +58,16 @@ pub struct LinuxHost {
     tasks: Vec<Task>,
     /// Transfers still to begin, by time. Of a client only.
     waiting: BTreeSet<(Instant, usize)>,
-    /// Transfers with a connection that may have something to do, in order.
-    active: Vec<usize>,
+    /// Transfers that begin when this one has its first answer.
+    followers: BTreeMap<usize, Vec<usize>>,
+    /// Transfers that something has happened to since the host last ran, in order.
+    ready: BTreeSet<usize>,
+    /// When the application or the connection of a transfer wants to be called.
+    deadlines: BTreeSet<(Instant, usize)>,
+    /// So much of the play's news was read.
+    news_read: usize,
+    /// Transfers that are over, and since when; after [`LINGER`] only their segments are answered.
+    lingering: VecDeque<(Instant, usize)>,
     floods: Vec<Flood>,
     out: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
@@ -68,11 +80,14 @@ impl LinuxHost {
     pub fn new(number: usize, config: LinuxConfig, play: Rc<Play>, seed: u64) -> Self {
         let tasks = play.transfers.iter().map(|_| Task::default()).collect();
         let mut waiting = BTreeSet::new();
+        let mut followers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (n, t) in play.transfers.iter().enumerate() {
-            if let Start::At(at) = t.start
-                && t.client == number
-            {
-                waiting.insert((Instant::ZERO + at, n));
+            match t.start {
+                Start::At(at) if t.client == number => {
+                    waiting.insert((Instant::ZERO + at, n));
+                }
+                Start::At(_) => {}
+                Start::AfterFirstAnswerOf(first) => followers.entry(first).or_default().push(n),
             }
         }
         Self {
@@ -82,7 +97,11 @@ impl LinuxHost {
             play,
             tasks,
             waiting,
-            active: Vec::new(),
+            followers,
+            ready: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            news_read: 0,
+            lingering: VecDeque::new(),
             floods: Vec::new(),
             out: VecDeque::new(),
             scratch: Vec::new(),
@@ -125,16 +144,19 @@ impl LinuxHost {
     fn open(&mut self, now: Instant, n: usize, conn: Conn) {
         self.tasks[n].conn = Some(conn);
         self.tasks[n].moved = now;
-        if let Err(at) = self.active.binary_search(&n) {
-            self.active.insert(at, n);
-        }
+        self.ready.insert(n);
     }
 
     /// Lets the application of one transfer do what it can.
     fn work(&mut self, now: Instant, n: usize) {
         self.work_on(now, n);
-        if self.play.note_over(n) {
-            self.tasks[n].over_at.get_or_insert(now);
+        self.note_over(now, n);
+    }
+
+    fn note_over(&mut self, now: Instant, n: usize) {
+        if self.play.note_over(n) && self.tasks[n].over_at.is_none() {
+            self.tasks[n].over_at = Some(now);
+            self.lingering.push_back((now, n));
         }
     }
 
@@ -232,11 +254,8 @@ impl LinuxHost {
         outcome.ended[side] = conn.rx.is_at_end() && conn.tx.is_done();
         if is_first_answer {
             // Those that follow it are made by the same host.
-            for (m, t) in play.transfers.iter().enumerate() {
-                if t.start == Start::AfterFirstAnswerOf(n) {
-                    self.waiting.insert((now, m));
-                }
-            }
+            let followers = self.followers.remove(&n).unwrap_or_default();
+            self.waiting.extend(followers.into_iter().map(|m| (now, m)));
         }
     }
 
@@ -254,7 +273,7 @@ impl LinuxHost {
         }
     }
 
-    /// The client's transfers that are due, and those that stand still.
+    /// The client's transfers that are due.
     fn begin(&mut self, now: Instant) {
         while let Some((at, n)) = self.waiting.first().copied()
             && at <= now
@@ -266,18 +285,64 @@ impl LinuxHost {
             self.open(now, n, conn);
             self.play.outcomes.borrow_mut()[n].began = now;
         }
-        for n in self.active.clone() {
-            let stands = self.tasks[n].moved + PATIENCE <= now && self.tasks[n].ask_at.is_none();
-            if !stands || self.play.transfers[n].direction != Direction::Download {
-                continue;
-            }
-            let read = self.tasks[n].read;
-            let outcome = &mut self.play.outcomes.borrow_mut()[n];
-            if !outcome.is_over() {
-                outcome.error =
-                    Some(format!("nothing arrives for {} s, after {read} bytes", PATIENCE.as_secs()));
-                self.tasks[n].conn = None;
-            }
+    }
+
+    /// Whose turn it is besides those that received something: deadlines that have come, and what the other host has ended.
+    fn gather(&mut self, now: Instant) {
+        while let Some((at, n)) = self.deadlines.first().copied()
+            && at <= now
+        {
+            self.list(n, None);
+            self.ready.insert(n);
+        }
+        let news = self.play.news.borrow();
+        self.ready.extend(news.iter().skip(self.news_read));
+        self.news_read = news.len();
+    }
+
+    /// The timers, the application and the packets of one transfer.
+    fn run_one(&mut self, now: Instant, n: usize) {
+        if self.tasks[n].is_retired {
+            return;
+        }
+        self.watch(now, n);
+        let Some(conn) = &mut self.tasks[n].conn else { return self.list(n, None) };
+        if conn.deadline().is_some_and(|t| t <= now) {
+            conn.timeout(now);
+        }
+        self.work(now, n);
+        self.collect(now, n);
+        self.list(n, self.deadline_of(n));
+    }
+
+    /// Gives up a transfer that stands still.
+    fn watch(&mut self, now: Instant, n: usize) {
+        let task = &mut self.tasks[n];
+        let stands = task.moved + PATIENCE <= now && task.ask_at.is_none();
+        if !stands || !self.is_watched(n) || self.play.outcomes.borrow()[n].is_over() {
+            return;
+        }
+        let why = format!("nothing arrives for {} s, after {} bytes", PATIENCE.as_secs(), self.tasks[n].read);
+        self.play.give_up(n, why);
+        self.tasks[n].conn = None;
+    }
+
+    /// Somebody waits for this transfer, and not for ever.
+    fn is_watched(&self, n: usize) -> bool {
+        self.is_client() && self.play.transfers[n].direction == Direction::Download
+    }
+
+    /// Takes a transfer from the list of deadlines, or puts it at its place there.
+    fn list(&mut self, n: usize, due: Option<Instant>) {
+        let old = std::mem::replace(&mut self.tasks[n].due, due);
+        if old == due {
+            return;
+        }
+        if let Some(old) = old {
+            self.deadlines.remove(&(old, n));
+        }
+        if let Some(due) = due {
+            self.deadlines.insert((due, n));
         }
     }
 
@@ -285,9 +350,11 @@ impl LinuxHost {
     fn deadline_of(&self, n: usize) -> Option<Instant> {
         let task = &self.tasks[n];
         let conn = task.conn.as_ref()?;
-        let is_watched =
-            task.over_at.is_none() && self.is_client() && task.ask_at.is_none() && conn.failed.is_none();
-        let stall = is_watched.then(|| task.moved + PATIENCE);
+        if conn.failed.is_some() {
+            return None;
+        }
+        let may_stand = task.over_at.is_none() && task.ask_at.is_none() && self.is_watched(n);
+        let stall = may_stand.then(|| task.moved + PATIENCE);
         [conn.deadline(), task.ask_at, stall].into_iter().flatten().min()
     }
 }
@@ -314,22 +381,26 @@ impl Host for LinuxHost {
         self.collect(now, n);
         // What the application did may have opened a window, or ended the stream.
         self.work(now, n);
+        if !self.tasks[n].is_retired {
+            self.ready.insert(n);
+        }
     }
 
     fn run(&mut self, now: Instant) {
         if self.is_client() {
             self.begin(now);
         }
-        for n in self.active.clone() {
-            let Some(conn) = &mut self.tasks[n].conn else { continue };
-            if conn.deadline().is_some_and(|t| t <= now) {
-                conn.timeout(now);
-            }
-            self.work(now, n);
-            self.collect(now, n);
+        self.gather(now);
+        for n in std::mem::take(&mut self.ready) {
+            self.run_one(now, n);
         }
-        let tasks = &self.tasks;
-        self.active.retain(|n| tasks[*n].over_at.is_none_or(|t| t + LINGER > now));
+        while let Some((at, n)) = self.lingering.front().copied()
+            && at + LINGER <= now
+        {
+            self.lingering.pop_front();
+            self.tasks[n].is_retired = true;
+            self.list(n, None);
+        }
         for flood in &mut self.floods {
             self.out.extend(flood.next(now));
         }
@@ -342,7 +413,8 @@ impl Host for LinuxHost {
     fn deadline(&self) -> Option<Instant> {
         let waiting = self.waiting.first().map(|(at, _)| *at);
         let floods = self.floods.iter().map(Flood::deadline);
-        self.active.iter().filter_map(|n| self.deadline_of(*n)).chain(waiting).chain(floods).min()
+        let first = self.deadlines.first().map(|(at, _)| *at);
+        first.into_iter().chain(waiting).chain(floods).min()
     }
 
     fn is_finished(&self) -> bool {

@@ -141,6 +141,8 @@ pub struct Play {
     /// Lists of questions that several connections share.
     pub lists: RefCell<Vec<VecDeque<Step>>>,
     open: Cell<usize>,
+    /// Transfers that one host has ended: what the other has to hear of, the oldest first.
+    pub(super) news: RefCell<Vec<usize>>,
 }
 
 impl Play {
@@ -157,7 +159,8 @@ impl Play {
         };
         let outcomes: Vec<Outcome> = transfers.iter().map(begin).collect();
         let open = Cell::new(outcomes.len());
-        Rc::new(Self { transfers, outcomes: RefCell::new(outcomes), lists: RefCell::new(lists), open })
+        let (outcomes, lists, news) = (RefCell::new(outcomes), RefCell::new(lists), RefCell::default());
+        Rc::new(Self { transfers, outcomes, lists, open, news })
     }
 
     /// Every transfer is over.
@@ -172,7 +175,14 @@ impl Play {
         if outcome.is_over() && !outcome.counted_over {
             outcome.counted_over = true;
             self.open.set(self.open.get().saturating_sub(1));
+            self.news.borrow_mut().push(n);
         }
         outcome.counted_over
+    }
+
+    /// Somebody has waited for too long.
+    pub(super) fn give_up(&self, n: usize, why: String) {
+        self.outcomes.borrow_mut()[n].error = Some(why);
+        self.news.borrow_mut().push(n);
     }
 }
