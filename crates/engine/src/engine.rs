@@ -534,6 +534,12 @@ impl Engine {
         }
     }
 
+    /// Segments that have left by declared links outside [`Self::pull`] since the last call, with their bytes: last
+    /// acknowledgements and resets. The links carried them all the same.
+    pub fn take_unasked(&mut self) -> Vec<(IfaceId, u32)> {
+        self.books.take_unasked()
+    }
+
     /// When `handle_timeout` wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -154,7 +154,9 @@ impl Flow {
         for to in [Side::A, Side::B] {
             let owed = self.relays.as_ref().is_some_and(|r| r.get(to).rx.due().is_some());
             if owed && self.may_speak_for(cx, to.other()) {
-                self.emit(cx, to, None);
+                let out = self.legs.get(to).out;
+                let sent = self.emit(cx, to, None);
+                cx.books.note_unasked(out, sent.wire_bytes);
             }
         }
     }

@@ -136,6 +136,7 @@ impl Flow {
         if let Ok((bytes, offload)) = header.write(0) {
             cx.counters.packets_out += 1;
             cx.net.transmit(&Transmit { via: src.via, out: dst.out, header: &bytes, payload: &[], offload });
+            cx.books.note_unasked(dst.out, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
     }
 

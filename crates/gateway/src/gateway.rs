@@ -251,6 +251,7 @@ impl Gateway {
             left -= 1;
             self.pull_ordinary(now, leg, net);
         }
+        self.charge_unasked(now);
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PACKETS_PER_TURN, net);
@@ -262,6 +263,16 @@ impl Gateway {
         let pulled = self.engine.pull(now, leg.id, turn, net);
         if let Some(wants) = pulled.more {
             self.ordinary.push(now, leg.id, wants);
+        }
+    }
+
+    /// What the engine has sent without being asked took its time on the links, too: else many connections that end at once fill
+    /// the queue of a link that nothing empties again.
+    fn charge_unasked(&mut self, now: Instant) {
+        for (iface, bytes) in self.engine.take_unasked() {
+            if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+                link.egress.charge(now, bytes);
+            }
         }
     }
 
