@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use farlink_gateway::config::FlowControl;
 use farlink_lab::compare::Comparison;
 use farlink_lab::scenario::Only;
 use farlink_lab::simulate;
@@ -97,6 +98,7 @@ struct Compare {
 #[command(after_help = "Examples:
   farlink sim faults --seeds 0..10000             mixed faults
   farlink sim faults --mode route-flap --seeds 0..1000
+  farlink sim faults --policy automatic --seeds 0..1000
   farlink sim faults --mode clean --seeds 7 --trace    one seed, every packet
 
 Exit status: 0 only if no invariant was broken.")]
@@ -107,6 +109,9 @@ struct Faults {
     /// What may go wrong: mixed, route-flap, clean
     #[arg(long, default_value = "mixed")]
     mode: String,
+    /// Flow control of all gateways: fixed, send-window, adaptive, automatic [default: by the seed, a quarter of the runs automatic]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
@@ -167,17 +172,18 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
         Ok(mode) => mode,
         Err(_) => bail!("--mode {}: known are mixed, route-flap and clean", args.mode),
     };
+    let policy = args.policy.as_deref().map(parse_policy).transpose()?;
     let seeds = parse_seeds(&args.seeds)?;
     if let Some(filter) = &args.trace {
         if seeds.end - seeds.start != 1 {
             bail!("--trace shows one seed: --seeds wants a single number with it");
         }
         let filter = (!filter.is_empty()).then(|| filter.clone());
-        return Ok(trace_one(seeds.start, mode, filter));
+        return Ok(trace_one(seeds.start, mode, policy, filter));
     }
     let total = seeds.end - seeds.start;
     let (done, start) = (AtomicU64::new(0), Instant::now());
-    let sum = run_seeds(seeds, mode, args.threads, args.failures, &|report| {
+    let sum = run_seeds(seeds, mode, policy, args.threads, args.failures, &|report| {
         let n = done.fetch_add(1, Ordering::Relaxed) + 1;
         if report.failure.is_some() {
             eprintln!("{report}");
@@ -199,8 +205,14 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
     Ok(if sum.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn trace_one(seed: u64, mode: Mode, filter: Option<String>) -> ExitCode {
-    let plan = SimPlan::from_seed(seed, mode);
+/// The name of a policy of flow control, as in the configuration.
+fn parse_policy(text: &str) -> Result<FlowControl> {
+    let found = FlowControl::ALL.into_iter().find(|p| p.name() == text);
+    found.with_context(|| format!("--policy {text}: known are fixed, send-window, adaptive and automatic"))
+}
+
+fn trace_one(seed: u64, mode: Mode, policy: Option<FlowControl>, filter: Option<String>) -> ExitCode {
+    let plan = SimPlan::from_seed(seed, mode, policy);
     outln!("{plan:#?}");
     let traced = run_plan(&plan, Trace::with_text(filter));
     for line in &traced.lines {

@@ -6,10 +6,14 @@
 
 use farlink_channel::{ChannelConfig, GilbertElliott};
 use farlink_gateway::Config;
+use farlink_gateway::config::{FlowControl, Pinned};
 use farlink_wire::{Duration, Instant};
 
 use crate::rng::Rng;
 use crate::traffic::{Connection, HostConfig};
+
+/// The part of the seeds in which all gateways have the policy `automatic`.
+const AUTOMATIC_SHARE: f64 = 0.25;
 
 /// What kind of trouble a run is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,6 +153,8 @@ pub struct SimPlan {
     pub seed: u64,
     /// The mode it was made for.
     pub mode: Mode,
+    /// The policy that was asked for at all gateways.
+    pub policy: Option<FlowControl>,
     /// The hosts.
     pub hosts: Vec<HostPlan>,
     /// The gaps: one more than gateways.
@@ -237,9 +243,9 @@ fn host(rng: &mut Rng, end: usize) -> HostPlan {
 }
 
 impl SimPlan {
-    /// The run that `seed` stands for in `mode`.
+    /// The run that `seed` stands for in `mode`: with this policy of flow control at all gateways, or each with its own.
     #[must_use]
-    pub fn from_seed(seed: u64, mode: Mode) -> Self {
+    pub fn from_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Self {
         let mut rng = Rng::new(seed, "topology");
         let least = u64::from(mode == Mode::RouteFlap);
         let gateways = rng.pick(&[0, 1, 1, 2, 2, 2, 2, 3]).max(least) as usize;
@@ -254,7 +260,12 @@ impl SimPlan {
                 gap(&mut rng, mode, hard)
             })
             .collect();
-        let gateways: Vec<_> = (0..gateways).map(|_| gateway(&mut rng, mode)).collect();
+        let mut gateways: Vec<_> = (0..gateways).map(|_| gateway(&mut rng, mode)).collect();
+        // A source of its own: what else a seed means does not change with it.
+        let mixed = Rng::new(seed, "policy").chance(AUTOMATIC_SHARE).then_some(FlowControl::Automatic);
+        if let Some(policy) = policy.or(mixed) {
+            gateways.iter_mut().for_each(|g| g.config.flow_control = policy);
+        }
         let mut rng = Rng::new(seed, "hosts");
         let mut hosts = vec![host(&mut rng, 0), host(&mut rng, 1)];
         for end in [0, 1] {
@@ -267,12 +278,11 @@ impl SimPlan {
         let connections = crate::workload::connections(&mut rng, mode, &hosts);
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());
-        Self { seed, mode, hosts, gaps, gateways, connections, faults }
+        Self { seed, mode, policy, hosts, gaps, gateways, connections, faults }
     }
 }
 
 fn gateway(rng: &mut Rng, mode: Mode) -> GatewayPlan {
-    use farlink_gateway::config::{FlowControl, Pinned};
     let mut config = Config { pinned: Pinned::Never, seed: rng.bits(), ..Config::default() };
     if rng.chance(0.3) {
         config.limits.relay_bytes = rng.log_range(16 << 10, 4 << 20) as u32;

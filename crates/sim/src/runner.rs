@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use farlink_gateway::config::FlowControl;
 use farlink_wire::{Duration, Instant};
 
 use crate::build::build;
@@ -25,6 +26,8 @@ pub struct Report {
     pub seed: u64,
     /// The mode.
     pub mode: Mode,
+    /// The policy of flow control that was asked for at all gateways.
+    pub policy: Option<FlowControl>,
     /// What went wrong, if anything did.
     pub failure: Option<String>,
     /// Hash of every packet on every wire with its time.
@@ -49,8 +52,8 @@ pub struct Traced {
 
 /// Runs one seed.
 #[must_use]
-pub fn run_seed(seed: u64, mode: Mode) -> Report {
-    run_plan(&SimPlan::from_seed(seed, mode), Trace::default()).report
+pub fn run_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Report {
+    run_plan(&SimPlan::from_seed(seed, mode, policy), Trace::default()).report
 }
 
 /// Runs a plan.
@@ -76,6 +79,7 @@ pub fn run_plan(plan: &SimPlan, trace: Trace) -> Traced {
     let report = Report {
         seed: plan.seed,
         mode: plan.mode,
+        policy: plan.policy,
         failure,
         digest: world.trace.digest(),
         packets: world.packets,
@@ -89,7 +93,8 @@ impl Report {
     /// The command that runs this seed again and shows every packet.
     #[must_use]
     pub fn replay(&self) -> String {
-        format!("farlink sim faults --mode {} --seeds {} --trace", self.mode.name(), self.seed)
+        let policy = self.policy.map(|p| format!(" --policy {}", p.name())).unwrap_or_default();
+        format!("farlink sim faults --mode {}{policy} --seeds {} --trace", self.mode.name(), self.seed)
     }
 }
 
@@ -127,10 +132,11 @@ pub struct Summary {
     pub digest: u64,
 }
 
-/// Runs all seeds of `seeds` on `threads` threads; ends early after `failures_max` failures. `progress` is told of each run.
+/// Runs all seeds of `seeds`, with `policy` at all gateways or each with its own, on `threads` threads; ends early after `failures_max` failures. `progress` is told of each run.
 pub fn run_seeds(
     seeds: std::ops::Range<u64>,
     mode: Mode,
+    policy: Option<FlowControl>,
     threads: usize,
     failures_max: usize,
     progress: &(dyn Fn(&Report) + Sync),
@@ -147,7 +153,7 @@ pub fn run_seeds(
                     if seed >= seeds.end {
                         break;
                     }
-                    let report = run_guarded(seed, mode);
+                    let report = run_guarded(seed, mode, policy);
                     progress(&report);
                     if report.failure.is_some()
                         && failed.fetch_add(1, Ordering::Relaxed) + 1 >= failures_max as u64
@@ -176,8 +182,8 @@ pub fn run_seeds(
 }
 
 /// A panic in a gateway is a finding with a seed like any other.
-fn run_guarded(seed: u64, mode: Mode) -> Report {
-    std::panic::catch_unwind(|| run_seed(seed, mode)).unwrap_or_else(|cause| {
+fn run_guarded(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Report {
+    std::panic::catch_unwind(|| run_seed(seed, mode, policy)).unwrap_or_else(|cause| {
         let text = cause
             .downcast_ref::<String>()
             .cloned()
@@ -186,6 +192,7 @@ fn run_guarded(seed: u64, mode: Mode) -> Report {
         Report {
             seed,
             mode,
+            policy,
             failure: Some(format!("panic: {text}")),
             digest: 0,
             packets: 0,
