@@ -6,6 +6,7 @@ mod script;
 mod basics;
 mod bypass;
 mod chain;
+mod charged;
 mod draining;
 mod early;
 mod fields;

@@ -1,0 +1,54 @@
+//! Everything that leaves by a declared link is counted by its queue, or the link's own queue fills behind the gateway.
+
+use crate::script::{Host, Script};
+use farlink_gateway::config::Link;
+
+fn script() -> Script {
+    let link = Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() };
+    let mut t = Script::with(|s| s.link = Some(link.clone()));
+    t.open();
+    t.play("~10\n drop");
+    t
+}
+
+fn counted(t: &mut Script) -> u64 {
+    t.with_gateway(|g, now, _| g.status(now).links[0].sent_bytes)
+}
+
+/// Bytes that the queue has counted since the last call, and that have come to b.
+fn counted_and_seen(t: &mut Script, before: &mut u64) -> (u64, u64) {
+    let counted = counted(t);
+    let seen = t.take(Host::B).iter().map(|s| s.segment.ip.total_len as u64).sum();
+    (counted - core::mem::replace(before, counted), seen)
+}
+
+#[test]
+fn the_last_acknowledgement_of_a_connection() {
+    let mut t = script();
+    let mut before = counted(&mut t);
+    t.play("+10\n a > F. 1 ack 1\n ~1");
+    assert_eq!(counted_and_seen(&mut t, &mut before), (40, 40), "the FIN");
+    for (step, what) in [
+        ("drop a\n b > . 1 ack 2\n ~100\n drop a", "nothing, or an acknowledgement"),
+        ("b > F. 1 ack 2\n ~1\n drop a", "nothing, or an acknowledgement"),
+        ("a > . 2 ack 2\n ~100\n drop a", "the acknowledgement of the other FIN, and the end"),
+    ] {
+        t.play(step);
+        let (counted, seen) = counted_and_seen(&mut t, &mut before);
+        assert_eq!(counted, seen, "{what}");
+    }
+    assert_eq!(t.mode(), "closed");
+}
+
+#[test]
+fn a_reset() {
+    let mut t = script();
+    let mut before = counted(&mut t);
+    t.play("+10\n a > P. 1:101 ack 1\n ~1");
+    assert_eq!(counted_and_seen(&mut t, &mut before), (140, 140));
+    // b has not acknowledged what a is rid of: the reset is the gateway's, behind what is owed.
+    t.play("drop a\n a > R. 101 ack 1\n ~10\n b > . 1 ack 101\n ~100\n drop a");
+    let (counted, seen) = counted_and_seen(&mut t, &mut before);
+    assert!(seen > 0, "b hears of it");
+    assert_eq!(counted, seen);
+}
