@@ -327,20 +327,13 @@ impl Scoreboard {
         }
     }
 
-    /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without SACK).
+    /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without SACK), in however small pieces
+    /// they were sent: a piece for each round trip would take for ever. Not where the head is known to be lost already.
     pub fn mark_head_lost(&mut self, len: u32) -> u64 {
-        let Some(first) = self.records.front().map(|r| r.seq) else { return 0 };
-        self.cut(first + len);
-        let Some(r) = self.records.front_mut() else { return 0 };
-        if r.sacked || r.lost {
-            return 0;
-        }
-        r.lost = true;
-        let bytes = r.len();
-        self.lost_bytes += bytes;
-        self.lost_ever_bytes += bytes;
-        note_loss(&mut self.losses, r, self.lost_ever_bytes);
-        bytes
+        let Some(head) = self.records.front().filter(|r| !r.sacked && !r.lost) else { return 0 };
+        let end = head.seq + len;
+        self.cut(end);
+        self.mark_lost(|r| r.end.before_eq(end))
     }
 
     /// The receiver may have thrown away what it SACKed (RFC 2018 section 8), as a timeout must assume when the head
@@ -520,6 +513,21 @@ mod tests {
         let a = b.acknowledge(Instant::from_millis(200), SeqNum(10000), &[]);
         assert_eq!(a.delivered_bytes, 2000);
         assert!(b.is_empty() && b.is_consistent());
+    }
+
+    #[test]
+    fn a_lost_head_is_a_whole_segment_of_small_pieces() {
+        let mut b = board(3);
+        for at in [8, 96, 104, 1100] {
+            b.cut(SeqNum(at));
+        }
+        assert_eq!(b.mark_head_lost(1000), 1000);
+        assert_eq!(b.next_lost(1000), Some((SeqNum(0), 1000)));
+        assert_eq!(b.mark_head_lost(1000), 0, "it is known");
+        b.resent(Instant::from_millis(100), SeqNum(0), 1000, Then::default());
+        b.acknowledge(Instant::from_millis(200), SeqNum(1000), &[]);
+        assert_eq!((b.mark_head_lost(1000), b.next_lost(1000)), (1000, Some((SeqNum(1000), 1000))));
+        assert!(b.is_consistent());
     }
 
     #[test]

@@ -208,11 +208,16 @@ impl Sender {
         }
     }
 
-    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582).
+    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582). The duplicates are of what
+    /// follows it; behind a partial acknowledgement nothing is known of the rest of its segment.
     fn detect_without_sack(&mut self, advanced: bool) -> u64 {
-        let partial = advanced && !self.recovery.is_open();
-        let third = self.recovery.is_open() && self.dup_acks >= DUP_THRESH;
-        if partial || third { self.board.mark_head_lost(self.mss) } else { 0 }
+        let open = self.recovery.is_open();
+        let len = match self.board.first() {
+            Some(head) if open && self.dup_acks >= DUP_THRESH => head.end.since(head.seq).min(self.mss),
+            Some(_) if advanced && !open => self.mss,
+            _ => return 0,
+        };
+        self.board.mark_head_lost(len)
     }
 
     /// F-RTO (RFC 5682, SACK-enhanced): the first acknowledgement after a timeout that covers something never sent
