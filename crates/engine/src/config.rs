@@ -87,6 +87,18 @@ impl FlowControl {
     }
 }
 
+/// From its name; the error says which there are.
+impl core::str::FromStr for FlowControl {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("`{name}`: allowed are {names}")
+        })
+    }
+}
+
 /// A diverted interface.
 #[derive(Clone, Debug)]
 pub struct Interface {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use farlink_gateway::config::FlowControl;
 use farlink_lab::compare::Comparison;
 use farlink_lab::scenario::Only;
@@ -172,7 +172,11 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
         Ok(mode) => mode,
         Err(_) => bail!("--mode {}: known are mixed, route-flap and clean", args.mode),
     };
-    let policy = args.policy.as_deref().map(parse_policy).transpose()?;
+    let policy = args.policy.as_deref().map(|text| {
+        text.parse::<FlowControl>()
+            .map_err(|_| anyhow!("--policy {text}: known are fixed, send-window, adaptive and automatic"))
+    });
+    let policy = policy.transpose()?;
     let seeds = parse_seeds(&args.seeds)?;
     if let Some(filter) = &args.trace {
         if seeds.end - seeds.start != 1 {
@@ -203,12 +207,6 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
         sum.digest
     );
     Ok(if sum.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The name of a policy of flow control, as in the configuration.
-fn parse_policy(text: &str) -> Result<FlowControl> {
-    let found = FlowControl::ALL.into_iter().find(|p| p.name() == text);
-    found.with_context(|| format!("--policy {text}: known are fixed, send-window, adaptive and automatic"))
 }
 
 fn trace_one(seed: u64, mode: Mode, policy: Option<FlowControl>, filter: Option<String>) -> ExitCode {

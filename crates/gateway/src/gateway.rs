@@ -13,7 +13,7 @@ use farlink_wire::{
 };
 
 use crate::links::{self, LinkQueue, Waiting};
-use crate::ordinary::{Leg, Ordinary};
+use crate::ordinary::Ordinary;
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
 
@@ -249,20 +249,16 @@ impl Gateway {
             && let Some(leg) = self.ordinary.pop()
         {
             left -= 1;
-            self.pull_ordinary(now, leg, net);
+            let turn = Turn { budget_bytes: ORDINARY_BUDGET_BYTES, waited: now.since(leg.since) };
+            let pulled = self.engine.pull(now, leg.id, turn, net);
+            if let Some(wants) = pulled.more {
+                self.ordinary.push(now, leg.id, wants);
+            }
         }
         self.charge_unasked(now);
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PACKETS_PER_TURN, net);
-        }
-    }
-
-    fn pull_ordinary(&mut self, now: Instant, leg: Leg, net: &mut dyn Network) {
-        let turn = Turn { budget_bytes: ORDINARY_BUDGET_BYTES, waited: now.since(leg.since) };
-        let pulled = self.engine.pull(now, leg.id, turn, net);
-        if let Some(wants) = pulled.more {
-            self.ordinary.push(now, leg.id, wants);
         }
     }
 
@@ -309,12 +305,8 @@ impl Gateway {
                 }
                 Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
-                    let pulled = self.engine.pull(
-                        now,
-                        ready,
-                        Turn { budget_bytes: bytes, waited: Duration::ZERO },
-                        net,
-                    );
+                    let turn = Turn { budget_bytes: bytes, waited: Duration::ZERO };
+                    let pulled = self.engine.pull(now, ready, turn, net);
                     let same =
                         pulled.more.is_some_and(|w| ready.wanting(w) == ready && links::class_of(w) == class);
                     link.repeated_bytes += u64::from(pulled.repeated_bytes);

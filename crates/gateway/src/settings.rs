@@ -2,7 +2,7 @@
 
 use farlink_cc::Kind;
 use farlink_engine::config::{
-    FlowControl, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
+    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
 };
 use farlink_wire::Instant;
 
@@ -74,7 +74,7 @@ impl Gateway {
             return Ok(());
         }
         if key == "flow_control.policy" {
-            self.engine.set_flow_control(policy(value)?);
+            self.engine.set_flow_control(value.parse()?);
             return Ok(());
         }
         if key == "flow_control.soft_window" {
@@ -198,13 +198,6 @@ fn initial_window(value: &str, most: u32) -> Result<InitialWindow, String> {
 fn segments(value: &str, most: u32, words: &str) -> Result<u32, String> {
     let number = value.parse::<u32>().ok().filter(|n| (1..=most).contains(n));
     number.ok_or_else(|| format!("`{value}`: allowed are 1 to {most} segments, {words}"))
-}
-
-fn policy(name: &str) -> Result<FlowControl, String> {
-    FlowControl::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
-        let names = FlowControl::ALL.map(FlowControl::name).join(", ");
-        format!("`{name}`: allowed are {names}")
-    })
 }
 
 fn controller(name: &str, allowed: &[Kind]) -> Result<Kind, String> {

@@ -34,13 +34,13 @@ fn windows_that_follow_the_need() {
     }
 }
 
-/// Invariant 9: one seed, one run.
 /// A host without SACK whose head was sent in pieces of 8 bytes got one of them in each round trip.
 #[test]
 fn small_pieces_that_are_lost_are_repeated_together() {
     pass(Mode::RouteFlap, Some(FlowControl::Automatic), 258..259);
 }
 
+/// Invariant 9: one seed, one run.
 #[test]
 fn one_seed_is_one_run_bit_for_bit() {
     for seed in 0..20 {

@@ -120,12 +120,16 @@ fn link_table(links: &[Link], width: u16) -> Table<'static> {
     let columns: Vec<&LinkColumn> = LINK_COLUMNS.iter().filter(|c| c.3 <= width).collect();
     let rows = links.iter().map(|l| Row::new(columns.iter().map(|c| (c.4)(l)).collect::<Vec<_>>()));
     let widths: Vec<_> = columns.iter().map(|c| Constraint::Length(c.1)).collect();
-    let heads = columns.iter().map(|(name, _, is_words, ..)| {
-        let line = Line::from((*name).to_string());
-        Cell::from(if *is_words { line } else { line.right_aligned() })
+    Table::new(rows, widths).header(head(columns.iter().map(|c| (c.0, c.2))))
+}
+
+/// The first line of a table: its headings, and whether words stand below them or figures.
+fn head(columns: impl Iterator<Item = (&'static str, bool)>) -> Row<'static> {
+    let cells = columns.map(|(name, is_words)| {
+        let line = Line::from(name);
+        Cell::from(if is_words { line } else { line.right_aligned() })
     });
-    let head = Row::new(heads.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED));
-    Table::new(rows, widths).header(head)
+    Row::new(cells.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED))
 }
 
 /// A connection in one line on a wide screen; on a narrow one its reason stands below it.
@@ -150,12 +154,8 @@ fn flow_table(frame: &mut Frame<'_>, area: Rect, model: &Model, choice: &Choice)
         ])
     });
     // The last column is words again.
-    let heads = names.iter().enumerate().map(|(n, name)| {
-        let line = Line::from((*name).to_string());
-        Cell::from(if n < 2 || n + 1 == names.len() { line } else { line.right_aligned() })
-    });
-    let head = Row::new(heads.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED));
-    let table = Table::new(rows, widths.into_iter().chain([Constraint::Min(11)])).header(head);
+    let heads = names.into_iter().enumerate().map(|(n, name)| (name, n < 2 || n + 1 == names.len()));
+    let table = Table::new(rows, widths.into_iter().chain([Constraint::Min(11)])).header(head(heads));
     let mut state = TableState::default().with_offset(first);
     frame.render_stateful_widget(table, area, &mut state);
 }
