@@ -23,6 +23,9 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
 const HAPROXY_PORT: u16 = 5999;
 /// What it may carry at once: each connection takes two descriptors, and a machine may not give more than 20,000.
 pub const HAPROXY_CONNECTIONS_MAX: u64 = 8_000;
+/// What makes HAProxy fast: data moves in the kernel through pipes, and what does not fits into large buffers.
+const HAPROXY_GLOBAL: &str = "  tune.bufsize 65536\n  tune.pipesize 65536\n  maxpipes 16384\n";
+const HAPROXY_DEFAULTS: &str = "  option splice-request\n  option splice-response\n";
 /// How soon a silent connection falls asleep in the benchmark.
 pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
 /// How long something may take to start.
@@ -37,8 +40,13 @@ pub enum Variant {
     Forward,
     /// Farlink splits; no link is declared.
     Farlink,
-    /// HAProxy splits, with TPROXY and the client's address.
+    /// Another build of Farlink, to see what a change has cost.
+    FarlinkBefore,
+    /// HAProxy splits as it is installed, with TPROXY and the client's address.
     Haproxy,
+    /// HAProxy at its best: it splices, its pipes and buffers take 64 KB, and its sockets use loss-based congestion control as the
+    /// hosts' do.
+    HaproxyTuned,
 }
 
 impl Variant {
@@ -47,9 +55,25 @@ impl Variant {
         match self {
             Self::Forward => "forward",
             Self::Farlink => "farlink",
+            Self::FarlinkBefore => "farlink-before",
             Self::Haproxy => "haproxy",
+            Self::HaproxyTuned => "haproxy-tuned",
         }
     }
+
+    /// A gateway of ours: it can be asked what it has split.
+    pub fn is_farlink(self) -> bool {
+        matches!(self, Self::Farlink | Self::FarlinkBefore)
+    }
+
+    /// Either kind of HAProxy.
+    pub fn is_haproxy(self) -> bool {
+        matches!(self, Self::Haproxy | Self::HaproxyTuned)
+    }
+
+    /// Every variant, in the order of the tables.
+    pub const ALL: [Self; 5] =
+        [Self::Forward, Self::Farlink, Self::FarlinkBefore, Self::Haproxy, Self::HaproxyTuned];
 }
 
 /// The namespaces and the server in them.
@@ -60,11 +84,14 @@ pub struct Bed {
     directory: PathBuf,
     server_process: Child,
     program: PathBuf,
+    /// Congestion control that the gateway's sockets have unless something else is set.
+    cc: String,
+    before: Option<PathBuf>,
 }
 
 impl Bed {
-    /// Makes it, after removing what a killed benchmark left behind.
-    pub fn new() -> Result<Self> {
+    /// Makes it, after removing what a killed benchmark left behind. `before` is another build to compare with.
+    pub fn new(before: Option<PathBuf>) -> Result<Self> {
         remove_leftovers();
         let own = std::process::id();
         let directory = std::env::temp_dir().join(format!("{PREFIX}{own}"));
@@ -87,11 +114,12 @@ impl Bed {
         };
         let (client, gateway, server) = made().inspect_err(|_| remove_namespaces(own))?;
         let program = std::env::current_exe().context("cannot find the own program")?;
+        let cc = congestion_control().inspect_err(|_| remove_namespaces(own))?;
         let mut command = server.command(&program);
         command.args(["bench-load", "server"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let server_process =
             command.spawn().context("cannot start the server").inspect_err(|_| remove_namespaces(own))?;
-        let mut bed = Self { client, gateway, server, directory, server_process, program };
+        let mut bed = Self { client, gateway, server, directory, server_process, program, cc, before };
         // It says when it listens.
         let out = bed.server_process.stdout.take().context("the server has no output")?;
         let mut line = String::new();
@@ -105,8 +133,9 @@ impl Bed {
     /// What can be compared on this machine. Says what is left out.
     pub fn variants(&self) -> Vec<Variant> {
         let mut variants = vec![Variant::Forward, Variant::Farlink];
+        variants.extend(self.before.as_ref().map(|_| Variant::FarlinkBefore));
         match Command::new("haproxy").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status() {
-            Ok(status) if status.success() => variants.push(Variant::Haproxy),
+            Ok(status) if status.success() => variants.extend([Variant::Haproxy, Variant::HaproxyTuned]),
             _ => eprintln!("bench: haproxy is not installed, so it is left out (apt-get install haproxy)"),
         }
         variants
@@ -117,9 +146,13 @@ impl Bed {
         let mut running = Running { bed: self, variant, child: None };
         match variant {
             Variant::Forward => {}
-            Variant::Farlink => running.child = Some(self.start_farlink()?),
-            Variant::Haproxy => {
-                running.child = Some(self.start_haproxy()?);
+            Variant::Farlink => running.child = Some(self.start_farlink(variant, &self.program)?),
+            Variant::FarlinkBefore => {
+                let program = self.before.as_ref().context("no other build was named (--before)")?;
+                running.child = Some(self.start_farlink(variant, program)?);
+            }
+            Variant::Haproxy | Variant::HaproxyTuned => {
+                running.child = Some(self.start_haproxy(variant)?);
                 std::thread::sleep(Duration::from_millis(500));
             }
         }
@@ -139,7 +172,7 @@ impl Bed {
         self.directory.join("farlink.sock")
     }
 
-    fn start_farlink(&self) -> Result<Child> {
+    fn start_farlink(&self, variant: Variant, program: &Path) -> Result<Child> {
         let config = self.directory.join("farlink.toml");
         let text = format!(
             "[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n\
@@ -148,14 +181,14 @@ impl Bed {
             self.socket().display()
         );
         fs::write(&config, text)?;
-        let mut command = self.gateway.command(&self.program);
+        let mut command = self.gateway.command(program);
         command.arg("run").arg("--config").arg(&config).args(["--log", "warn"]);
-        let mut child = self.spawn(command, Variant::Farlink)?;
+        let mut child = self.spawn(command, variant)?;
         let end = Instant::now() + PATIENCE;
         while ask(&self.socket(), &Request::Status {}).is_err() {
             if Instant::now() > end || child.try_wait()?.is_some() {
                 let _ = child.kill();
-                let log = fs::read_to_string(self.log(Variant::Farlink)).unwrap_or_default();
+                let log = fs::read_to_string(self.log(variant)).unwrap_or_default();
                 bail!("farlink did not start:\n{log}");
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -163,10 +196,14 @@ impl Bed {
         Ok(child)
     }
 
-    fn start_haproxy(&self) -> Result<Child> {
+    fn start_haproxy(&self, variant: Variant) -> Result<Child> {
+        let is_tuned = variant == Variant::HaproxyTuned;
+        // The machine's default may be BBR, which a proxy beside CUBIC hosts would hardly choose. Reno is always allowed.
+        self.gateway.sysctl("ipv4.tcp_congestion_control", if is_tuned { "reno" } else { &self.cc })?;
+        let (global, defaults) = if is_tuned { (HAPROXY_GLOBAL, HAPROXY_DEFAULTS) } else { ("", "") };
         let config = self.directory.join("haproxy.cfg");
         let text = format!(
-            "global\n  maxconn {HAPROXY_CONNECTIONS_MAX}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+            "global\n  maxconn {HAPROXY_CONNECTIONS_MAX}\n{global}defaults\n{defaults}  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
              frontend in\n  bind 0.0.0.0:{HAPROXY_PORT} transparent\n  default_backend out\n\
              backend out\n  source 0.0.0.0 usesrc clientip\n  server s {SERVER}\n"
         );
@@ -181,7 +218,7 @@ impl Bed {
         self.in_gateway("ip", &["route", "add", "local", "default", "dev", "lo", "table", "100"], "")?;
         let mut command = self.gateway.command("haproxy");
         command.arg("-db").arg("-f").arg(&config);
-        self.spawn(command, Variant::Haproxy)
+        self.spawn(command, variant)
     }
 
     fn spawn(&self, mut command: Command, variant: Variant) -> Result<Child> {
@@ -268,9 +305,14 @@ impl Running<'_> {
     pub fn pids(&self) -> Vec<u32> {
         self.child.iter().map(Child::id).collect()
     }
+    /// It has not ended by itself. Without a proxy the kernel forwards, and that would count as the proxy's.
+    pub fn is_running(&mut self) -> Result<bool> {
+        let Some(child) = &mut self.child else { return Ok(true) };
+        Ok(child.try_wait()?.is_none())
+    }
     /// The gateway's snapshot; null for what is not Farlink.
     pub fn status(&self) -> Value {
-        if self.variant != Variant::Farlink {
+        if !self.variant.is_farlink() {
             return Value::Null;
         }
         ask(&self.bed.socket(), &Request::Status {}).unwrap_or_default()
@@ -295,7 +337,7 @@ impl Running<'_> {
         Ok(())
     }
     fn clear_rules(&self) {
-        if self.variant == Variant::Haproxy {
+        if self.variant.is_haproxy() {
             let _ = self.bed.in_gateway("nft", &["delete", "table", "ip", "bench"], "");
             let _ = self.bed.in_gateway("ip", &["rule", "del", "fwmark", "1", "lookup", "100"], "");
             let _ = self.bed.in_gateway("ip", &["route", "flush", "table", "100"], "");
@@ -320,6 +362,12 @@ fn signal(child: &Child, signal: i32) {
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// The machine's default: a new namespace takes it over.
+fn congestion_control() -> Result<String> {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    Ok(fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?.trim().to_owned())
 }
 
 fn remove_namespaces(own: u32) {

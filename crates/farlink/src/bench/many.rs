@@ -83,6 +83,7 @@ pub fn read(flows: u64, seconds: u64, server: SocketAddr) -> Result<()> {
         match counted_from {
             None if began.elapsed() >= WARM_UP => {
                 bytes.fill(0);
+                print_json(&json!({"counting": streams.len()}))?;
                 counted_from = Some(Instant::now());
             }
             Some(from) if from.elapsed() >= Duration::from_secs(seconds) => {

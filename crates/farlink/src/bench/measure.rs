@@ -13,7 +13,7 @@ pub struct Usage {
 }
 
 /// Between two readings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     /// Time that passed.
     pub seconds: f64,

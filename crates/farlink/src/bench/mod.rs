@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use bed::{Bed, Variant};
-use measure::Usage;
+use measure::{Usage, Used};
 use report::Cell;
 
 pub use load::{LoadArgs, run as load};
@@ -39,6 +39,9 @@ pub struct BenchArgs {
     /// Only these measurements: bulk, latency, http, many, idle
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Another build of farlink to compare with, in the same rounds
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<std::path::PathBuf>,
     /// Write all results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<std::path::PathBuf>,
@@ -66,36 +69,32 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
             busy * 100.0
         );
     }
-    let bed = Bed::new()?;
+    if wanted("many") && args.many > bed::HAPROXY_CONNECTIONS_MAX {
+        progress(&format!(
+            "HAProxy is left out of {} connections at once: it needs two descriptors for each, and is given {} \
+             connections (--many)",
+            args.many,
+            bed::HAPROXY_CONNECTIONS_MAX
+        ));
+    }
+    let bed = Bed::new(args.before.clone())?;
     let variants = bed.variants();
     let mut cells = Vec::new();
+    // Every round measures every datapath, so that whatever else the machine does meets all of them alike.
     for round in 0..args.rounds {
         for &variant in &variants {
             if wanted("bulk") {
                 bulk(&bed, variant, round, args.seconds, &mut cells)?;
             }
-            if wanted("latency") && variant != Variant::Haproxy {
+            if wanted("latency") && !variant.is_haproxy() {
                 cells.push(latency(&bed, variant, round)?);
             }
-        }
-    }
-    for variant in [Variant::Forward, Variant::Farlink] {
-        if wanted("http") {
-            cells.push(http(&bed, variant, args.rate)?);
-        }
-    }
-    if wanted("many") {
-        for &variant in &variants {
-            if variant == Variant::Haproxy && args.many > bed::HAPROXY_CONNECTIONS_MAX {
-                progress(&format!(
-                    "haproxy is left out of {} connections at once: it needs two descriptors for each, and is given {} \
-                     connections (--many)",
-                    args.many,
-                    bed::HAPROXY_CONNECTIONS_MAX
-                ));
-                continue;
+            if wanted("http") && !variant.is_haproxy() {
+                cells.push(http(&bed, variant, round, args.rate)?);
             }
-            cells.push(many(&bed, variant, args.many, args.seconds)?);
+            if wanted("many") && !is_too_much(variant, args.many) {
+                cells.push(many(&bed, variant, round, args.many, args.seconds)?);
+            }
         }
     }
     if wanted("idle") {
@@ -111,13 +110,17 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn is_too_much(variant: Variant, flows: u64) -> bool {
+    variant.is_haproxy() && flows > bed::HAPROXY_CONNECTIONS_MAX
+}
+
 /// Says on the terminal what is under way.
 fn progress(text: &str) {
     eprintln!("bench: {text}");
 }
 
 fn bulk(bed: &Bed, variant: Variant, round: u32, seconds: u64, cells: &mut Vec<Cell>) -> Result<()> {
-    let running = bed.start(variant)?;
+    let mut running = bed.start(variant)?;
     for flows in FLOWS {
         let (flows_text, seconds_text) = (flows.to_string(), seconds.to_string());
         let load = bed.client_load(&["bulk", "--flows", &flows_text, "--seconds", &seconds_text])?;
@@ -129,8 +132,7 @@ fn bulk(bed: &Bed, variant: Variant, round: u32, seconds: u64, cells: &mut Vec<C
         let goodput_bps = result["bits_per_second"].as_f64().unwrap_or(0.0);
         let split = running.flows_split();
         // Both rates were taken while the same steady stream was flowing.
-        let gigabytes = goodput_bps * used.seconds / 8e9;
-        let per_gb = |cpu: f64| if gigabytes > 0.0 { cpu / gigabytes } else { 0.0 };
+        let per_gb = |cpu_s| per_gigabyte(cpu_s, goodput_bps, used.seconds);
         progress(&format!("{} {flows} flows: {:.2} Gbit/s", variant.name(), goodput_bps / 1e9));
         let metrics = json!({
             "cpu_s_per_gb": per_gb(used.machine_cpu_s),
@@ -144,7 +146,7 @@ fn bulk(bed: &Bed, variant: Variant, round: u32, seconds: u64, cells: &mut Vec<C
             repeat: round,
             seconds: result["seconds"].as_f64().unwrap_or(0.0),
             goodput_bps: Some(goodput_bps),
-            intact: goodput_bps > 0.0 && is_split(variant, split, flows),
+            intact: goodput_bps > 0.0 && is_split(variant, split, flows) && running.is_running()?,
             metrics,
         });
     }
@@ -170,7 +172,7 @@ fn latency(bed: &Bed, variant: Variant, round: u32) -> Result<Cell> {
     })
 }
 
-fn http(bed: &Bed, variant: Variant, rate: u64) -> Result<Cell> {
+fn http(bed: &Bed, variant: Variant, round: u32, rate: u64) -> Result<Cell> {
     let running = bed.start(variant)?;
     let (rate_text, seconds) = (rate.to_string(), HTTP_SECONDS.to_string());
     let result = bed.client_load(&["http", "--rate", &rate_text, "--seconds", &seconds])?.result()?;
@@ -186,7 +188,7 @@ fn http(bed: &Bed, variant: Variant, rate: u64) -> Result<Cell> {
         test: "http",
         variant: variant.name(),
         params: json!({"rate_per_s": rate, "size_bytes": load::HTTP_BODY_BYTES}),
-        repeat: 0,
+        repeat: round,
         seconds: result["seconds"].as_f64().unwrap_or(0.0),
         goodput_bps: None,
         intact: result["failed"] == json!(0)
@@ -195,14 +197,27 @@ fn http(bed: &Bed, variant: Variant, rate: u64) -> Result<Cell> {
     })
 }
 
-fn many(bed: &Bed, variant: Variant, flows: u64, seconds: u64) -> Result<Cell> {
-    let running = bed.start(variant)?;
+fn many(bed: &Bed, variant: Variant, round: u32, flows: u64, seconds: u64) -> Result<Cell> {
+    let mut running = bed.start(variant)?;
     let pids = running.pids();
     let before = measure::resident_bytes(&pids)?;
     let arguments = ["many", "--flows", &flows.to_string(), "--seconds", &seconds.to_string()];
-    let result = bed.client_load(&arguments)?.result()?;
+    let mut load = bed.client_load(&arguments)?;
+    let mut counted = || -> Result<_> {
+        // The load says when it begins to count.
+        load.line()?;
+        let spent = Usage::now(&pids)?;
+        Ok((load.line()?, Usage::now(&pids)?.since(&spent)))
+    };
+    // A datapath that resets connections has failed; the others are measured all the same.
+    let (result, used) = counted().unwrap_or_else(|e| {
+        progress(&format!("{} {flows} flows at once failed: {e:#}", variant.name()));
+        (json!({"error": format!("{e:#}")}), Used::default())
+    });
+    load.end();
     let resident = measure::resident_bytes(&pids)?.saturating_sub(before);
     let split = running.flows_split();
+    let is_running = running.is_running()?;
     running.stop()?;
     let goodput_bps = result["bits_per_second"].as_f64().unwrap_or(0.0);
     progress(&format!(
@@ -211,16 +226,28 @@ fn many(bed: &Bed, variant: Variant, flows: u64, seconds: u64) -> Result<Cell> {
         goodput_bps / 1e9,
         result["flows_with_data"]
     ));
+    let metrics = [
+        ("flows_split", json!(split)),
+        ("resident_bytes", json!(resident)),
+        ("cpu_s_per_gb", json!(per_gigabyte(used.machine_cpu_s, goodput_bps, used.seconds))),
+        ("process_cpu_s_per_gb", json!(per_gigabyte(used.process_cpu_s, goodput_bps, used.seconds))),
+    ];
     Ok(Cell {
         test: "many",
         variant: variant.name(),
         params: json!({"flows": flows}),
-        repeat: 0,
+        repeat: round,
         seconds: result["seconds"].as_f64().unwrap_or(0.0),
         goodput_bps: Some(goodput_bps),
-        intact: goodput_bps > 0.0 && is_split(variant, split, flows),
-        metrics: with(with(result, "flows_split", json!(split)), "resident_bytes", json!(resident)),
+        intact: goodput_bps > 0.0 && is_split(variant, split, flows) && is_running,
+        metrics: metrics.into_iter().fold(result, |all, (key, value)| with(all, key, value)),
     })
+}
+
+/// Processor time for each gigabyte of a steady stream.
+fn per_gigabyte(cpu_s: f64, goodput_bps: f64, seconds: f64) -> f64 {
+    let gigabytes = goodput_bps * seconds / 8e9;
+    if gigabytes > 0.0 { cpu_s / gigabytes } else { 0.0 }
 }
 
 fn idle(bed: &Bed, count: u64) -> Result<Cell> {
@@ -260,7 +287,7 @@ fn idle(bed: &Bed, count: u64) -> Result<Cell> {
 
 /// A figure of Farlink that comes from connections that were not split says nothing.
 fn is_split(variant: Variant, split: Option<u64>, wanted: u64) -> bool {
-    variant != Variant::Farlink || split.is_some_and(|n| n >= wanted)
+    !variant.is_farlink() || split.is_some_and(|n| n >= wanted)
 }
 
 fn with(mut object: Value, key: &str, value: Value) -> Value {

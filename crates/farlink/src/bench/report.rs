@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 
 use crate::view::Table;
 
+use super::bed::Variant;
+
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// bulk, latency, http, many or idle.
     pub test: &'static str,
-    /// forward, farlink or haproxy.
+    /// Name of a [`Variant`].
     pub variant: &'static str,
     /// What was asked for.
     pub params: Value,
@@ -113,7 +115,7 @@ fn throughput(cells: &[Cell]) -> String {
         let of =
             |variant, pick: &dyn Fn(&Cell) -> Option<f64>| median(cells, "bulk", variant, Some(flows), pick);
         let plain = of("forward", &|c| c.goodput_bps);
-        for variant in ["forward", "farlink", "haproxy"] {
+        for variant in Variant::ALL.map(Variant::name) {
             let Some(rate) = of(variant, &|c| c.goodput_bps) else { continue };
             table.row([
                 flows.to_string(),
@@ -135,15 +137,24 @@ fn throughput(cells: &[Cell]) -> String {
 
 /// Very many flows at once.
 fn many(cells: &[Cell]) -> String {
-    let mut table =
-        Table::new(&["FLOWS AT ONCE", "DATAPATH", "GBIT/S", "WITH DATA", "FAIRNESS", "SPLIT", "MEMORY MB"]);
-    for variant in ["forward", "farlink"] {
+    let mut table = Table::new(&[
+        "FLOWS AT ONCE",
+        "DATAPATH",
+        "GBIT/S",
+        "CPU-S/GB",
+        "WITH DATA",
+        "FAIRNESS",
+        "SPLIT",
+        "MEMORY MB",
+    ]);
+    for variant in Variant::ALL.map(Variant::name) {
         let of = |pick: &dyn Fn(&Cell) -> Option<f64>| median(cells, "many", variant, None, pick);
         let Some(rate) = of(&|c| c.goodput_bps) else { continue };
         table.row([
             shown(of(&|c| c.params["flows"].as_f64()), 0, ""),
             variant.to_owned(),
             shown(Some(rate / 1e9), 2, ""),
+            shown(of(&metric("cpu_s_per_gb")), 2, ""),
             shown(of(&metric("flows_with_data")), 0, ""),
             shown(of(&metric("jain")), 3, ""),
             shown(of(&metric("flows_split")), 0, ""),
@@ -156,13 +167,8 @@ fn many(cells: &[Cell]) -> String {
 fn small_things(cells: &[Cell]) -> String {
     let mut table =
         Table::new(&["TEST", "DATAPATH", "MEDIAN US", "P99 US", "PER SECOND", "FAILED", "BYTES EACH"]);
-    for (test, variant) in [
-        ("latency", "forward"),
-        ("latency", "farlink"),
-        ("http", "forward"),
-        ("http", "farlink"),
-        ("idle", "farlink"),
-    ] {
+    let rows = ["latency", "http", "idle"];
+    for (test, variant) in rows.into_iter().flat_map(|test| Variant::ALL.map(|v| (test, v.name()))) {
         if !cells.iter().any(|c| c.test == test && c.variant == variant) {
             continue;
         }
