@@ -20,12 +20,18 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const BASE_DELAY_WINDOW: Duration = Duration::from_secs(30);
 /// Bytes that a rate is taken from, at least: four packets.
 const SAMPLE_BYTES_MIN: u32 = 6_000;
+/// And, once there is an estimate, at least so much time: packets come in bunches where a machine is busy.
+const SAMPLE_TIME_MIN: Duration = Duration::from_millis(1);
+/// The least time after which what has arrived since the last sample is let go.
+const PATIENCE_MIN: Duration = Duration::from_millis(100);
+/// A probe lasts at least so long.
+const PROBE_TIME_MIN: Duration = Duration::from_millis(20);
 /// How much faster a probe is.
 const PROBE_GAIN: u32 = 125;
 /// A probe after one that has succeeded is faster still, up to this.
 const PROBE_GAIN_MAX: u32 = 200;
-/// Round trips between probes.
-const PROBE_ROUNDS: u32 = 8;
+/// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the time.
+const PROBE_PARTS: u32 = 64;
 /// Bytes in one sample from which a search for the rate begins: somebody has a lot to send.
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
@@ -73,11 +79,16 @@ struct Peer {
     id: u16,
     heard_at: Instant,
     last: Mark,
+    /// When the packet of the newest report left, and how long it waited before the link.
+    newest: (Instant, Duration),
+    /// Every packet that was told of since the last mark had left before the one told of before it had gone over the link: the link
+    /// has not been idle.
+    unbroken: bool,
     /// Smallest difference of the two clocks seen in this window and in the one before, microseconds modulo 2^32.
     delay_us: u32,
     delay_before_us: Option<u32>,
     window_since: Instant,
-    /// What it received of late, bits per second, and when that was.
+    /// What it received of late, bits per second, and until when that counts.
     rate: Option<(u64, Instant)>,
 }
 
@@ -100,7 +111,7 @@ pub struct RateEstimate {
     /// Samples of what left before this say nothing about the present rate of sending.
     changed_at: Instant,
     samples: u64,
-    /// Samples of the last round trip.
+    /// Samples of the last round trip, or where that brings none the last few.
     recent: VecDeque<(Instant, Sample)>,
 }
 
@@ -114,6 +125,8 @@ struct Sample {
     waited: Duration,
     sent_at: Instant,
     bytes: u32,
+    /// The time in which they came.
+    took: Duration,
 }
 
 impl RateEstimate {
@@ -154,15 +167,16 @@ impl RateEstimate {
             self.rtt = Some(rtt);
         }
         let Some(sent_at) = report.sent_at else { return };
-        let patience = self.round();
+        let (round, patience) = (self.round(), self.beat().max(PATIENCE_MIN));
         let strong_only = self.rate_bps.is_none() || self.searching;
-        let Some(sample) =
-            self.peer(now, report, sent_at).and_then(|p| p.sample(report, sent_at, patience, strong_only))
+        let Some(sample) = self
+            .peer(now, report, sent_at)
+            .and_then(|p| p.sample(report, sent_at, round, patience, strong_only))
         else {
             return;
         };
         self.samples += 1;
-        let sample = Sample { rate_bps: self.total(now, report.peer, sample.rate_bps), ..sample };
+        let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
         self.learn(now, &sample, busy_since);
     }
 
@@ -186,13 +200,14 @@ impl RateEstimate {
     }
 
     /// What all gateways behind the link receive, when this one receives so much: they share it.
-    fn total(&mut self, now: Instant, id: u16, rate_bps: u64) -> u64 {
-        let lately = now - self.round().max(Duration::from_millis(200));
-        let mut total = rate_bps;
+    fn total(&mut self, now: Instant, id: u16, sample: &Sample) -> u64 {
+        // Its next sample takes as long as this one, or somewhat longer.
+        let until = now + self.round().max(Duration::from_millis(200)).max(sample.took * 3);
+        let mut total = sample.rate_bps;
         for peer in &mut self.peers {
             if peer.id == id {
-                peer.rate = Some((rate_bps, now));
-            } else if let Some((rate, _)) = peer.rate.filter(|(_, at)| *at >= lately) {
+                peer.rate = Some((sample.rate_bps, until));
+            } else if let Some((rate, _)) = peer.rate.filter(|(_, until)| *until >= now) {
                 total = total.saturating_add(rate);
             }
         }
@@ -201,6 +216,12 @@ impl RateEstimate {
 
     fn round(&self) -> Duration {
         self.rtt.unwrap_or(RTT_DEFAULT)
+    }
+
+    /// The time in which a change shows: a round trip, or, where the link holds only a few packets in it, four samples.
+    fn beat(&self) -> Duration {
+        let samples = self.rate_bps.map(|rate| time_of(4 * u64::from(SAMPLE_BYTES_MIN), rate));
+        self.round().max(samples.unwrap_or_default())
     }
 
     /// How long bytes are meant to wait before the link: so little that it is not felt, so much that the link never runs dry for want
@@ -232,8 +253,8 @@ impl RateEstimate {
             return;
         }
         let busy = busy_since.is_some_and(|since| since <= sample.sent_at);
-        let round = self.round();
-        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > round)
+        let lately = self.round().max(sample.took * 4);
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > lately)
             || self.recent.len() >= RECENT_MAX
         {
             self.recent.pop_front();
@@ -251,7 +272,7 @@ impl RateEstimate {
                 self.start_probe(now);
                 return;
             }
-        } else if let Some(less) = self.fallen(now, old) {
+        } else if let Some(less) = self.fallen(now, old, sample.took) {
             self.confirmed_at = now;
             self.rate_bps = Some(less.max(8_000));
         } else if busy && rate > old / 10 * 9 {
@@ -261,8 +282,10 @@ impl RateEstimate {
     }
 
     /// What the link carries, where all that has been told for a while says that it is full and carries less than was thought.
-    fn fallen(&self, now: Instant, rate_bps: u64) -> Option<u64> {
+    fn fallen(&self, now: Instant, rate_bps: u64, took: Duration) -> Option<u64> {
         let most = |time: Duration| {
+            // Three samples, at least, however long they take.
+            let time = time.max(took / 2 * 5);
             let lately = || self.recent.iter().rev().take_while(|(at, _)| now.since(*at) <= time);
             let full = lately().count() >= 3 && lately().all(|(_, s)| s.saturated);
             lately().map(|(_, s)| s.rate_bps).max().filter(|_| full)
@@ -313,15 +336,16 @@ impl RateEstimate {
             return if busy { 102 } else { 100 };
         }
         let excess = waited.saturating_sub(wanted);
-        // Half of what is too much goes within a round trip.
-        let percent = excess.as_nanos() * 50 / self.round().as_nanos().max(1);
+        // Half of what is too much goes within a round trip, and no faster than that shows.
+        let percent = excess.as_nanos() * 50 / self.beat().as_nanos().max(1);
         (100 - u32::try_from(percent).unwrap_or(50).min(50)).max(GAIN_MIN)
     }
 
     fn start_probe(&mut self, now: Instant) {
-        let round = self.round();
-        self.probe_until = Some(now + (round / 8 * 3).max(Duration::from_millis(20)));
-        self.next_probe_at = now + round * PROBE_ROUNDS;
+        let samples = self.rate_bps.map(|rate| time_of(2 * u64::from(SAMPLE_BYTES_MIN), rate));
+        let probe = (self.round() / 8 * 3).max(PROBE_TIME_MIN).max(samples.unwrap_or_default());
+        self.probe_until = Some(now + probe);
+        self.next_probe_at = now + probe / 3 * PROBE_PARTS;
     }
 
     /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it was not known until now.
@@ -345,6 +369,8 @@ impl RateEstimate {
                     sent_at,
                     waited: Duration::ZERO,
                 },
+                newest: (sent_at, Duration::ZERO),
+                unbroken: true,
                 delay_us,
                 delay_before_us: None,
                 window_since: now,
@@ -375,6 +401,7 @@ impl Peer {
         report: &Report,
         sent_at: Instant,
         round: Duration,
+        patience: Duration,
         strong_only: bool,
     ) -> Option<Sample> {
         let base_us = match self.delay_before_us {
@@ -386,23 +413,30 @@ impl Peer {
         let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
         let waited = Duration::from_micros(u64::from(waited_us));
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
+        let mark =
+            Mark { arrived_us: report.arrived_us, received_bytes: report.received_bytes, sent_at, waited };
         if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
+            // After half an hour of silence its clock seems to have gone back.
+            if sent_at.since(self.last.sent_at) > LIFETIME {
+                self.last = mark;
+                self.unbroken = true;
+            }
             return None;
         }
         let took = Duration::from_micros(u64::from(took_us));
+        let (newest_sent_at, newest_waited) = core::mem::replace(&mut self.newest, (sent_at, waited));
+        self.unbroken &= sent_at.since(newest_sent_at) <= newest_waited;
         let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
         let sending = sent_at.since(self.last.sent_at);
         let grown = took.saturating_sub(sending);
         // A burst that was drawn apart tells at once; what was sent smoothly, over some time only.
         let burst = grown > took / 2;
-        if bytes < SAMPLE_BYTES_MIN || !(burst || took >= round / 16) {
-            if took > round.max(Duration::from_millis(100)) {
-                self.last = Mark {
-                    arrived_us: report.arrived_us,
-                    received_bytes: report.received_bytes,
-                    sent_at,
-                    waited,
-                };
+        let too_short = !strong_only && took < SAMPLE_TIME_MIN;
+        if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= round / 16) {
+            // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
+            if took > patience && !self.unbroken {
+                self.last = mark;
+                self.unbroken = true;
             }
             return None;
         }
@@ -410,9 +444,9 @@ impl Peer {
         let rate_bps = u64::try_from(rate).unwrap_or(u64::MAX);
         let some = time_of(6_000, rate_bps).max(Duration::from_millis(2));
         let waiting = waited > some && (self.last.waited > some / 2 || grown > took / 8);
-        self.last =
-            Mark { arrived_us: report.arrived_us, received_bytes: report.received_bytes, sent_at, waited };
-        Some(Sample { rate_bps, saturated: waiting || (strong_only && burst), waited, sent_at, bytes })
+        self.last = mark;
+        self.unbroken = true;
+        Some(Sample { rate_bps, saturated: waiting || (strong_only && burst), waited, sent_at, bytes, took })
     }
 }
 

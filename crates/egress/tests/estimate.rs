@@ -33,11 +33,15 @@ struct Model {
 
 impl Model {
     fn new(rate_bps: u64, rtt_ms: u64) -> Self {
+        Self::near(rate_bps, Duration::from_millis(rtt_ms))
+    }
+
+    fn near(rate_bps: u64, rtt: Duration) -> Self {
         let start = Instant::from_millis(1000);
         Self {
             estimate: RateEstimate::default(),
             rate_bps,
-            one_way: Duration::from_millis(rtt_ms) / 2,
+            one_way: rtt / 2,
             loss_permille: 0,
             random: 7,
             now: start,
@@ -48,7 +52,7 @@ impl Model {
             received_bytes: u32::MAX - 20_000,
             last: None,
             report_at: None,
-            interval: Duration::from_millis(rtt_ms) / 8,
+            interval: rtt / 8,
             reports: VecDeque::new(),
             delivered_bytes: 0,
             waited_max: Duration::ZERO,
@@ -221,6 +225,56 @@ fn a_rate_that_rises_is_found() {
     }
 }
 
+/// Where the link holds less than a packet, a rate takes many round trips to show.
+#[test]
+fn a_short_slow_link_that_becomes_slower_is_noticed() {
+    for (rtt_us, before, after) in
+        [(20_000, 2_000_000, 400_000), (300, 100_000_000, 20_000_000), (300, 8_000_000, 384_000)]
+    {
+        let mut m = Model::near(before, Duration::from_micros(rtt_us));
+        m.run(Duration::from_secs(10));
+        m.rate_bps = after;
+        m.run(Duration::from_secs(5));
+        assert!(m.percent() < 130, "{rtt_us} us, {before} to {after}: {} %", m.percent());
+        m.run(Duration::from_secs(20));
+        m.waited_max = Duration::ZERO;
+        let used = m.use_percent(Duration::from_secs(30));
+        assert!(used >= 97, "{rtt_us} us, {before} to {after}: {used} %");
+        let packets = Duration::from_nanos(8 * 12_000 * 1_000_000_000 / after);
+        let most = Duration::from_millis(20) + packets;
+        assert!(m.waited_max < most, "{rtt_us} us, {before} to {after}: {:?} in the queue", m.waited_max);
+    }
+}
+
+#[test]
+fn a_short_link_that_becomes_faster_is_noticed() {
+    for (rtt_us, before, after) in
+        [(300, 20_000_000, 100_000_000), (20_000, 400_000, 2_000_000), (300, 400_000, 8_000_000)]
+    {
+        let mut m = Model::near(before, Duration::from_micros(rtt_us));
+        m.run(Duration::from_secs(10));
+        m.rate_bps = after;
+        m.run(Duration::from_secs(30));
+        assert!((95..=105).contains(&m.percent()), "{rtt_us} us, {before} to {after}: {} %", m.percent());
+        let used = m.use_percent(Duration::from_secs(10));
+        assert!(used >= 97, "{rtt_us} us, {before} to {after}: {used} %");
+    }
+}
+
+/// The machine at the far end was busy when the first burst came: it took thirty times as long as on the link.
+#[test]
+fn a_first_estimate_that_was_wrong_is_corrected() {
+    for rtt_us in [300, 2_000, 20_000] {
+        let mut m = Model::near(24_000_000, Duration::from_micros(rtt_us));
+        // And it stayed busy for a while.
+        m.run(Duration::from_millis(200));
+        assert!(m.estimate.rate_bps().is_some_and(|rate| rate < 30_000_000));
+        m.rate_bps = 800_000_000;
+        m.run(Duration::from_secs(5));
+        assert!((95..=105).contains(&m.percent()), "{rtt_us} us: {} %", m.percent());
+    }
+}
+
 #[test]
 fn what_nobody_confirms_is_forgotten() {
     let mut m = Model::new(8_000_000, 500);
@@ -231,6 +285,27 @@ fn what_nobody_confirms_is_forgotten() {
     assert!(m.estimate.rate_bps().is_some());
     m.estimate.handle_timeout(later + Duration::from_secs(2));
     assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (None, None));
+}
+
+/// The far gateway's clock is told modulo 2^32 microseconds: after 40 minutes without a word it seems to have gone back.
+#[test]
+fn a_long_silence_before_the_first_estimate_does_no_harm() {
+    let report = |at: Instant| Report {
+        peer: 1,
+        arrived_us: at.since(Instant::ZERO).as_micros() as u32,
+        received_bytes: (at.since(Instant::ZERO).as_micros() as u32).wrapping_mul(2),
+        sent_at: Some(at - Duration::from_millis(250)),
+        sent_again: false,
+        min_rtt: Some(Duration::from_millis(500)),
+    };
+    let mut estimate = RateEstimate::default();
+    estimate.on_report(Instant::from_millis(1000), &report(Instant::from_millis(1000)), None);
+    let later = Instant::from_millis(1000 + 40 * 60_000);
+    for n in 0..20 {
+        let at = later + Duration::from_millis(62 * n);
+        estimate.on_report(at, &report(at), Some(later));
+    }
+    assert!(estimate.samples() > 10, "{} samples", estimate.samples());
 }
 
 #[test]
