@@ -84,6 +84,32 @@ impl<P> Egress<P> {
         }
     }
 
+    /// Every flow that has something to send has its turn elsewhere; returned as they were named, in the order of the queue's own books.
+    /// One that comes back at once keeps its place and its debt.
+    pub fn take_ready(&mut self, now: Instant) -> Vec<u64> {
+        self.granted = None;
+        let mut ids = Vec::new();
+        for slot in self.flows.slots() {
+            if let Some(id) = self.flows.get_mut(slot).filter(|f| f.ready).map(|f| f.id) {
+                ids.push(id);
+                self.set_ready_slot(now, slot, false);
+            }
+        }
+        ids
+    }
+
+    /// All packets that wait, those of one flow in their order.
+    pub fn take_packets(&mut self, now: Instant) -> Vec<P> {
+        let mut packets = Vec::new();
+        for slot in self.flows.slots() {
+            while let Some((_, packet)) = self.take_packet(now, slot) {
+                packets.push(packet);
+            }
+        }
+        self.update_waiting_since(now);
+        packets
+    }
+
     /// Who may send now; `None`: nobody, or not yet (see [`Self::poll_timeout`]). A [`Grant::Flow`] must be answered by
     /// [`Self::used`] before the next call, else it counts as not used.
     pub fn next_grant(&mut self, now: Instant) -> Option<Grant<P>> {

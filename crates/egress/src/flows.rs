@@ -183,6 +183,11 @@ impl<P> Flows<P> {
         self.by_backlog.last().map(|(_, slot)| *slot)
     }
 
+    /// Where all flows are.
+    pub(crate) fn slots(&self) -> Vec<usize> {
+        self.slots.iter().map(|(slot, _)| slot).collect()
+    }
+
     /// Flows that are listed.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
