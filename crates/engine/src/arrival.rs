@@ -338,10 +338,11 @@ impl Flow {
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
+        let mut timeouts = None;
         if happened.progress {
             let before = towards.acked_at.map_or(Instant::ZERO, |(at, _)| at);
             towards.acked_at = Some((now, now.since(before)));
-            towards.timeouts = 0;
+            timeouts = Some(core::mem::take(&mut towards.timeouts));
             let upto = ack.min(towards.buffer.end());
             towards.buffer.release(cx.pool, upto);
             if towards.urgent_end.is_some_and(|u| u.before_eq(ack)) {
@@ -360,6 +361,10 @@ impl Flow {
             }
         }
         towards.tx.probes_unanswered = 0;
+        if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
+            self.enlarge_segments(from);
+        }
+        self.on_mtu_probe(now, from, happened.mtu_probe);
         let says_more = held_back && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
         if source_rx_owes || says_more {
             self.owe_now(from.other());

@@ -86,11 +86,15 @@ macro_rules! cx {
             meters: &mut $self.meters,
             flows_split: $self.split_count,
             links_down: &$self.links_down,
-            routes_unsteady: $self.bypass_seen.is_some_and(|(at, _)| $now.since(at) < UNSTEADY),
+            routes_unsteady: $self
+                .bypass_seen
+                .is_some_and(|(at, _)| $now.since(at) < $crate::engine::UNSTEADY),
             challenges_left: &mut $self.challenges_left,
         }
     };
 }
+
+mod ways;
 
 impl Engine {
     /// An engine of this configuration.
@@ -480,9 +484,11 @@ impl Engine {
     /// The next leg that has something to send; its turn is over unless it is pulled with `more`.
     pub fn next_ready(&mut self, now: Instant, net: &mut dyn Network) -> Option<Ready> {
         while let Some((id, to)) = self.ready.pop_front() {
-            let cx = cx!(self, now, net);
+            let generation = self.route_generation;
+            let mut cx = cx!(self, now, net);
             let Some(flow) = self.table.get_mut(id) else { continue };
             *flow.queued.get_mut(to) = false;
+            flow.renew_routes(&mut cx, generation);
             let Some(wants) = flow.wants(&cx, to) else { continue };
             let ready = ReadyId { flow: id, to, what: wants.into() };
             return Some(Ready { id: ready, out: flow.legs.get(to).out, wants });
@@ -496,9 +502,12 @@ impl Engine {
         let generation = self.route_generation;
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Pulled::default() };
-        if flow.route_generation != generation {
-            flow.route_generation = generation;
-            flow.find_routes(&mut cx);
+        let out = flow.legs.get(to).out;
+        flow.renew_routes(&mut cx, generation);
+        if flow.legs.get(to).out != out {
+            // Another queue's turn counts for it.
+            self.requeue(ready);
+            return Pulled::default();
         }
         let mut pulled = flow.pull(&mut cx, to, turn, what);
         if pulled.wire_bytes > 0 {
@@ -595,6 +604,7 @@ impl Engine {
 
     fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
+        flow.watch_custody(now, &self.links_down);
         let Some(at) = flow.deadline(now, &self.config) else { return };
         if flow.timer_queued.is_none_or(|t| at < t) {
             flow.timer_queued = Some(at);
@@ -615,30 +625,6 @@ impl Engine {
         self.rules.closed(flow.rule);
         if self.table.len() == 0 {
             self.timers.clear();
-        }
-    }
-
-    /// Routes changed: every flow looks its own up again when it sends next.
-    pub fn routes_changed(&mut self) {
-        self.route_generation = self.route_generation.wrapping_add(1);
-    }
-
-    /// An interface went down: until it is up again, custody waits and no timeout counts against it.
-    pub fn link_down(&mut self, iface: IfaceId) {
-        let known = self.config.interfaces.iter().any(|i| i.id == iface);
-        if known && !self.links_down.contains(&iface) {
-            self.links_down.push(iface);
-        }
-    }
-
-    /// An interface came up: what was in flight there is sent again at once.
-    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
-        self.links_down.retain(|i| *i != iface);
-        for id in self.table.ids() {
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            if flow.restart_legs(now, iface) {
-                self.after_event(now, id, net);
-            }
         }
     }
 

@@ -12,6 +12,7 @@ use crate::losses::Losses;
 use crate::meter::Meters;
 use crate::mode::Mode;
 use crate::net::{IfaceId, Network};
+use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
@@ -76,8 +77,8 @@ pub struct Leg {
     pub via: IfaceId,
     /// Interface by which packets to it leave.
     pub out: IfaceId,
-    /// Largest IP packet towards it, bytes.
-    pub mtu_bytes: u32,
+    /// How large packets towards it may be.
+    pub path_mtu: PathMtu,
     /// Its announced maximum segment size.
     pub mss: u16,
     /// Shift of the windows it announces.
@@ -171,6 +172,8 @@ pub struct Relay {
     pub fin_overdue: bool,
     /// Timeouts in a row without progress.
     pub timeouts: u32,
+    /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
+    pub waits_since: Option<Instant>,
     /// A keepalive of the source went on: the answer must, too.
     pub keepalive_passed: bool,
 }
@@ -334,7 +337,7 @@ impl Leg {
             port: s.src_port,
             via,
             out: via,
-            mtu_bytes: 1500,
+            path_mtu: PathMtu::default(),
             mss: s.options.mss.unwrap_or(default_mss),
             window_scale: 0,
             ttl: s.ip.ttl,
@@ -418,6 +421,14 @@ impl Flow {
         self.mode = Mode::Split;
     }
 
+    /// Looks its routes up where they may have changed since it did so last.
+    pub fn renew_routes(&mut self, cx: &mut Cx<'_>, generation: u32) {
+        if self.route_generation != generation && self.relays.is_some() {
+            self.route_generation = generation;
+            self.find_routes(cx);
+        }
+    }
+
     /// Looks up which way packets to each host leave, and how large they may be.
     pub fn find_routes(&mut self, cx: &mut Cx<'_>) {
         for side in [Side::A, Side::B] {
@@ -426,18 +437,53 @@ impl Flow {
                 (other.via, other.addr)
             };
             let leg = self.legs.get_mut(side);
-            if let Some(r) = cx.net.route(from, src, leg.addr) {
-                leg.out = r.iface;
-                leg.mtu_bytes = r.mtu_bytes.max(if leg.addr.is_ipv4() { 68 } else { 1280 });
+            let Some(r) = cx.net.route(from, src, leg.addr) else { continue };
+            let before = core::mem::replace(&mut leg.out, r.iface);
+            if before != r.iface {
+                // What was found out about the size of packets was of another way.
+                leg.path_mtu = PathMtu::default();
             }
+            leg.path_mtu.set_route(cx.now, r.mtu_bytes.max(if leg.addr.is_ipv4() { 68 } else { 1280 }));
+            if before != r.iface {
+                self.change_way(cx, side, before);
+            }
+        }
+    }
+
+    /// Packets to a host leave by another interface than before. A leg that leads into a declared link, or out of one, is governed
+    /// anew: what is right on the operator's own link is not on anybody else's network, and what the old way has taught says
+    /// nothing about the new one. Between two ordinary interfaces it goes on, as a host's connection would.
+    fn change_way(&mut self, cx: &Cx<'_>, to: Side, before: IfaceId) {
+        let from = to.other();
+        let Some(next) = self.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { return };
+        let out = self.legs.get(to).out;
+        let link = cx.config.link(out);
+        if link.is_some() || cx.config.link(before).is_some() {
+            self.legs.get_mut(to).srtt = None;
+            let config = self.controller_config(cx.config, cx.books, from, next);
+            let paced_over = self.start(cx.config, cx.books, to).paced_over;
+            let declared = link.and_then(crate::config::Link::rtt_in_force);
+            if let Some(r) = self.relays.as_mut() {
+                r.get_mut(from).tx.change_way(cx.now, &config, paced_over, declared);
+            }
+        }
+        if cx.links_down.contains(&before) && !cx.links_down.contains(&out) {
+            // What was under way in it is lost, or will come late.
+            self.restart_legs(cx.now, out);
         }
     }
 
     /// Payload bytes of a full segment towards a host, options deducted.
     #[must_use]
     pub fn segment_payload(&self, to: Side) -> u32 {
+        self.payload_of(to, self.legs.get(to).path_mtu.bytes())
+    }
+
+    /// The same where packets may have so many bytes.
+    #[must_use]
+    pub fn payload_of(&self, to: Side, mtu_bytes: u32) -> u32 {
         let leg = self.legs.get(to);
-        let by_mtu = leg.mtu_bytes.saturating_sub(leg.header_bytes());
+        let by_mtu = mtu_bytes.saturating_sub(leg.header_bytes());
         let options = if self.agreed.timestamps { 12 } else { 0 } + if leg.peer.is_marked() { 4 } else { 0 };
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
     }
@@ -479,6 +525,7 @@ impl Flow {
             fin_since: None,
             fin_overdue: false,
             timeouts: 0,
+            waits_since: None,
             keepalive_passed: false,
         }
     }

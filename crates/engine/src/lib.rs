@@ -29,6 +29,7 @@ mod meter;
 mod mode;
 pub mod net;
 mod pacing;
+mod path_mtu;
 mod peer;
 mod queue_drop;
 mod rate;

@@ -289,7 +289,7 @@ impl Leg {
             port,
             via,
             out: via,
-            mtu_bytes: 1500,
+            path_mtu: crate::path_mtu::PathMtu::default(),
             mss: 536,
             window_scale: 0,
             ttl: 63,

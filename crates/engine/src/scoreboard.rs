@@ -345,6 +345,17 @@ impl Scoreboard {
         self.sacked_bytes = 0;
     }
 
+    /// Whether the receiver holds these bytes (true) or some of them are taken for lost (false); `None`: neither is known.
+    #[must_use]
+    pub fn is_held(&self, from: SeqNum, to: SeqNum) -> Option<bool> {
+        let first = self.index_of(from);
+        let records = || self.records.iter().skip(first).take_while(|r| r.seq.before(to));
+        if records().any(|r| r.lost) {
+            return Some(false);
+        }
+        records().all(|r| r.sacked).then_some(true)
+    }
+
     /// Lowest bytes to send again: sequence number and length, at most `max_len`.
     #[must_use]
     pub fn next_lost(&self, max_len: u32) -> Option<(SeqNum, u32)> {

@@ -1,7 +1,8 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use farlink_wire::{
-    Duration, Ecn, Flags, Gso, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps, edit,
+    Duration, Ecn, Flags, Gso, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps,
+    edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
@@ -13,9 +14,6 @@ use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::window::{self, Offer};
-
-/// Nothing is made for a host that was silent for longer: its timestamp would be too old (DESIGN invariant 5).
-pub const SPEAK_FOR_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
 /// retransmission timer (Linux TCP_RTO_MIN) misses it.
@@ -44,12 +42,6 @@ pub struct Pulled {
 }
 
 impl Flow {
-    /// Whether segments may be made in the name of a host: it has spoken recently enough.
-    #[must_use]
-    pub fn may_speak_for(&self, cx: &Cx<'_>, host: Side) -> bool {
-        !self.agreed.timestamps || cx.now.since(self.legs.get(host).heard_at) <= SPEAK_FOR_MAX
-    }
-
     /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
@@ -254,7 +246,9 @@ impl Flow {
             flags = flags | Flags::CWR;
             cwr = true;
         }
-        let mss = outbound.tx.mss;
+        // What tries a larger size is one segment.
+        let one = plan.filter(|p| p.mtu_probe).map(|p| p.len);
+        let mss = one.unwrap_or(outbound.tx.mss);
         let seq = plan.map_or(outbound.tx.acceptable_seq(), |p| p.seq);
         let src = self.legs.get(from);
         let dst = self.legs.get(to);
@@ -381,10 +375,10 @@ impl Flow {
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
-        if !self.may_speak_for(cx, to.other()) || self.relays.is_none() {
+        if self.relays.is_none() {
             return Pulled::default();
         }
-        self.refresh_segment_size(to);
+        self.refresh_segment_size(cx.now, to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.reset_from.is_some_and(|(dead, _)| dead == to);
         let early = self.may_repeat_early(cx, to);
@@ -423,13 +417,16 @@ impl Flow {
     }
 
     /// The mark of a peer gateway that came or went, or a new path MTU, changes what fits in a segment.
-    fn refresh_segment_size(&mut self, to: Side) {
+    fn refresh_segment_size(&mut self, now: Instant, to: Side) {
+        let path_mtu = &mut self.legs.get_mut(to).path_mtu;
+        let larger = path_mtu.expire(now);
+        let probe_bytes = path_mtu.probe_bytes(now);
         let mss = self.segment_payload(to);
+        let probe = probe_bytes.map(|bytes| self.payload_of(to, bytes)).filter(|probe| *probe > mss);
         if let Some(r) = self.relays.as_mut() {
             let tx = &mut r.get_mut(to.other()).tx;
-            if tx.mss != mss && tx.board().is_empty() {
-                tx.mss = mss;
-            } else if mss < tx.mss {
+            tx.probe_mtu(probe);
+            if mss < tx.mss || (mss > tx.mss && (larger || tx.board().is_empty())) {
                 tx.set_mss_for_options(mss);
             }
         }
@@ -443,6 +440,7 @@ fn gather(buffer: &SeqBuffer, plan: Option<Plan>) -> (Slices<'_>, Option<Plan>) 
     if taken < p.len {
         p.len = taken;
         p.fin = false;
+        p.mtu_probe = false;
     }
     (slices, Some(p))
 }

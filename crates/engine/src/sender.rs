@@ -4,8 +4,9 @@ mod ack;
 mod early;
 mod silence;
 mod timer;
+mod way;
 
-use farlink_cc::{Config, Controller};
+use farlink_cc::Controller;
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::pacing::Pacer;
@@ -60,6 +61,8 @@ pub struct Plan {
     pub fin: bool,
     /// Why.
     pub purpose: Purpose,
+    /// One segment, larger than the others: whether it gets through is to be found out (RFC 4821 7.3).
+    pub mtu_probe: bool,
 }
 
 /// Deadlines of a sender.
@@ -103,10 +106,12 @@ pub struct Happened {
     pub newest_sent_at: Option<Instant>,
     /// It had been sent before.
     pub newest_again: bool,
-    /// Bytes found to be delivered, and to be lost.
+    /// Bytes found to be delivered.
     pub delivered_bytes: u64,
-    /// The latter.
+    /// Bytes found to be lost.
     pub lost_bytes: u64,
+    /// A segment that was larger than the others has arrived (true) or has been lost.
+    pub mtu_probe: Option<bool>,
 }
 
 /// The sending half of a relay.
@@ -150,6 +155,11 @@ pub struct Sender {
     probed_end: Option<SeqNum>,
     window_probe_wanted: bool,
     urgent_notice_wanted: bool,
+    mtu: way::MtuProbe,
+    /// A timeout has passed, and the oldest segment has not gone out again since.
+    head_due: bool,
+    /// When the leg was led another way: what was sent before teaches nothing about this one.
+    moved_at: Option<Instant>,
     /// Zero-window probes since the receiver was last heard.
     pub probes_unanswered: u32,
     persist_backoff: u32,
@@ -214,6 +224,9 @@ impl Sender {
             probed_end: None,
             window_probe_wanted: false,
             urgent_notice_wanted: false,
+            mtu: way::MtuProbe::default(),
+            head_due: false,
+            moved_at: None,
             probes_unanswered: 0,
             persist_backoff: 0,
             hole_backoff: 0,
@@ -361,12 +374,21 @@ impl Sender {
         let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| self.pacer.burst_bytes(rate, mss));
         let max = (budget.min(burst).min(SUPER_SEGMENT_BYTES) / mss).max(1) * mss;
         if has_lost {
+            // The oldest segment goes out at a timeout whatever counts as under way still (RFC 6298 5.4): the window of one segment
+            // that a controller leaves then would be full of what was sent last.
+            let room = if self.head_due { room.max(u64::from(mss)) } else { room };
             if room == 0 {
                 return None;
+            }
+            if let Some(plan) = self.plan_mtu_probe(supply, room) {
+                return Some(plan);
             }
             let (seq, len) = self.board.next_lost(max.min(round_up(room, mss)))?;
             let len = self.within_urgent(supply, seq, len);
             return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
+        }
+        if let Some(plan) = self.plan_mtu_probe(supply, room) {
+            return Some(plan);
         }
         self.plan_new(now, supply, max, room)
     }
@@ -382,12 +404,24 @@ impl Sender {
             // Not with an old sequence number: such a segment is dropped before its urgent pointer is read. It draws
             // no acknowledgement, so the probe follows, as in Linux tcp_write_wakeup.
             if supply.urgent_end.is_some() && self.receiver_room(supply) == 0 {
-                return Some(Plan { seq: self.snd_nxt, len: 0, fin: false, purpose: Purpose::WindowProbe });
+                return Some(Plan {
+                    seq: self.snd_nxt,
+                    len: 0,
+                    fin: false,
+                    purpose: Purpose::WindowProbe,
+                    mtu_probe: false,
+                });
             }
         }
         if self.window_probe_wanted {
             self.window_probe_wanted = false;
-            return Some(Plan { seq: self.snd_una - 1, len: 0, fin: false, purpose: Purpose::WindowProbe });
+            return Some(Plan {
+                seq: self.snd_una - 1,
+                len: 0,
+                fin: false,
+                purpose: Purpose::WindowProbe,
+                mtu_probe: false,
+            });
         }
         if self.probe_wanted {
             self.probe_wanted = false;
@@ -471,7 +505,7 @@ impl Sender {
     }
 
     fn with_fin(&self, seq: SeqNum, len: u32, supply: &Supply, purpose: Purpose) -> Plan {
-        let mut plan = Plan { seq, len, fin: false, purpose };
+        let mut plan = Plan { seq, len, fin: false, purpose, mtu_probe: false };
         if supply.fin {
             let end = seq + len;
             if end.after(supply.end) {
@@ -585,11 +619,15 @@ impl Sender {
                 self.persist_backoff = 0;
             }
             Purpose::Retransmit | Purpose::TailProbe => {
+                self.head_due = false;
                 // A tail probe is in flight already.
                 let again = if plan.purpose == Purpose::Retransmit { u64::from(len) } else { 0 };
                 let then = self.then(self.board.pipe() + again);
                 self.board.resent(now, plan.seq, len, then);
             }
+        }
+        if plan.mtu_probe {
+            self.mtu.sent(plan.seq, plan.seq + len);
         }
         if let Recovery::Fast { prr, .. } = &mut self.recovery {
             prr.on_sent(u64::from(len));
@@ -609,67 +647,6 @@ impl Sender {
         }
     }
 
-    /// Another controller takes over, with the window that is in use: the larger of its own initial one and what is in flight.
-    pub fn change_cc(&mut self, now: Instant, config: &Config) {
-        if self.cc.kind() == config.kind {
-            return;
-        }
-        let mss = u64::from(config.mss.max(1));
-        let used = u32::try_from(self.pipe().min(self.cc.cwnd_bytes()) / mss).unwrap_or(u32::MAX);
-        let min_rtt = Some(self.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
-        *self.cc = Controller::new(&Config {
-            initial_window_segments: config.initial_window_segments.max(used),
-            handshake_rtt: min_rtt.or(config.handshake_rtt),
-            ..*config
-        });
-        self.cwnd_stop = None;
-        if self.cc.wants_losses() {
-            self.board.keep_losses();
-        }
-        if self.recovery.is_fast() {
-            // The old one's reduction goes with it; what is lost is repeated within the new window.
-            self.recovery = Recovery::Open;
-            self.rack.on_recovery_exit();
-            self.dup_acks = 0;
-        }
-        self.arm_probe(now);
-    }
-
-    /// The path takes no more than this much payload per segment; what is in flight and larger counts as lost.
-    pub fn set_mss(&mut self, mss: u32) {
-        if mss >= self.mss || mss == 0 {
-            return;
-        }
-        self.mss = mss;
-        self.cc.set_mss(mss);
-        self.board.resend_all();
-    }
-
-    /// Options that come or go change what fits beside them; nothing in flight is lost by it.
-    pub fn set_mss_for_options(&mut self, mss: u32) {
-        if mss > 0 {
-            self.mss = mss;
-            self.cc.set_mss(mss);
-        }
-    }
-
-    /// The destination has shown that it lacks the beginning: it is sent again at once.
-    pub fn resend_head(&mut self) {
-        self.board.mark_head_lost(self.mss);
-    }
-
-    /// The link came back: whatever was in flight is sent again at once, without back-off.
-    pub fn restart_after_outage(&mut self, now: Instant) {
-        if self.board.is_empty() {
-            return;
-        }
-        self.rtt.reset_backoff();
-        self.progress_at = now;
-        self.silence = Silence::default();
-        self.board.resend_all();
-        self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
-    }
-
     /// The receiver holds everything before `upto`, part of which was never sent from here.
     pub fn skip_to(&mut self, now: Instant, upto: SeqNum) {
         let edge = self.window_edge();
@@ -682,6 +659,8 @@ impl Sender {
         self.dup_acks = 0;
         self.progress_at = now;
         self.silence = Silence::default();
+        self.head_due = false;
+        self.mtu.forget();
         self.timers = SenderTimers::default();
     }
 }

@@ -21,8 +21,6 @@ const MTU_MIN_V6: u32 = 1280;
 const FIN_PATIENCE: Duration = Duration::from_secs(30);
 /// A record is renewed when its numbers are farther off than this.
 const RECORD_STALE_BYTES: u32 = 1 << 18;
-/// Timeouts in a row after which a path MTU black hole is suspected, and the MTU tried then (RFC 4821, RFC 2923).
-const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
 
 impl Flow {
     /// What it wants to send towards a host now.
@@ -98,6 +96,8 @@ impl Flow {
             self.reset_deadline(),
             r.a.fin_deadline(),
             r.b.fin_deadline(),
+            r.a.waits_since.map(|at| at + config.timers.user_timeout),
+            r.b.waits_since.map(|at| at + config.timers.user_timeout),
         ]
         .into_iter()
         .flatten()
@@ -113,6 +113,18 @@ impl Flow {
             let untold = far.before(relay.tx.snd_una) && relay.tx.board().is_empty();
             let hole = relay.waits_behind_hole() || untold;
             relay.tx.watch_hole(now, hole);
+        }
+    }
+
+    /// Custody that is not sent although nothing stands in its way makes no progress either. No other timer would ever look at it.
+    pub fn watch_custody(&mut self, now: Instant, links_down: &[IfaceId]) {
+        let ending = self.reset_from.is_some();
+        let Some(r) = self.relays.as_mut() else { return };
+        for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
+            let closed = relay.tx.timers.persist.is_some();
+            let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
+            let down = links_down.contains(&self.legs.get(to).out);
+            relay.waits_since = if waits && !down { relay.waits_since.or(Some(now)) } else { None };
         }
     }
 
@@ -140,8 +152,9 @@ impl Flow {
             }
             if happened.rto && !down {
                 relay.timeouts = relay.timeouts.saturating_add(1);
-                self.suspect_black_hole(side.other());
+                self.suspect_black_hole(cx.now, side.other());
             }
+            self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }
         self.give_up_if_stuck(cx);
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
@@ -192,10 +205,14 @@ impl Flow {
                 if self.is_down(cx, to) {
                     return false;
                 }
-                let silent = cx.now.since(self.legs.get(to).heard_at) >= limit;
+                // An outage that is over counts for nothing: a receiver could not answer what never reached it.
+                let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at)) >= limit;
                 let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
                 let unanswered = relay.tx.probes_unanswered > 0;
-                (outstanding && cx.now.since(relay.tx.progress_at) >= limit) || (unanswered && silent)
+                let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
+                (outstanding && cx.now.since(relay.tx.progress_at) >= limit)
+                    || (unanswered && silent)
+                    || unsent
             })
         });
         if stuck {
@@ -204,15 +221,28 @@ impl Flow {
     }
 
     /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says so.
-    fn suspect_black_hole(&mut self, to: Side) {
+    fn suspect_black_hole(&mut self, now: Instant, to: Side) {
         let Some(r) = self.relays.as_ref() else { return };
         let timeouts = r.get(to.other()).timeouts;
         let leg = self.legs.get_mut(to);
-        let Some((_, mtu)) = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts) else { return };
-        let mtu = if leg.addr.is_ipv4() { *mtu } else { (*mtu).max(MTU_MIN_V6) };
-        if leg.mtu_bytes > mtu {
-            leg.mtu_bytes = mtu;
+        let least = if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
+        if leg.path_mtu.on_timeout(now, timeouts, least) {
             self.apply_mtu(to);
+        }
+    }
+
+    /// Packets to a host may be larger than before; nothing in flight is lost by it.
+    pub(crate) fn enlarge_segments(&mut self, to: Side) {
+        let mss = self.segment_payload(to);
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(to.other()).tx.set_mss_for_options(mss);
+        }
+    }
+
+    /// A segment that was larger than the others has arrived, or has been lost.
+    pub(crate) fn on_mtu_probe(&mut self, now: Instant, to: Side, arrived: Option<bool>) {
+        if arrived.is_some_and(|arrived| self.legs.get_mut(to).path_mtu.on_probe(now, arrived)) {
+            self.enlarge_segments(to);
         }
     }
 
@@ -240,11 +270,9 @@ impl Flow {
         // RFC 1191 section 3: a router that does not say; the next plateau below an Ethernet is 576.
         let mtu = if mtu == 0 { 576 } else { mtu };
         let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
-        if mtu < leg.mtu_bytes {
-            leg.mtu_bytes = mtu;
+        if leg.path_mtu.told(now, mtu) {
             self.apply_mtu(to);
         }
-        let _ = now;
         true
     }
 
@@ -257,6 +285,7 @@ impl Flow {
             {
                 let relay = r.get_mut(to.other());
                 relay.timeouts = 0;
+                relay.waits_since = None;
                 relay.tx.restart_after_outage(now);
                 any = true;
             }

@@ -12,6 +12,7 @@ use farlink_wire::{
     TcpSegment, edit, icmp, ip, parse,
 };
 
+use crate::link_state::Down;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::ordinary::Ordinary;
 use crate::status::Status;
@@ -36,7 +37,7 @@ pub struct Gateway {
     pub(crate) links: Vec<LinkQueue>,
     /// One for each interface that fragments come in by: equal addresses of different domains do not meet.
     reassemblers: Vec<(IfaceId, Reassembler)>,
-    ordinary: Ordinary,
+    pub(crate) ordinary: Ordinary,
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
@@ -44,6 +45,10 @@ pub struct Gateway {
     tap: Option<Box<Tap>>,
     /// Links that the operator has declared to be up again: told to the engine with the next flush.
     pub(crate) links_back: Vec<IfaceId>,
+    /// Who says that an interface is down.
+    pub(crate) down: Down,
+    /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
+    pub(crate) reroute_wanted: bool,
 }
 
 impl Gateway {
@@ -66,6 +71,8 @@ impl Gateway {
             drain_wanted: false,
             tap: None,
             links_back: Vec::new(),
+            down: Down::default(),
+            reroute_wanted: false,
         }
     }
     /// The buffer pool: drivers read packets into its blocks.
@@ -174,9 +181,9 @@ impl Gateway {
             .and_then(|(src, dst)| net.route(from, src, dst));
         let out = route.map_or(IfaceId::OTHER, |r| r.iface);
         self.engine.note_forwarded(packet.len());
+        let class = if s.is_none_or(|s| s.payload_len == 0) { Class::Control } else { Class::Bulk };
+        let hash = s.map_or(0, flow_hash);
         if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
-            let class = if s.is_none_or(|s| s.payload_len == 0) { Class::Control } else { Class::Bulk };
-            let hash = s.map_or(0, flow_hash);
             let pool = self.engine.pool();
             if !link.egress.is_idle() && pool.is_pressed() {
                 packet = packet.shrunk(pool);
@@ -186,7 +193,7 @@ impl Gateway {
                     return;
                 }
             }
-            for victim in link.enqueue(now, hash, class, Waiting { packet, via: from }) {
+            for victim in link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }) {
                 victim.packet.recycle(self.engine.pool());
             }
             self.drain_link(now, out, PACKETS_PER_TURN, net);
@@ -231,8 +238,9 @@ impl Gateway {
 
     fn send_ready(&mut self, now: Instant, net: &mut dyn Network) {
         for iface in core::mem::take(&mut self.links_back) {
-            self.engine.link_up(now, iface, net);
+            self.link_back(now, iface, net);
         }
+        self.reroute(now, net);
         if self.drain_wanted {
             self.drain_wanted = false;
             self.engine.drain(now, net);
@@ -405,7 +413,11 @@ impl Gateway {
 
     /// When `handle_timeout` wants to be called next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        if !self.ordinary.is_empty() || self.drain_wanted || !self.links_back.is_empty() {
+        if !self.ordinary.is_empty()
+            || self.drain_wanted
+            || !self.links_back.is_empty()
+            || self.reroute_wanted
+        {
             return Some(Instant::ZERO);
         }
         let links = self.links.iter().filter_map(LinkQueue::poll_timeout).min();
@@ -413,23 +425,6 @@ impl Gateway {
         [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
     }
 
-    /// The carrier of an interface came or went.
-    pub fn link_state(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
-        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
-            link.egress.set_link_up(now, up);
-        }
-        if up {
-            self.engine.link_up(now, iface, net);
-        } else {
-            self.engine.link_down(iface);
-        }
-        self.flush(now, net);
-    }
-    /// Routes or MTUs changed: cached ones are looked up anew.
-    pub fn routes_changed(&mut self, now: Instant) {
-        let _ = now;
-        self.engine.routes_changed();
-    }
     /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and simply forwarded.
     pub fn drain(&mut self, now: Instant) {
         let _ = now;
@@ -478,7 +473,7 @@ impl Gateway {
     }
 }
 
-fn send(net: &mut dyn Network, via: IfaceId, out: IfaceId, packet: &PacketBuf) {
+pub(crate) fn send(net: &mut dyn Network, via: IfaceId, out: IfaceId, packet: &PacketBuf) {
     net.transmit(&Transmit { via, out, header: packet.bytes(), payload: &[], offload: packet.offload });
 }
 

@@ -14,6 +14,7 @@
 )]
 
 mod gateway;
+mod link_state;
 mod links;
 mod ordinary;
 mod settings;

@@ -24,6 +24,12 @@ pub struct Waiting {
     pub packet: PacketBuf,
     /// The interface whose TUN it goes to.
     pub via: IfaceId,
+    /// Since when it waits.
+    pub since: Instant,
+    /// Its connection, as far as queues go.
+    pub hash: u64,
+    /// Its class.
+    pub class: Class,
 }
 
 /// A declared link's queue.
@@ -95,9 +101,9 @@ impl LinkQueue {
     }
 
     /// A forwarded packet joins the queue. The victims of a full queue are handed back.
-    pub fn enqueue(&mut self, now: Instant, hash: u64, class: Class, waiting: Waiting) -> Vec<Waiting> {
+    pub fn enqueue(&mut self, now: Instant, waiting: Waiting) -> Vec<Waiting> {
         let bytes = u32::try_from(waiting.packet.len()).unwrap_or(u32::MAX);
-        self.egress.enqueue(now, hash | FORWARDED, class, bytes, waiting)
+        self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, bytes, waiting)
     }
 
     /// Whether the rate is being found out, or said by the operator.

@@ -49,6 +49,12 @@ impl Ordinary {
         Some(leg)
     }
 
+    /// All who wait leave it, in their order.
+    pub fn take_all(&mut self) -> Vec<ReadyId> {
+        self.waiting.clear();
+        self.queue.drain(..).map(|leg| leg.id).collect()
+    }
+
     /// Nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

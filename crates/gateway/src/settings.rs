@@ -7,6 +7,7 @@ use farlink_engine::config::{
 use farlink_wire::Instant;
 
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
+use crate::link_state::Witness;
 
 impl Gateway {
     /// Every parameter that [`Gateway::set`] changes, with the value that is in force, as `set` takes it.
@@ -31,7 +32,7 @@ impl Gateway {
                         OnLongPaths::Same | OnLongPaths::Share => "same".into(),
                     },
                 ),
-                ("up", link.egress.is_link_up().to_string()),
+                ("up", (!self.down.says(link.iface, Witness::Operator)).to_string()),
             ] {
                 all.push((format!("link.{}.{what}", link.name()), value));
             }
@@ -166,13 +167,8 @@ impl Gateway {
             "up" => {
                 let up =
                     value.parse::<bool>().map_err(|_| format!("`{value}`: allowed are true and false"))?;
-                link.egress.set_link_up(now, up);
-                if up {
-                    self.links_back.push(link.iface);
-                } else {
-                    self.links_back.retain(|i| *i != link.iface);
-                    self.engine.link_down(link.iface);
-                }
+                let iface = link.iface;
+                self.tell(now, iface, Witness::Operator, up);
             }
             _ => return Err(unknown()),
         }

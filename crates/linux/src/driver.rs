@@ -521,7 +521,7 @@ impl Attendance<'_> {
                 names.join(", ")
             ));
         };
-        gateway.link_state(clock::now(), id, up, net);
+        gateway.link_declared(clock::now(), id, up, net);
         Ok(())
     }
 }

@@ -65,6 +65,7 @@ impl Sender {
             self.silence = Silence::default();
         }
         if advanced {
+            self.head_due = false;
             let edge = self.window_edge();
             self.snd_una = ack;
             self.cwnd_stop = self.cwnd_stop.filter(|stop| stop.after(ack));
@@ -74,7 +75,8 @@ impl Sender {
             self.probes_unanswered = 0;
             happened.progress = true;
         }
-        if let Some(rtt) = acked.rtt {
+        let of_old_way = self.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way) {
             self.rtt.sample(rtt);
         } else if advanced {
             self.rtt.reset_backoff();
@@ -94,7 +96,11 @@ impl Sender {
         happened.lost_bytes = lost;
         sample.sample.lost_bytes += lost;
         self.decide_timeout(now, &acked, advanced);
-        if lost > 0 && self.recovery.is_open() {
+        let probe = self.mtu_probe_bytes();
+        happened.mtu_probe = self.take_mtu_probe();
+        // Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the old way loses says nothing of this one.
+        let excused = of_old_way || (happened.mtu_probe == Some(false) && lost <= probe);
+        if lost > 0 && !excused && self.recovery.is_open() {
             self.enter_recovery(now, Congestion::Loss);
             happened.recovery = true;
         }
@@ -109,7 +115,7 @@ impl Sender {
             }
         }
         self.leave_recovery(now);
-        if acked.delivered_bytes > 0 {
+        if acked.delivered_bytes > 0 && !of_old_way {
             let ack = Ack {
                 now,
                 acked_bytes: acked.delivered_bytes,

@@ -122,6 +122,7 @@ impl Sender {
             self.timers.rto = None;
             happened.rto = self.on_rto(now);
         }
+        happened.mtu_probe = self.take_mtu_probe();
         happened
     }
 
@@ -142,6 +143,7 @@ impl Sender {
         self.report_losses(now);
         self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes(), self.board.pipe());
         self.recovery = Recovery::Timeout { recover: self.snd_nxt, undecided: first };
+        self.head_due = true;
         self.dup_acks = 0;
         self.timers.probe = None;
         self.timers.reorder = None;

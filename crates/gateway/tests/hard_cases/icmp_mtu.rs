@@ -1,5 +1,6 @@
 //! ICMP and MTU (DESIGN 3.1): errors about made segments are ours, all others the hosts'; small and black-holed paths.
 
+use crate::receiver::Receiver;
 use crate::script::{Host, Script};
 
 /// A full segment of a's has gone to b, made by the gateway.
@@ -145,4 +146,45 @@ fn repetitions_fit_a_route_that_has_become_narrow() {
     t.play("~20s");
     let again = t.take(Host::B);
     assert!(!again.is_empty() && again.iter().all(|s| s.offload.gso_size <= 960), "{again:?}");
+}
+
+/// Sizes of the segments that b is sent when a sends so much.
+fn sent_through(t: &mut Script, b: &mut Receiver) -> Vec<usize> {
+    let (from, end) = (b.acked, b.acked + 14_600);
+    let mut sizes = Vec::new();
+    t.play(&format!("a > P. {from}:{end} ack 1 {{gso 1460}}"));
+    while b.acked < end {
+        sizes.extend(b.take(t));
+    }
+    t.play("~100\n drop");
+    sizes
+}
+
+#[test]
+fn a_black_hole_is_remembered_and_probed_again() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~20\n drop\n b > . 1 ack 101\n ~100\n drop");
+    let mut b = Receiver::new(101);
+    b.largest = 1300;
+    let first = sent_through(&mut t, &mut b);
+    assert!(first.contains(&1240), "{first:?}");
+    // RFC 4821 7.7: a larger size is tried by single segments, three in all, and then not before ten minutes have passed.
+    let mut probes = 0;
+    for _ in 0..4 {
+        probes += sent_through(&mut t, &mut b).iter().filter(|n| **n > 1300).count();
+    }
+    assert!(probes <= 3, "{probes}");
+    let later = sent_through(&mut t, &mut b);
+    assert!(later.iter().all(|n| *n <= 1240), "{later:?}");
+    // The hole is mended; that is found out when it is time.
+    b.largest = usize::MAX;
+    t.play("~60s\n drop");
+    let soon = sent_through(&mut t, &mut b);
+    assert!(soon.iter().all(|n| *n <= 1240), "{soon:?}");
+    t.play("~600s\n drop");
+    let then = sent_through(&mut t, &mut b);
+    assert_eq!(then.iter().max(), Some(&1460));
+    let mended = sent_through(&mut t, &mut b);
+    assert!(mended.iter().all(|n| *n == 1460), "{mended:?}");
 }

@@ -1,8 +1,10 @@
 //! A link that is known to be down: custody lasts as long as the outage, and hosts need not notice.
 
+use crate::receiver::Receiver;
 use crate::script::{Host, Script};
 use farlink_gateway::IfaceId;
-use farlink_gateway::config::Link;
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link};
 use farlink_wire::Duration;
 
 /// 100 bytes of a's on their way to b when the link towards b goes down.
@@ -35,6 +37,54 @@ fn custody_outlasts_any_outage_that_is_known() {
          drop a
          quiet",
     );
+}
+
+#[test]
+fn an_outage_of_half_an_hour_does_not_outlast_a_timestamp() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
+    set_link(&mut t, false);
+    // A request; its source waits for the answer and has nothing more to say.
+    t.play("a > P. 1:101 ack 1 <ts 1010 5000>\n +40\n a < . 1 ack 101\n ~1800s\n quiet");
+    set_link(&mut t, true);
+    t.play(
+        "b < P. 1:101 ack 1 <ts 1010 5000>
+         b > P. 1:51 ack 101 <ts 6000 1010>
+         a < P. 1:51 ack 101 <ts 6000 1010>",
+    );
+}
+
+#[test]
+fn a_closed_window_outlasts_an_outage() {
+    let mut t = Script::with(|s| {
+        s.config.timers.user_timeout = Duration::from_secs(60);
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    });
+    t.open();
+    t.play("b > . 1 ack 1 win 0\n drop\n a > P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~2s\n drop b");
+    set_link(&mut t, false);
+    t.play("~300s\n quiet");
+    set_link(&mut t, true);
+    // Nobody could answer a probe that never left: it is asked anew, at once.
+    t.play("b < . 0 ack 1\n ~30s");
+    assert!(t.take(Host::A).is_empty(), "not given up");
+    t.play("drop b\n b > . 1 ack 1 win 512\n b < P. 1:101 ack 1");
+}
+
+#[test]
+fn custody_that_never_gets_a_turn_is_given_up() {
+    let mut t = Script::with(|s| {
+        s.config.timers.user_timeout = Duration::from_secs(60);
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8), leg, ..Link::default() });
+    });
+    t.open();
+    // One packet takes this link minutes; what follows is not sent within the user timeout.
+    t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~40s\n quiet");
+    t.play("~30s");
+    assert!(t.take(Host::A).iter().any(|s| s.segment.flags.rst()), "its source is told");
+    assert!(t.take(Host::B).iter().any(|s| s.segment.flags.rst()), "its destination is told");
+    t.assert(t.status().custody_bytes == 0 && t.status().counters.flows_abandoned == 1, "given up");
 }
 
 #[test]
@@ -98,6 +148,29 @@ fn an_outage_does_not_make_segments_small() {
     );
     let largest = t.take(Host::B).iter().map(|s| s.payload.len()).max();
     assert_eq!(largest, Some(1460));
+}
+
+#[test]
+fn an_outage_that_nobody_announces_does_not_make_segments_small() {
+    // However long it lasts: one, two, three and more timeouts.
+    for seconds in [1, 2, 4, 7, 12, 40, 200] {
+        let mut t = Script::new();
+        t.open();
+        t.play("a > P. 1:1461 ack 1\n b < P. 1:1461 ack 1\n ~100\n drop\n b > . 1 ack 1461\n ~100\n drop");
+        t.play(&format!("a > P. 1461:7301 ack 1 {{gso 1460}}\n ~{seconds}s\n drop"));
+        // It is over: b answers what comes next, and acknowledges all that it gets.
+        let (mut b, mut end, mut rounds) = (Receiver::new(1461), 7301, Vec::new());
+        while b.acked < 40_000 {
+            rounds.push(b.take(&mut t).into_iter().max().unwrap_or(0));
+            if b.acked == end {
+                t.play(&format!("drop\n a > P. {end}:{} ack 1 {{gso 1460}}", end + 5840));
+                end += 5840;
+            }
+        }
+        let small = rounds.iter().filter(|n| **n < 1460).count();
+        assert_eq!(rounds.last(), Some(&1460), "{seconds} s: {rounds:?}");
+        assert!(small <= 3, "{seconds} s: only what found out is small: {rounds:?}");
+    }
 }
 
 #[test]

@@ -102,3 +102,21 @@ fn a_segment_that_begins_before_what_is_held_adds_only_its_end() {
          b < P. 101:151 ack 1",
     );
 }
+
+#[test]
+fn the_head_goes_out_at_the_first_timeout_however_full_the_pipe_is() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~100\n drop\n b > . 1 ack 101\n ~100\n drop");
+    // New segments in each round trip until the timer expires: the newest are not overdue then.
+    let mut sent = Vec::new();
+    for n in 0..7u32 {
+        let at = 101 + n * 1460;
+        t.play(&format!("a > P. {at}:{} ack 1\n ~45\n drop a", at + 1460));
+        sent.extend(t.take(Host::B).iter().map(|s| s.seq));
+    }
+    let again: Vec<u32> =
+        sent.iter().enumerate().filter(|(i, seq)| sent[..*i].contains(seq)).map(|(_, seq)| *seq).collect();
+    // RFC 6298 5.4: the earliest segment, at one RTO (300 ms).
+    assert_eq!(again, [101], "{sent:?}");
+}

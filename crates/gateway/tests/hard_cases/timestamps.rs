@@ -1,7 +1,6 @@
-//! Timestamps (DESIGN invariant 5): the host's own newest, never extrapolated, and not when it is too old.
+//! Timestamps: the host's own newest, never extrapolated, repeated for as long as it takes.
 
 use crate::script::{Host, Script};
-use farlink_wire::Duration;
 
 fn open_with_timestamps(change: impl FnOnce(&mut crate::script::Setup)) -> Script {
     let mut t = Script::with(change);
@@ -41,30 +40,53 @@ fn the_echo_is_of_the_segment_that_reached_the_last_acknowledgement() {
     );
 }
 
+/// Minutes of a receiver that reads nothing and answers each probe.
+fn paused(t: &mut Script, minutes: u32) -> usize {
+    let mut probes = 0;
+    for _ in 0..minutes {
+        t.play("~60s\n drop a");
+        let asked = t.take(Host::B);
+        assert!(asked.iter().all(|s| s.payload.is_empty() && !s.segment.flags.rst()), "{asked:?}");
+        assert!(asked.iter().all(|s| s.segment.options.timestamps.is_some_and(|x| x.val == 1010)));
+        if !asked.is_empty() {
+            t.play("b > . 1 ack 1 win 0 <ts 5001 1010>");
+            probes += 1;
+        }
+    }
+    probes
+}
+
 #[test]
-fn nothing_is_made_for_a_host_that_was_silent_for_a_quarter_of_an_hour() {
-    let mut t = open_with_timestamps(|s| s.config.timers.user_timeout = Duration::from_secs(100_000));
+fn data_waits_as_long_as_its_receiver_whatever_its_host_says_meanwhile() {
+    let mut t = open_with_timestamps(|_| {});
     t.play(
         "b > . 1 ack 1 win 0 <ts 5001 1000>
          drop
          a > P. 1:101 ack 1 <ts 1010 5000>
-         ~840s",
+         +40
+         a < . 1 ack 101",
     );
-    assert!(t.take(Host::B).iter().all(|s| s.segment.options.timestamps.is_some_and(|x| x.val == 1010)));
+    paused(&mut t, 16);
+    // RFC 7323 5.3: only an older value is refused; the same one is good for ever.
+    t.play("b > . 1 ack 1 win 512 <ts 965000 1010>\n b < P. 1:101 ack 1 <ts 1010 965000>");
+    t.play("b > . 1 ack 101 win 512 <ts 965001 1010>\n ~1000\n drop a\n quiet");
+    t.assert(t.status().custody_bytes == 0 && t.status().counters.flows_abandoned == 0, "delivered");
+}
+
+#[test]
+fn a_receiver_that_answers_probes_is_never_given_up() {
+    let mut t = open_with_timestamps(|_| {});
     t.play(
-        "drop
-         ~100s
+        "b > . 1 ack 1 win 0 <ts 5001 1000>
          drop
-         ~200s
-         quiet
-         # The window opens; the data waits for its host to speak.
-         b > . 1 ack 1 win 512 <ts 5900 1010>
-         quiet
-         ~1000
-         quiet
-         a > . 101 ack 1 <ts 901000 5000>
-         b < P. 1:101 ack 1 <ts 901000 5900>",
+         a > P. 1:101 ack 1 <ts 1010 5000>
+         +40
+         a < . 1 ack 101",
     );
+    // MUST-37 of RFC 9293.
+    let probes = paused(&mut t, 60);
+    assert!(probes > 50, "one a minute: {probes}");
+    t.assert(t.status().custody_bytes == 100, "still held");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use farlink_gateway::config::{Config, Interface, Link};
 use farlink_gateway::engine_status::Status;
 use farlink_gateway::{Gateway, IfaceId};
 use farlink_wire::{Duration, Instant, Offload, PacketBuf, Parsed, parse, segment, verify_checksums};
-use network::{Net, Out, TO_A, TO_B};
+use network::{Net, Out, SPARE, TO_A, TO_B};
 use notation::{Seen, Spec};
 
 /// Both sequence spaces wrap early in every script.
@@ -88,6 +88,8 @@ pub struct Setup {
     pub config: Config,
     /// The link between two gateways, or beyond the only one, towards b.
     pub link: Option<Link>,
+    /// Behind the only gateway there is another interface towards b; a declared link perhaps.
+    pub spare: Option<Option<Link>>,
     /// One way, between two gateways.
     pub link_delay: Duration,
 }
@@ -97,7 +99,7 @@ impl Default for Setup {
         let mut config = Config { seed: 1, ..Config::default() };
         // As large as the window of an unscaled SYN-ACK: no window is raised unless a script wants that.
         config.limits.relay_bytes = 65_535;
-        Self { gateways: 1, v6: false, config, link: None, link_delay: Duration::ZERO }
+        Self { gateways: 1, v6: false, config, link: None, spare: None, link_delay: Duration::ZERO }
     }
 }
 
@@ -165,10 +167,15 @@ impl Script {
             interface(TO_A, "toa", "10.0.1.254", i > 0),
             interface(TO_B, "tob", "10.0.2.254", !last || self.setup.gateways == 1),
         ];
+        if let Some(link) = &self.setup.spare {
+            let spare = interface(SPARE, "spare", "10.0.4.254", false);
+            config.interfaces.push(Interface { link: link.clone(), ..spare });
+        }
         let net = Net {
             a: self.a,
             mtu_a_bytes: 1500,
             mtu_b_bytes: 1500,
+            b_by: TO_B,
             out: Vec::new(),
             journal: BTreeMap::new(),
         };
@@ -383,7 +390,7 @@ impl Script {
     fn check_and_carry(&mut self, node: usize, p: Out) {
         let (_, dst) = farlink_wire::ip::addresses(&p.bytes).expect("an IP packet");
         let to = if dst == self.a { Host::A } else { Host::B };
-        let (out, via) = if to == Host::A { (TO_A, TO_B) } else { (TO_B, TO_A) };
+        let (out, via) = if to == Host::A { (TO_A, TO_B) } else { (self.nodes[node].net.b_by, TO_A) };
         let mtu =
             if to == Host::A { self.nodes[node].net.mtu_a_bytes } else { self.nodes[node].net.mtu_b_bytes };
         let arrival = self.read(to, &p);
@@ -447,6 +454,33 @@ impl Script {
             *mtu = mtu_bytes;
             n.gateway.routes_changed(self.now);
         }
+    }
+    /// Time passes until a host has got something, at most so much. Returns whether it has.
+    #[track_caller]
+    pub fn wait_for(&mut self, host: Host, most: Duration) -> bool {
+        let end = self.now + most;
+        while self.inbox(host).is_empty() && self.now < end {
+            let next = self.nodes.iter_mut().filter_map(|n| n.gateway.poll_timeout()).min();
+            let flying = self.flying.keys().next().map(|(at, _)| *at);
+            let next = [next, flying].into_iter().flatten().min().unwrap_or(end).max(self.now).min(end);
+            if let Err(why) = self.pass(next.since(self.now), false) {
+                self.fail(&why);
+            }
+        }
+        !self.inbox(host).is_empty()
+    }
+    /// From now on the kernel sends what is for b by this interface.
+    pub fn reroute_b(&mut self, by: IfaceId) {
+        self.trace.push(format!("           (route to b: {by:?})"));
+        self.with_gateway(|g, now, net| {
+            net.b_by = by;
+            g.routes_changed(now);
+        });
+    }
+    /// The carrier of an interface comes or goes.
+    pub fn set_carrier(&mut self, of: IfaceId, up: bool) {
+        self.trace.push(format!("           (carrier of {of:?}: {up})"));
+        self.with_gateway(|g, now, net| g.link_state(now, of, up, net));
     }
     pub fn drain(&mut self) {
         self.trace.push("           (drain)".to_owned());

@@ -21,6 +21,8 @@ pub struct Net {
     pub a: IpAddr,
     pub mtu_a_bytes: u32,
     pub mtu_b_bytes: u32,
+    /// Where packets to b leave.
+    pub b_by: IfaceId,
     pub out: Vec<Out>,
     pub journal: BTreeMap<u32, Record>,
 }
@@ -29,6 +31,8 @@ pub struct Net {
 pub const TO_A: IfaceId = IfaceId(0);
 /// The interface towards host b.
 pub const TO_B: IfaceId = IfaceId(1);
+/// Another interface towards host b, where a script has one.
+pub const SPARE: IfaceId = IfaceId(2);
 
 impl Network for Net {
     fn transmit(&mut self, t: &Transmit<'_>) {
@@ -42,7 +46,7 @@ impl Network for Net {
         Some(if dst == self.a {
             Route { iface: TO_A, mtu_bytes: self.mtu_a_bytes }
         } else {
-            Route { iface: TO_B, mtu_bytes: self.mtu_b_bytes }
+            Route { iface: self.b_by, mtu_bytes: self.mtu_b_bytes }
         })
     }
     fn journal(&mut self, slot: u32, record: Option<&Record>) {

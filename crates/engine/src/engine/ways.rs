@@ -1,0 +1,63 @@
+//! Links that come and go, and routes that move: flows follow.
+
+use farlink_wire::Instant;
+
+use super::Engine;
+use crate::flow::Cx;
+use crate::net::{IfaceId, Network};
+use crate::ready::ReadyId;
+use crate::side::Side;
+
+impl Engine {
+    /// Routes changed: every flow looks its own up again when it sends next.
+    pub fn routes_changed(&mut self) {
+        self.route_generation = self.route_generation.wrapping_add(1);
+    }
+
+    /// An interface went down: until it is up again, custody waits and no timeout counts against it.
+    pub fn link_down(&mut self, iface: IfaceId) {
+        let known = self.config.interfaces.iter().any(|i| i.id == iface);
+        if known && !self.links_down.contains(&iface) {
+            self.links_down.push(iface);
+        }
+    }
+
+    /// An interface came up: what was in flight there is sent again at once.
+    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
+        self.links_down.retain(|i| *i != iface);
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            if flow.restart_legs(now, iface) {
+                self.after_event(now, id, net);
+            }
+        }
+    }
+
+    /// Flows whose way leads into a link that is down look for another one. Nothing else would make them: such a link grants
+    /// no turn, and a host that has said everything says no more.
+    pub fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
+        if self.links_down.is_empty() {
+            return;
+        }
+        for id in self.table.ids() {
+            let generation = self.route_generation;
+            let mut cx = cx!(self, now, net);
+            let Some(flow) = self.table.get_mut(id).filter(|f| f.relays.is_some()) else { continue };
+            if [Side::A, Side::B].into_iter().any(|to| flow.is_down(&cx, to)) {
+                flow.route_generation = generation;
+                flow.find_routes(&mut cx);
+                self.after_event(now, id, net);
+            }
+        }
+    }
+
+    /// A leg that stood in some queue: where it belongs is looked up again.
+    pub fn requeue(&mut self, ready: ReadyId) {
+        let ReadyId { flow: id, to, .. } = ready;
+        if let Some(flow) = self.table.get_mut(id)
+            && !core::mem::replace(flow.queued.get_mut(to), true)
+        {
+            self.ready.push_back((id, to));
+        }
+    }
+}

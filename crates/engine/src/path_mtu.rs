@@ -1,0 +1,161 @@
+//! How large the packets on a leg may be: by the route, by what routers have told (RFC 1191, RFC 8201), and by what silence makes
+//! us suspect (RFC 4821, RFC 2923).
+//!
+//! A timeout alone does not tell a path that swallows large packets from one that swallows everything. So after two timeouts in a row
+//! smaller segments are tried. If these are lost, too, it was an outage, and nothing is believed; if the first one arrives, the
+//! suspicion stands until a single large segment has got through (RFC 4821 7.3).
+
+use farlink_wire::{Duration, Instant};
+
+/// What was found out is held for so long (RFC 1191 section 6.3), and a suspicion is not tested more often.
+const HELD: Duration = Duration::from_secs(600);
+/// Large segments that are lost before it is believed that none gets through (MAX_PROBES of RFC 8899 5.1.2).
+const PROBES_MAX: u8 = 3;
+/// Timeouts in a row after which a black hole is suspected, and the MTU tried then.
+const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
+
+/// The path MTU of a leg.
+#[derive(Clone, Copy, Debug)]
+pub struct PathMtu {
+    route_bytes: u32,
+    /// By ICMP, and when.
+    told: Option<(u32, Instant)>,
+    suspected: Option<Suspicion>,
+}
+
+/// Large packets may vanish.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    bytes: u32,
+    /// Timeouts in a row when packets were made so small.
+    timeouts: u32,
+    /// Small ones have arrived where large ones had not.
+    confirmed: bool,
+    /// Large segments that have been lost since.
+    probes: u8,
+    probe_from: Instant,
+}
+
+impl Default for PathMtu {
+    fn default() -> Self {
+        Self { route_bytes: 1500, told: None, suspected: None }
+    }
+}
+
+impl PathMtu {
+    /// Largest IP packet, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        let suspected = self.suspected.map_or(u32::MAX, |s| s.bytes);
+        self.believed_bytes().min(suspected)
+    }
+    /// The same without suspicions.
+    fn believed_bytes(&self) -> u32 {
+        self.route_bytes.min(self.told.map_or(u32::MAX, |(bytes, _)| bytes))
+    }
+    /// The route was looked up.
+    pub fn set_route(&mut self, now: Instant, bytes: u32) {
+        self.route_bytes = bytes;
+        self.expire(now);
+    }
+    /// What was told long ago may no longer be so. Returns whether packets may be larger now.
+    pub fn expire(&mut self, now: Instant) -> bool {
+        let before = self.bytes();
+        self.told = self.told.filter(|(_, at)| now.since(*at) < HELD);
+        self.bytes() > before
+    }
+    /// A router has told so. Returns whether packets must be smaller now.
+    pub fn told(&mut self, now: Instant, bytes: u32) -> bool {
+        if bytes >= self.bytes() {
+            return false;
+        }
+        self.told = Some((bytes, now));
+        true
+    }
+    /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns whether they must be smaller now.
+    pub fn on_timeout(&mut self, now: Instant, timeouts: u32, least_bytes: u32) -> bool {
+        let Some((_, bytes)) = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts) else { return false };
+        let bytes = (*bytes).max(least_bytes);
+        if bytes >= self.bytes() {
+            return false;
+        }
+        self.suspected = Some(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now });
+        true
+    }
+    /// Something was acknowledged after so many timeouts in a row. Returns whether packets may be larger now.
+    pub fn on_progress(&mut self, timeouts: u32) -> bool {
+        match &mut self.suspected {
+            // The small ones were lost, too: their size was not the reason.
+            Some(s) if !s.confirmed && timeouts > s.timeouts => {
+                self.suspected = None;
+                true
+            }
+            Some(s) => {
+                s.confirmed = true;
+                false
+            }
+            None => false,
+        }
+    }
+    /// The size of packet to try, if it is time to test a suspicion.
+    #[must_use]
+    pub fn probe_bytes(&self, now: Instant) -> Option<u32> {
+        let s = self.suspected.filter(|s| s.confirmed && s.probe_from <= now)?;
+        Some(self.believed_bytes()).filter(|bytes| *bytes > s.bytes)
+    }
+    /// A large segment has arrived, or has been lost. Returns whether packets may be larger now.
+    pub fn on_probe(&mut self, now: Instant, arrived: bool) -> bool {
+        let Some(s) = &mut self.suspected else { return false };
+        if arrived {
+            self.suspected = None;
+            return true;
+        }
+        s.probes += 1;
+        if s.probes >= PROBES_MAX {
+            s.probes = 0;
+            s.probe_from = now + HELD;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_small_segments_do_decides() {
+        let at = Instant::from_millis(5);
+        let mut m = PathMtu::default();
+        assert!(!m.on_timeout(at, 1, 68) && m.on_timeout(at, 2, 68));
+        assert_eq!((m.bytes(), m.probe_bytes(at)), (1280, None));
+        // A third timeout: small ones are lost, too.
+        assert!(m.on_progress(3));
+        assert_eq!(m.bytes(), 1500);
+        assert!(m.on_timeout(at, 2, 68) && m.on_timeout(at, 4, 68) && !m.on_progress(4));
+        assert_eq!((m.bytes(), m.probe_bytes(at)), (576, Some(1500)));
+        assert!(!m.on_probe(at, false) && !m.on_probe(at, false));
+        assert_eq!(m.probe_bytes(at), Some(1500));
+        assert!(!m.on_probe(at, false));
+        assert_eq!(m.probe_bytes(at + HELD / 2), None);
+        assert_eq!(m.probe_bytes(at + HELD), Some(1500));
+        assert!(m.on_probe(at + HELD, true));
+        assert_eq!(m.bytes(), 1500);
+        // IPv6 has a least MTU.
+        assert!(m.on_timeout(at, 2, 1280) && !m.on_timeout(at, 4, 1280));
+        assert_eq!(m.bytes(), 1280);
+    }
+
+    #[test]
+    fn the_smaller_of_route_and_word_counts_for_ten_minutes() {
+        let at = Instant::from_millis(5);
+        let mut m = PathMtu::default();
+        assert!(m.told(at, 1300) && !m.told(at, 1400));
+        m.set_route(at + HELD / 2, 9000);
+        assert_eq!(m.bytes(), 1300);
+        m.set_route(at + HELD / 2, 1000);
+        assert_eq!(m.bytes(), 1000);
+        m.set_route(at + HELD, 9000);
+        assert_eq!(m.bytes(), 9000);
+    }
+}

@@ -1,0 +1,135 @@
+//! Links that come and go, and routes that move: who says so, and what becomes of everything that waits.
+
+use farlink_engine::ReadyId;
+use farlink_engine::net::{IfaceId, Network};
+use farlink_wire::{Duration, Instant, ip};
+
+use crate::gateway::{Gateway, send};
+use crate::links::Waiting;
+
+/// A forwarded packet waits so long for a link that is down. Its source has long repeated it then, and what comes after two minutes may
+/// meet another connection of the same ports (RFC 9293 section 3.4.1, MSL).
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Whose word it is that an interface is up or down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Witness {
+    /// The kernel, by the carrier.
+    Carrier,
+    /// The operator, or the modem on his behalf.
+    Operator,
+}
+
+/// Interfaces that somebody says are down. An interface is up when nobody says so: one witness cannot take back another one's word.
+#[derive(Debug, Default)]
+pub(crate) struct Down(Vec<(IfaceId, Witness)>);
+
+impl Down {
+    /// Somebody says something. Returns whether the interface is up now, by all.
+    fn tell(&mut self, iface: IfaceId, witness: Witness, up: bool) -> bool {
+        self.0.retain(|said| *said != (iface, witness));
+        if !up {
+            self.0.push((iface, witness));
+        }
+        !self.0.iter().any(|(id, _)| *id == iface)
+    }
+    /// What this witness says of an interface.
+    pub(crate) fn says(&self, iface: IfaceId, witness: Witness) -> bool {
+        self.0.contains(&(iface, witness))
+    }
+}
+
+impl Gateway {
+    /// The carrier of an interface came or went.
+    pub fn link_state(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
+        self.tell(now, iface, Witness::Carrier, up);
+        self.flush(now, net);
+    }
+
+    /// The operator says that an interface, or the link behind it, is down or up again, as he knows better than the carrier. His "down"
+    /// stands until he takes it back.
+    pub fn link_declared(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
+        self.tell(now, iface, Witness::Operator, up);
+        self.flush(now, net);
+    }
+
+    /// The same for the next flush to follow.
+    pub(crate) fn tell(&mut self, now: Instant, iface: IfaceId, witness: Witness, up: bool) {
+        let up = self.down.tell(iface, witness, up);
+        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+            link.egress.set_link_up(now, up);
+        }
+        self.links_back.retain(|i| *i != iface);
+        if up {
+            self.links_back.push(iface);
+        } else {
+            self.engine.link_down(iface);
+            // The route may have moved before the link was known to be down.
+            self.reroute_wanted = true;
+        }
+    }
+
+    /// Routes or MTUs changed: cached ones are looked up anew, and what waits for a link follows with the next flush.
+    pub fn routes_changed(&mut self, _now: Instant) {
+        self.engine.routes_changed();
+        self.reroute_wanted = true;
+    }
+
+    /// An interface is up again: what was under way goes out again, and what is too old does not.
+    pub(crate) fn link_back(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
+        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+            for waiting in link.egress.take_packets(now) {
+                if now.since(waiting.since) > WAIT_MAX {
+                    link.note_dropped();
+                    waiting.packet.recycle(self.engine.pool());
+                } else {
+                    let victims = link.enqueue(now, waiting);
+                    victims.into_iter().for_each(|v| v.packet.recycle(self.engine.pool()));
+                }
+            }
+        }
+        self.engine.link_up(now, iface, net);
+    }
+
+    /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that
+    /// are down. Else a link that is gone would keep them, for it grants nothing.
+    pub(crate) fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
+        if !core::mem::take(&mut self.reroute_wanted) {
+            return;
+        }
+        for id in self.ordinary.take_all() {
+            self.engine.requeue(id);
+        }
+        let mut moved: Vec<(IfaceId, Waiting)> = Vec::new();
+        for link in &mut self.links {
+            for id in link.egress.take_ready(now) {
+                self.engine.requeue(ReadyId::from_u64(id));
+            }
+            if link.egress.is_link_up() {
+                continue;
+            }
+            for waiting in link.egress.take_packets(now) {
+                let ends = ip::addresses(waiting.packet.bytes());
+                let out = ends.and_then(|(src, dst)| net.route(waiting.via, src, dst)).map(|r| r.iface);
+                match out.filter(|out| *out != link.iface) {
+                    Some(out) => moved.push((out, waiting)),
+                    None => {
+                        let victims = link.enqueue(now, waiting);
+                        victims.into_iter().for_each(|v| v.packet.recycle(self.engine.pool()));
+                    }
+                }
+            }
+        }
+        for (out, waiting) in moved {
+            let pool = self.engine.pool();
+            match self.links.iter_mut().find(|l| l.iface == out) {
+                Some(link) => link.enqueue(now, waiting).into_iter().for_each(|v| v.packet.recycle(pool)),
+                None => {
+                    send(net, waiting.via, out, &waiting.packet);
+                    waiting.packet.recycle(pool);
+                }
+            }
+        }
+        self.engine.reroute(now, net);
+    }
+}
