@@ -66,7 +66,7 @@ impl Flow {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
-        if self.is_old_timestamp(from, s) {
+        if self.legs.get(from).is_old_stamp(cx.now, self.agreed, s) {
             // RFC 7323 5.3 R1: acknowledge and drop.
             self.owe_now(from);
             cx.pool.give_back(packet.into_block().0);
@@ -158,12 +158,6 @@ impl Flow {
         (told.runs.blocks(s.ack), told.arrived)
     }
 
-    /// PAWS (RFC 7323 section 5). A timestamp of a host that was silent for 24 days says nothing.
-    fn is_old_timestamp(&self, from: Side, s: &TcpSegment) -> bool {
-        let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return false };
-        (t.val.wrapping_sub(self.legs.get(from).ts_recent) as i32) < 0
-    }
-
     /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).
     fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
@@ -224,7 +218,7 @@ impl Flow {
 
     /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than
     /// the window did: it is answered, not passed on.
-    fn is_in_window(&self, from: Side, s: &TcpSegment) -> bool {
+    pub(crate) fn is_in_window(&self, from: Side, s: &TcpSegment) -> bool {
         let Some(r) = self.relays.as_ref() else { return false };
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
@@ -237,7 +231,7 @@ impl Flow {
     }
 
     /// A probe of a closed window or a keepalive: next to what is expected.
-    fn is_probe(&self, from: Side, s: &TcpSegment) -> bool {
+    pub(crate) fn is_probe(&self, from: Side, s: &TcpSegment) -> bool {
         let Some(r) = self.relays.as_ref() else { return false };
         let nxt = r.get(from).rcv_nxt();
         s.seq == nxt || s.seq + 1 == nxt

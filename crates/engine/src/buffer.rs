@@ -127,6 +127,11 @@ impl SeqBuffer {
             grain: Grain::default(),
         }
     }
+    /// Memory of the lists of blocks, bytes; the blocks themselves are the pool's.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        (self.chunks.capacity() + self.early.capacity()) * size_of::<Chunk>()
+    }
     /// First byte held, or the next one expected.
     #[must_use]
     pub fn base(&self) -> SeqNum {

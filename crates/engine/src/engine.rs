@@ -10,7 +10,9 @@ use farlink_wire::{
 
 use crate::arrival::Fate;
 use crate::books::Books;
+use crate::census::Census;
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
+use crate::dormant::Told;
 use crate::flow::{Beyond, Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::losses::Losses;
@@ -37,12 +39,8 @@ pub enum Outcome {
     Refuse(PacketBuf),
 }
 
-/// The pool gives back what nobody has wanted this often.
-const POOL_TRIM: Duration = Duration::from_secs(1);
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
-const UNSTEADY: Duration = Duration::from_secs(600);
-/// Smallest memory that a split flow is counted with when the pool decides about new ones, bytes.
-const FLOW_SHARE_BYTES: usize = 32 * 1024;
+pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
 
 /// Where the share of a connection in a link's budget is smaller than this, its SYN shows two segments.
 const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
@@ -56,20 +54,21 @@ pub struct Engine {
     pub(crate) syns: SynCache,
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
-    meters: Meters,
-    losses: Losses,
+    pub(crate) meters: Meters,
+    pub(crate) losses: Losses,
     pub(crate) books: Books,
-    ready: VecDeque<(FlowId, Side)>,
-    timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
+    pub(crate) census: Census,
+    pub(crate) ready: VecDeque<(FlowId, Side)>,
+    pub(crate) timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
     pub(crate) split_count: usize,
     pub(crate) draining: bool,
-    challenges_left: u32,
+    pub(crate) challenges_left: u32,
     challenges_since: Instant,
-    trimmed_at: Instant,
+    pub(crate) trimmed_at: Instant,
     route_generation: u32,
-    links_down: Vec<IfaceId>,
+    pub(crate) links_down: Vec<IfaceId>,
     /// When a bypass was seen last, and the counter's value then.
-    bypass_seen: Option<(Instant, u64)>,
+    pub(crate) bypass_seen: Option<(Instant, u64)>,
 }
 
 macro_rules! cx {
@@ -93,6 +92,7 @@ macro_rules! cx {
         }
     };
 }
+pub(crate) use cx;
 
 mod ways;
 
@@ -111,6 +111,7 @@ impl Engine {
             meters: Meters::new(&config),
             losses: Losses::new(&config),
             books: Books::new(&config.interfaces),
+            census: Census::default(),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             split_count: 0,
@@ -160,7 +161,7 @@ impl Engine {
     fn is_link(&self, iface: IfaceId) -> bool {
         self.config.link(iface).is_some()
     }
-    fn refill_challenges(&mut self, now: Instant) {
+    pub(crate) fn refill_challenges(&mut self, now: Instant) {
         if now.since(self.challenges_since) >= Duration::from_secs(1) {
             self.challenges_since = now;
             self.challenges_left = self.config.limits.challenge_acks_per_s;
@@ -180,15 +181,24 @@ impl Engine {
         self.meters.count(via, s, &packet);
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
-        let known = self.table.find(&key, from_low);
+        let mut known = self.table.find(&key, from_low);
         let opening = s.flags.syn() || self.syns.get_mut(&key).is_some();
         if (known.is_some() || opening) && !verify_checksums(packet.bytes(), s, &packet.offload) {
             // Nothing is learned from it, and the host it is for throws it away.
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);
         }
+        if known.is_some_and(|it| self.is_of_new_connection(&key, it, from_low, s)) {
+            if let Some((id, _)) = known
+                && s.flags.syn()
+                && s.flags.ack()
+            {
+                self.let_sleep(now, id, net);
+            }
+            known = None;
+        }
         if let Some((id, from)) = known {
-            return self.handle_flow_packet(now, via, id, from, s, packet, net);
+            return self.handle_flow_packet(now, via, (key, id), from, s, packet, net);
         }
         if s.flags.syn() && !s.flags.ack() {
             return self.handle_syn(now, via, key, from_low, s, packet, net);
@@ -201,29 +211,34 @@ impl Engine {
         &mut self,
         now: Instant,
         via: IfaceId,
-        id: FlowId,
+        (key, id): (Key, FlowId),
         from: Side,
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Outcome {
+        let may_wake = !self.draining && self.has_memory();
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
-        flow.active_at = now;
-        flow.legs.get_mut(from).via = via;
+        let is_word = flow.is_word_of(now, from, s);
+        if is_word {
+            flow.active_at = now;
+            flow.legs.get_mut(from).via = via;
+            if core::mem::take(&mut flow.asked_anew) {
+                self.syns.remove(&key);
+            }
+        }
         if matches!(flow.mode, Mode::Dormant(_)) {
-            let wake = flow.pass_dormant(from, s) && !self.draining;
-            flow.legs.get_mut(from).hear(now, s);
-            if wake && let Mode::Dormant(d) = flow.mode {
-                let next = d.sent;
-                flow.split(&mut cx, next.a, next.b);
-                cx.counters.flows_woken += 1;
-                if let Some(r) = flow.relays.as_mut() {
-                    let (wa, wb) = (flow.legs.a.window_bytes, flow.legs.b.window_bytes);
-                    r.a.tx.update_window(next.b, next.a, u64::from(wb), false);
-                    r.b.tx.update_window(next.a, next.b, u64::from(wa), false);
-                    r.a.rx.remember_shown(d.edges.a, d.shown_max.a);
-                    r.b.rx.remember_shown(d.edges.b, d.shown_max.b);
+            match flow.pass_dormant(now, from, s, (is_word, may_wake)) {
+                Told::Little => {}
+                Told::Wakes => flow.wake(&mut cx, from, s),
+                Told::Ends => {
+                    cx.counters.flows_closed += 1;
+                    flow.end_dormant(now, false);
+                }
+                Told::Resets => {
+                    cx.counters.flows_reset += 1;
+                    flow.end_dormant(now, true);
                 }
             }
         }
@@ -273,7 +288,7 @@ impl Engine {
         let decision = if repeated {
             None
         } else {
-            let d = self.rules.decide(via, s);
+            let d = self.rules.decide(via, s, self.rule_of(&key));
             match d.action {
                 Action::Split => Some(d),
                 Action::Pass => {
@@ -332,14 +347,6 @@ impl Engine {
         (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
     }
 
-    /// A new connection may be split: there is room for its state and for a share of the pool.
-    fn has_room(&self) -> bool {
-        let l = &self.config.limits;
-        self.table.len() < l.flows_max
-            && (self.split_count + 1).saturating_mul(FLOW_SHARE_BYTES) <= l.pool_bytes
-            && self.pool.used_bytes() < l.pool_bytes / 4 * 3
-    }
-
     #[allow(clippy::too_many_arguments)]
     fn handle_handshake(
         &mut self,
@@ -395,6 +402,11 @@ impl Engine {
         net: &mut dyn Network,
     ) -> Outcome {
         let Some(answer) = h.answer else { return Outcome::Forward(packet) };
+        if !s.flags.rst()
+            && !self.replaces(&key, h.a_is_low, Pair { a: [h.a.via, via], b: [answer.b.via; 2] }, net)
+        {
+            return Outcome::Forward(packet);
+        }
         if s.flags.rst() || !self.has_room() || self.draining {
             self.counters.flows_forwarded_short += u64::from(!s.flags.rst());
             return Outcome::Forward(packet);
@@ -421,6 +433,9 @@ impl Engine {
             queued: Pair::default(),
             timer_queued: None,
             counted: false,
+            is_open: true,
+            census: Default::default(),
+            asked_anew: false,
             journaled: None,
             route_generation: self.route_generation,
             new_syn: None,
@@ -442,6 +457,7 @@ impl Engine {
             r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes), false);
         }
         let rule = h.rule;
+        self.make_place(net);
         let id = self.table.insert(key, h.a_is_low, flow);
         self.counters.flows_split += 1;
         self.rules.opened(rule);
@@ -454,7 +470,7 @@ impl Engine {
             self.after_event(now, id, net);
             return Outcome::Forward(packet);
         }
-        self.handle_flow_packet(now, via, id, Side::A, s, packet, net)
+        self.handle_flow_packet(now, via, (key, id), Side::A, s, packet, net)
     }
 
     /// An ICMP error that quotes a TCP segment. `None`: it was about a segment made here and has been digested.
@@ -515,32 +531,9 @@ impl Engine {
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
         }
+        self.census.note(&mut self.table, id);
         self.queue_timer(now, id);
         pulled
-    }
-
-    /// Time has come for some flows.
-    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
-        self.refill_challenges(now);
-        if now.since(self.trimmed_at) >= POOL_TRIM {
-            self.trimmed_at = now;
-            self.pool.trim();
-        }
-        self.syns.expire(now);
-        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
-            if at > now {
-                break;
-            }
-            self.timers.pop();
-            let mut cx = cx!(self, now, net);
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            if flow.timer_queued != Some(at) {
-                continue;
-            }
-            flow.timer_queued = None;
-            flow.on_timer(&mut cx);
-            self.after_event(now, id, net);
-        }
     }
 
     /// Segments that have left by declared links outside [`Self::pull`] since the last call, with their bytes: last
@@ -549,12 +542,13 @@ impl Engine {
         self.books.take_unasked()
     }
 
-    /// When `handle_timeout` wants to be called.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let flows = self.timers.peek().map(|Reverse((at, _))| *at);
-        let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
-        [flows, self.syns.deadline(), trim].into_iter().flatten().min()
+    /// The other host has answered a SYN with its own: the old connection is over, and if anything comes of it, it passes.
+    fn let_sleep(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+        let mut cx = cx!(self, now, net);
+        if let Some(flow) = self.table.get_mut(id) {
+            flow.sleep(&mut cx);
+            self.after_event(now, id, net);
+        }
     }
 
     /// A lost connection's hosts are asked at once, and again by timer.
@@ -564,68 +558,6 @@ impl Engine {
             flow.ask_for_reset(&mut cx);
         }
         self.after_event(now, id, net);
-    }
-
-    /// After anything that touched a flow: mode, journal, ready queue, timer.
-    pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
-        let bypasses = self.counters.bypass_events;
-        if bypasses > self.bypass_seen.map_or(0, |(_, n)| n) {
-            self.bypass_seen = Some((now, bypasses));
-        }
-        let mut cx = cx!(self, now, net);
-        let Some(flow) = self.table.get_mut(id) else { return };
-        flow.finish_reset(&mut cx);
-        flow.watch_holes(now);
-        let remove = flow.settle(&mut cx, self.draining);
-        flow.book(cx.books);
-        flow.regulate(&cx);
-        let split = flow.relays.is_some();
-        if split != flow.counted {
-            flow.counted = split;
-            self.split_count = if split { self.split_count + 1 } else { self.split_count.saturating_sub(1) };
-        }
-        let record = flow.has_custody().then(|| flow.record());
-        if flow.is_journal_stale(record.as_ref()) {
-            flow.journaled = record;
-            cx.net.journal(id.slot, record.as_ref());
-        }
-        for to in [Side::A, Side::B] {
-            if !*flow.queued.get(to) && flow.wants(&cx, to).is_some() {
-                *flow.queued.get_mut(to) = true;
-                self.ready.push_back((id, to));
-            }
-        }
-        if remove {
-            self.remove(id, net);
-        } else {
-            self.queue_timer(now, id);
-        }
-    }
-
-    fn queue_timer(&mut self, now: Instant, id: FlowId) {
-        let Some(flow) = self.table.get_mut(id) else { return };
-        flow.watch_custody(now, &self.links_down);
-        let Some(at) = flow.deadline(now, &self.config) else { return };
-        if flow.timer_queued.is_none_or(|t| at < t) {
-            flow.timer_queued = Some(at);
-            self.timers.push(Reverse((at, id)));
-        }
-    }
-
-    pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn Network) {
-        let Some(mut flow) = self.table.remove(id) else { return };
-        if flow.counted {
-            self.split_count = self.split_count.saturating_sub(1);
-        }
-        flow.free_buffers(&mut self.pool);
-        flow.book(&mut self.books);
-        if flow.journaled.is_some() {
-            net.journal(id.slot, None);
-        }
-        self.rules.closed(flow.rule);
-        if self.table.len() == 0 {
-            self.timers.clear();
-        }
     }
 
     /// Starts draining every flow; nothing new is split.

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
+use crate::census::Counted;
 use crate::config::{Class, Config};
 use crate::losses::Losses;
 use crate::meter::Meters;
@@ -210,11 +211,17 @@ pub struct Flow {
     pub timer_queued: Option<Instant>,
     /// The engine counts it among the split ones.
     pub counted: bool,
+    /// It counts among the open connections of its rule.
+    pub is_open: bool,
+    /// What it adds to the sums over all flows.
+    pub census: Counted,
     /// Its record stands in the journal.
     pub journaled: Option<Record>,
     /// Routes must be looked up again.
     pub route_generation: u32,
-    /// A host asks for a new connection on this 4-tuple: which, its ISN, how often.
+    /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come since.
+    pub asked_anew: bool,
+    /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed: which, its ISN, how often.
     pub new_syn: Option<(Side, SeqNum, u8)>,
     /// Draining is to begin, at this time at the latest.
     pub lets_go_until: Option<Instant>,
@@ -625,13 +632,5 @@ impl Flow {
             r.a.buffer.clear(pool);
             r.b.buffer.clear(pool);
         }
-    }
-
-    /// Memory beside the struct itself and the pool, bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.relays
-            .as_ref()
-            .map_or(0, |r| size_of::<Relays>() + r.a.tx.memory_bytes() + r.b.tx.memory_bytes())
     }
 }

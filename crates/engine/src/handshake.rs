@@ -231,6 +231,23 @@ impl SynCache {
         self.map.get_mut(key)
     }
 
+    /// The segment belongs to the handshake that is under way here: by its numbers it is the answer to the SYN, or what
+    /// follows that answer.
+    #[must_use]
+    pub fn has_part_in(&self, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
+        let Some(h) = self.map.get(key) else { return false };
+        let within = |n: SeqNum, first: SeqNum, bytes: u32| n.after_eq(first) && n.since(first) <= bytes;
+        let answers = s.flags.ack() && within(s.ack, h.isn + 1, h.syn_payload);
+        match (h.a_is_low == from_low, s.flags.syn(), s.flags.rst()) {
+            (false, true, _) | (false, _, true) => answers,
+            (true, true, _) => false,
+            (from_a, ..) => h.answer.as_ref().is_some_and(|b| {
+                let (own, other) = if from_a { (b.ack, b.isn + 1) } else { (b.isn + 1, h.isn + 1) };
+                s.flags.ack() && within(s.seq, own, 65_535) && within(s.ack, other, 65_535)
+            }),
+        }
+    }
+
     /// Forgets a connection.
     pub fn remove(&mut self, key: &Key) {
         self.map.remove(key);

@@ -15,11 +15,14 @@
     )
 )]
 
+mod admission;
 mod arrival;
 mod back_pressure;
 mod books;
 mod buffer;
+mod census;
 pub mod config;
+mod dormant;
 pub mod engine;
 mod flow;
 mod handshake;
@@ -47,6 +50,7 @@ mod runs;
 mod scoreboard;
 mod segment;
 mod sender;
+mod settle;
 mod side;
 pub mod status;
 mod table;

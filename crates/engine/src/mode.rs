@@ -1,7 +1,8 @@
 //! How a flow is treated, and the moves between the ways: split, draining, dormant, closed.
 
-use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::dormant::Dormant;
 use crate::flow::{Cx, Flow};
 use crate::receiver::Stretch;
 use crate::side::{Pair, Side};
@@ -19,21 +20,6 @@ pub enum Mode {
     Closed(Closed),
 }
 
-/// What is remembered of a sleeping flow.
-#[derive(Clone, Copy, Debug)]
-pub struct Dormant {
-    /// Per host: the highest sequence number it has used up.
-    pub sent: Pair<SeqNum>,
-    /// Per host: the highest acknowledgement it has given.
-    pub acked: Pair<SeqNum>,
-    /// Per host: the right edge of the window that it has been shown.
-    pub edges: Pair<SeqNum>,
-    /// Per host: the largest window that it has been shown, bytes.
-    pub shown_max: Pair<u32>,
-    /// A host has sent FIN: never split again.
-    pub fin: bool,
-}
-
 /// What is remembered of a closed flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
@@ -48,6 +34,8 @@ pub struct Closed {
     pub reset: bool,
     /// The host whose own reset ended it.
     pub reset_by: Option<Side>,
+    /// It ended asleep: nothing was held, so what comes late is the hosts' own and passes.
+    pub held_nothing: bool,
     /// After a crash: when the hosts are asked next for their sequence numbers, and how often still.
     pub ask: Option<(Instant, u8)>,
 }
@@ -131,9 +119,8 @@ impl Flow {
                 }
                 drained && engine_draining
             }
-            Mode::Dormant(_) => {
-                engine_draining || cx.now.since(self.active_at) >= cx.config.timers.forget_after
-            }
+            // When it is forgotten, the table knows.
+            Mode::Dormant(_) => engine_draining,
             Mode::Closed(c) => engine_draining || c.until <= cx.now,
         }
     }
@@ -174,7 +161,15 @@ impl Flow {
         self.remember_shares(cx.now, cx.config, cx.books);
         self.free_buffers(cx.pool);
         let reset_by = self.reset_from.take().map(|(side, _)| side);
-        self.mode = Mode::Closed(Closed { until, next, reach_bytes, reset, reset_by, ask: None });
+        self.mode = Mode::Closed(Closed {
+            until,
+            next,
+            reach_bytes,
+            reset,
+            reset_by,
+            held_nothing: false,
+            ask: None,
+        });
     }
 
     /// Nothing is held: remember what it takes to split again, give the rest back.
@@ -184,7 +179,7 @@ impl Flow {
         let acked = |x: &crate::flow::Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
         // What the destination acknowledged, the source has sent.
         let sent = Pair { a: r.a.rcv_nxt().max(acked(&r.a)), b: r.b.rcv_nxt().max(acked(&r.b)) };
-        let fin = r.a.rx.fin_at.is_some() || r.b.rx.fin_at.is_some();
+        let fin = Pair { a: r.a.rx.fin_at.map(|f| f + 1), b: r.b.rx.fin_at.map(|f| f + 1) };
         self.legs.b.srtt = r.a.tx.rtt.srtt();
         self.legs.a.srtt = r.b.tx.rtt.srtt();
         // What a gateway was told in its option goes with it.
@@ -202,42 +197,5 @@ impl Flow {
         let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
         let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
         self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, fin });
-    }
-
-    /// A packet of a dormant flow passes. Returns true when the flow is to be split again before this packet is
-    /// handled: both directions stand fully acknowledged, and the packet fits in exactly.
-    pub fn pass_dormant(&mut self, from: Side, s: &TcpSegment) -> bool {
-        let Mode::Dormant(d) = &mut self.mode else { return false };
-        let quiet = d.acked.a == d.sent.b && d.acked.b == d.sent.a;
-        let plain = s.flags.ack() && !s.flags.syn() && !s.flags.rst() && !s.flags.urg();
-        let exact = s.seq == *d.sent.get(from) && s.ack == *d.acked.get(from);
-        if quiet && plain && exact && s.payload_len > 0 && !d.fin {
-            return true;
-        }
-        let sent = d.sent.get_mut(from);
-        let end = s.end_seq();
-        if end.after(*sent) && (end.since(*sent) as usize) <= (1 << 30) {
-            *sent = end;
-        }
-        if s.flags.ack() {
-            let window = u32::from(s.window) << self.legs.get(from).window_scale;
-            let edge = d.edges.get_mut(from.other());
-            *edge = edge.max(s.ack + window);
-            let shown = d.shown_max.get_mut(from.other());
-            *shown = (*shown).max(window);
-            let acked = d.acked.get_mut(from);
-            if s.ack.after(*acked) {
-                *acked = s.ack;
-            }
-            // What is acknowledged has been sent, whichever way it went.
-            let other = d.sent.get_mut(from.other());
-            if s.ack.after(*other) {
-                *other = s.ack;
-            }
-        }
-        if s.flags.fin() {
-            d.fin = true;
-        }
-        false
     }
 }

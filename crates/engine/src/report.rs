@@ -2,6 +2,7 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::census::Sums;
 use crate::engine::Engine;
 use crate::flow::{Agreed, Beyond, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
@@ -10,7 +11,7 @@ use crate::peer::Peer;
 use crate::record::Record;
 use crate::sender::Sender;
 use crate::side::{Pair, Side};
-use crate::status::{Counters, FlowStatus, Load, Status};
+use crate::status::{Counters, FlowStatus, Load, Memory, Status};
 use crate::table::Key;
 
 /// How long hosts of lost connections are waited for.
@@ -32,45 +33,50 @@ impl Engine {
     /// A snapshot of all counters and gauges.
     #[must_use]
     pub fn status(&self) -> Status {
-        let mut s = Status {
+        let sums = self.census.sums(&self.table);
+        let load = sums.load();
+        let memory = self.memory_with(&sums);
+        Status {
+            flows_split: sums.split,
+            flows_dormant: sums.dormant,
+            flows_draining: sums.draining,
+            flows_closed: sums.closed,
+            flows_with_peer: sums.with_peer,
+            limited_by: sums.limited_by,
+            custody_bytes: load.custody_bytes,
+            in_flight_bytes: load.in_flight_bytes,
+            cwnd_bytes: load.cwnd_bytes,
             half_open: self.syns.len() as u64,
             pool_bytes: self.pool.used_bytes() as u64,
             pool_max_bytes: self.pool.used_max_bytes() as u64,
             pool_limit_bytes: self.pool.limit_bytes() as u64,
             held_max_bytes: self.books.held().1,
-            table_bytes: (self.table.memory_bytes() + self.syns.memory_bytes()) as u64,
+            table_bytes: memory.state_bytes(),
+            memory,
             counters: Counters { half_open_evicted: self.syns.evicted(), ..self.counters },
             rules: self.rules.status(),
             draining: self.draining,
-            ..Status::default()
-        };
-        for (_, flow) in self.table.iter() {
-            match flow.mode {
-                Mode::Split => s.flows_split += 1,
-                Mode::Draining => s.flows_draining += 1,
-                Mode::Dormant(_) => s.flows_dormant += 1,
-                Mode::Closed(_) => s.flows_closed += 1,
-            }
-            let is_open = !matches!(flow.mode, Mode::Closed(_));
-            let is_heard = flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard();
-            s.flows_with_peer += u64::from(is_open && is_heard);
-            let Some(r) = flow.relays.as_ref() else { continue };
-            for x in [&r.a, &r.b] {
-                s.custody_bytes += u64::from(x.custody_bytes());
-                s.in_flight_bytes += x.tx.pipe();
-                s.cwnd_bytes += if x.is_busy() { x.tx.cc().cwnd_bytes() } else { 0 };
-            }
-            let limited = &mut s.limited_by;
-            let count = match flow.held_by().1.limit() {
-                "link" => &mut limited.link,
-                "receiver" => &mut limited.receiver,
-                "loss" => &mut limited.loss,
-                "gateway" => &mut limited.gateway,
-                _ => &mut limited.application,
-            };
-            *count += 1;
         }
-        s
+    }
+
+    /// What memory is used for.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.memory_with(&self.census.sums(&self.table))
+    }
+
+    fn memory_with(&self, sums: &Sums) -> Memory {
+        Memory {
+            blocks_bytes: self.pool.used_bytes() as u64,
+            spare_blocks_bytes: self.pool.spare_bytes() as u64,
+            flows_bytes: self.table.memory_bytes() as u64,
+            relays_bytes: sums.memory.relays,
+            boards_bytes: sums.memory.boards,
+            lists_bytes: sums.memory.lists,
+            half_open_bytes: self.syns.memory_bytes() as u64,
+            timers_bytes: self.timers_bytes() as u64,
+            ready_bytes: (self.ready_bytes() + self.census.memory_bytes()) as u64,
+        }
     }
 
     /// At most `limit` flows in table order.
@@ -95,28 +101,10 @@ impl Engine {
         found.and_then(|(id, _)| self.table.get(id)).map(|f| self.flow_status(now, f))
     }
 
-    /// What all flows together send by an interface.
+    /// What all flows together send, by interface.
     #[must_use]
-    pub fn load_of(&self, iface: IfaceId) -> Load {
-        let mut load = Load::default();
-        for (_, flow) in self.table.iter() {
-            let Some(r) = flow.relays.as_ref() else { continue };
-            for to in [Side::A, Side::B] {
-                if flow.legs.get(to).out != iface {
-                    continue;
-                }
-                let x = r.get(to.other());
-                load.legs += 1;
-                load.custody_bytes += u64::from(x.custody_bytes());
-                load.in_flight_bytes += x.tx.pipe();
-                load.lost_bytes += x.tx.board().lost_ever_bytes();
-                if x.is_busy() {
-                    load.busy += 1;
-                    load.cwnd_bytes += x.tx.cc().cwnd_bytes();
-                }
-            }
-        }
-        load
+    pub fn loads(&self) -> Vec<(IfaceId, Load)> {
+        self.census.sums(&self.table).loads
     }
 
     fn flow_status(&self, now: Instant, flow: &Flow) -> FlowStatus {
@@ -157,7 +145,8 @@ impl Flow {
         let reach_bytes = u64::from(r.reach_bytes);
         let ask = Some((now, ASKS));
         let until = now + RESET_WAIT;
-        let closed = Closed { until, next, reach_bytes, reset: true, reset_by: None, ask };
+        let closed =
+            Closed { until, next, reach_bytes, reset: true, reset_by: None, held_nothing: false, ask };
         Self {
             legs: Pair { a: Leg::of_record(now, r.a, r.iface_a), b: Leg::of_record(now, r.b, r.iface_b) },
             agreed: Agreed::default(),
@@ -172,6 +161,9 @@ impl Flow {
             queued: Pair::default(),
             timer_queued: None,
             counted: false,
+            is_open: false,
+            census: Default::default(),
+            asked_anew: false,
             journaled: None,
             route_generation: 0,
             new_syn: None,
@@ -216,6 +208,11 @@ impl Flow {
             pacing_b_bps: of(ab, |tx| tx.pacing_rate().unwrap_or(0)),
             ..FlowStatus::default()
         }
+    }
+
+    /// Which of the four holds its busier direction, or that nothing is to be sent.
+    pub(crate) fn limited_by(&self) -> &'static str {
+        self.held_by().1.limit()
     }
 
     /// What holds the busier direction, and whose data that is.

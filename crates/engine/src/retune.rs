@@ -35,6 +35,7 @@ impl Engine {
                     relays.get_mut(from).tx.change_cc(now, &config);
                 }
             }
+            self.census.note(&mut self.table, id);
         }
         true
     }

@@ -14,7 +14,7 @@ const ORDINARY_PARTS: usize = 4;
 /// A relay may hold one over this of what is free.
 const FREE_PARTS: usize = 16;
 /// It may always hold this.
-const SHARE_MIN_BYTES: u32 = 16 * 1024;
+pub(crate) const SHARE_MIN_BYTES: u32 = 16 * 1024;
 
 /// Where a payload stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

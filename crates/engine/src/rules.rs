@@ -36,8 +36,9 @@ impl Rules {
         Self { rules: config.rules.clone(), default_action: config.default_action, counters }
     }
 
-    /// What becomes of the connection that this SYN asks for.
-    pub fn decide(&mut self, via: IfaceId, s: &TcpSegment) -> Decision {
+    /// What becomes of the connection that this SYN asks for. `replaced`: the rule of one between the same ports, whose place
+    /// it takes.
+    pub fn decide(&mut self, via: IfaceId, s: &TcpSegment, replaced: Option<usize>) -> Decision {
         let index = self.rules.iter().position(|r| matches(r, via, s)).unwrap_or(self.rules.len());
         let rule = self.rules.get(index);
         let mut action = rule.map_or(self.default_action, |r| r.action);
@@ -46,7 +47,8 @@ impl Rules {
             c.connections += 1;
             if let Some(r) = rule
                 && action == Action::Split
-                && r.connections_max.is_some_and(|max| c.open >= u64::from(max))
+                && r.connections_max
+                    .is_some_and(|max| c.open >= u64::from(max) + u64::from(replaced == Some(index)))
             {
                 c.over_limit += 1;
                 action = r.over_limit;

@@ -25,8 +25,10 @@ pub struct Status {
     pub held_max_bytes: u64,
     /// The pool's bound.
     pub pool_limit_bytes: u64,
-    /// Bytes of flow table, SYN cache and queues now (without the pool).
+    /// Bytes of everything but the pool: [`Memory::state_bytes`].
     pub table_bytes: u64,
+    /// Memory by what it is for.
+    pub memory: Memory,
     /// Gateways heard in the last minute, as flows with a peer.
     pub flows_with_peer: u64,
     /// Bytes sent and not acknowledged now, both directions of all flows.
@@ -41,6 +43,48 @@ pub struct Status {
     pub rules: Vec<RuleStatus>,
     /// Whether the engine is draining.
     pub draining: bool,
+}
+
+/// Memory of the engine by what it is for, bytes. All that grows with traffic is here.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Memory {
+    /// Blocks of the pool in use.
+    pub blocks_bytes: u64,
+    /// Free blocks that the pool keeps for reuse.
+    pub spare_blocks_bytes: u64,
+    /// The flow table: index and records.
+    pub flows_bytes: u64,
+    /// The relays of flows that are split or being drained.
+    pub relays_bytes: u64,
+    /// What is known of segments under way.
+    pub boards_bytes: u64,
+    /// Lists of the blocks that relays hold.
+    pub lists_bytes: u64,
+    /// Half-open connections.
+    pub half_open_bytes: u64,
+    /// Timers of flows.
+    pub timers_bytes: u64,
+    /// Queue of flows with something to send, and list of flows that are to be counted.
+    pub ready_bytes: u64,
+}
+
+impl Memory {
+    /// All but the pool.
+    #[must_use]
+    pub const fn state_bytes(&self) -> u64 {
+        self.flows_bytes
+            + self.relays_bytes
+            + self.boards_bytes
+            + self.lists_bytes
+            + self.half_open_bytes
+            + self.timers_bytes
+            + self.ready_bytes
+    }
+    /// All of it.
+    #[must_use]
+    pub const fn total_bytes(&self) -> u64 {
+        self.blocks_bytes + self.spare_blocks_bytes + self.state_bytes()
+    }
 }
 
 /// How many split flows are held by what, each by its busier direction.
@@ -112,6 +156,8 @@ counters! {
     flows_forwarded_unsplittable,
     /// SYN cache entries thrown out by newer ones.
     half_open_evicted,
+    /// Dormant records thrown out by newer connections, because the table was full.
+    dormant_evicted,
     /// Connections closed in order.
     flows_closed,
     /// Connections reset by a host.

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use farlink_wire::Instant;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use slab::Slab;
@@ -43,7 +44,17 @@ struct Entry {
     key: Key,
     a_is_low: bool,
     generation: u32,
+    /// Its place among the sleepers.
+    place: Option<Place>,
     flow: Flow,
+}
+
+/// A place in the list of the sleepers: slots of its neighbours, and since when it is there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    older: Option<u32>,
+    newer: Option<u32>,
+    since: Instant,
 }
 
 /// All flows.
@@ -52,13 +63,23 @@ pub struct Table {
     map: HashMap<Key, u32, FixedState>,
     flows: Slab<Entry>,
     generation: u32,
+    /// The sleeper that has been silent longest, and the one that spoke last: a list through the entries, so that
+    /// a word costs the same however many sleep.
+    oldest: Option<u32>,
+    newest: Option<u32>,
 }
 
 impl Table {
     /// An empty table whose hashing is seeded.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { map: HashMap::with_hasher(FixedState::with_seed(seed)), flows: Slab::new(), generation: 0 }
+        Self {
+            map: HashMap::with_hasher(FixedState::with_seed(seed)),
+            flows: Slab::new(),
+            generation: 0,
+            oldest: None,
+            newest: None,
+        }
     }
     /// Number of flows.
     #[must_use]
@@ -88,7 +109,7 @@ impl Table {
     pub fn insert(&mut self, key: Key, a_is_low: bool, flow: Flow) -> FlowId {
         self.generation = (self.generation + 1) & crate::ready::GENERATION_MASK;
         let generation = self.generation;
-        let slot = self.flows.insert(Entry { key, a_is_low, generation, flow });
+        let slot = self.flows.insert(Entry { key, a_is_low, generation, place: None, flow });
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         self.map.insert(key, slot);
         FlowId { slot, generation }
@@ -96,6 +117,7 @@ impl Table {
     /// Takes a flow out.
     pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
         self.get(id)?;
+        self.wake(id);
         let e = self.flows.try_remove(id.slot as usize)?;
         self.map.remove(&e.key);
         if self.flows.is_empty() && self.map.capacity() > 1024 {
@@ -103,6 +125,50 @@ impl Table {
             self.flows.shrink_to_fit();
         }
         Some(e.flow)
+    }
+    /// It sleeps, and has been silent from now on: the last of the sleepers.
+    pub fn sleep(&mut self, now: Instant, id: FlowId) {
+        self.wake(id);
+        let older = self.newest;
+        let Some(e) = self.flows.get_mut(id.slot as usize).filter(|e| e.generation == id.generation) else {
+            return;
+        };
+        e.place = Some(Place { older, newer: None, since: now });
+        match older {
+            Some(slot) => self.link(slot, |p| p.newer = Some(id.slot)),
+            None => self.oldest = Some(id.slot),
+        }
+        self.newest = Some(id.slot);
+    }
+    /// It sleeps no longer.
+    pub fn wake(&mut self, id: FlowId) {
+        let e = self.flows.get_mut(id.slot as usize).filter(|e| e.generation == id.generation);
+        let Some(place) = e.and_then(|e| e.place.take()) else { return };
+        match place.older {
+            Some(slot) => self.link(slot, |p| p.newer = place.newer),
+            None => self.oldest = place.newer,
+        }
+        match place.newer {
+            Some(slot) => self.link(slot, |p| p.older = place.older),
+            None => self.newest = place.older,
+        }
+    }
+    fn link(&mut self, slot: u32, change: impl FnOnce(&mut Place)) {
+        if let Some(place) = self.flows.get_mut(slot as usize).and_then(|e| e.place.as_mut()) {
+            change(place);
+        }
+    }
+    /// Whether it stands among the sleepers.
+    #[must_use]
+    pub fn is_asleep(&self, id: FlowId) -> bool {
+        self.flows.get(id.slot as usize).is_some_and(|e| e.generation == id.generation && e.place.is_some())
+    }
+    /// The sleeper that has been silent longest, and since when.
+    #[must_use]
+    pub fn oldest_sleeper(&self) -> Option<(FlowId, Instant)> {
+        let slot = self.oldest?;
+        let e = self.flows.get(slot as usize)?;
+        Some((FlowId { slot, generation: e.generation }, e.place?.since))
     }
     /// All flows in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
@@ -115,11 +181,9 @@ impl Table {
     pub fn ids(&self) -> Vec<FlowId> {
         self.iter().map(|(id, _)| id).collect()
     }
-    /// Memory, bytes, without the pool's blocks.
+    /// Memory of the index and the records, bytes; what split flows have beside their records is not counted.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.map.capacity() * (size_of::<Key>() + 5)
-            + self.flows.capacity() * (size_of::<Entry>() + 8)
-            + self.flows.iter().map(|(_, e)| e.flow.memory_bytes()).sum::<usize>()
+        self.map.capacity() * (size_of::<Key>() + 5) + self.flows.capacity() * (size_of::<Entry>() + 8)
     }
 }

@@ -179,8 +179,9 @@ impl Flow {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
-        // The host decides: its challenge ACK, and the reset that answers it, pass.
-        if !owed {
+        // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers with a SYN of its own,
+        // the old connection is over, though its end went round us.
+        if !owed && self.asked_anew && s.flags.ack() {
             self.sleep(cx);
         }
         Fate::Forward(packet)
@@ -188,13 +189,13 @@ impl Flow {
 
     /// A packet for a closed flow.
     pub fn on_closed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
-        let Mode::Closed(Closed { next, reach_bytes, reset, reset_by, .. }) = self.mode else {
+        let Mode::Closed(Closed { next, reach_bytes, reset, reset_by, held_nothing, .. }) = self.mode else {
             return Fate::Forward(packet);
         };
         if s.flags.syn() {
             return Fate::Forget(packet);
         }
-        if s.flags.rst() {
+        if s.flags.rst() || held_nothing {
             return Fate::Forward(packet);
         }
         let expected = *next.get(from);

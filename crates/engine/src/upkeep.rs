@@ -80,7 +80,8 @@ impl Flow {
     pub fn deadline(&self, _now: Instant, config: &Config) -> Option<Instant> {
         match &self.mode {
             Mode::Closed(c) => return Some(c.ask.map_or(c.until, |(at, _)| at.min(c.until))),
-            Mode::Dormant(_) => return Some(self.active_at + config.timers.forget_after),
+            // The table forgets the one that is silent longest.
+            Mode::Dormant(_) => return None,
             Mode::Split | Mode::Draining => {}
         }
         let r = self.relays.as_ref()?;

@@ -50,6 +50,14 @@ pub fn render(status: &Value) -> String {
             let _ = writeln!(out, "farlink_flows_limited_by{{by=\"{by}\"}} {count}");
         }
     }
+    let memory = status.pointer("/engine/memory").and_then(Value::as_object);
+    if let Some(memory) = memory {
+        let _ = writeln!(out, "# TYPE farlink_memory_bytes gauge");
+        for (name, bytes) in memory {
+            let of = name.trim_end_matches("_bytes");
+            let _ = writeln!(out, "farlink_memory_bytes{{of=\"{of}\"}} {bytes}");
+        }
+    }
     for (name, value) in status.pointer("/driver").and_then(Value::as_object).into_iter().flatten() {
         if let Some(value) = as_number(value) {
             let _ = writeln!(
@@ -168,6 +176,7 @@ mod tests {
         let mut status = Status::default();
         status.engine.flows_split = 42;
         status.engine.counters.flows_split = 99;
+        status.engine.memory.timers_bytes = 5;
         status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
         status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
         let mut value = serde_json::to_value(&status).unwrap();
@@ -190,6 +199,7 @@ mod tests {
             "farlink_link_custody_bytes{link=\"c\"} 0",
             "farlink_link_retransmitted_bytes{link=\"c\"} 0",
             "farlink_flows_limited_by{by=\"receiver\"} 0",
+            "farlink_memory_bytes{of=\"timers\"} 5",
             "farlink_driver_writes_busy_total 7",
             "farlink_stage_seconds_bucket{stage=\"read\",le=\"0.000000512\"} 2",
             "farlink_stage_seconds_bucket{stage=\"read\",le=\"+Inf\"} 3",

@@ -5,7 +5,7 @@ use farlink_egress::{Class, Grant};
 use farlink_engine::config::Config;
 use farlink_engine::net::{IfaceId, Network, Transmit};
 use farlink_engine::record::Record;
-use farlink_engine::status::FlowStatus;
+use farlink_engine::status::{FlowStatus, Load, Memory};
 use farlink_engine::{Engine, Outcome, ReadyId, Turn, room};
 use farlink_wire::{
     Duration, FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits,
@@ -456,15 +456,19 @@ impl Gateway {
         let rtt_of = |iface: IfaceId| {
             self.engine.config().link(iface).and_then(farlink_engine::config::Link::rtt_in_force)
         };
+        let loads = self.engine.loads();
+        let load_of =
+            |iface| loads.iter().find(|(i, _)| *i == iface).map_or_else(Load::default, |(_, load)| *load);
         Status {
             engine: self.engine.status(),
-            links: self
-                .links
-                .iter()
-                .map(|l| l.status(self.engine.load_of(l.iface), rtt_of(l.iface)))
-                .collect(),
+            links: self.links.iter().map(|l| l.status(load_of(l.iface), rtt_of(l.iface))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
+    }
+    /// What the engine's memory is used for.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.engine.memory()
     }
     /// At most `limit` flows, in table order.
     #[must_use]

@@ -105,6 +105,17 @@ impl Pool {
         self.small.trim();
     }
 
+    /// Bytes of free blocks that are kept.
+    #[must_use]
+    pub fn spare_bytes(&self) -> usize {
+        self.large.blocks.len() * LARGE_BLOCK_BYTES + self.small.blocks.len() * SMALL_BLOCK_BYTES
+    }
+
+    /// From now on outstanding blocks should stay within `limit_bytes`.
+    pub fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
     /// Free blocks are kept.
     #[must_use]
     pub fn has_spare(&self) -> bool {

@@ -139,7 +139,7 @@ fn a_new_syn_on_the_same_4_tuple_waits_for_custody() {
          b > . 1 ack 102
          a < . 1 ack 102
          a > R 102
-         b < R 102",
+         b < R. 102 ack 1",
     );
 }
 

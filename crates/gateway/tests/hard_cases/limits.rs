@@ -78,6 +78,36 @@ fn with_a_short_pool_old_connections_get_smaller_windows_and_lose_nothing() {
     assert_eq!(have, acked);
 }
 
+/// Opens a connection from this port and says nothing more.
+fn idle_from(t: &mut Script, port: u32) {
+    t.play(&format!(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
+         drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
+         drop
+         a > . 1 ack 1 {{port {port}}}
+         drop"
+    ));
+}
+
+#[test]
+fn connections_with_little_to_say_are_split_as_far_as_the_memory_goes() {
+    let mut t = Script::new();
+    for port in 1000..25_000 {
+        idle_from(&mut t, port);
+    }
+    t.assert(t.status().flows_split == 24_000, "a few kilobytes each");
+    // And no farther: with a hundredth of the memory not even a hundredth of the table.
+    let mut t = Script::with(|s| s.config.limits.pool_bytes = 5 << 20);
+    for port in 1000..5000 {
+        idle_from(&mut t, port);
+    }
+    let s = t.status();
+    t.assert(s.flows_split >= 500 && s.flows_split < 2000, "bounded");
+    t.assert(s.table_bytes + s.pool_bytes < 5 << 20, "with what they take");
+    t.assert(s.counters.flows_forwarded_short == 4000 - s.flows_split, "the rest is forwarded");
+}
+
 /// Several connections of host a with a pool of 512 KiB; host b reads nothing of any.
 const POOL: usize = 512 << 10;
 const PORTS: core::ops::Range<u32> = 5000..5012;

@@ -13,7 +13,7 @@
 //!   In an expectation `no NAME` says that the option is not there.
 //! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a super-segment), `port N` (of
 //!   host a, where it is not the usual one), `fill N` (payload of this byte, not the stream's own); when sent also
-//!   `badsum`, `frag MTU`.
+//!   `badsum`, `frag MTU`, `by a|b` (it comes in by the interface of this host, whoever it says it is from).
 //!
 //! An expectation compares what it names, and that the payload is the stream's.
 
@@ -130,6 +130,10 @@ impl Spec {
     pub fn field(&self, name: &str) -> Option<u32> {
         let (_, value) = self.fields.iter().find(|(k, _)| k == name)?;
         Some(number(value.as_deref().unwrap_or("0")).unwrap())
+    }
+    /// A field's value as it stands there.
+    pub fn word(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(k, _)| k == name).and_then(|(_, v)| v.as_deref())
     }
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(k, _)| k == name)

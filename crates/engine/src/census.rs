@@ -1,0 +1,231 @@
+//! Sums over all flows, kept as they change: who asks for them does not make the packets wait for a walk through the table.
+//!
+//! An event only notes that a flow has changed. What changed is counted when many have, or when somebody asks: so a busy
+//! flow costs one count for many packets, and an answer costs no more than the bound below.
+
+use crate::flow::{Flow, Relays};
+use crate::mode::Mode;
+use crate::net::IfaceId;
+use crate::side::{Pair, Side};
+use crate::status::{LimitedBy, Load};
+use crate::table::{FlowId, Table};
+
+/// So many flows may wait to be counted.
+const CHANGED_MAX: usize = 512;
+
+/// How a flow is treated, for counting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Split,
+    Draining,
+    Dormant,
+    Closed,
+}
+
+/// What a flow has been counted with.
+#[derive(Debug, Default)]
+pub struct Counted {
+    kind: Option<Kind>,
+    with_peer: bool,
+    /// Of flows with relays.
+    work: Option<Box<Work>>,
+    /// It stands in the list of those that have changed.
+    waits: bool,
+}
+
+/// What a flow with relays adds to the sums.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    limit: &'static str,
+    /// Towards each host: the interface that it leaves by, and what.
+    legs: Pair<(IfaceId, Load)>,
+    memory: FlowMemory,
+}
+
+/// Memory of split flows beside their records and the pool, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowMemory {
+    /// Both relays.
+    pub relays: u64,
+    /// What is known of segments under way.
+    pub boards: u64,
+    /// Lists of blocks.
+    pub lists: u64,
+}
+
+/// The sums.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// Flows that are split.
+    pub split: u64,
+    /// Flows that are being drained.
+    pub draining: u64,
+    /// Flows that sleep.
+    pub dormant: u64,
+    /// Closed flows.
+    pub closed: u64,
+    /// Flows with a gateway on one of their legs.
+    pub with_peer: u64,
+    /// What holds the split ones.
+    pub limited_by: LimitedBy,
+    /// Memory.
+    pub memory: FlowMemory,
+    /// What leaves by each interface.
+    pub loads: Vec<(IfaceId, Load)>,
+}
+
+impl Sums {
+    /// What all flows together send.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let mut sum = Load::default();
+        for (_, load) in &self.loads {
+            change_load(&mut sum, load, u64::wrapping_add);
+        }
+        sum
+    }
+
+    fn change(&mut self, counted: &Counted, by: fn(u64, u64) -> u64) {
+        let Some(kind) = counted.kind else { return };
+        let count = match kind {
+            Kind::Split => &mut self.split,
+            Kind::Draining => &mut self.draining,
+            Kind::Dormant => &mut self.dormant,
+            Kind::Closed => &mut self.closed,
+        };
+        *count = by(*count, 1);
+        self.with_peer = by(self.with_peer, u64::from(counted.with_peer));
+        let Some(work) = counted.work.as_deref() else { return };
+        let limited = &mut self.limited_by;
+        let count = match work.limit {
+            "link" => &mut limited.link,
+            "receiver" => &mut limited.receiver,
+            "loss" => &mut limited.loss,
+            "gateway" => &mut limited.gateway,
+            _ => &mut limited.application,
+        };
+        *count = by(*count, 1);
+        self.memory.relays = by(self.memory.relays, work.memory.relays);
+        self.memory.boards = by(self.memory.boards, work.memory.boards);
+        self.memory.lists = by(self.memory.lists, work.memory.lists);
+        for (iface, load) in [&work.legs.a, &work.legs.b] {
+            match self.loads.iter_mut().find(|(i, _)| i == iface) {
+                Some((_, sum)) => change_load(sum, load, by),
+                None => {
+                    let mut sum = Load::default();
+                    change_load(&mut sum, load, by);
+                    self.loads.push((*iface, sum));
+                }
+            }
+        }
+    }
+}
+
+fn change_load(sum: &mut Load, load: &Load, by: fn(u64, u64) -> u64) {
+    sum.legs = by(sum.legs, load.legs);
+    sum.busy = by(sum.busy, load.busy);
+    sum.custody_bytes = by(sum.custody_bytes, load.custody_bytes);
+    sum.in_flight_bytes = by(sum.in_flight_bytes, load.in_flight_bytes);
+    sum.cwnd_bytes = by(sum.cwnd_bytes, load.cwnd_bytes);
+    sum.lost_bytes = by(sum.lost_bytes, load.lost_bytes);
+}
+
+/// The sums, and the flows that have changed since they were counted.
+#[derive(Debug, Default)]
+pub struct Census {
+    sums: Sums,
+    changed: Vec<FlowId>,
+}
+
+impl Census {
+    /// Something has happened to a flow.
+    pub fn note(&mut self, table: &mut Table, id: FlowId) {
+        let Some(flow) = table.get_mut(id) else { return };
+        if core::mem::replace(&mut flow.census.waits, true) {
+            return;
+        }
+        self.changed.push(id);
+        if self.changed.len() >= CHANGED_MAX {
+            self.settle(table);
+        }
+    }
+
+    /// A flow has left the table.
+    pub fn forget(&mut self, flow: &Flow) {
+        self.sums.change(&flow.census, u64::wrapping_sub);
+    }
+
+    fn settle(&mut self, table: &mut Table) {
+        for id in self.changed.drain(..) {
+            let Some(flow) = table.get_mut(id) else { continue };
+            self.sums.change(&flow.census, u64::wrapping_sub);
+            let place = flow.census.work.take();
+            flow.census = flow.counted_now(place);
+            self.sums.change(&flow.census, u64::wrapping_add);
+        }
+    }
+
+    /// The sums as they are.
+    #[must_use]
+    pub fn sums(&self, table: &Table) -> Sums {
+        let mut sums = self.sums.clone();
+        for flow in self.changed.iter().filter_map(|id| table.get(*id)) {
+            sums.change(&flow.census, u64::wrapping_sub);
+            sums.change(&flow.counted_now(None), u64::wrapping_add);
+        }
+        sums
+    }
+
+    /// Memory of the list, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.changed.capacity() * size_of::<FlowId>()
+    }
+}
+
+impl Flow {
+    /// `place`: where the work of a split flow may stand.
+    fn counted_now(&self, place: Option<Box<Work>>) -> Counted {
+        let kind = match self.mode {
+            Mode::Split => Kind::Split,
+            Mode::Draining => Kind::Draining,
+            Mode::Dormant(_) => Kind::Dormant,
+            Mode::Closed(_) => Kind::Closed,
+        };
+        let is_heard = self.legs.a.peer.is_heard() || self.legs.b.peer.is_heard();
+        let work = self.relays.as_deref().map(|r| {
+            let work = self.work(r);
+            match place {
+                Some(mut place) => {
+                    *place = work;
+                    place
+                }
+                None => Box::new(work),
+            }
+        });
+        Counted { kind: Some(kind), with_peer: kind != Kind::Closed && is_heard, work, waits: false }
+    }
+
+    fn work(&self, r: &Relays) -> Work {
+        let leg = |to: Side| {
+            let x = r.get(to.other());
+            let busy = x.is_busy();
+            let load = Load {
+                legs: 1,
+                busy: u64::from(busy),
+                custody_bytes: u64::from(x.custody_bytes()),
+                in_flight_bytes: x.tx.pipe(),
+                cwnd_bytes: if busy { x.tx.cc().cwnd_bytes() } else { 0 },
+                lost_bytes: x.tx.board().lost_ever_bytes(),
+            };
+            (self.legs.get(to).out, load)
+        };
+        let bytes = |a: usize, b: usize| (a + b) as u64;
+        let memory = FlowMemory {
+            relays: (size_of::<Relays>() + size_of::<Work>()) as u64,
+            boards: bytes(r.a.tx.memory_bytes(), r.b.tx.memory_bytes()),
+            lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
+        };
+        Work { limit: self.limited_by(), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
+    }
+}

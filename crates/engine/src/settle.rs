@@ -1,0 +1,184 @@
+//! What follows each event: a flow's mode, its place in the table, journal, queue and timers; and the passing of time.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use farlink_wire::{Duration, Instant};
+
+use crate::engine::{Engine, cx};
+use crate::flow::Cx;
+use crate::mode::Mode;
+use crate::net::Network;
+use crate::side::Side;
+use crate::table::FlowId;
+
+/// The pool gives back what nobody has wanted this often.
+const POOL_TRIM: Duration = Duration::from_secs(1);
+/// Timers that no flow waits for any longer stay in the heap until their time. So many for each flow, and it is made anew.
+const TIMERS_PER_FLOW: usize = 4;
+/// Room for so many timers, or legs with something to send, is kept. What a crowd has made beyond that goes back.
+const KEPT_ENTRIES: usize = 256;
+
+impl Engine {
+    /// After anything that touched a flow: mode, journal, ready queue, timer.
+    pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+        let bypasses = self.counters.bypass_events;
+        if bypasses > self.bypass_seen.map_or(0, |(_, n)| n) {
+            self.bypass_seen = Some((now, bypasses));
+        }
+        let mut cx = cx!(self, now, net);
+        let Some(flow) = self.table.get_mut(id) else { return };
+        flow.finish_reset(&mut cx);
+        flow.watch_holes(now);
+        let remove = flow.settle(&mut cx, self.draining);
+        flow.book(cx.books);
+        flow.regulate(&cx);
+        let split = flow.relays.is_some();
+        let split_changed = split != flow.counted;
+        if split_changed {
+            flow.counted = split;
+            self.split_count = if split { self.split_count + 1 } else { self.split_count.saturating_sub(1) };
+        }
+        if flow.is_open && matches!(flow.mode, Mode::Closed(_)) {
+            // Its tombstone only answers for a while.
+            flow.is_open = false;
+            self.rules.closed(flow.rule);
+        }
+        let record = flow.has_custody().then(|| flow.record());
+        if flow.is_journal_stale(record.as_ref()) {
+            flow.journaled = record;
+            cx.net.journal(id.slot, record.as_ref());
+        }
+        for to in [Side::A, Side::B] {
+            if !*flow.queued.get(to) && flow.wants(&cx, to).is_some() {
+                *flow.queued.get_mut(to) = true;
+                self.ready.push_back((id, to));
+            }
+        }
+        let asleep = matches!(flow.mode, Mode::Dormant(_));
+        let spoke = flow.active_at == now;
+        if split_changed {
+            self.share_memory();
+        }
+        if remove {
+            return self.remove(id, net);
+        }
+        if asleep != self.table.is_asleep(id) || (asleep && spoke) {
+            self.keep_place(now, id, asleep);
+        }
+        self.census.note(&mut self.table, id);
+        self.queue_timer(now, id);
+    }
+
+    /// A sleeper has no timer of its own: the table knows which one is silent longest.
+    fn keep_place(&mut self, now: Instant, id: FlowId, asleep: bool) {
+        if !asleep {
+            return self.table.wake(id);
+        }
+        self.table.sleep(now, id);
+        if let Some(flow) = self.table.get_mut(id) {
+            flow.timer_queued = None;
+        }
+    }
+
+    pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
+        let Some(flow) = self.table.get_mut(id) else { return };
+        flow.watch_custody(now, &self.links_down);
+        let Some(at) = flow.deadline(now, &self.config) else { return };
+        if flow.timer_queued.is_none_or(|t| at < t) {
+            flow.timer_queued = Some(at);
+            self.timers.push(Reverse((at, id)));
+            if self.timers.len() > TIMERS_PER_FLOW * self.table.len() + KEPT_ENTRIES {
+                self.renew_timers();
+            }
+        }
+    }
+
+    /// Only what flows wait for stays. It costs as much as the timers that were queued since the last time.
+    fn renew_timers(&mut self) {
+        let mut timers = core::mem::take(&mut self.timers).into_vec();
+        timers.clear();
+        timers.extend(self.table.iter().filter_map(|(id, flow)| Some(Reverse((flow.timer_queued?, id)))));
+        self.timers = BinaryHeap::from(timers);
+    }
+
+    pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn Network) {
+        let Some(mut flow) = self.table.remove(id) else { return };
+        self.census.forget(&flow);
+        if flow.counted {
+            self.split_count = self.split_count.saturating_sub(1);
+            self.share_memory();
+        }
+        flow.free_buffers(&mut self.pool);
+        flow.book(&mut self.books);
+        if flow.journaled.is_some() {
+            net.journal(id.slot, None);
+        }
+        if flow.is_open {
+            self.rules.closed(flow.rule);
+        }
+        if self.table.len() == 0 {
+            self.timers.clear();
+        }
+    }
+
+    /// Time has come for some flows.
+    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+        self.refill_challenges(now);
+        if now.since(self.trimmed_at) >= POOL_TRIM {
+            self.trimmed_at = now;
+            self.pool.trim();
+            self.trim_queues();
+        }
+        self.syns.expire(now);
+        while let Some((id, since)) = self.table.oldest_sleeper()
+            && since + self.config.timers.forget_after <= now
+        {
+            self.remove(id, net);
+        }
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            let mut cx = cx!(self, now, net);
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            if flow.timer_queued != Some(at) {
+                continue;
+            }
+            flow.timer_queued = None;
+            flow.on_timer(&mut cx);
+            self.after_event(now, id, net);
+        }
+    }
+
+    /// Room that a crowd has left goes back.
+    fn trim_queues(&mut self) {
+        let wasted = |capacity: usize, len: usize| capacity > KEPT_ENTRIES && len < capacity / 8;
+        if wasted(self.timers.capacity(), self.timers.len()) {
+            self.timers.shrink_to((self.timers.len() * 2).max(KEPT_ENTRIES));
+        }
+        if wasted(self.ready.capacity(), self.ready.len()) {
+            self.ready.shrink_to((self.ready.len() * 2).max(KEPT_ENTRIES));
+        }
+    }
+
+    /// When `handle_timeout` wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let flows = self.timers.peek().map(|Reverse((at, _))| *at);
+        let sleepers = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
+        let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
+        [flows, sleepers, self.syns.deadline(), trim].into_iter().flatten().min()
+    }
+
+    /// Memory of the timers, bytes.
+    pub(crate) fn timers_bytes(&self) -> usize {
+        self.timers.capacity() * size_of::<Reverse<(Instant, FlowId)>>()
+    }
+
+    /// Memory of the queue of legs with something to send, bytes.
+    pub(crate) fn ready_bytes(&self) -> usize {
+        self.ready.capacity() * size_of::<(FlowId, Side)>()
+    }
+}
