@@ -23,12 +23,14 @@ impl Engine {
         (self.table.len() < l.flows_max || evictable) && self.has_memory()
     }
 
-    /// One flow more may be split, or wake. What split flows take and the blocks in use leave a quarter of the pool, and what one
-    /// relay may always hold: most connections have little to say, and those that speak find the others' windows small.
+    /// One flow more may be split, or wake. A quarter of the pool is left free. The rest is for the state of split flows and
+    /// for blocks: those in use, or what flows that hold data now may always hold, if that is more. Most
+    /// connections have little to say and take no more than their state.
     pub(crate) fn has_memory(&self) -> bool {
         let state = (self.split_count + 1).saturating_mul(FLOW_BYTES);
-        let used = state.saturating_add(self.pool.used_bytes()).saturating_add(SHARE_MIN_BYTES as usize);
-        used <= self.config.limits.pool_bytes / 4 * 3
+        let blocks =
+            (self.busy_count + 1).saturating_mul(SHARE_MIN_BYTES as usize).max(self.pool.used_bytes());
+        state.saturating_add(blocks) <= self.config.limits.pool_bytes / 4 * 3
     }
 
     /// The state of split flows comes out of the same memory as the blocks that they hold.

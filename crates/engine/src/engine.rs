@@ -61,6 +61,7 @@ pub struct Engine {
     pub(crate) ready: VecDeque<(FlowId, Side)>,
     pub(crate) timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
     pub(crate) split_count: usize,
+    pub(crate) busy_count: usize,
     pub(crate) draining: bool,
     pub(crate) challenges_left: u32,
     challenges_since: Instant,
@@ -115,6 +116,7 @@ impl Engine {
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             split_count: 0,
+            busy_count: 0,
             draining: false,
             challenges_left: l.challenge_acks_per_s,
             challenges_since: Instant::ZERO,
@@ -217,7 +219,8 @@ impl Engine {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Outcome {
-        let may_wake = !self.draining && self.has_memory();
+        let sleeps = self.table.is_asleep(id);
+        let may_wake = sleeps && !self.draining && self.has_memory();
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
         let is_word = flow.is_word_of(now, from, s);
@@ -433,6 +436,7 @@ impl Engine {
             queued: Pair::default(),
             timer_queued: None,
             counted: false,
+            busy: false,
             is_open: true,
             census: Default::default(),
             asked_anew: false,

@@ -211,6 +211,8 @@ pub struct Flow {
     pub timer_queued: Option<Instant>,
     /// The engine counts it among the split ones.
     pub counted: bool,
+    /// The engine counts it among those that hold data.
+    pub busy: bool,
     /// It counts among the open connections of its rule.
     pub is_open: bool,
     /// What it adds to the sums over all flows.

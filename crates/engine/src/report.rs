@@ -161,6 +161,7 @@ impl Flow {
             queued: Pair::default(),
             timer_queued: None,
             counted: false,
+            busy: false,
             is_open: false,
             census: Default::default(),
             asked_anew: false,

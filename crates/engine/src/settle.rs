@@ -34,6 +34,11 @@ impl Engine {
         flow.book(cx.books);
         flow.regulate(&cx);
         let split = flow.relays.is_some();
+        let busy = flow.relays.as_ref().is_some_and(|r| r.a.is_busy() || r.b.is_busy());
+        if busy != flow.busy {
+            flow.busy = busy;
+            self.busy_count = if busy { self.busy_count + 1 } else { self.busy_count.saturating_sub(1) };
+        }
         let split_changed = split != flow.counted;
         if split_changed {
             flow.counted = split;
@@ -105,6 +110,7 @@ impl Engine {
     pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn Network) {
         let Some(mut flow) = self.table.remove(id) else { return };
         self.census.forget(&flow);
+        self.busy_count = self.busy_count.saturating_sub(usize::from(flow.busy));
         if flow.counted {
             self.split_count = self.split_count.saturating_sub(1);
             self.share_memory();

@@ -108,6 +108,19 @@ fn connections_with_little_to_say_are_split_as_far_as_the_memory_goes() {
     t.assert(s.counters.flows_forwarded_short == 4000 - s.flows_split, "the rest is forwarded");
 }
 
+#[test]
+fn connections_that_hold_data_count_with_what_they_may_hold() {
+    let mut t = Script::with(|s| s.config.limits.pool_bytes = 5 << 20);
+    for port in 1000..2000 {
+        idle_from(&mut t, port);
+        // Host b takes nothing.
+        t.play(&format!("a > P. 1:11 ack 1 {{port {port}}}\n drop"));
+    }
+    let s = t.status();
+    t.assert(s.flows_split >= 100 && s.flows_split < 300, "16 KiB each of three quarters of the pool");
+    t.assert(s.counters.flows_forwarded_short > 0, "the rest is forwarded");
+}
+
 /// Several connections of host a with a pool of 512 KiB; host b reads nothing of any.
 const POOL: usize = 512 << 10;
 const PORTS: core::ops::Range<u32> = 5000..5012;
