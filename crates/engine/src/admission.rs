@@ -23,20 +23,21 @@ impl Engine {
         (self.table.len() < l.flows_max || evictable) && self.has_memory()
     }
 
-    /// One flow more may be split, or wake. A quarter of the pool is left free. The rest is for the state of split flows and
-    /// for blocks: those in use, or what flows that hold data now may always hold, if that is more. Most
+    /// One flow more may be split, or wake. Half of the memory at most is for the state of split flows, and a quarter is left
+    /// free. Blocks count as those in use, or as what flows that hold data now may always hold, if that is more. Most
     /// connections have little to say and take no more than their state.
     pub(crate) fn has_memory(&self) -> bool {
         let state = (self.split_count + 1).saturating_mul(FLOW_BYTES);
         let blocks =
             (self.busy_count + 1).saturating_mul(SHARE_MIN_BYTES as usize).max(self.pool.used_bytes());
-        state.saturating_add(blocks) <= self.config.limits.pool_bytes / 4 * 3
+        let all = self.config.limits.pool_bytes;
+        state <= all / 2 && state.saturating_add(blocks) <= all / 4 * 3
     }
 
     /// The state of split flows comes out of the same memory as the blocks that they hold.
     pub(crate) fn share_memory(&mut self) {
         let all = self.config.limits.pool_bytes;
-        let state = self.split_count.saturating_mul(FLOW_BYTES).min(all / 4 * 3);
+        let state = self.split_count.saturating_mul(FLOW_BYTES).min(all / 2);
         self.pool.set_limit(all - state);
     }
 
