@@ -74,6 +74,14 @@ pub struct Sums {
     pub loads: Vec<(IfaceId, Load)>,
 }
 
+impl Counted {
+    /// That the flow has changed is known already: [`Census::note`] has nothing to do.
+    #[must_use]
+    pub const fn is_noted(&self) -> bool {
+        self.waits
+    }
+}
+
 impl Sums {
     /// What all flows together send.
     #[must_use]

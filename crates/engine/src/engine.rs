@@ -535,7 +535,9 @@ impl Engine {
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
         }
-        self.census.note(&mut self.table, id);
+        if !flow.census.is_noted() {
+            self.census.note(&mut self.table, id);
+        }
         self.queue_timer(now, id);
         pulled
     }

@@ -62,6 +62,7 @@ impl Engine {
         }
         let asleep = matches!(flow.mode, Mode::Dormant(_));
         let spoke = flow.active_at == now;
+        let noted = flow.census.is_noted();
         if split_changed {
             self.share_memory();
         }
@@ -71,7 +72,9 @@ impl Engine {
         if asleep != self.table.is_asleep(id) || (asleep && spoke) {
             self.keep_place(now, id, asleep);
         }
-        self.census.note(&mut self.table, id);
+        if !noted {
+            self.census.note(&mut self.table, id);
+        }
         self.queue_timer(now, id);
     }
 
