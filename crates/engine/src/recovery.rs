@@ -103,21 +103,7 @@ impl Rack {
         if !self.valid {
             return (0, None);
         }
-        let mut again: Option<Instant> = None;
-        let bytes = board.mark_lost(|r| {
-            let earlier =
-                r.sent_at < self.xmit_at || (r.sent_at == self.xmit_at && r.end.before(self.end_seq));
-            if !earlier {
-                return false;
-            }
-            let due = r.sent_at + self.rtt + reo_wnd;
-            if due <= now {
-                return true;
-            }
-            again = Some(again.map_or(due, |a| a.min(due)));
-            false
-        });
-        (bytes, again)
+        board.mark_overdue(now, (self.xmit_at, self.end_seq), self.rtt + reo_wnd)
     }
     /// Losses that a retransmission timeout reveals (section 6.3).
     #[must_use]

@@ -1,8 +1,23 @@
 //! What is in flight on a leg: one record per transmission, marked as SACKed, lost or sent again.
+//!
+//! A receiver decides what it SACKs, so it must not decide how many records there are or how long they take to read. A block
+//! cuts a record only where a segment that was sent began or ended; losses are looked for in the order of transmission
+//! (`order.rs`), and no acknowledgement walks over all records.
+
+mod order;
 
 use std::collections::VecDeque;
 
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
+
+use order::Order;
+
+/// Records that one board has at most. New data waits beyond; blocks then count where they cover whole records.
+const RECORDS_MAX: usize = 32_768;
+/// Cuts that the blocks of one acknowledgement may make. A receiver tells what is new in a few blocks, and tells it again.
+const CUTS_MAX: usize = 8;
+/// An empty board gives back the room for more records than this.
+const KEPT_RECORDS: usize = 64;
 
 /// One transmission (a super-segment counts once, until an acknowledgement cuts it).
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +26,12 @@ pub struct Sent {
     pub seq: SeqNum,
     /// The one after the last.
     pub end: SeqNum,
+    /// The segments of its last transmission are this long, counted from `unit_from`. Bytes.
+    pub unit_bytes: u32,
+    /// Where the first of them began: what has been acknowledged since may lie between.
+    pub unit_from: SeqNum,
+    /// It ends with FIN, which receivers tell apart from the byte before it.
+    pub fin: bool,
     /// When it was last sent.
     pub sent_at: Instant,
     /// What the leg had done when it was sent.
@@ -52,6 +73,24 @@ impl Sent {
     fn len(&self) -> u64 {
         u64::from(self.end.since(self.seq))
     }
+
+    /// The first place from `at` on, which lies within, where a segment began, or where the record ends.
+    fn edge_from(&self, at: SeqNum) -> SeqNum {
+        let unit = self.unit_bytes.max(1);
+        let past = at.since(self.unit_from);
+        let up = self.unit_from + past.div_ceil(unit).saturating_mul(unit);
+        if up.before(at) || up.after_eq(self.end) { self.end } else { up }
+    }
+
+    /// The last place up to `at`, which lies within, where a segment ended, or where the record begins.
+    fn edge_until(&self, at: SeqNum) -> SeqNum {
+        if self.fin && at + 1 == self.end {
+            return at;
+        }
+        let unit = self.unit_bytes.max(1);
+        let down = self.unit_from + at.since(self.unit_from) / unit * unit;
+        if down.before(self.seq) || down.after(at) { self.seq } else { down }
+    }
 }
 
 /// What an acknowledgement told.
@@ -82,8 +121,12 @@ pub struct Acked {
 
 /// The transmissions in flight on one leg.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Scoreboard {
     records: VecDeque<Sent>,
+    order: Order,
+    /// No record below this is lost.
+    lost_from: Option<SeqNum>,
     sacked_bytes: u64,
     lost_bytes: u64,
     out_bytes: u64,
@@ -94,6 +137,9 @@ pub struct Scoreboard {
     fack: Option<SeqNum>,
     /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for the copy.
     min_rtt: Duration,
+    /// Records that were looked at or moved.
+    #[cfg(test)]
+    steps: usize,
 }
 
 impl Scoreboard {
@@ -125,7 +171,7 @@ impl Scoreboard {
     pub fn keep_losses(&mut self) {
         self.losses.get_or_insert_default();
     }
-    /// What was taken for lost since this was last asked, in order of sequence numbers.
+    /// What was taken for lost since this was last asked, in the order in which it was found.
     pub fn take_losses(&mut self) -> impl Iterator<Item = Loss> + '_ {
         self.losses.iter_mut().flat_map(|losses| losses.drain(..))
     }
@@ -148,11 +194,19 @@ impl Scoreboard {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.records.capacity() * size_of::<Sent>()
+            + self.order.memory_bytes()
+            + self.losses.as_ref().map_or(0, |l| l.capacity() * size_of::<Loss>())
+    }
+    /// It has as many records as it may have: nothing new is sent.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.records.len() >= RECORDS_MAX
     }
 
     /// New data went out at the top.
     pub fn push(&mut self, sent: Sent) {
         self.out_bytes += sent.len();
+        self.order.push(sent.sent_at, sent.seq, sent.end, &self.records);
         self.records.push_back(sent);
     }
 
@@ -168,6 +222,14 @@ impl Scoreboard {
         self.records.partition_point(|r| r.end.before_eq(seq))
     }
 
+    /// `n` records have been looked at or moved.
+    #[cfg(test)]
+    fn count_steps(&mut self, n: usize) {
+        self.steps += n;
+    }
+    #[cfg(not(test))]
+    const fn count_steps(&mut self, _n: usize) {}
+
     /// Cuts the record that straddles `seq`, so that a record begins there.
     fn cut(&mut self, seq: SeqNum) -> usize {
         let i = self.index_of(seq);
@@ -176,6 +238,7 @@ impl Scoreboard {
         {
             let mut upper = *r;
             r.end = seq;
+            r.fin = false;
             upper.seq = seq;
             self.records.insert(i + 1, upper);
             return i + 1;
@@ -246,15 +309,19 @@ impl Scoreboard {
             (self.records.front().map(|r| r.seq), self.records.back().map(|r| r.end))
         else {
             self.note_fack(&acked);
+            self.order.clear();
+            if self.records.capacity() > KEPT_RECORDS {
+                self.records = VecDeque::new();
+            }
             return acked;
         };
+        let mut cuts_left = CUTS_MAX;
         for b in sack {
             // Valid blocks lie above una and within what was sent; a D-SACK or nonsense does not (RFC 2018, 2883).
             if b.start.before(low) || b.end.after(high) || b.start.after_eq(b.end) || b.start.before(una) {
                 continue;
             }
-            let first = self.cut(b.start);
-            let last = self.cut(b.end);
+            let Some((first, last)) = self.records_of(b, &mut cuts_left) else { continue };
             for i in first..last {
                 let Some(r) = self.records.get_mut(i) else { break };
                 if r.sacked {
@@ -270,6 +337,7 @@ impl Scoreboard {
                 acked.sacked_bytes += copy.len();
                 self.count(&mut acked, &copy, now);
             }
+            self.count_steps(last - first);
             self.join_sacked(first, last);
         }
         self.note_fack(&acked);
@@ -283,38 +351,118 @@ impl Scoreboard {
         }
     }
 
+    /// The records that a block covers, `None` where it tells nothing new: from the first segment that begins in it to the last
+    /// one that ends in it. A block that ends elsewhere was made up, or tells of part of a segment, which counts as missing.
+    fn records_of(&mut self, b: &SackBlock, cuts_left: &mut usize) -> Option<(usize, usize)> {
+        let at = self.index_of(b.start);
+        let r = *self.records.get(at)?;
+        let first = if r.seq.after_eq(b.start) {
+            at
+        } else if r.sacked || r.edge_from(b.start) == r.end {
+            at + 1
+        } else if r.edge_from(b.start).before(b.end) && self.may_cut(cuts_left) {
+            self.cut(r.edge_from(b.start))
+        } else {
+            at + 1
+        };
+        let at = self.index_of(b.end);
+        let last = match self.records.get(at).copied().filter(|r| r.seq.before(b.end)) {
+            None => at,
+            Some(r) if r.sacked || r.edge_until(b.end) == r.seq || !self.may_cut(cuts_left) => at,
+            Some(r) => self.cut(r.edge_until(b.end)),
+        };
+        (first < last).then_some((first, last))
+    }
+
+    fn may_cut(&mut self, cuts_left: &mut usize) -> bool {
+        let may = *cuts_left > 0 && self.records.len() < RECORDS_MAX;
+        *cuts_left -= usize::from(may);
+        self.count_steps(if may { self.records.len() } else { 0 });
+        may
+    }
+
     /// SACKed neighbours become one record, so that the board stays as short as the holes are few.
     fn join_sacked(&mut self, first: usize, last: usize) {
-        let from = first.saturating_sub(1);
-        let mut i = (last + 1).min(self.records.len()).saturating_sub(1);
-        while i > from {
-            let joins = match (self.records.get(i - 1), self.records.get(i)) {
-                (Some(a), Some(b)) => a.sacked && b.sacked && a.end == b.seq,
-                _ => false,
-            };
-            if joins {
-                let end = self.records.remove(i).map(|r| r.end);
-                if let (Some(end), Some(r)) = (end, self.records.get_mut(i - 1)) {
-                    r.end = end;
-                }
-            }
-            i -= 1;
+        let is_sacked = |i: usize| self.records.get(i).is_some_and(|r| r.sacked);
+        let from = if first > 0 && is_sacked(first - 1) { first - 1 } else { first };
+        let until = if is_sacked(last) { last + 1 } else { last };
+        if until <= from + 1 {
+            return;
         }
+        let (end, fin) = self.records.get(until - 1).map_or((SeqNum(0), false), |r| (r.end, r.fin));
+        if let Some(r) = self.records.get_mut(from) {
+            r.end = end;
+            r.fin = fin;
+        }
+        self.count_steps(self.records.len() - from);
+        self.records.drain(from + 1..until);
     }
 
     /// Marks as lost every record that `is_lost` says is; returns how many bytes.
     pub fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
-        let mut bytes = 0;
-        for r in &mut self.records {
-            if !r.sacked && !r.lost && is_lost(r) {
-                r.lost = true;
-                bytes += r.len();
-                self.lost_ever_bytes += r.len();
-                note_loss(&mut self.losses, r, self.lost_ever_bytes);
+        self.count_steps(self.records.len());
+        let before = self.lost_bytes;
+        for i in 0..self.records.len() {
+            if self.records.get(i).is_some_and(|r| !r.sacked && !r.lost && is_lost(r)) {
+                self.lose(i);
             }
         }
-        self.lost_bytes += bytes;
-        bytes
+        self.lost_bytes - before
+    }
+
+    /// A record is taken for lost.
+    fn lose(&mut self, i: usize) {
+        let Some(r) = self.records.get_mut(i) else { return };
+        r.lost = true;
+        let older = self.lost_from.filter(|from| self.lost_bytes > 0 && from.before(r.seq));
+        self.lost_from = Some(older.unwrap_or(r.seq));
+        self.lost_bytes += r.len();
+        self.lost_ever_bytes += r.len();
+        note_loss(&mut self.losses, r, self.lost_ever_bytes);
+    }
+
+    /// Marks as lost what was sent before the segment that ends at `end` left at `xmit_at`, and at least `patience` ago. Returns
+    /// how many bytes, and when more may be due.
+    pub fn mark_overdue(
+        &mut self,
+        now: Instant,
+        (xmit_at, end): (Instant, SeqNum),
+        patience: Duration,
+    ) -> (u64, Option<Instant>) {
+        let before = self.lost_bytes;
+        let mut again = None;
+        let mut nth = 0;
+        'turns: while let Some(turn) = self.order.get(nth).filter(|t| t.sent_at <= xmit_at) {
+            let mut i = self.index_of(turn.seq);
+            let mut rest = None;
+            while let Some(r) = self.records.get(i).copied().filter(|r| r.seq.before(turn.end)) {
+                self.count_steps(1);
+                if !r.sacked && !r.lost && r.sent_at == turn.sent_at {
+                    if r.sent_at == xmit_at && r.end.after_eq(end) {
+                        rest = Some(r.seq);
+                        break;
+                    }
+                    let due = r.sent_at + patience;
+                    if due > now {
+                        again = Some(due);
+                        self.order.begin_at(nth, r.seq);
+                        break 'turns;
+                    }
+                    self.lose(i);
+                }
+                i += 1;
+            }
+            match rest {
+                Some(seq) => self.order.begin_at(nth, seq),
+                None if nth == 0 => {
+                    self.order.pop();
+                    continue;
+                }
+                None => self.order.begin_at(nth, turn.end),
+            }
+            nth += 1;
+        }
+        (self.lost_bytes - before, again)
     }
 
     /// Everything that is not SACKed is to be sent again, for a reason that is not congestion: it counts as no loss.
@@ -325,6 +473,7 @@ impl Scoreboard {
                 self.lost_bytes += r.len();
             }
         }
+        self.lost_from = self.records.front().map(|r| r.seq);
     }
 
     /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without SACK), in however small pieces
@@ -332,8 +481,15 @@ impl Scoreboard {
     pub fn mark_head_lost(&mut self, len: u32) -> u64 {
         let Some(head) = self.records.front().filter(|r| !r.sacked && !r.lost) else { return 0 };
         let end = head.seq + len;
-        self.cut(end);
-        self.mark_lost(|r| r.end.before_eq(end))
+        let last = self.cut(end);
+        let before = self.lost_bytes;
+        for i in 0..last {
+            if self.records.get(i).is_some_and(|r| !r.sacked && !r.lost && r.end.before_eq(end)) {
+                self.lose(i);
+            }
+        }
+        self.count_steps(last);
+        self.lost_bytes - before
     }
 
     /// The receiver may have thrown away what it SACKed (RFC 2018 section 8), as a timeout must assume when the head
@@ -343,6 +499,7 @@ impl Scoreboard {
             r.sacked = false;
         }
         self.sacked_bytes = 0;
+        self.order.rebuild(&self.records);
     }
 
     /// Whether the receiver holds these bytes (true) or some of them are taken for lost (false); `None`: neither is known.
@@ -358,12 +515,14 @@ impl Scoreboard {
 
     /// Lowest bytes to send again: sequence number and length, at most `max_len`.
     #[must_use]
-    pub fn next_lost(&self, max_len: u32) -> Option<(SeqNum, u32)> {
+    pub fn next_lost(&mut self, max_len: u32) -> Option<(SeqNum, u32)> {
         if self.lost_bytes == 0 {
             return None;
         }
-        let i = self.records.iter().position(|r| r.lost)?;
-        let first = self.records.get(i)?;
+        let from = self.lost_from.map_or(0, |seq| self.index_of(seq));
+        let i = from + self.records.iter().skip(from).position(|r| r.lost)?;
+        let first = *self.records.get(i)?;
+        self.lost_from = Some(first.seq);
         let mut end = first.end;
         for r in self.records.iter().skip(i + 1) {
             if !r.lost || end.since(first.seq) >= max_len {
@@ -371,11 +530,13 @@ impl Scoreboard {
             }
             end = r.end;
         }
+        self.count_steps(i - from);
         Some((first.seq, end.since(first.seq).min(max_len)))
     }
 
     /// `len` bytes from `seq` were sent again.
-    pub fn resent(&mut self, now: Instant, seq: SeqNum, len: u32, then: Then) {
+    pub fn resent(&mut self, now: Instant, seq: SeqNum, len: u32, unit_bytes: u32, then: Then) {
+        self.order.push(now, seq, seq + len, &self.records);
         let first = self.cut(seq);
         let last = self.cut(seq + len);
         for i in first..last {
@@ -385,6 +546,8 @@ impl Scoreboard {
                 self.lost_bytes -= r.len();
             }
             r.sent_at = now;
+            r.unit_bytes = unit_bytes;
+            r.unit_from = seq;
             r.retransmitted = true;
             r.repeats = r.repeats.saturating_add(1);
             r.copies = 0;
@@ -436,6 +599,8 @@ impl Scoreboard {
             r.lost = false;
         }
         self.lost_bytes = 0;
+        self.lost_from = None;
+        self.order.rebuild(&self.records);
     }
 
     /// Sums over the records match the running totals (for debug assertions).
@@ -473,89 +638,4 @@ fn note_loss(losses: &mut Option<Vec<Loss>>, r: &Sent, lost_ever_bytes: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn board(n: u32) -> Scoreboard {
-        let mut b = Scoreboard::default();
-        for i in 0..n {
-            let t = Instant::from_millis(u64::from(i));
-            b.push(Sent {
-                seq: SeqNum(i * 1000),
-                end: SeqNum((i + 1) * 1000),
-                sent_at: t,
-                then: Then::default(),
-                sacked: false,
-                lost: false,
-                retransmitted: false,
-                original_at: t,
-                repeats: 0,
-                copies: 0,
-                copied_at: None,
-            });
-        }
-        b
-    }
-    fn block(a: u32, b: u32) -> SackBlock {
-        SackBlock { start: SeqNum(a), end: SeqNum(b) }
-    }
-
-    #[test]
-    fn sacks_cut_join_and_count() {
-        let mut b = board(10);
-        let a =
-            b.acknowledge(Instant::from_millis(100), SeqNum(500), &[block(2500, 4000), block(9000, 10000)]);
-        assert_eq!((a.delivered_bytes, a.sacked_bytes), (3000, 2500));
-        assert_eq!(a.rtt, Some(Duration::from_millis(91)));
-        assert!(b.is_consistent());
-        assert_eq!(b.pipe(), 7000);
-        b.acknowledge(
-            Instant::from_millis(101),
-            SeqNum(500),
-            &[block(4000, 9000), block(0, 300), block(9500, 20000)],
-        );
-        assert!(b.is_consistent());
-        assert_eq!(b.sacked_bytes(), 7500);
-        assert_eq!(b.mark_lost(|_| true), 2000);
-        assert_eq!(b.next_lost(700), Some((SeqNum(500), 700)));
-        b.resent(Instant::from_millis(102), SeqNum(500), 700, Then::default());
-        assert!(b.is_consistent());
-        assert_eq!(b.next_lost(5000), Some((SeqNum(1200), 1300)));
-        let a = b.acknowledge(Instant::from_millis(200), SeqNum(10000), &[]);
-        assert_eq!(a.delivered_bytes, 2000);
-        assert!(b.is_empty() && b.is_consistent());
-    }
-
-    #[test]
-    fn a_lost_head_is_a_whole_segment_of_small_pieces() {
-        let mut b = board(3);
-        for at in [8, 96, 104, 1100] {
-            b.cut(SeqNum(at));
-        }
-        assert_eq!(b.mark_head_lost(1000), 1000);
-        assert_eq!(b.next_lost(1000), Some((SeqNum(0), 1000)));
-        assert_eq!(b.mark_head_lost(1000), 0, "it is known");
-        b.resent(Instant::from_millis(100), SeqNum(0), 1000, Then::default());
-        b.acknowledge(Instant::from_millis(200), SeqNum(1000), &[]);
-        assert_eq!((b.mark_head_lost(1000), b.next_lost(1000)), (1000, Some((SeqNum(1000), 1000))));
-        assert!(b.is_consistent());
-    }
-
-    #[test]
-    fn no_rtt_from_what_waited_behind_a_repeated_segment() {
-        let mut b = board(3);
-        b.mark_head_lost(1000);
-        b.resent(Instant::from_millis(5_000), SeqNum(0), 1000, Then::default());
-        let a = b.acknowledge(Instant::from_millis(5_100), SeqNum(2000), &[]);
-        assert_eq!(a.rtt, None);
-        let a = b.acknowledge(Instant::from_millis(5_102), SeqNum(3000), &[]);
-        assert_eq!(a.rtt, Some(Duration::from_millis(5_100)));
-    }
-
-    #[test]
-    fn late_originals_below_the_highest_are_reordering() {
-        let mut b = board(5);
-        assert!(!b.acknowledge(Instant::from_millis(50), SeqNum(0), &[block(3000, 4000)]).reordered);
-        assert!(b.acknowledge(Instant::from_millis(51), SeqNum(1000), &[]).reordered);
-    }
-}
+mod tests;

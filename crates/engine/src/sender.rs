@@ -455,7 +455,7 @@ impl Sender {
         }
         let window = self.receiver_room(supply);
         let idle = self.board.is_empty();
-        if window == 0 {
+        if window == 0 || self.board.is_full() {
             if idle {
                 self.arm_persist(now);
             }
@@ -604,6 +604,9 @@ impl Sender {
                 self.board.push(Sent {
                     seq: plan.seq,
                     end,
+                    unit_bytes: self.mss,
+                    unit_from: plan.seq,
+                    fin: plan.fin,
                     sent_at: now,
                     then,
                     sacked: false,
@@ -623,7 +626,7 @@ impl Sender {
                 // A tail probe is in flight already.
                 let again = if plan.purpose == Purpose::Retransmit { u64::from(len) } else { 0 };
                 let then = self.then(self.board.pipe() + again);
-                self.board.resent(now, plan.seq, len, then);
+                self.board.resent(now, plan.seq, len, self.mss, then);
             }
         }
         if plan.mtu_probe {

@@ -92,7 +92,9 @@ impl Sender {
         happened.newest_again = known.is_some_and(|(.., again)| again);
         let mut sample = self.rate.on_ack(now, &acked, self.board.lost_ever_bytes(), min_rtt);
         let duplicate = self.count_duplicates(advanced, pure, acked.sacked_bytes);
-        let lost = self.detect_losses(now, advanced);
+        // What was told before tells nothing more: a segment that is not overdue yet has its timer.
+        let news = !self.sack_permitted || advanced || acked.delivered_bytes > 0;
+        let lost = if news { self.detect_losses(now, advanced) } else { 0 };
         happened.lost_bytes = lost;
         sample.sample.lost_bytes += lost;
         self.decide_timeout(now, &acked, advanced);
