@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
-use crate::flow::{Beyond, Cx, Flow, Leg};
+use crate::evidence::AckKind;
+use crate::flow::{Cx, Flow, Leg};
 use crate::meter::LinkReport;
 use crate::mode::Mode;
 use crate::peer::Arrived;
@@ -22,11 +23,6 @@ pub enum Fate {
     Forget(PacketBuf),
 }
 
-/// Acknowledgements of unsent bytes that are believed without exact sequence number, and how long they must last.
-const BEYOND_COUNT: u8 = 8;
-const BEYOND_TIME: Duration = Duration::from_secs(1);
-/// The same for acknowledgements that are more than a window away.
-const BEYOND_TIME_FAR: Duration = Duration::from_secs(10);
 /// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
 /// leg loses a segment three times within two seconds, and four times within five.
 const UNHEARD: Duration = Duration::from_secs(6);
@@ -36,18 +32,6 @@ const RAISE_FROM_BYTES: u32 = 512;
 pub const STRANGER_BYTES: u64 = 1 << 26;
 /// Slack behind MAX.SND.WND for old acknowledgements: one super-segment.
 pub const OLD_ACK_SLACK: u64 = 65_536;
-
-/// How an acknowledgement number relates to what was sent.
-enum AckKind {
-    /// Older than any window reaches back.
-    TooOld,
-    /// Within what was sent (or old but plausible).
-    Good,
-    /// Of bytes that were not sent from here, and not believed yet.
-    BeyondDoubtful,
-    /// Of bytes that were not sent from here, by a host that is clearly the other end.
-    BeyondCertain,
-}
 
 impl Flow {
     /// A segment from a host of a split or draining flow.
@@ -79,39 +63,50 @@ impl Flow {
                 cx.pool.give_back(packet.into_block().0);
                 return Fate::Taken;
             }
-            AckKind::BeyondDoubtful => {
+            AckKind::Doubtful { exact } => {
                 cx.counters.bypass_events += 1;
                 self.note_bypass();
-                if !self.is_stranger(from, s) {
+                if exact {
                     self.hear(cx, from, s);
                 }
                 return Fate::Forward(packet);
             }
-            AckKind::Good | AckKind::BeyondCertain => {}
+            AckKind::Good | AckKind::AllSent | AckKind::Certain => {}
         }
+        self.note_source(from, s);
         let acceptable = self.is_in_window(from, s);
         if !acceptable && !self.is_probe(from, s) {
             return self.out_of_window(cx, from, s, packet);
         }
         let (runs, arrived) = self.hear(cx, from, s);
-        if self.new_syn.is_some_and(|(side, ..)| side == from) {
+        if self.new_syn.is_some_and(|n| n.from == from) {
             self.new_syn = None;
         }
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);
+        if self.contradicts_itself(cx, from, s.ack) {
+            self.abandon(cx);
+            cx.pool.give_back(packet.into_block().0);
+            return Fate::Taken;
+        }
+        self.confirm(cx, from, s);
+        let believed = matches!(kind, AckKind::Certain);
+        if believed {
+            self.believe(cx, from, s.ack);
+            self.owe_now(from.other());
+        }
         let sack = if runs.is_empty() { s.options.sack.as_slice() } else { runs.as_slice() };
-        let news = self.take_ack(cx, from, s, sack, matches!(kind, AckKind::BeyondCertain), arrived);
+        let news = self.take_ack(cx, from, s, sack, arrived) || believed;
+        if matches!(kind, AckKind::AllSent) {
+            // What lies beyond concerns the host that sent it.
+            return Fate::Forward(packet);
+        }
         if s.payload_len == 0 && !s.flags.fin() {
             return self.pure_ack(cx, from, s, packet, news);
         }
-        if let Some(fate) = self.past_frozen_edge(cx, from, s, &mut packet) {
-            return match fate {
-                true => Fate::Forward(packet),
-                false => {
-                    cx.pool.give_back(packet.into_block().0);
-                    Fate::Taken
-                }
-            };
+        if self.is_past_frozen_edge(from, s) {
+            self.rewrite(cx, from, s, &mut packet);
+            return Fate::Forward(packet);
         }
         self.take_payload(cx, from, s, packet)
     }
@@ -131,8 +126,11 @@ impl Flow {
             }
         }
         let leg = self.legs.get_mut(from);
+        leg.via = self.came_by;
         leg.hear(cx.now, s);
-        let told = leg.peer.on_segment(s.options.farlink.as_ref());
+        // Only a gateway speaks our option, and gateways stand at the ends of declared links.
+        let option = s.options.farlink.as_ref().filter(|_| cx.config.link(leg.via).is_some());
+        let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();
         let nothing = (ArrayVec::new(), None);
         leg.take_told_window(s.ack, told.as_ref());
@@ -155,7 +153,10 @@ impl Flow {
         {
             towards.far_ack = Some(far);
         }
-        (told.runs.blocks(s.ack), told.arrived)
+        // One gateway counts what comes in there: what a leg tells in another one's name is made up.
+        let reporter = self.legs.get_mut(from);
+        let arrived = told.arrived.filter(|a| *reporter.reporter.get_or_insert(a.by) == a.by);
+        (told.runs.blocks(s.ack), arrived)
     }
 
     /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).
@@ -165,55 +166,6 @@ impl Flow {
         if s.seq.before_eq(r.get(from).rx.last_ack_sent) {
             self.legs.get_mut(from).ts_recent = t.val;
         }
-    }
-
-    fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
-        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
-        let towards = r.get(from.other());
-        let tx = &towards.tx;
-        if s.ack.before_eq(tx.snd_nxt) {
-            let reach = tx.window_max_bytes().max(u64::from(towards.limit_bytes)) + OLD_ACK_SLACK;
-            let age = u64::from(tx.snd_una.since(s.ack));
-            let old = s.ack.before(tx.snd_una) && age > reach;
-            if old && age > STRANGER_BYTES {
-                return AckKind::BeyondDoubtful;
-            }
-            *self.beyond.get_mut(from) = Beyond::default();
-            return if old { AckKind::TooOld } else { AckKind::Good };
-        }
-        if self.is_stranger(from, s) {
-            return AckKind::BeyondDoubtful;
-        }
-        if s.seq == r.get(from).rcv_nxt() {
-            return AckKind::BeyondCertain;
-        }
-        // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
-        let distance = u64::from(s.ack.since(tx.snd_nxt));
-        let near =
-            distance <= tx.window_max_bytes().max(OLD_ACK_SLACK) || s.ack.before_eq(towards.buffer.highest());
-        // A drained direction holds nothing that a false acknowledgement could cost.
-        if near && towards.is_drained() {
-            return AckKind::BeyondCertain;
-        }
-        let lasting = if near { BEYOND_TIME } else { BEYOND_TIME_FAR };
-        let b = self.beyond.get_mut(from);
-        if b.count == 0 || s.ack.before(b.ack) {
-            *b = Beyond { count: 0, first_at: cx.now, ack: s.ack };
-        }
-        b.count = b.count.saturating_add(1);
-        b.ack = s.ack;
-        if b.count >= BEYOND_COUNT && cx.now.since(b.first_at) >= lasting {
-            AckKind::BeyondCertain
-        } else {
-            AckKind::BeyondDoubtful
-        }
-    }
-
-    /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
-    fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
-        let Some(r) = self.relays.as_ref() else { return false };
-        let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
-        far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt)
     }
 
     /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than
@@ -281,46 +233,22 @@ impl Flow {
         from: Side,
         s: &TcpSegment,
         sack: &[SackBlock],
-        certain_beyond: bool,
         arrived: Option<Arrived>,
     ) -> bool {
         let ece = self.agreed.ecn && s.flags.ece();
         let now = cx.now;
         let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
+        // `hear` has just looked at this very segment.
+        let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
         let iface = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
         let Some(r) = self.relays.as_mut() else { return false };
         let towards = r.get_mut(from.other());
-        let source_rx_owes = {
-            if certain_beyond {
-                cx.counters.bypass_events += 1;
-                towards.bypassed = true;
-                towards.timeouts = 0;
-                if towards.frozen_at.is_some_and(|f| s.ack.after(f)) {
-                    // Draining: the host's own word is passed on from here on.
-                    towards.acked_beyond = Some(towards.acked_beyond.map_or(s.ack, |a| a.max(s.ack)));
-                    towards.buffer.release(cx.pool, towards.buffer.highest());
-                    let held = towards.rcv_nxt();
-                    towards.tx.skip_to(now, held);
-                } else {
-                    let data_end = if towards.rx.fin_at.is_some_and(|f| s.ack.after(f)) {
-                        towards.rx.fin_at.unwrap_or(s.ack)
-                    } else {
-                        s.ack
-                    };
-                    towards.buffer.release(cx.pool, data_end);
-                    towards.tx.skip_to(now, s.ack);
-                }
-                true
-            } else {
-                false
-            }
-        };
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt);
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
-        let opened = towards.tx.update_window(s.seq, ack, u64::from(window), s.options.farlink.is_some());
+        let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         if let Some(arrived) = arrived {
             let min_rtt = Some(towards.tx.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
             let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
@@ -339,6 +267,8 @@ impl Flow {
             timeouts = Some(core::mem::take(&mut towards.timeouts));
             let upto = ack.min(towards.buffer.end());
             towards.buffer.release(cx.pool, upto);
+            // What was pushed before is not remembered until the numbers have wrapped.
+            towards.push = towards.push.max(ack);
             if towards.urgent_end.is_some_and(|u| u.before_eq(ack)) {
                 towards.urgent_end = None;
             }
@@ -360,10 +290,10 @@ impl Flow {
         }
         self.on_mtu_probe(now, from, happened.mtu_probe);
         let says_more = held_back && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
-        if source_rx_owes || says_more {
+        if says_more {
             self.owe_now(from.other());
         }
-        happened.progress || opened || source_rx_owes
+        happened.progress || opened
     }
 
     /// A segment that only acknowledges: digested, unless it is about nothing that we hold (keepalives and their
@@ -409,7 +339,7 @@ impl Flow {
             self.challenge(cx, from);
         } else if ((answer && !owed) || (!news && !custody))
             && s.options.sack.is_empty()
-            && s.options.farlink.is_none()
+            && !self.legs.get(from).peer.is_speaking()
             && matches!(self.mode, Mode::Split)
         {
             // The answer to a keepalive, or a window update that changes nothing here.
@@ -430,21 +360,10 @@ impl Flow {
         }
     }
 
-    /// Draining: what lies past the frozen edge is forwarded. `Some(true)`: forward, `Some(false)`: take no more than
-    /// the acknowledgement, `None`: it is still ours.
-    fn past_frozen_edge(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: Side,
-        s: &TcpSegment,
-        packet: &mut PacketBuf,
-    ) -> Option<bool> {
-        let frozen = self.relays.as_ref()?.get(from).frozen_at?;
-        if s.seq.before(frozen) {
-            return None;
-        }
-        self.rewrite(cx, from, s, packet);
-        Some(true)
+    /// Draining: what lies past the frozen edge is forwarded.
+    fn is_past_frozen_edge(&self, from: Side, s: &TcpSegment) -> bool {
+        let frozen = self.relays.as_ref().and_then(|r| r.get(from).frozen_at);
+        frozen.is_some_and(|frozen| s.seq.after_eq(frozen))
     }
 
     /// A forwarded segment of a flow that is split in the other direction speaks for us there: its acknowledgement,
@@ -514,6 +433,8 @@ impl Flow {
             cx.counters.dropped_no_buffer += 1;
         }
         if taken == 0 && len > 0 {
+            // It is told where we stand: a source that gets no answer gives up (RFC 9293 3.8.6.1, MUST-36).
+            relay.rx.owe_now();
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
@@ -605,12 +526,11 @@ impl Flow {
         }
     }
 
-    /// A challenge ACK (RFC 5961), within the limit.
+    /// A challenge ACK (RFC 5961), within the limits of this connection and of all.
     pub fn challenge(&mut self, cx: &mut Cx<'_>, to: Side) {
-        if *cx.challenges_left == 0 {
+        if !self.answers.may_answer(cx.now) || !cx.challenges.take() {
             return;
         }
-        *cx.challenges_left -= 1;
         cx.counters.challenge_acks += 1;
         self.owe_now(to);
     }

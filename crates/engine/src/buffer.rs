@@ -27,6 +27,10 @@ pub const SLICES_MAX: usize = 24;
 
 /// Largest fine block: an ordinary packet's payload. Bytes.
 const FINE_BLOCK_BYTES: usize = 1536;
+/// Smallest one where more may follow: segments of a few bytes share it. Bytes.
+const FINE_LEAST_BYTES: usize = 512;
+/// Lists keep room for so many chunks when they are empty.
+const KEPT_CHUNKS: usize = 64;
 
 /// How closely bytes are packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,6 +69,11 @@ impl Chunk {
         self.seq += n as u32;
         self.start += n;
         self.len -= n;
+    }
+    /// Appends all or nothing; returns whether.
+    fn append_whole(&mut self, bytes: &[u8]) -> bool {
+        let room = self.block.capacity().saturating_sub(self.start + self.len);
+        self.open && bytes.len() <= room && self.append(bytes) == bytes.len()
     }
     /// Appends what fits; returns how much.
     fn append(&mut self, bytes: &[u8]) -> usize {
@@ -110,6 +119,8 @@ pub struct SeqBuffer {
     filled: ArrayVec<SeqNum, FILLED_MAX>,
     /// How what comes from now on is packed.
     pub grain: Grain,
+    #[cfg(test)]
+    shifts: usize,
 }
 
 impl SeqBuffer {
@@ -125,6 +136,8 @@ impl SeqBuffer {
             newest_early: next,
             filled: ArrayVec::new(),
             grain: Grain::default(),
+            #[cfg(test)]
+            shifts: 0,
         }
     }
     /// Memory of the lists of blocks, bytes; the blocks themselves are the pool's.
@@ -231,7 +244,7 @@ impl SeqBuffer {
                 let block = match self.grain {
                     Grain::Large if large => pool.take_large(),
                     Grain::Large | Grain::Small => pool.take_small(),
-                    Grain::Fine => pool.take_exact(bytes.len().min(FINE_BLOCK_BYTES)),
+                    Grain::Fine => pool.take_exact(bytes.len().clamp(FINE_LEAST_BYTES, FINE_BLOCK_BYTES)),
                 };
                 self.chunks.push_back(Chunk { seq: self.end, block, start: 0, len: 0, open: true });
             }
@@ -240,21 +253,43 @@ impl SeqBuffer {
 
     /// Moves the early runs that now join on into the in-order run; returns their bytes.
     fn merge_early(&mut self, pool: &mut Pool) -> u32 {
-        let mut moved = 0;
-        while self.early.first().is_some_and(|e| e.seq.before_eq(self.end)) {
-            let mut chunk = self.early.remove(0);
+        let before = self.end;
+        let mut joining = 0;
+        let mut end = self.end;
+        while let Some(e) = self.early.get(joining).filter(|e| e.seq.before_eq(end)) {
+            end = end.max(e.end());
+            joining += 1;
+        }
+        if joining == 0 {
+            return 0;
+        }
+        // All at once: each one for itself would move the rest of the list.
+        self.count_shift();
+        for mut chunk in self.early.drain(..joining) {
             self.early_bytes = self.early_bytes.saturating_sub(chunk.len as u32);
             chunk.trim_front(self.end.since(chunk.seq) as usize);
-            if chunk.len == 0 {
-                pool.give_back(chunk.block);
-                continue;
-            }
-            moved += chunk.len as u32;
             self.end += chunk.len as u32;
-            self.chunks.push_back(chunk);
+            let joins = chunk.len <= FINE_LEAST_BYTES
+                && self.chunks.back_mut().is_some_and(|last| last.append_whole(chunk.bytes()));
+            if chunk.len == 0 || joins {
+                pool.give_back(chunk.block);
+            } else {
+                self.chunks.push_back(chunk);
+            }
         }
-        moved
+        if self.early.is_empty() && self.early.capacity() > KEPT_CHUNKS {
+            self.early = Vec::new();
+        }
+        self.end.since(before)
     }
+
+    /// The list of early chunks has been moved along (for tests).
+    #[cfg(test)]
+    fn count_shift(&mut self) {
+        self.shifts += 1;
+    }
+    #[cfg(not(test))]
+    const fn count_shift(&mut self) {}
 
     fn insert_early(&mut self, pool: &mut Pool, mut seq: SeqNum, mut bytes: &[u8], done: &mut Inserted) {
         self.newest_early = seq;
@@ -311,7 +346,8 @@ impl SeqBuffer {
         // Only the highest run goes on growing.
         let grows = joins && at == self.early.len();
         let block = match (self.grain, grows) {
-            (Grain::Fine, _) => pool.take_exact(piece.len().min(FINE_BLOCK_BYTES)),
+            (Grain::Fine, true) => pool.take_exact(piece.len().clamp(FINE_LEAST_BYTES, FINE_BLOCK_BYTES)),
+            (Grain::Fine, false) => pool.take_exact(piece.len().min(FINE_BLOCK_BYTES)),
             (Grain::Large, true) if !pool.is_pressed() => pool.take_large(),
             (Grain::Large, false) if !pool.is_pressed() => pool.take_for(piece.len()),
             _ => pool.take_small(),
@@ -343,7 +379,7 @@ impl SeqBuffer {
             self.end = upto;
             self.merge_early(pool);
         }
-        if self.chunks.is_empty() && self.chunks.capacity() > 64 {
+        if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CHUNKS {
             self.chunks.shrink_to(0);
         }
     }
@@ -353,6 +389,8 @@ impl SeqBuffer {
         for c in self.chunks.drain(..).chain(self.early.drain(..)) {
             pool.give_back(c.block);
         }
+        self.chunks = VecDeque::new();
+        self.early = Vec::new();
         self.base = self.end;
         self.early_bytes = 0;
     }
@@ -550,6 +588,56 @@ mod tests {
         // Small pieces that touch nothing are bounded as before.
         let i = put(&mut b, &mut pool, 2_448 * far + 5_000, &[3; 100]);
         assert_eq!((i.early_bytes, i.refused_bytes), (0, 100));
+    }
+
+    /// Bytes that the buffer really has of the allocator: blocks with a header of 16 bytes each, and the lists.
+    fn real_bytes(b: &SeqBuffer) -> usize {
+        let blocks = b.chunks.iter().chain(&b.early).map(|c| c.block.capacity().next_multiple_of(16) + 16);
+        blocks.sum::<usize>() + (b.chunks.capacity() + b.early.capacity()) * size_of::<Chunk>()
+    }
+
+    #[test]
+    fn segments_of_one_byte_cost_no_more_than_is_counted() {
+        const BYTES: u32 = 65_535;
+        let orders: [fn(u32) -> u32; 2] = [
+            |i| i,
+            // Of each 400 bytes those in odd places come first: as many early runs as small ones may be.
+            |i| i / 400 * 400 + if i % 400 < 200 { i % 200 * 2 + 1 } else { i % 200 * 2 },
+        ];
+        for order in orders {
+            for grain in [Grain::Fine, Grain::Small, Grain::Large] {
+                let mut pool = Pool::new(1 << 30);
+                let mut b = SeqBuffer::new(SeqNum(0));
+                b.grain = grain;
+                for i in 0..65_200 {
+                    put(&mut b, &mut pool, order(i), &[7]);
+                    assert!(real_bytes(&b) <= pool.used_bytes() + 512 * size_of::<Chunk>(), "{i}");
+                }
+                assert_eq!(b.len(), 65_200, "{grain:?}");
+                let (real, most) = (real_bytes(&b), 3 * BYTES as usize + (72 << 10));
+                assert!(real <= most, "{grain:?}: {real} bytes for {}", b.len());
+                b.release(&mut pool, b.end());
+                assert_eq!(pool.used_bytes(), 0);
+                assert!(real_bytes(&b) <= KEPT_CHUNKS * 2 * size_of::<Chunk>(), "the lists go back, too");
+            }
+        }
+    }
+
+    #[test]
+    fn many_runs_join_in_one_step() {
+        let mut pool = Pool::new(64 << 20);
+        let mut b = SeqBuffer::new(SeqNum(0));
+        for i in 0..4_000u32 {
+            put(&mut b, &mut pool, 2_000 * i + 1_000, &[1; 1_000]);
+        }
+        for i in 1..4_000u32 {
+            put(&mut b, &mut pool, 2_000 * i, &[2; 1_000]);
+        }
+        assert_eq!((b.shifts, b.sack_blocks(4).len()), (0, 1));
+        put(&mut b, &mut pool, 0, &[2; 1_000]);
+        assert_eq!((b.shifts, b.len(), b.has_early()), (1, 8_000_000, false));
+        b.clear(&mut pool);
+        assert_eq!(pool.used_bytes(), 0);
     }
 
     #[test]

@@ -11,9 +11,11 @@ use farlink_wire::{
 use crate::arrival::Fate;
 use crate::books::Books;
 use crate::census::Census;
+use crate::challenge::{Answers, Challenges};
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::dormant::Told;
-use crate::flow::{Beyond, Cx, Flow};
+use crate::evidence::Beyond;
+use crate::flow::{Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::losses::Losses;
 use crate::meter::{LinkReport, Meters};
@@ -26,6 +28,7 @@ use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
 use crate::status::Counters;
+use crate::strangers::insert_farlink;
 use crate::table::{FlowId, Key, Table};
 
 /// What is to be done with a packet that was handed in.
@@ -63,8 +66,7 @@ pub struct Engine {
     pub(crate) split_count: usize,
     pub(crate) busy_count: usize,
     pub(crate) draining: bool,
-    pub(crate) challenges_left: u32,
-    challenges_since: Instant,
+    pub(crate) challenges: Challenges,
     pub(crate) trimmed_at: Instant,
     route_generation: u32,
     pub(crate) links_down: Vec<IfaceId>,
@@ -89,7 +91,7 @@ macro_rules! cx {
             routes_unsteady: $self
                 .bypass_seen
                 .is_some_and(|(at, _)| $now.since(at) < $crate::engine::UNSTEADY),
-            challenges_left: &mut $self.challenges_left,
+            challenges: &mut $self.challenges,
         }
     };
 }
@@ -118,8 +120,7 @@ impl Engine {
             split_count: 0,
             busy_count: 0,
             draining: false,
-            challenges_left: l.challenge_acks_per_s,
-            challenges_since: Instant::ZERO,
+            challenges: Challenges::new(l.challenge_acks_per_s, config.seed),
             trimmed_at: Instant::ZERO,
             route_generation: 0,
             links_down: Vec::new(),
@@ -160,16 +161,9 @@ impl Engine {
     fn domain(&self, iface: IfaceId) -> u16 {
         self.config.interfaces.iter().find(|i| i.id == iface).map_or(0, |i| i.domain)
     }
-    fn is_link(&self, iface: IfaceId) -> bool {
+    pub(crate) fn is_link(&self, iface: IfaceId) -> bool {
         self.config.link(iface).is_some()
     }
-    pub(crate) fn refill_challenges(&mut self, now: Instant) {
-        if now.since(self.challenges_since) >= Duration::from_secs(1) {
-            self.challenges_since = now;
-            self.challenges_left = self.config.limits.challenge_acks_per_s;
-        }
-    }
-
     /// A TCP packet that came in by `via`.
     pub fn handle_packet(
         &mut self,
@@ -179,11 +173,14 @@ impl Engine {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Outcome {
-        self.refill_challenges(now);
+        self.challenges.refill(now);
         self.meters.count(via, s, &packet);
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);
+        if known.is_none() && s.options.farlink.is_some() && !self.is_link(via) {
+            return self.handle_without_option(now, via, s, packet, net);
+        }
         let opening = s.flags.syn() || self.syns.get_mut(&key).is_some();
         if (known.is_some() || opening) && !verify_checksums(packet.bytes(), s, &packet.offload) {
             // Nothing is learned from it, and the host it is for throws it away.
@@ -223,6 +220,7 @@ impl Engine {
         let may_wake = sleeps && !self.draining && self.has_memory();
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
+        flow.came_by = via;
         let is_word = flow.is_word_of(now, from, s);
         if is_word {
             flow.active_at = now;
@@ -285,7 +283,7 @@ impl Engine {
     ) -> Outcome {
         self.counters.syns += 1;
         if self.draining {
-            return Outcome::Forward(packet);
+            return self.pass(via, s, packet, net);
         }
         let repeated = self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq);
         let decision = if repeated {
@@ -296,7 +294,7 @@ impl Engine {
                 Action::Split => Some(d),
                 Action::Pass => {
                     self.counters.flows_passed += 1;
-                    return Outcome::Forward(packet);
+                    return self.pass(via, s, packet, net);
                 }
                 Action::Refuse => {
                     self.counters.flows_refused += 1;
@@ -308,20 +306,23 @@ impl Engine {
         if o.md5 || o.ao || o.malformed || s.flags.any(Flags::RST | Flags::FIN) {
             self.syns.remove(&key);
             self.counters.flows_forwarded_unsplittable += 1;
-            return Outcome::Forward(packet);
+            return self.pass(via, s, packet, net);
         }
         if !self.has_room() {
             self.counters.flows_forwarded_short += 1;
-            return Outcome::Forward(packet);
+            return self.pass(via, s, packet, net);
         }
         let decision =
             decision.unwrap_or(Decision { action: Action::Split, rule: usize::MAX, class: Class::Bulk });
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
-            return Outcome::Forward(packet);
+            return self.pass(via, s, packet, net);
         };
         let first = h.syns == 1;
-        if o.farlink.as_ref().is_some_and(|f| f.form == FARLINK_SYN) {
-            h.a.peer = Peer::Offered;
+        if let Some(option) = o.farlink.as_ref() {
+            // It came by a declared link: `handle_packet` has seen to that.
+            if option.form == FARLINK_SYN {
+                h.a.peer = Peer::Offered;
+            }
             edit::remove_farlink_option(&mut packet, s);
         }
         if s.flags.ae() {
@@ -337,7 +338,10 @@ impl Engine {
         }
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         if first && self.is_link(out) && !o.mptcp && !o.fast_open {
-            insert_farlink(&mut packet, FARLINK_SYN);
+            let asked = insert_farlink(&mut packet, FARLINK_SYN);
+            if let Some(h) = self.syns.get_mut(&key) {
+                h.asked = asked;
+            }
         }
         Outcome::Forward(packet)
     }
@@ -362,10 +366,16 @@ impl Engine {
         net: &mut dyn Network,
     ) -> Outcome {
         match self.syns.on_segment(now, &key, from_low, s, via) {
-            Step::Unknown => {}
-            Step::Unsplittable => self.counters.flows_forwarded_unsplittable += 1,
+            Step::Unknown => return self.pass(via, s, packet, net),
+            Step::Unsplittable => {
+                self.counters.flows_forwarded_unsplittable += 1;
+                return self.pass(via, s, packet, net);
+            }
             Step::Continue => {
-                if s.flags.contains(Flags::SYN | Flags::ACK) {
+                if !s.flags.contains(Flags::SYN | Flags::ACK) {
+                    return self.pass(via, s, packet, net);
+                }
+                {
                     let upstream = self.syns.get_mut(&key).is_some_and(|h| h.a.peer.is_marked());
                     // An echoed option of our own is no answer, and nothing for the host either.
                     if s.options.farlink.is_some() {
@@ -375,14 +385,22 @@ impl Engine {
                         edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
                     }
                     let cut = self.first_window(via).filter(|cut| *cut < s.window);
+                    let over_link = self.is_link(via);
                     if let Some(answer) = self.syns.get_mut(&key).and_then(|h| h.answer.as_mut()) {
+                        if !over_link {
+                            answer.b.peer = Peer::None;
+                        }
                         let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if shown < s.window {
                             edit::set_window(&mut packet, s, shown);
                         }
                     }
-                    if upstream {
-                        insert_farlink(&mut packet, FARLINK_SYN_ACK);
+                    if upstream
+                        && !insert_farlink(&mut packet, FARLINK_SYN_ACK)
+                        && let Some(h) = self.syns.get_mut(&key)
+                    {
+                        // The gateway before this one is not told, and goes by that.
+                        h.a.peer = Peer::None;
                     }
                 }
             }
@@ -412,7 +430,7 @@ impl Engine {
         }
         if s.flags.rst() || !self.has_room() || self.draining {
             self.counters.flows_forwarded_short += u64::from(!s.flags.rst());
-            return Outcome::Forward(packet);
+            return self.pass(via, s, packet, net);
         }
         let mut a = h.a;
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
@@ -445,6 +463,8 @@ impl Engine {
             new_syn: None,
             lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+            came_by: via,
+            answers: Answers::default(),
             booked: Pair::default(),
         };
         let mut cx = cx!(self, now, net);
@@ -472,6 +492,9 @@ impl Engine {
                 flow.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
+            if s.options.farlink.is_some() {
+                edit::remove_farlink_option(&mut packet, s);
+            }
             return Outcome::Forward(packet);
         }
         self.handle_flow_packet(now, via, (key, id), Side::A, s, packet, net)
@@ -594,14 +617,5 @@ impl Engine {
             self.after_event(now, id, net);
         }
         n
-    }
-}
-
-/// Appends Farlink's option to a SYN or SYN-ACK where there is room for its four bytes.
-fn insert_farlink(packet: &mut PacketBuf, form: u16) {
-    let farlink_wire::Parsed::Tcp(s) = farlink_wire::parse(packet.bytes()) else { return };
-    if let Some(option) = farlink_wire::build::farlink_option(form, &[]) {
-        // No room is no harm: the connection is split without a peer.
-        let _ = edit::insert_option(packet, &s, &option);
     }
 }

@@ -8,7 +8,9 @@ use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
 use crate::census::Counted;
+use crate::challenge::{Answers, Challenges};
 use crate::config::{Class, Config};
+use crate::evidence::{Belief, Beyond};
 use crate::losses::Losses;
 use crate::meter::Meters;
 use crate::mode::Mode;
@@ -63,8 +65,8 @@ pub struct Cx<'a> {
     pub links_down: &'a [IfaceId],
     /// Some connection's packets have been seen to go round us not long ago: routes are moving.
     pub routes_unsteady: bool,
-    /// Answers to odd segments that may still be given this second (RFC 5961 section 7).
-    pub challenges_left: &'a mut u32,
+    /// Answers to odd segments that may still be given (RFC 5961 section 7).
+    pub challenges: &'a mut Challenges,
 }
 
 /// A host, and the leg towards it.
@@ -102,6 +104,8 @@ pub struct Leg {
     pub ts_recent: u32,
     /// The next gateway on this leg.
     pub peer: Peer,
+    /// The number under which that gateway told first what has come in over the link.
+    pub reporter: Option<u16>,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     pub srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
@@ -171,6 +175,12 @@ pub struct Relay {
     pub fin_since: Option<Instant>,
     /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
     pub fin_overdue: bool,
+    /// How far the source has shown that it has sent.
+    pub source_nxt: SeqNum,
+    /// The destination's word on bytes that went round us, until it stands by it.
+    pub believed: Option<Belief>,
+    /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where it stands.
+    pub far_waits: Option<(SeqNum, Instant)>,
     /// Timeouts in a row without progress.
     pub timeouts: u32,
     /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
@@ -223,25 +233,31 @@ pub struct Flow {
     pub route_generation: u32,
     /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come since.
     pub asked_anew: bool,
-    /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed: which, its ISN, how often.
-    pub new_syn: Option<(Side, SeqNum, u8)>,
+    /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
+    pub new_syn: Option<NewSyn>,
     /// Draining is to begin, at this time at the latest.
     pub lets_go_until: Option<Instant>,
     /// Evidence of a path round us: acknowledgements of what never passed here.
     pub beyond: Pair<Beyond>,
+    /// The interface by which the packet at hand came in.
+    pub came_by: IfaceId,
+    /// How many odd segments may be answered still.
+    pub answers: Answers,
     /// What each host's relay is booked with.
     pub booked: Pair<Entry>,
 }
 
-/// Acknowledgements from a host of bytes that we have not sent to it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Beyond {
-    /// How many in a row.
+/// SYNs for a new connection while the old one holds something.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSyn {
+    /// Who asks.
+    pub from: Side,
+    /// Its initial sequence number.
+    pub isn: SeqNum,
+    /// How often, repetitions in haste not counted.
     pub count: u8,
-    /// When the first came.
-    pub first_at: Instant,
-    /// The newest.
-    pub ack: SeqNum,
+    /// When it was counted last.
+    pub at: Instant,
 }
 
 impl Relay {
@@ -358,6 +374,7 @@ impl Leg {
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
             peer: Peer::None,
+            reporter: None,
             srtt: None,
             handshake_rtt: None,
             window_bytes: u32::from(s.window),
@@ -533,6 +550,9 @@ impl Flow {
             bypassed: false,
             fin_since: None,
             fin_overdue: false,
+            source_nxt: next,
+            believed: None,
+            far_waits: None,
             timeouts: 0,
             waits_since: None,
             keepalive_passed: false,

@@ -40,6 +40,8 @@ pub struct HalfOpen {
     pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
     pub answer: Option<Box<Answer>>,
+    /// Its SYN went on with our option: its answer may speak of a gateway.
+    pub asked: bool,
     /// SYNs seen.
     pub syns: u32,
     /// One SYN-ACK has been seen.
@@ -218,6 +220,7 @@ impl SynCache {
             class: decision.class,
             shown_bytes: None,
             answer: None,
+            asked: false,
             syns: 1,
             answered_once: false,
         };
@@ -321,7 +324,7 @@ impl SynCache {
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);
         }
-        if o.farlink.as_ref().is_some_and(|f| f.form == farlink_wire::FARLINK_SYN_ACK) {
+        if h.asked && o.farlink.as_ref().is_some_and(|f| f.form == farlink_wire::FARLINK_SYN_ACK) {
             b.peer = Peer::Offered;
         }
         let agreed = Agreed {

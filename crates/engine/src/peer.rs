@@ -1,4 +1,7 @@
-//! The next gateway on a leg: discovered in the handshake, believed only while it is heard (DESIGN decision 7).
+//! The next gateway on a leg: discovered in the handshake, believed only while it is heard.
+//!
+//! Any host may send our option. So it means something only where the handshake spoke of a gateway, over a declared link, and
+//! in segments that come in by one; elsewhere it is a stranger's, and is taken out before the segment goes on.
 
 use arrayvec::ArrayVec;
 use farlink_wire::{FARLINK_DATA, FarlinkOption, SeqNum};
@@ -88,12 +91,21 @@ impl Peer {
             };
             return None;
         };
+        if !self.is_marked() {
+            // Nobody has been found there.
+            return None;
+        }
         *self = Self::Heard { unmarked: 0 };
         Some(Message::decode(&option.body))
     }
 }
 
 impl Message {
+    /// Bytes of the header that it takes beyond a bare mark: options are padded to four.
+    #[must_use]
+    pub fn header_bytes(&self) -> u32 {
+        self.encode().len().next_multiple_of(4) as u32
+    }
     /// The body of the option, after the ExID. Empty for a bare mark.
     #[must_use]
     pub fn encode(&self) -> ArrayVec<u8, MESSAGE_BYTES_MAX> {
@@ -189,13 +201,53 @@ mod tests {
     }
 
     #[test]
+    fn the_room_that_a_message_takes_is_known() {
+        let written = |body: &[u8]| {
+            let header = farlink_wire::SegmentHeader {
+                src: "10.0.0.1".parse().unwrap(),
+                dst: "10.0.0.2".parse().unwrap(),
+                src_port: 1,
+                dst_port: 2,
+                ttl: 64,
+                traffic_class: 0,
+                flow_label: 0,
+                ip_id: 0,
+                dont_fragment: true,
+                seq: SeqNum(1),
+                ack: SeqNum(1),
+                flags: farlink_wire::Flags::ACK,
+                window: 9,
+                urgent: 0,
+                timestamps: Some(farlink_wire::Timestamps { val: 1, ecr: 2 }),
+                sack: &[],
+                farlink: Some(body),
+            };
+            header.write(0).unwrap().0.len() as u32
+        };
+        let full = Message {
+            far_ack: Some(SeqNum(7)),
+            window_bytes: Some(1 << 20),
+            soft_window_bytes: Some(1 << 19),
+            ..Message::default()
+        };
+        let usual = Message { soft_window_bytes: None, ..full.clone() };
+        for message in [full, usual, Message::default()] {
+            let takes = written(&message.encode()) - written(&[]);
+            assert_eq!(message.header_bytes(), takes, "{message:?}");
+        }
+    }
+
+    #[test]
     fn silence_means_a_host() {
         let mut p = Peer::Offered;
         for _ in 0..100 {
             p.on_segment(None);
         }
         assert_eq!(p, Peer::Offered);
-        p.on_segment(Some(&FarlinkOption { form: FARLINK_DATA, body: ArrayVec::new() }));
+        let mark = FarlinkOption { form: FARLINK_DATA, body: ArrayVec::new() };
+        let mut host = Peer::None;
+        assert_eq!((host.on_segment(Some(&mark)), host), (None, Peer::None), "a host that says so is none");
+        p.on_segment(Some(&mark));
         assert!(p.is_heard());
         for _ in 0..UNMARKED_MAX {
             p.on_segment(None);

@@ -72,6 +72,10 @@ impl Rack {
         self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
+    /// So much has been acknowledged: a round trip that has ended is not remembered until the numbers have wrapped.
+    pub fn on_progress(&mut self, snd_una: SeqNum) {
+        self.dsack_round = self.dsack_round.filter(|round| round.after(snd_una));
+    }
     /// A recovery ended (step 4).
     pub fn on_recovery_exit(&mut self) {
         self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
@@ -236,6 +240,11 @@ mod tests {
         r.on_dsack(SeqNum(0), SeqNum(100));
         r.on_dsack(SeqNum(99), SeqNum(200));
         assert_eq!(r.reo_wnd(true, 9, min, srtt), Duration::from_millis(20));
+        // The next one comes after more bytes than a sequence number can tell apart.
+        let mut long = r;
+        long.on_progress(SeqNum(200));
+        long.on_dsack(SeqNum(200 + (1 << 31) + 5), SeqNum(300 + (1 << 31)));
+        assert_eq!(long.reo_wnd(true, 9, min, srtt), Duration::from_millis(30));
         for round in 1..20 {
             r.on_dsack(SeqNum(round * 100), SeqNum((round + 1) * 100));
         }

@@ -3,8 +3,10 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::census::Sums;
+use crate::challenge::Answers;
 use crate::engine::Engine;
-use crate::flow::{Agreed, Beyond, Flow, Leg, Relay};
+use crate::evidence::Beyond;
+use crate::flow::{Agreed, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
 use crate::net::{IfaceId, Network};
 use crate::peer::Peer;
@@ -170,6 +172,8 @@ impl Flow {
             new_syn: None,
             lets_go_until: None,
             beyond: Pair { a: Beyond::default(), b: Beyond::default() },
+            came_by: r.iface_a,
+            answers: Answers::default(),
             booked: Pair::default(),
         }
     }
@@ -299,6 +303,7 @@ impl Leg {
             heard_at: now,
             ts_recent: 0,
             peer: Peer::None,
+            reporter: None,
             srtt: None,
             handshake_rtt: None,
             window_bytes: 0,

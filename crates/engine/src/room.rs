@@ -109,7 +109,7 @@ mod tests {
 
     fn pool_with(used: usize) -> Pool {
         let mut pool = Pool::new(LIMIT);
-        let _block = pool.take_exact(used);
+        let _block = pool.take_exact(used - farlink_wire::BLOCK_OVERHEAD_BYTES);
         pool
     }
 

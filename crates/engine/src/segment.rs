@@ -22,8 +22,6 @@ const MOVING: Duration = Duration::from_millis(120);
 /// custody waits for a repetition: it would keep new data from the link until that has arrived.
 const RAISE_QUARTERS: u32 = 3;
 const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
-/// What a message of ours takes in the header beyond a bare mark, bytes.
-const MESSAGE_BYTES: u32 = 8;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
 const OPTION_BODY_BYTES_MAX: usize = 36;
 const TIMESTAMPS_BYTES: usize = 12;
@@ -281,13 +279,17 @@ impl Flow {
                     ..message
                 };
             }
-            let room = payload_len as u32 + MESSAGE_BYTES <= outbound.tx.mss;
+            let full = Message {
+                far_ack: Some(far),
+                window_bytes: Some(told_window),
+                soft_window_bytes: soft_window,
+                arrived,
+                ..Message::default()
+            };
+            let room = payload_len as u32 + full.header_bytes() <= outbound.tx.mss;
             let opens = inbound.rx.told_edge.is_some_and(|told| (ack + told_window).after(told));
             let told = if pure { sack.len() < 2 || news || opens } else { news && room };
-            let far_ack = told.then_some(far);
-            let window_bytes = told.then_some(told_window);
-            let soft_window_bytes = window_bytes.and(soft_window);
-            Message { far_ack, window_bytes, soft_window_bytes, arrived, ..Message::default() }
+            if told { full } else { Message { arrived, ..Message::default() } }
         });
         let body = message.as_ref().map(Message::encode);
         if sack.len() > 3 && self.agreed.timestamps {

@@ -160,6 +160,8 @@ pub struct Sender {
     head_due: bool,
     /// When the leg was led another way: what was sent before teaches nothing about this one.
     moved_at: Option<Instant>,
+    /// When something went out last that the receiver answers.
+    pub asked_at: Instant,
     /// Zero-window probes since the receiver was last heard.
     pub probes_unanswered: u32,
     persist_backoff: u32,
@@ -227,6 +229,7 @@ impl Sender {
             mtu: way::MtuProbe::default(),
             head_due: false,
             moved_at: None,
+            asked_at: now,
             probes_unanswered: 0,
             persist_backoff: 0,
             hole_backoff: 0,
@@ -579,6 +582,7 @@ impl Sender {
 
     /// The planned segment has been sent.
     pub fn on_sent(&mut self, now: Instant, plan: &Plan) {
+        self.asked_at = now;
         if plan.purpose == Purpose::Early {
             self.on_sent_early(now, plan);
             return;

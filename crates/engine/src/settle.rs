@@ -133,7 +133,7 @@ impl Engine {
 
     /// Time has come for some flows.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
-        self.refill_challenges(now);
+        self.challenges.refill(now);
         if now.since(self.trimmed_at) >= POOL_TRIM {
             self.trimmed_at = now;
             self.pool.trim();

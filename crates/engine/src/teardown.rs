@@ -3,7 +3,7 @@
 use farlink_wire::{Duration, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps};
 
 use crate::arrival::Fate;
-use crate::flow::{Cx, Flow};
+use crate::flow::{Cx, Flow, NewSyn};
 use crate::mode::{Closed, Mode};
 use crate::net::Transmit;
 use crate::side::Side;
@@ -12,9 +12,11 @@ use crate::side::Side;
 const RESET_STALL: Duration = Duration::from_secs(10);
 /// After a crash the hosts are asked again after this time.
 const ASK_AGAIN: Duration = Duration::from_millis(700);
-/// So many SYNs of one new connection, and timeouts of the old one's data, show that a host has forgotten the old one.
+/// So many SYNs of one new connection, and timeouts of the old one's data, show that a host has forgotten the old one. Hosts
+/// repeat a SYN after a second or more; what comes sooner is not counted.
 const DEAF_SYNS: u8 = 4;
 const DEAF_TIMEOUTS: u32 = 3;
+const SYN_SPACING: Duration = Duration::from_millis(500);
 /// A reset waits this long for custody before it in any case.
 const RESET_WAIT_MAX: Duration = Duration::from_secs(120);
 
@@ -166,15 +168,13 @@ impl Flow {
         }
         if !same && owed {
             // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
-            // repeats its SYN. A host that answers nothing but asks again and again has forgotten the old one.
-            let count = match self.new_syn {
-                Some((side, isn, n)) if side == from && isn == s.seq => n.saturating_add(1),
-                _ => 1,
-            };
-            self.new_syn = Some((from, s.seq, count));
+            // repeats its SYN. It is told where the old one stands: who has forgotten it answers with an exact reset (RFC 5961
+            // section 4), who has not sent the SYN with the truth.
             let deaf = self.relays.as_ref().is_some_and(|r| r.get(from.other()).timeouts >= DEAF_TIMEOUTS);
-            if count >= DEAF_SYNS && deaf && self.reset_from.is_none() {
+            if self.count_syn(cx, from, s.seq) >= DEAF_SYNS && deaf && self.reset_from.is_none() {
                 self.reset_by(cx, from);
+            } else {
+                self.challenge(cx, from);
             }
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
@@ -185,6 +185,17 @@ impl Flow {
             self.sleep(cx);
         }
         Fate::Forward(packet)
+    }
+
+    /// How often this new connection has been asked for, by the way that the host's packets come, and not in haste.
+    fn count_syn(&mut self, cx: &Cx<'_>, from: Side, isn: SeqNum) -> u8 {
+        let old = self.new_syn.filter(|n| n.from == from && n.isn == isn);
+        if self.came_by != self.legs.get(from).via || old.is_some_and(|n| cx.now.since(n.at) < SYN_SPACING) {
+            return 0;
+        }
+        let count = old.map_or(1, |n| n.count.saturating_add(1));
+        self.new_syn = Some(NewSyn { from, isn, count, at: cx.now });
+        count
     }
 
     /// A packet for a closed flow.
@@ -208,8 +219,7 @@ impl Flow {
             // As a closed port answers (RFC 9293 3.10.7.1), and the challenge ACK of a host that doubted our RST. A host's own
             // reset may have overtaken an acknowledgement that it sent before.
             let overtaken = reset_by == Some(from) && s.seq == expected && s.seq_len() == 0;
-            if s.flags.ack() && !overtaken && *cx.challenges_left > 0 {
-                *cx.challenges_left -= 1;
+            if s.flags.ack() && !overtaken && self.answers.may_answer(cx.now) && cx.challenges.take_reset() {
                 self.make_rst(cx, from, s.ack, s.end_seq());
             }
         } else if s.seq.before(expected) && s.seq_len() > 0 {

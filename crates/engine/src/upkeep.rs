@@ -72,7 +72,12 @@ impl Flow {
         let Some(r) = self.relays.as_ref().filter(|_| cx.config.soft_window) else { return self.class };
         let tx = &r.get(to.other()).tx;
         let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt.after_eq(edge));
-        if beyond && tx.board().lost_bytes() == 0 { Class::Background } else { self.class }
+        // With nothing under way nothing would bring a newer word: the last one may have been lost.
+        if beyond && !tx.board().is_empty() && tx.board().lost_bytes() == 0 {
+            Class::Background
+        } else {
+            self.class
+        }
     }
 
     /// The next time at which something happens without a packet.
@@ -111,7 +116,10 @@ impl Flow {
         let Some(r) = self.relays.as_mut() else { return };
         for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
             let far = relay.far_acked(self.legs.get(to).peer);
-            let untold = far.before(relay.tx.snd_una) && relay.tx.board().is_empty();
+            let behind = far.before(relay.tx.snd_una);
+            let waits = relay.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
+            relay.far_waits = behind.then_some(waits);
+            let untold = behind && relay.tx.board().is_empty();
             let hole = relay.waits_behind_hole() || untold;
             relay.tx.watch_hole(now, hole);
         }
@@ -186,10 +194,10 @@ impl Flow {
         let limit = cx.config.timers.user_timeout;
         let (a_down, b_down) = (self.is_down(cx, Side::A), self.is_down(cx, Side::B));
         if let Some(r) = self.relays.as_mut() {
-            for (relay, to, down) in [(&mut r.a, Side::B, b_down), (&mut r.b, Side::A, a_down)] {
-                // A gateway that holds bytes for its host and says no more: they are its own, we hold nothing.
-                let silent = cx.now.since(self.legs.get(to).heard_at) >= limit;
-                if silent && !down && !relay.has_custody() {
+            for (relay, down) in [(&mut r.a, b_down), (&mut r.b, a_down)] {
+                // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
+                let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
+                if stands && !down && !relay.has_custody() {
                     relay.far_ack = None;
                 }
             }

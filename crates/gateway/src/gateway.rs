@@ -1,7 +1,7 @@
 //! The composition: packets to the engine, its segments and the forwarded packets through the egress queues.
 
 use farlink_cc::Kind;
-use farlink_egress::{Class, Grant};
+use farlink_egress::Grant;
 use farlink_engine::config::Config;
 use farlink_engine::net::{IfaceId, Network, Transmit};
 use farlink_engine::record::Record;
@@ -12,9 +12,11 @@ use farlink_wire::{
     TcpSegment, edit, icmp, ip, parse,
 };
 
+use crate::fragments::{Head, cut_as};
 use crate::link_state::Down;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::ordinary::Ordinary;
+use crate::place::Place;
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
 
@@ -96,18 +98,18 @@ impl Gateway {
         match parse(packet.bytes()) {
             Parsed::Tcp(s) => {
                 if let Some(packet) = self.handle_tcp(now, from, &s, packet, net) {
-                    self.forward(now, from, Some(&s), packet, net);
+                    self.forward(now, from, Place::of(&s), packet, net);
                 }
             }
             Parsed::Icmp(e) => {
                 if let Some(packet) = self.engine.handle_icmp(now, from, &e, packet, net) {
-                    self.forward(now, from, None, packet, net);
+                    self.forward(now, from, Place::CONTROL, packet, net);
                 }
             }
             Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
                 self.handle_fragment(now, from, &info, packet, net);
             }
-            Parsed::Fragment(_) | Parsed::Other => self.forward(now, from, None, packet, net),
+            Parsed::Fragment(_) | Parsed::Other => self.forward(now, from, Place::CONTROL, packet, net),
         }
     }
 
@@ -130,7 +132,8 @@ impl Gateway {
         }
     }
 
-    /// TCP in IP fragments is put together; a whole segment that is not taken goes on as the fragments that came.
+    /// TCP in IP fragments is put together; a whole segment that is not taken goes on as the fragments that came, or cut
+    /// anew where something has been changed in it.
     fn handle_fragment(
         &mut self,
         now: Instant,
@@ -139,25 +142,33 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) {
+        let alone = Place::of_fragment(info);
         let Some((_, reassembler)) = self.reassemblers.iter_mut().find(|(iface, _)| *iface == from) else {
-            return self.forward(now, from, None, packet, net);
+            return self.forward(now, from, alone, packet, net);
         };
         let pushed = reassembler.push(now, packet, info, self.engine.pool());
         for p in pushed.forward {
-            self.forward(now, from, None, p, net);
+            self.forward(now, from, alone, p, net);
         }
         let Some(r) = pushed.whole else { return };
-        let unclaimed = match parse(r.whole.bytes()) {
-            Parsed::Tcp(s) => self.handle_tcp(now, from, &s, r.whole, net),
-            _ => Some(r.whole),
+        let came = Head::of(r.whole.bytes());
+        let (place, unclaimed) = match parse(r.whole.bytes()) {
+            Parsed::Tcp(s) => (Place::of(&s), self.handle_tcp(now, from, &s, r.whole, net)),
+            _ => (alone, Some(r.whole)),
         };
         let forward = unclaimed.is_some();
+        let edited = unclaimed.as_ref().filter(|p| Head::of(p.bytes()) != came);
+        let again = edited.and_then(|p| cut_as(self.engine.pool(), p, info.id, &r.originals));
         if let Some(p) = unclaimed {
             p.recycle(self.engine.pool());
         }
+        let go_on = forward && again.is_none();
+        for p in again.into_iter().flatten() {
+            self.forward(now, from, place, p, net);
+        }
         for p in r.originals {
-            if forward {
-                self.forward(now, from, None, p, net);
+            if go_on {
+                self.forward(now, from, place, p, net);
             } else {
                 p.recycle(self.engine.pool());
             }
@@ -170,7 +181,7 @@ impl Gateway {
         &mut self,
         now: Instant,
         from: IfaceId,
-        s: Option<&TcpSegment>,
+        place: Place,
         mut packet: PacketBuf,
         net: &mut dyn Network,
     ) {
@@ -181,8 +192,7 @@ impl Gateway {
             .and_then(|(src, dst)| net.route(from, src, dst));
         let out = route.map_or(IfaceId::OTHER, |r| r.iface);
         self.engine.note_forwarded(packet.len());
-        let class = if s.is_none_or(|s| s.payload_len == 0) { Class::Control } else { Class::Bulk };
-        let hash = s.map_or(0, flow_hash);
+        let Place { class, hash } = place;
         if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
             let pool = self.engine.pool();
             if !link.egress.is_idle() && pool.is_pressed() {
@@ -347,7 +357,8 @@ impl Gateway {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
             let iface = *iface;
             for p in reassembler.expire(now) {
-                self.forward(now, iface, None, p, net);
+                let place = Place::of_packet(p.bytes());
+                self.forward(now, iface, place, p, net);
             }
         }
         self.send_ready(now, net);
@@ -479,15 +490,4 @@ impl Gateway {
 
 pub(crate) fn send(net: &mut dyn Network, via: IfaceId, out: IfaceId, packet: &PacketBuf) {
     net.transmit(&Transmit { via, out, header: packet.bytes(), payload: &[], offload: packet.offload });
-}
-
-/// Tells connections apart in an egress queue; which direction does not matter there.
-fn flow_hash(s: &TcpSegment) -> u64 {
-    let mix = |h: u64, v: u64| (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let addr = |a: core::net::IpAddr| match a {
-        core::net::IpAddr::V4(a) => u64::from(a.to_bits()),
-        core::net::IpAddr::V6(a) => (a.to_bits() >> 64) as u64 ^ a.to_bits() as u64,
-    };
-    let h = mix(mix(0, addr(s.ip.src)), addr(s.ip.dst));
-    mix(h, u64::from(s.src_port) << 16 | u64::from(s.dst_port))
 }

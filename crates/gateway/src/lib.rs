@@ -13,10 +13,12 @@
     )
 )]
 
+mod fragments;
 mod gateway;
 mod link_state;
 mod links;
 mod ordinary;
+mod place;
 mod settings;
 mod status;
 pub mod tap;

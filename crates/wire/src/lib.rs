@@ -46,7 +46,7 @@ pub use options::{
 };
 pub use packet::PacketBuf;
 pub use pcap::PcapWriter;
-pub use pool::{Block, LARGE_BLOCK_BYTES, Pool, SMALL_BLOCK_BYTES};
+pub use pool::{BLOCK_OVERHEAD_BYTES, Block, LARGE_BLOCK_BYTES, Pool, SMALL_BLOCK_BYTES};
 pub use reassembly::{Pushed, Reassembled, Reassembler, ReassemblyLimits};
 pub use seq::SeqNum;
 pub use supersegment::{segment, segment_count};

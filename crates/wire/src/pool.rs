@@ -7,6 +7,9 @@ pub const LARGE_BLOCK_BYTES: usize = 72 * 1024;
 /// Capacity of a small block: an ordinary or jumbo-less packet with headroom. Bytes.
 pub const SMALL_BLOCK_BYTES: usize = 4 * 1024;
 
+/// What a block costs beside its bytes: the allocator's header, and its place in a list that grows by doubling.
+pub const BLOCK_OVERHEAD_BYTES: usize = 96;
+
 /// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size. Many large ones: a
 /// fresh one costs as much as copying a super-segment.
 const FREE_LARGE_MAX: usize = 512;
@@ -51,6 +54,11 @@ impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Block({} bytes)", self.capacity())
     }
+}
+
+/// What a block of this capacity costs.
+const fn cost(capacity_bytes: usize) -> usize {
+    if capacity_bytes == 0 { 0 } else { capacity_bytes + BLOCK_OVERHEAD_BYTES }
 }
 
 /// Hands out [`Block`]s and takes them back. Taking always succeeds: the limit is a mark that callers look at through
@@ -153,13 +161,13 @@ impl Pool {
     }
 
     fn use_up(&mut self, bytes: usize) {
-        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        self.used_bytes = self.used_bytes.saturating_add(cost(bytes));
         self.used_max_bytes = self.used_max_bytes.max(self.used_bytes);
     }
 
     /// Take a block back, for reuse or for the allocator.
     pub fn give_back(&mut self, block: Block) {
-        self.used_bytes = self.used_bytes.saturating_sub(block.capacity());
+        self.used_bytes = self.used_bytes.saturating_sub(cost(block.capacity()));
         let (list, max) = match block.capacity() {
             LARGE_BLOCK_BYTES => {
                 let share = self.limit_bytes / 4 / LARGE_BLOCK_BYTES;
@@ -173,7 +181,7 @@ impl Pool {
         }
     }
 
-    /// Capacity of the blocks handed out and not given back, in bytes.
+    /// What the blocks cost that were handed out and not given back, in bytes: their capacity and [`BLOCK_OVERHEAD_BYTES`] each.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes

@@ -72,6 +72,9 @@ impl Sender {
             // The edge stands until a segment moves it: acknowledged bytes leave the window.
             self.window_bytes = u64::from(if edge.after(ack) { edge.since(ack) } else { 0 });
             self.progress_at = now;
+            self.rack.on_progress(ack);
+            // Kept longer, it would stand for bytes half the sequence space away.
+            self.probed_end = self.probed_end.filter(|end| end.after(ack));
             self.probes_unanswered = 0;
             happened.progress = true;
         }

@@ -133,7 +133,7 @@ impl Sender {
     }
 
     /// The segment that tries it, with data that is sent in any case.
-    pub(super) fn plan_mtu_probe(&self, supply: &Supply, room: u64) -> Option<Plan> {
+    pub(super) fn plan_mtu_probe(&mut self, supply: &Supply, room: u64) -> Option<Plan> {
         let wanted = self.mtu.wanted.filter(|len| *len > self.mss && self.mtu.sent.is_none())?;
         let urgent = supply.urgent_until.is_some() || supply.urgent_zero.is_some();
         if urgent || self.silence.asks() || room < u64::from(self.mss) {

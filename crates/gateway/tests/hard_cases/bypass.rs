@@ -187,3 +187,99 @@ fn a_fin_is_not_acknowledged_early_once_packets_have_gone_round_us() {
          a < . 1 ack 2",
     );
 }
+
+#[test]
+fn blind_acknowledgements_of_unsent_bytes_end_no_custody() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         +40
+         a < . 1 ack 101",
+    );
+    // Who knows only the addresses tries sequence numbers: these are far from any that b could use.
+    for _ in 0..8 {
+        t.play("b > . 30000001 ack 501\n ~200\n drop");
+    }
+    t.play("b > . 51 ack 501\n ~50\n drop");
+    t.assert(t.status().custody_bytes == 100, "one that happens to lie in the window changes nothing");
+    t.play("b > . 1 ack 101\n ~10\n drop");
+    t.assert(t.status().custody_bytes == 0, "b's own word does");
+}
+
+#[test]
+fn an_honest_hosts_answer_ends_what_others_say_in_its_name() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > . 1 ack 1 win 0
+         drop
+         a > P. 1:101 ack 1
+         ~50
+         drop",
+    );
+    let mut answers = 0;
+    for i in 0..600 {
+        // In the window, some even exact, for a minute; b answers each probe of its closed window.
+        t.play(&format!("b > . {} ack 61\n ~100\n drop a", 1 + i % 7 * 10));
+        if !t.take(Host::B).is_empty() {
+            answers += 1;
+            t.play("b > . 1 ack 1 win 0\n drop");
+        }
+    }
+    assert!(answers >= 4, "{answers}");
+    t.assert(t.status().custody_bytes == 100 && t.mode() == "split", "custody stays");
+    t.play("b > . 1 ack 1 win 512\n b < P. 1:101 ack 1");
+}
+
+#[test]
+fn one_acknowledgement_of_bytes_that_were_never_sent_loses_none_of_them() {
+    for beyond in [500u32, 5_000] {
+        let mut t = Script::new();
+        t.open();
+        // Exact in everything else. It goes on: a knows what it has sent.
+        t.play(&format!("b > . 1 ack {0}\n a < . 1 ack {0}", 1 + beyond));
+        t.play(
+            "a > . 1:1001 ack 1
+             b < . 1:1001
+             a > P. 1001:2001 ack 1
+             a < . 1 ack 2001
+             b < P. 1001:2001
+             b > . 1 ack 2001
+             b > P. 1:101 ack 2001
+             a < P. 1:101 ack 2001
+             a > . 2001 ack 101
+             +40
+             b < . 2001 ack 101
+             quiet",
+        );
+        t.assert(t.status().custody_bytes == 0 && t.mode() == "split", "both directions stand");
+    }
+}
+
+#[test]
+fn a_host_that_goes_back_on_its_word_is_reset_and_the_other_one_told() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 501
+         a < . 1 ack 501
+         # a has sent as much: what lies between went round us.
+         a > P. 501:601 ack 1
+         b < P. 501:601 ack 1
+         # But b did not get it, and says so whenever it is asked.
+         ~1500
+         drop",
+    );
+    for _ in 0..2 {
+        t.play("b > . 1 ack 101\n ~500\n drop");
+    }
+    t.assert(t.mode() == "split", "an old acknowledgement may come late");
+    t.play("b > . 1 ack 101");
+    let ended = |seen: Vec<crate::script::notation::Seen>| seen.iter().any(|s| s.segment.flags.rst());
+    assert!(ended(t.take(Host::A)) && ended(t.take(Host::B)), "nothing is lost in silence");
+    t.assert(t.status().counters.flows_abandoned == 1, "counted");
+}

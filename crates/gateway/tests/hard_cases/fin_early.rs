@@ -130,7 +130,7 @@ fn a_new_syn_on_the_same_4_tuple_waits_for_custody() {
          a < . 1 ack 101
          # The host has lost its memory and begins anew.
          a > S 700000 win 65535 <mss 1460>
-         quiet
+         a < . 1 ack 101
          b > . 1 ack 102
          a < . 1 ack 102
          a > S 700000 win 65535 <mss 1460>
@@ -154,7 +154,10 @@ fn hosts_that_only_ask_anew_have_forgotten_the_old_connection() {
          b < . 1 ack 101",
     );
     for _ in 0..3 {
-        t.play("a > S 700000 win 65535 <mss 1460>\n ~4000\n drop a\n quiet");
+        // It is told where the old one stands; its reset does not get through.
+        t.play("a > S 700000 win 65535 <mss 1460>");
+        assert!(t.take(Host::A).iter().any(|s| s.ack == 1 && s.payload.is_empty()), "challenged");
+        t.play("~4000\n drop a\n quiet");
     }
     t.play(
         "a > S 700000 win 65535 <mss 1460>
@@ -163,4 +166,40 @@ fn hosts_that_only_ask_anew_have_forgotten_the_old_connection() {
          a > S 700000 win 65535 <mss 1460>
          b < S 700000 win 65535 <mss 1460>",
     );
+}
+
+/// Host a does not answer, and there have been enough timeouts for it to be thought deaf.
+fn unanswered() -> Script {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > P. 1:101 ack 1
+         a < P. 1:101 ack 1
+         +40
+         b < . 1 ack 101
+         ~8000
+         drop a",
+    );
+    t
+}
+
+#[test]
+fn syns_in_haste_or_from_elsewhere_end_nothing() {
+    let mut t = unanswered();
+    for _ in 0..20 {
+        t.play("a > S 700000 win 65535 <mss 1460>\n ~20\n drop a\n quiet");
+    }
+    t.assert(t.status().custody_bytes == 100, "forged ones come as fast as they can");
+    let mut t = unanswered();
+    for _ in 0..8 {
+        t.play("a > S 700000 win 65535 <mss 1460> {by b}\n ~1500\n drop a\n quiet");
+    }
+    t.assert(t.status().custody_bytes == 100 && t.mode() == "split", "a's packets come another way");
+}
+
+#[test]
+fn who_has_forgotten_the_connection_says_so_to_the_challenge() {
+    let mut t = unanswered();
+    t.play("a > S 700000 win 65535 <mss 1460>\n a < . 101 ack 1\n a > R 1\n b < R. 1 ack 101");
+    t.assert(t.status().custody_bytes == 0, "at once, by an exact reset");
 }

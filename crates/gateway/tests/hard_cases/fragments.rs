@@ -57,3 +57,16 @@ fn other_protocols_pass_bit_exact_but_for_the_hop() {
     t.inject(Host::A, bytes, farlink_wire::Offload::default());
     t.play("b < other, 40 bytes\n quiet");
 }
+
+#[test]
+fn what_was_changed_in_a_segment_is_changed_in_its_fragments() {
+    let mut t = Script::new();
+    // The option is nobody's to read, and goes no further.
+    t.play(
+        "a > P. 1:1401 ack 1 <fl> {frag 576}
+         b < fragment 0:552
+         b < fragment 552:1104
+         b < fragment 1104:1420
+         quiet",
+    );
+}

@@ -82,16 +82,61 @@ fn an_acknowledgement_from_the_distant_past_is_challenged() {
 
 #[test]
 fn challenges_are_limited() {
-    let mut t = Script::with(|s| s.config.limits.challenge_acks_per_s = 5);
+    let mut t = Script::new();
     t.open();
     for i in 0..50 {
         t.play(&format!("a > R {}", 2 + i));
         t.play("drop b");
         // Answers are counted below.
         let n = t.take(Host::A).len();
-        assert!(n <= 1 && (n == 1) == (i < 5), "challenge {i}: {n}");
+        assert!(n <= 1 && (n == 1) == (i < 8), "challenge {i}: {n}");
     }
     t.play("~1100\n a > R 700\n a < . 1 ack 1");
+}
+
+/// Connections of host a from these ports on.
+fn open_many(t: &mut Script, ports: core::ops::Range<u32>) {
+    for p in ports {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {p}}}
+             drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7> {{port {p}}}
+             drop
+             a > . 1 ack 1 {{port {p}}}
+             drop"
+        ));
+    }
+}
+
+#[test]
+fn challenges_to_ones_own_connection_tell_nothing_of_anothers() {
+    let mut t = Script::with(|s| s.config.limits.challenge_acks_per_s = 20);
+    open_many(&mut t, 5000..5040);
+    // All that the limit of all connections leaves, second by second. A connection of its own answers eight at most.
+    let mut seconds = Vec::new();
+    for _ in 0..8 {
+        t.play("~1100\n drop");
+        let mut answered = 0;
+        for p in 5000..5040 {
+            t.play(&format!("a > R 2 {{port {p}}}\n drop b"));
+            answered += t.take(Host::A).len();
+        }
+        seconds.push(answered);
+    }
+    assert!(seconds.iter().all(|n| (10..=30).contains(n)), "{seconds:?}");
+    assert!(seconds.iter().any(|n| *n != seconds[0]), "nobody can count on it: {seconds:?}");
+}
+
+#[test]
+fn a_flood_of_challenges_silences_no_closed_connection() {
+    let mut t = Script::with(|s| s.config.limits.challenge_acks_per_s = 4);
+    open_many(&mut t, 5000..5020);
+    t.open();
+    t.play("a > R. 1 ack 1\n b < R. 1 ack 1");
+    for p in 5000..5020 {
+        t.play(&format!("a > R 2 {{port {p}}}\n drop"));
+    }
+    t.play("b > P. 1:11 ack 1\n b < R. 1 ack 11");
 }
 
 #[test]
@@ -131,9 +176,11 @@ fn a_blind_syn_does_not_end_a_connection() {
          b < P. 1:101 ack 1
          +40
          a < . 1 ack 101
+         # Who has not sent it hears where the connection stands (RFC 5961 section 4).
          a > S 123456 win 1000 <mss 1460>
+         a < . 1 ack 101
          a > S 123457 win 1000 <mss 1460>
-         quiet
+         a < . 1 ack 101
          a > P. 101:201 ack 1
          b < P. 101:201 ack 1",
     );

@@ -245,3 +245,24 @@ fn connections_above_a_rules_limit_get_what_it_says() {
         t.assert(t.status().rules[0].over_limit == 1, "counted");
     }
 }
+
+#[test]
+fn what_the_pool_refuses_is_answered() {
+    let mut t = Script::with(|s| {
+        s.config.limits.pool_bytes = 64 << 10;
+        s.config.limits.relay_bytes = 4 << 20;
+    });
+    t.open();
+    t.play("b > . 1 ack 1 win 0\n drop");
+    let mut at = 1;
+    while t.status().counters.dropped_no_buffer == 0 {
+        t.play(&format!("a > . {at}:{} ack 1\n ~50\n drop", at + 1460));
+        at += 1460;
+        assert!(at < 65_536, "the pool is full before the window");
+    }
+    let held = at - 1460;
+    // Its source is told where we stand each time: one that hears nothing gives up.
+    for _ in 0..3 {
+        t.play(&format!("a > . {held}:{at} ack 1\n a < . 1 ack {held}\n ~300\n drop"));
+    }
+}

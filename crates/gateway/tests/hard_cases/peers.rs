@@ -57,7 +57,7 @@ fn a_syn_with_fast_open_multipath_or_without_room_has_no_place_for_it() {
 
 #[test]
 fn the_far_gateway_answers_in_another_form_and_the_hosts_never_see_it() {
-    let mut t = Script::new();
+    let mut t = Script::with(|s| s.link_a = Some(link()));
     t.play(
         "a > S 0 win 65535 <mss 1460,flsyn>
          b < S 0 <no flsyn,mss 1460>
@@ -284,4 +284,132 @@ fn a_gateway_that_falls_silent_with_its_host_behind_is_asked_no_longer_than_the_
     t.play("~600s\n drop");
     t.assert(t.mode() == "dormant", "they are its own");
     t.play("~3600s\n quiet");
+}
+
+#[test]
+fn a_host_that_marks_its_segments_is_no_gateway() {
+    // On an ordinary interface, whatever was said in the handshake.
+    let mut t = Script::new();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flsyn>
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1 <no flsynack>
+         a > . 1 ack 1 <fl>
+         b < . 1 ack 1 <no fl>
+         b > . 1 ack 1 <fl 1 1024>
+         a > P. 1:101 ack 1 <fl 1 1024>
+         b < P. 1:101 ack 1 <no fl>",
+    );
+    t.assert(t.status().flows_with_peer == 0, "neither is believed");
+    // On a declared link where the handshake was not answered.
+    let mut t = linked();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         b < . 1 ack 1
+         b > . 1 ack 1 <fl 1 1024>
+         drop",
+    );
+    t.assert(t.status().flows_with_peer == 0, "nobody was found there");
+    // Nor where it answers a SYN that did not ask: a repeated one goes on without the option, and one with Fast Open.
+    let mut t = linked();
+    t.play(
+        "a > S 0 win 65535 <mss 1460,fo>
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,flsynack>
+         drop
+         a > . 1 ack 1
+         drop
+         b > . 1 ack 1 <fl 1 1024>
+         drop",
+    );
+    t.assert(t.status().flows_with_peer == 0, "nobody was asked");
+    // And no mark counts that comes in by another interface than a declared link.
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 <fl 1 1024> {by a}\n drop");
+    t.assert(t.status().flows_with_peer == 0, "not from there");
+}
+
+#[test]
+fn the_option_of_strangers_goes_no_further() {
+    // Before the handshake is complete, and where there is none.
+    let mut t = linked();
+    t.play(
+        "a > P. 1:11 ack 1 <fl 1 1024>
+         b < P. 1:11 ack 1 <no fl>
+         a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         a > P. 1:11 ack 1 <fl 1 1024>
+         b < P. 1:11 ack 1 <no fl>
+         b > P. 1:11 ack 1 <fl 1 1024>
+         a < P. 1:11 ack 1 <no fl>",
+    );
+    // A connection that is not split: what the gateway before this one asks is not for the host.
+    let mut t = Script::with(|s| {
+        s.link_a = Some(link());
+        s.config.limits.flows_max = 0;
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,flsyn>
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,flsynack>
+         a < S. 0 ack 1 <no flsynack>
+         a > . 1 ack 1 <fl>
+         b < . 1 ack 1 <no fl>",
+    );
+}
+
+/// Two reports that look like a link of 8 Mbit/s, from host b, or the gateway before it, over this script's link.
+fn report(t: &mut Script, by: [u32; 2]) -> u64 {
+    let mut at = 1;
+    for i in 0..12 {
+        let end = at + 1_400;
+        t.play(&format!("a > P. {at}:{end} ack 1\n ~20\n drop"));
+        let (by, us, bytes) = (by[i % 2], 1_000_000 + i as u32 * 28_000, 20_000 + i as u32 * 28_000);
+        t.play(&format!("b > . 1 ack {end} <flcame {by} {us} {bytes}>\n ~20\n drop"));
+        at = end;
+    }
+    t.with_gateway(|g, now, _| g.status(now)).links[0].estimated_bps
+}
+
+#[test]
+fn a_links_rate_is_taken_only_from_the_gateway_that_was_found_there() {
+    let opened = |handshake: Option<&str>| {
+        let mut t = Script::with(|s| s.link = Some(Link { estimate_rate: true, ..link() }));
+        match handshake {
+            Some(handshake) => t.play(handshake),
+            None => t.open(),
+        }
+        t
+    };
+    let told = report(&mut opened(Some(HANDSHAKE)), [7, 7]);
+    assert!(told > 0, "this is how a gateway tells it");
+    assert_eq!(report(&mut opened(None), [7, 7]), 0, "a host cannot");
+    // Another number on the same leg is not another gateway, whose rate would add to the first one's.
+    let of_two = report(&mut opened(Some(HANDSHAKE)), [7, 8]);
+    assert!(of_two <= told, "{of_two} of {told}");
+}
+
+#[test]
+fn a_gateway_whose_host_takes_nothing_keeps_the_flow_awake_no_longer_than_the_user_timeout() {
+    let mut t = with_peer();
+    t.play(
+        "b > . 1 ack 1 <fl 1 1024>
+         drop
+         a > P. 1:101 ack 1
+         b < P. 1:101
+         b > . 1 ack 101 <fl 1 1024>
+         ~50
+         drop",
+    );
+    // Bare marks now and then: all is said to be well, and the far host has acknowledged nothing.
+    for _ in 0..3 {
+        t.play("b > . 1 ack 101 <fl>\n ~300s\n drop");
+    }
+    t.play("~200s\n drop");
+    t.assert(t.mode() == "dormant", "they are its own");
 }

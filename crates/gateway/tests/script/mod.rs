@@ -90,6 +90,8 @@ pub struct Setup {
     pub link: Option<Link>,
     /// Behind the only gateway there is another interface towards b; a declared link perhaps.
     pub spare: Option<Option<Link>>,
+    /// The link of the only gateway towards a.
+    pub link_a: Option<Link>,
     /// One way, between two gateways.
     pub link_delay: Duration,
 }
@@ -99,7 +101,15 @@ impl Default for Setup {
         let mut config = Config { seed: 1, ..Config::default() };
         // As large as the window of an unscaled SYN-ACK: no window is raised unless a script wants that.
         config.limits.relay_bytes = 65_535;
-        Self { gateways: 1, v6: false, config, link: None, spare: None, link_delay: Duration::ZERO }
+        Self {
+            gateways: 1,
+            v6: false,
+            config,
+            link: None,
+            spare: None,
+            link_a: None,
+            link_delay: Duration::ZERO,
+        }
     }
 }
 
@@ -159,7 +169,11 @@ impl Script {
             name: name.to_owned(),
             domain: 0,
             addresses: vec![address.parse().unwrap(), "fd00:c::1".parse().unwrap()],
-            link: self.setup.link.clone().filter(|_| linked),
+            link: self.setup.link.clone().filter(|_| linked).or(self
+                .setup
+                .link_a
+                .clone()
+                .filter(|_| id == TO_A)),
         };
         let last = i + 1 == self.setup.gateways;
         let mut config = self.setup.config.clone();

@@ -5,7 +5,10 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use farlink_wire::{Flags, IcmpKind, Offload, Parsed, SeqNum, TcpSegment, parse, verify_checksums};
+use farlink_wire::{
+    Flags, IcmpKind, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, SeqNum,
+    TcpSegment, ip, parse, verify_checksums,
+};
 
 use super::spans::Spans;
 use super::world::Out;
@@ -47,6 +50,9 @@ pub struct Truth {
     said: BTreeMap<(End, End), Said>,
     /// Every packet handed in, without the fields that a router changes.
     given: BTreeSet<Vec<u8>>,
+    /// Fragments that the gateway has cut anew, put together; and those that still wait for others, by addresses and number.
+    made: Option<Reassembler>,
+    cut: BTreeSet<(IpAddr, IpAddr, u32)>,
     /// Segments handed in with a wrong checksum, or in no state to be judged.
     damaged: BTreeSet<(u32, u16, Vec<u8>)>,
     /// The gateway has given up custody, or was started with records: it may reset.
@@ -175,6 +181,25 @@ impl Truth {
                     e.kind,
                     IcmpKind::FragmentationNeeded { .. } | IcmpKind::PacketTooBig { .. }
                 ));
+                return;
+            }
+            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
+                let id = (info.ip.src, info.ip.dst, info.id);
+                if !as_given {
+                    // Its first fragment has what was changed; some of the others may be as they came.
+                    assert!(info.offset == 0 || self.cut.contains(&id), "a fragment of nothing");
+                    self.cut.insert(id);
+                }
+                if self.cut.contains(&id) {
+                    let mut pool = Pool::new(1 << 20);
+                    let made = self.made.get_or_insert_with(|| Reassembler::new(ReassemblyLimits::default()));
+                    let packet = PacketBuf::from_slice(&mut pool, &p.bytes, Offload::default());
+                    if let Some(r) = made.push(Instant::ZERO, packet, &info, &mut pool).whole {
+                        self.cut.remove(&id);
+                        let (bytes, offload) = (r.whole.bytes().to_vec(), r.whole.offload);
+                        self.check(&Out { bytes, offload, ..p.clone() });
+                    }
+                }
                 return;
             }
             _ => {

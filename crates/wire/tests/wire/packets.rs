@@ -10,7 +10,7 @@ fn the_pool_counts_what_is_out() {
     assert!(!pool.is_short());
     let (large, small) = (pool.take_large(), pool.take_small());
     assert_eq!((large.capacity(), small.capacity()), (LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES));
-    assert_eq!(pool.used_bytes(), LARGE_BLOCK_BYTES + SMALL_BLOCK_BYTES);
+    assert_eq!(pool.used_bytes(), LARGE_BLOCK_BYTES + SMALL_BLOCK_BYTES + 2 * BLOCK_OVERHEAD_BYTES);
     assert!(pool.is_short() && pool.limit_bytes() == LARGE_BLOCK_BYTES);
     let odd = pool.take_for(LARGE_BLOCK_BYTES + 1);
     assert_eq!(odd.capacity(), LARGE_BLOCK_BYTES + 1);

@@ -1,0 +1,216 @@
+//! Is an acknowledgement of what was never sent from here believed?
+//!
+//! Where packets go round us, the destination acknowledges bytes that we have not sent, and its word ends what we hold. Who only
+//! knows the addresses can say the same, and a host can lie, so the word alone is not enough:
+//!
+//! - It counts only with a sequence number that its host could be sending now. Anything else is forwarded and forgotten.
+//! - It is believed no further than the source has shown in its own numbers that it has sent.
+//! - It needs either the exact next sequence number while nothing in order waits to be sent, or to be repeated, also after the host
+//!   has been asked. An honest host that is asked says where it really stands, which ends the matter.
+//! - A host that later stands by less than what was believed of it has lost bytes that nobody has any more: both hosts
+//!   are reset.
+//!
+//! Until it is believed, what is held is kept and sent, and the packet goes on to the host that can judge it.
+
+use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+
+use crate::arrival::{OLD_ACK_SLACK, STRANGER_BYTES};
+use crate::flow::{Cx, Flow, Relay};
+use crate::side::Side;
+
+/// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.
+const REPEATED: u8 = 8;
+const REPEATED_TIME: Duration = Duration::from_secs(1);
+/// The same for acknowledgements that are more than a window away.
+const REPEATED_TIME_FAR: Duration = Duration::from_secs(10);
+/// Repetitions with the exact sequence number.
+const REPEATED_EXACT: u8 = 2;
+/// How long an honest host has to answer a question where its round trip is not known; else two of them.
+const ANSWER_TIME: Duration = Duration::from_millis(400);
+/// An acknowledgement is remembered so long for the source's own numbers to confirm it.
+const FRESH: Duration = Duration::from_secs(10);
+/// Acknowledgements of less than was believed, so long after it and after a question, that show the belief to be wrong.
+const CONTRADICTIONS: u8 = 3;
+const CONTRADICTION_TIME: Duration = Duration::from_secs(1);
+
+/// How an acknowledgement number relates to what was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AckKind {
+    /// Older than any window reaches back.
+    TooOld,
+    /// Within what was sent (or old but plausible).
+    Good,
+    /// Of bytes that were not sent from here, and not believed.
+    Doubtful {
+        /// Its sequence number is the next one of its host.
+        exact: bool,
+    },
+    /// The host has all that was sent; what it says beyond that is not believed.
+    AllSent,
+    /// Of bytes that were not sent from here, by a host that is clearly the other end.
+    Certain,
+}
+
+/// Acknowledgements from a host of bytes that we have not sent to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beyond {
+    count: u8,
+    first_at: Instant,
+    newest_at: Instant,
+    /// When the host was asked for the first time after the first of them.
+    asked_at: Option<Instant>,
+    /// The newest one.
+    ack: SeqNum,
+    /// It had the exact sequence number.
+    exact: bool,
+    /// The highest byte of the source that was held then.
+    highest: SeqNum,
+}
+
+/// An acknowledgement of what had not been sent, which was believed.
+#[derive(Clone, Copy, Debug)]
+pub struct Belief {
+    upto: SeqNum,
+    at: Instant,
+    against: u8,
+}
+
+impl Flow {
+    /// What the acknowledgement number of a host's segment says of what was sent to it.
+    pub(crate) fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
+        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
+        let towards = r.get(from.other());
+        let tx = &towards.tx;
+        if s.ack.after(tx.snd_nxt) {
+            return self.judge_beyond(cx, from, s);
+        }
+        let reach = tx.window_max_bytes().max(u64::from(towards.limit_bytes)) + OLD_ACK_SLACK;
+        let age = u64::from(tx.snd_una.since(s.ack));
+        let old = s.ack.before(tx.snd_una) && age > reach;
+        if old && age > STRANGER_BYTES {
+            return AckKind::Doubtful { exact: false };
+        }
+        *self.beyond.get_mut(from) = Beyond::default();
+        if old { AckKind::TooOld } else { AckKind::Good }
+    }
+
+    fn judge_beyond(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
+        if self.is_stranger(from, s) || !self.is_next_in_window(from, s) {
+            return AckKind::Doubtful { exact: false };
+        }
+        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
+        let towards = r.get(from.other());
+        let exact = s.seq == r.get(from).rcv_nxt();
+        let real = s.ack.before_eq(towards.source_nxt);
+        let distance = u64::from(s.ack.since(towards.tx.snd_nxt));
+        // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
+        let near = distance <= towards.tx.window_max_bytes().max(OLD_ACK_SLACK)
+            || s.ack.before_eq(towards.buffer.highest());
+        // A drained direction holds nothing that a false acknowledgement could cost.
+        if real && (exact && towards.has_sent_all() || near && towards.is_drained()) {
+            return AckKind::Certain;
+        }
+        let lasting = if near { REPEATED_TIME } else { REPEATED_TIME_FAR };
+        let patience = towards.tx.rtt.srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
+        let (asked_at, highest) = (towards.tx.asked_at, towards.buffer.highest());
+        let b = self.beyond.get_mut(from);
+        if b.count == 0 || s.ack.before(b.ack) {
+            *b = Beyond { first_at: cx.now, ..Beyond::default() };
+        }
+        *b = Beyond {
+            count: b.count.saturating_add(1),
+            newest_at: cx.now,
+            asked_at: b.asked_at.or(Some(asked_at).filter(|at| *at > b.first_at)),
+            ack: s.ack,
+            exact,
+            highest,
+            ..*b
+        };
+        let asked = b.asked_at.is_some_and(|at| exact || cx.now.since(at) >= patience);
+        let repeated =
+            exact && b.count >= REPEATED_EXACT || b.count >= REPEATED && cx.now.since(b.first_at) >= lasting;
+        match (asked && repeated, real) {
+            (true, true) => AckKind::Certain,
+            (true, false) => AckKind::AllSent,
+            (false, _) => AckKind::Doubtful { exact },
+        }
+    }
+
+    /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
+    fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
+        far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt)
+    }
+
+    /// Its sequence number is one that the host could be sending now: the next one, or further in the window that it was shown.
+    fn is_next_in_window(&self, from: Side, s: &TcpSegment) -> bool {
+        let nxt = self.relays.as_ref().map_or(SeqNum(0), |r| r.get(from).rcv_nxt());
+        self.is_in_window(from, s) && (s.seq + 1).after_eq(nxt)
+    }
+
+    /// A host whose acknowledgement is in order shows how far it has sent.
+    pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
+        if let Some(r) = self.relays.as_mut() {
+            let relay = r.get_mut(from);
+            relay.source_nxt = relay.source_nxt.max(s.end_seq());
+        }
+    }
+
+    /// The source goes on exactly where the destination says that it stands, and none of what lies between has come this way
+    /// since: it went round us.
+    pub(crate) fn confirm(&mut self, cx: &mut Cx<'_>, source: Side, s: &TcpSegment) {
+        let b = *self.beyond.get(source.other());
+        let Some(relay) = self.relays.as_ref().map(|r| r.get(source)) else { return };
+        let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
+        let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
+        if fresh && fits && relay.has_sent_all() && relay.frozen_at.is_none() {
+            self.believe(cx, source.other(), b.ack);
+        }
+    }
+
+    /// The host has everything before `ack`, part of which went round us.
+    pub(crate) fn believe(&mut self, cx: &mut Cx<'_>, from: Side, ack: SeqNum) {
+        *self.beyond.get_mut(from) = Beyond::default();
+        let Some(r) = self.relays.as_mut() else { return };
+        cx.counters.bypass_events += 1;
+        let towards = r.get_mut(from.other());
+        towards.bypassed = true;
+        towards.timeouts = 0;
+        towards.believed = Some(Belief { upto: ack, at: cx.now, against: 0 });
+        if towards.frozen_at.is_some_and(|f| ack.after(f)) {
+            // Draining: the host's own word is passed on from here on.
+            towards.acked_beyond = Some(towards.acked_beyond.map_or(ack, |a| a.max(ack)));
+            towards.buffer.release(cx.pool, towards.buffer.highest());
+            let held = towards.rcv_nxt();
+            towards.tx.skip_to(cx.now, held);
+            return;
+        }
+        let data_end = towards.rx.fin_at.filter(|f| ack.after(*f)).unwrap_or(ack);
+        towards.buffer.release(cx.pool, data_end);
+        towards.tx.skip_to(cx.now, ack);
+    }
+
+    /// The host stands by less than what was believed of it, also after it has been asked.
+    pub(crate) fn contradicts_itself(&mut self, cx: &Cx<'_>, from: Side, ack: SeqNum) -> bool {
+        let Some(r) = self.relays.as_mut() else { return false };
+        let towards = r.get_mut(from.other());
+        let Some(belief) = towards.believed.as_mut() else { return false };
+        if ack.after_eq(belief.upto) {
+            towards.believed = None;
+            return false;
+        }
+        let asked = towards.tx.asked_at > belief.at;
+        if asked && cx.now.since(belief.at) >= CONTRADICTION_TIME {
+            belief.against = belief.against.saturating_add(1);
+        }
+        belief.against >= CONTRADICTIONS
+    }
+}
+
+impl Relay {
+    /// Nothing that is held in order waits to be sent for the first time.
+    fn has_sent_all(&self) -> bool {
+        self.tx.snd_nxt.after_eq(self.buffer.end())
+    }
+}

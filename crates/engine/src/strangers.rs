@@ -1,0 +1,54 @@
+//! Who gets to see Farlink's option: gateways at the ends of declared links, and nobody else.
+
+use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, edit, parse, verify_checksums};
+
+use crate::engine::{Engine, Outcome};
+use crate::net::{IfaceId, Network};
+
+impl Engine {
+    /// A segment with our option that comes from where no gateway stands: nobody is to read it.
+    pub(crate) fn handle_without_option(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        if !verify_checksums(packet.bytes(), s, &packet.offload) {
+            // Nobody reads it, and it stays as broken as it came.
+            return Outcome::Forward(packet);
+        }
+        edit::remove_farlink_option(&mut packet, s);
+        match parse(packet.bytes()) {
+            Parsed::Tcp(s) if s.options.farlink.is_none() => self.handle_packet(now, via, &s, packet, net),
+            _ => Outcome::Forward(packet),
+        }
+    }
+
+    /// A packet that is none of ours goes on. What a gateway has told on a link is for the one at the end of the next link, not for
+    /// a host.
+    pub(crate) fn pass(
+        &self,
+        via: IfaceId,
+        s: &TcpSegment,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) -> Outcome {
+        if s.options.farlink.is_some() && verify_checksums(packet.bytes(), s, &packet.offload) {
+            let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
+            if !self.is_link(out) {
+                edit::remove_farlink_option(&mut packet, s);
+            }
+        }
+        Outcome::Forward(packet)
+    }
+}
+
+/// Appends Farlink's option to a SYN or SYN-ACK where there is room for its four bytes; returns whether there was. No room is no
+/// harm: the connection is split without a peer.
+pub(crate) fn insert_farlink(packet: &mut PacketBuf, form: u16) -> bool {
+    let Parsed::Tcp(s) = parse(packet.bytes()) else { return false };
+    farlink_wire::build::farlink_option(form, &[])
+        .is_some_and(|option| edit::insert_option(packet, &s, &option).is_ok())
+}
