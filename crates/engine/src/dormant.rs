@@ -2,6 +2,8 @@
 //!
 //! It holds nothing, so each of its packets is forwarded. It learns only from those that the host they are for would take,
 //! as far as that can be told from here (RFC 5961): who guesses does not change what is known of a connection.
+//! The price: a connection that moves on round the gateway by more than a window is a stranger to its record, and stays
+//! unsplit until it ends.
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
