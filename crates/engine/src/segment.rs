@@ -1,18 +1,18 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use farlink_wire::{
-    Duration, Ecn, Flags, Gso, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps,
-    edit,
+    Duration, Ecn, Flags, Gso, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps, edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
-use crate::flow::{Cx, Flow, Leg};
+use crate::flow::{Cx, Flow, Leg, Relay};
 use crate::net::Transmit;
-use crate::peer::Message;
+use crate::peer::{Arrived, Message};
 use crate::ready::{Turn, Wants, What};
 use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
+use crate::status::Counters;
 use crate::window::{self, Offer};
 
 /// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
@@ -194,18 +194,12 @@ impl Flow {
     /// Sends one segment to a host in the other one's name: `plan`'s payload with an acknowledgement, or, without a
     /// plan, the acknowledgement alone.
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
-        let ack = self.next_ack_for(to, plan.is_none());
-        let (window, edge, _) = self.window_for(cx, to, ack);
-        let told_window = self.told_window(cx, to, ack, edge);
-        let soft_window = self.soft_window(cx, to, ack);
-        let told_delay = self.ack_delay(cx, to).longest();
         let from = to.other();
+        let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
         let Some(r) = self.relays.as_mut() else { return Pulled::default() };
         let (inbound, outbound) = r.both_mut(to);
-        let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
-        let to_gateway = self.legs.get(to).peer.is_speaking();
-        let sack = if pure && self.agreed.sack && !to_gateway {
+        let sack = if word.pure && self.agreed.sack && !word.to_gateway {
             inbound.rx.sack_blocks(&inbound.buffer)
         } else {
             Default::default()
@@ -215,86 +209,20 @@ impl Flow {
             return Pulled::default();
         }
         let payload_len: usize = slices.iter().map(|s| s.len()).sum();
-        let mut flags = Flags::ACK;
-        let mut urgent = 0;
-        if let Some(p) = &plan {
-            if p.fin {
-                flags = flags | Flags::FIN;
-            }
-            let end = p.seq + p.len;
-            if p.len > 0
-                && (outbound.push == end || (outbound.push.after(p.seq) && outbound.push.before(end)))
-            {
-                flags = flags | Flags::PSH;
-            }
-            if let Some(u) = outbound.urgent_end.filter(|u| u.after(p.seq)) {
-                flags = flags | Flags::URG;
-                urgent = u16::try_from(u.since(p.seq)).unwrap_or(u16::MAX);
-            } else if p.len > 0 && outbound.urgent_zero == Some(p.seq) {
-                flags = flags | Flags::URG;
-            }
-        }
         let new_data = plan.is_some_and(|p| p.purpose == Purpose::New && p.len > 0);
-        if inbound.rx.ece {
-            flags = flags | Flags::ECE;
-        }
-        let mut cwr = false;
-        if new_data && outbound.tx.cwr_owed {
-            outbound.tx.cwr_owed = false;
-            flags = flags | Flags::CWR;
-            cwr = true;
-        }
+        let cwr = new_data && core::mem::take(&mut outbound.tx.cwr_owed);
+        let (flags, urgent) = outbound.flags_of(plan.as_ref());
+        let flags = flags
+            | if inbound.rx.ece { Flags::ECE } else { Flags::default() }
+            | if cwr { Flags::CWR } else { Flags::default() };
         // What tries a larger size is one segment.
-        let one = plan.filter(|p| p.mtu_probe).map(|p| p.len);
-        let mss = one.unwrap_or(outbound.tx.mss);
-        let seq = plan.map_or(outbound.tx.acceptable_seq(), |p| p.seq);
-        let src = self.legs.get(from);
-        let dst = self.legs.get(to);
-        let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
-        let mut sack: &[SackBlock] = &sack;
-        let far = inbound.far_acked(src.peer);
-        // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
-        let gap = sack.len() > 1 || inbound.buffer.has_early();
-        let every = if gap { told_delay * 2 } else { told_delay / 2 };
-        let arrived = inbound
-            .rx
-            .arrived
-            .filter(|_| pure && dst.peer.is_speaking() && cx.meters.is_due(cx.now, dst.via, every));
-        let message = dst.peer.is_marked().then(|| {
-            // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
-            // leaves room takes it along.
-            let news = inbound.rx.far_told != Some(far);
-            if pure && to_gateway && inbound.buffer.has_early() {
-                // The window each time: the gateway may wait for it, and the word before may have been lost or gone round it.
-                let window_bytes = Some(told_window);
-                let message =
-                    Message { far_ack: news.then_some(far), window_bytes, arrived, ..Message::default() };
-                let message = Message { soft_window_bytes: window_bytes.and(soft_window), ..message };
-                let used = message.encode().len().max(1);
-                let runs = inbound.buffer.runs_to_tell();
-                let timestamps = if self.agreed.timestamps { TIMESTAMPS_BYTES } else { 0 };
-                let room = OPTION_BODY_BYTES_MAX.saturating_sub(timestamps + used);
-                return Message {
-                    runs: Runs::encode(ack, inbound.rx.segment_bytes(), &runs, room),
-                    ..message
-                };
-            }
-            let full = Message {
-                far_ack: Some(far),
-                window_bytes: Some(told_window),
-                soft_window_bytes: soft_window,
-                arrived,
-                ..Message::default()
-            };
-            let room = payload_len as u32 + full.header_bytes() <= outbound.tx.mss;
-            let opens = inbound.rx.told_edge.is_some_and(|told| (ack + told_window).after(told));
-            let told = if pure { sack.len() < 2 || news || opens } else { news && room };
-            if told { full } else { Message { arrived, ..Message::default() } }
-        });
+        let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss, |p| p.len);
+        let (src, dst) = (self.legs.get(from), self.legs.get(to));
+        let room_bytes = outbound.tx.mss.saturating_sub(payload_len as u32);
+        let message = dst.peer.is_marked().then(|| word.message(inbound, sack.len(), room_bytes));
         let body = message.as_ref().map(Message::encode);
-        if sack.len() > 3 && self.agreed.timestamps {
-            sack = sack.get(..3).unwrap_or_default();
-        }
+        let sack_max = if self.agreed.timestamps { 3 } else { 4 };
+        let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let header = SegmentHeader {
             src: src.addr,
             dst: dst.addr,
@@ -305,17 +233,16 @@ impl Flow {
             flow_label: src.flow_label,
             ip_id: src.ip_id,
             dont_fragment: true,
-            seq,
-            ack,
+            seq: plan.map_or(outbound.tx.acceptable_seq(), |p| p.seq),
+            ack: word.ack,
             flags,
-            window,
+            window: word.window,
             urgent,
-            timestamps: self.agreed.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent }),
-            sack,
+            timestamps: word.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent }),
+            sack: sack.get(..sack_max.min(sack.len())).unwrap_or_default(),
             farlink: body.as_deref(),
         };
         let Ok((bytes, mut offload)) = header.write(payload_len) else { return Pulled::default() };
-        let header_len = bytes.len() as u32;
         let segments = (payload_len as u32).div_ceil(mss.max(1)).max(1);
         if segments > 1 {
             offload.gso = if src.addr.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
@@ -324,55 +251,78 @@ impl Flow {
         }
         let tx = Transmit { via: src.via, out: dst.out, header: &bytes, payload: &slices, offload };
         cx.net.transmit(&tx);
-        let wire_bytes = header_len * segments + payload_len as u32;
-        cx.counters.packets_out += 1;
-        cx.counters.bytes_out += u64::from(wire_bytes);
+        let wire_bytes = bytes.len() as u32 * segments + payload_len as u32;
+        count_sent(cx.counters, plan.as_ref(), wire_bytes);
         if let Some(p) = plan {
-            cx.counters.payload_out_bytes += u64::from(p.len);
-            match p.purpose {
-                Purpose::Retransmit => cx.counters.retransmitted_bytes += u64::from(p.len),
-                Purpose::TailProbe => {
-                    cx.counters.tail_loss_probes += 1;
-                    cx.counters.retransmitted_bytes += u64::from(p.len);
-                }
-                Purpose::Early => cx.counters.early_repeated_bytes += u64::from(p.len),
-                Purpose::WindowProbe => cx.counters.zero_window_probes += 1,
-                Purpose::New => {}
-            }
             outbound.tx.on_sent(cx.now, &p);
-        } else {
-            cx.counters.acks_out += 1;
-            cx.counters.ack_bytes_out += u64::from(wire_bytes);
         }
-        let raised = pure && inbound.rx.raise_first;
-        inbound.rx.early_untold &= !pure;
-        if edge.after(inbound.rx.edge) {
-            cx.books.promise(cx.now, src.out, edge.since(inbound.rx.edge));
-        }
-        inbound.rx.on_ack_sent(ack, edge, u32::from(window) << src.window_scale);
-        if let Some(far) = message.as_ref().and_then(|m| m.far_ack) {
-            inbound.rx.far_told = Some(far);
-        }
-        if message.is_some_and(|m| m.window_bytes.is_some()) {
-            inbound.rx.told_edge = Some(ack + told_window);
-            inbound.rx.told_soft_edge = soft_window.map(|bytes| ack + bytes);
-        }
-        if arrived.is_some() {
-            inbound.rx.arrived = None;
-            cx.meters.told(cx.now, dst.via);
-        }
-        inbound.rx.ack_held_back = inbound.rcv_nxt().after(ack);
-        if dst.peer.is_heard() && inbound.buffer.is_empty() && inbound.rx.far_told != Some(far) {
-            inbound.rx.owe_by(cx.now + told_delay);
-        }
-        if raised {
-            inbound.rx.raise_first = false;
-            inbound.rx.owe_now();
-        }
+        drop(slices);
+        self.note_told(cx, to, &word, message.as_ref());
         let leg = self.legs.get_mut(from);
         leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(segments).unwrap_or(1));
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
         Pulled { wire_bytes, packets: segments, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
+    }
+
+    /// What a segment to a host tells it of the other direction.
+    fn word_for(&self, cx: &Cx<'_>, to: Side, plan: Option<&Plan>) -> Option<Word> {
+        let ack = self.next_ack_for(to, plan.is_none());
+        let (window, edge, _) = self.window_for(cx, to, ack);
+        let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        let inbound = self.relays.as_ref()?.get(to);
+        let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
+        let told_delay = self.ack_delay(cx, to).longest();
+        let to_gateway = dst.peer.is_speaking();
+        // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
+        let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
+        let arrived =
+            inbound.rx.arrived.filter(|_| pure && to_gateway && cx.meters.is_due(cx.now, dst.via, every));
+        Some(Word {
+            ack,
+            window,
+            edge,
+            pure,
+            to_gateway,
+            timestamps: self.agreed.timestamps,
+            told_window: self.told_window(cx, to, ack, edge),
+            soft_window: self.soft_window(cx, to, ack),
+            told_delay,
+            far: inbound.far_acked(src.peer),
+            arrived,
+        })
+    }
+
+    /// What has been told is remembered.
+    fn note_told(&mut self, cx: &mut Cx<'_>, to: Side, word: &Word, message: Option<&Message>) {
+        let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        let Some(r) = self.relays.as_mut() else { return };
+        let inbound = r.get_mut(to);
+        let rx = &mut inbound.rx;
+        let raised = word.pure && rx.raise_first;
+        rx.early_untold &= !word.pure;
+        if word.edge.after(rx.edge) {
+            cx.books.promise(cx.now, src.out, word.edge.since(rx.edge));
+        }
+        rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
+        if let Some(far) = message.and_then(|m| m.far_ack) {
+            rx.far_told = Some(far);
+        }
+        if message.is_some_and(|m| m.window_bytes.is_some()) {
+            rx.told_edge = Some(word.ack + word.told_window);
+            rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
+        }
+        if word.arrived.is_some() {
+            rx.arrived = None;
+            cx.meters.told(cx.now, dst.via);
+        }
+        rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
+        if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
+            rx.owe_by(cx.now + word.told_delay);
+        }
+        if raised {
+            rx.raise_first = false;
+            rx.owe_now();
+        }
     }
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
@@ -432,6 +382,93 @@ impl Flow {
                 tx.set_mss_for_options(mss);
             }
         }
+    }
+}
+
+/// What a segment tells the one that it goes to of the other direction: a host in the fields of the header, a gateway in our
+/// option, too.
+struct Word {
+    ack: SeqNum,
+    window: u16,
+    edge: SeqNum,
+    /// Nothing else is in the segment.
+    pure: bool,
+    to_gateway: bool,
+    timestamps: bool,
+    told_window: u32,
+    soft_window: Option<u32>,
+    told_delay: Duration,
+    far: SeqNum,
+    arrived: Option<Arrived>,
+}
+
+impl Word {
+    /// The message in our option; `room_bytes` of payload are left in the segment.
+    fn message(&self, inbound: &Relay, sack_blocks: usize, room_bytes: u32) -> Message {
+        // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
+        // leaves room takes it along.
+        let news = inbound.rx.far_told != Some(self.far);
+        let full = Message {
+            far_ack: Some(self.far),
+            window_bytes: Some(self.told_window),
+            soft_window_bytes: self.soft_window,
+            arrived: self.arrived,
+            ..Message::default()
+        };
+        if self.pure && self.to_gateway && inbound.buffer.has_early() {
+            // The window each time: the gateway may wait for it, and the word before may have been lost or gone round it.
+            let message = Message { far_ack: news.then_some(self.far), ..full };
+            let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
+            let used = timestamps + message.encode().len().max(1);
+            let room = OPTION_BODY_BYTES_MAX.saturating_sub(used);
+            let runs = inbound.buffer.runs_to_tell();
+            let runs = Runs::encode(self.ack, inbound.rx.segment_bytes(), &runs, room);
+            return Message { runs, ..message };
+        }
+        let opens = inbound.rx.told_edge.is_some_and(|told| (self.ack + self.told_window).after(told));
+        let room = full.header_bytes() <= room_bytes;
+        let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
+        if told { full } else { Message { arrived: self.arrived, ..Message::default() } }
+    }
+}
+
+impl Relay {
+    /// Flags and urgent pointer of a segment to the destination.
+    fn flags_of(&self, plan: Option<&Plan>) -> (Flags, u16) {
+        let Some(p) = plan else { return (Flags::ACK, 0) };
+        let mut flags = if p.fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        let end = p.seq + p.len;
+        if p.len > 0 && (self.push == end || (self.push.after(p.seq) && self.push.before(end))) {
+            flags = flags | Flags::PSH;
+        }
+        if let Some(u) = self.urgent_end.filter(|u| u.after(p.seq)) {
+            return (flags | Flags::URG, u16::try_from(u.since(p.seq)).unwrap_or(u16::MAX));
+        }
+        if p.len > 0 && self.urgent_zero == Some(p.seq) {
+            flags = flags | Flags::URG;
+        }
+        (flags, 0)
+    }
+}
+
+fn count_sent(counters: &mut Counters, plan: Option<&Plan>, wire_bytes: u32) {
+    counters.packets_out += 1;
+    counters.bytes_out += u64::from(wire_bytes);
+    let Some(p) = plan else {
+        counters.acks_out += 1;
+        counters.ack_bytes_out += u64::from(wire_bytes);
+        return;
+    };
+    counters.payload_out_bytes += u64::from(p.len);
+    match p.purpose {
+        Purpose::Retransmit => counters.retransmitted_bytes += u64::from(p.len),
+        Purpose::TailProbe => {
+            counters.tail_loss_probes += 1;
+            counters.retransmitted_bytes += u64::from(p.len);
+        }
+        Purpose::Early => counters.early_repeated_bytes += u64::from(p.len),
+        Purpose::WindowProbe => counters.zero_window_probes += 1,
+        Purpose::New => {}
     }
 }
 

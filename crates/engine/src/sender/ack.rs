@@ -279,3 +279,43 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use farlink_cc::{Config, Controller, Kind};
+    use farlink_wire::{Duration, Instant, SeqNum};
+
+    use super::super::{Plan, Purpose, RtoBounds, Sender};
+
+    #[test]
+    fn a_tail_probe_is_forgotten_with_what_it_probed() {
+        let cc = Controller::new(&Config {
+            kind: Kind::Cubic,
+            mss: 1000,
+            initial_window_segments: 10,
+            fixed_rate_bps: None,
+            window_limit_bytes: 1 << 30,
+            unfair_window_bytes: None,
+            handshake_rtt: None,
+            selective_acks: true,
+            seed: 1,
+            hystart: true,
+        });
+        let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = Sender::new(now, SeqNum(0), cc, 1000, true, bounds);
+        s.rtt.sample(Duration::from_millis(50));
+        let send = |s: &mut Sender, now| {
+            let seq = s.snd_nxt;
+            s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
+        };
+        send(&mut s, now);
+        now = s.timers.probe.expect("a probe is due");
+        s.on_timer(now);
+        let _ = s.on_ack(now, SeqNum(500), &[], true, false);
+        // Half the sequence space later, without a probe in between.
+        (s.snd_una, s.snd_nxt) = (SeqNum(500 + (1 << 31)), SeqNum(500 + (1 << 31)));
+        send(&mut s, now);
+        assert!(s.timers.probe.is_some(), "the end of this flight has its own");
+    }
+}

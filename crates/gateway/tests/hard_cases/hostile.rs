@@ -258,3 +258,16 @@ fn junk_of_every_kind_passes_and_leaves_nothing() {
     assert!(sent > 100);
     t.play("drop\n a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
 }
+
+#[test]
+fn odd_segments_draw_no_dialogue() {
+    let mut t = Script::new();
+    t.open();
+    // A host that answers each acknowledgement that it does not expect, as BSD does, and a gateway that does the same.
+    let mut answers = 0;
+    for _ in 0..200 {
+        t.play("a > . 1000001 ack 1\n ~5\n drop b");
+        answers += t.take(Host::A).len();
+    }
+    assert!((1..=17).contains(&answers), "{answers} in a second");
+}

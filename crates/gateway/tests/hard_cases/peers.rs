@@ -413,3 +413,28 @@ fn a_gateway_whose_host_takes_nothing_keeps_the_flow_awake_no_longer_than_the_us
     t.play("~200s\n drop");
     t.assert(t.mode() == "dormant", "they are its own");
 }
+
+#[test]
+fn a_soft_window_that_was_lost_starves_nobody() {
+    let mut t = Script::with(|s| s.link = Some(Link { rate_bps: Some(80_000), ..link() }));
+    for port in ["", "{port 5000}"] {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {port}
+             drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack> {port}
+             drop
+             a > . 1 ack 1 {port}
+             ~100
+             drop"
+        ));
+    }
+    // What the gateway said last: it could pass nothing on. It has told of better times since, and that was lost.
+    t.play("b > . 1 ack 1 <flsoft 1 1024 0> {port 5000}\n ~10\n drop");
+    // The other connection fills the link for six seconds.
+    t.play("a > P. 1:60001 ack 1 {gso 1400}\n ~100\n drop");
+    t.play("a > P. 1:1001 ack 1 {port 5000}\n ~2s");
+    let got = t.take(Host::B);
+    let (old, new): (Vec<_>, Vec<_>) = got.iter().partition(|s| s.port != 5000);
+    assert!(old.iter().any(|s| !s.payload.is_empty()), "the link is full");
+    assert!(new.iter().any(|s| !s.payload.is_empty()), "its first bytes have their turn all the same");
+}

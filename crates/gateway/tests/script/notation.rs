@@ -8,6 +8,7 @@
 //!   blocks from the other host's. `7` alone is `7:7`.
 //! - Options: `mss N`, `ws N`, `sackOK`, `ts VAL ECR`, `sack A:B C:D`, `fo` (Fast Open), `md5`, `ao`, `mptcp`, `unk KIND`;
 //!   Farlink's own: `flsyn`, `flsynack`, `fl` (a bare mark), `fl ACK WINDOW` (far ACK, window in units of 1024),
+//!   `flsoft ACK WINDOW SOFT` (the same with a soft window),
 //!   `flcame BY AT BYTES` (gateway BY had got BYTES over the link at AT, its clock in microseconds),
 //!   `flruns UNIT END LEN GAP LEN ...` (what is held above a gap, from the highest run down, in units of so many bytes,
 //!   fewer than 64).
@@ -194,6 +195,13 @@ impl Spec {
                     _ => farlink(FARLINK_DATA, &[], &mut out),
                 },
                 "flruns" => farlink(FARLINK_DATA, &runs_body(words), &mut out),
+                "flsoft" => {
+                    let mut body = vec![0x1b];
+                    body.extend_from_slice(&n(0).unwrap_or(0).wrapping_add(ack_isn).to_be_bytes());
+                    body.extend_from_slice(&(n(1).unwrap_or(0) as u16).to_be_bytes());
+                    body.extend_from_slice(&(n(2).unwrap_or(0) as u16).to_be_bytes());
+                    farlink(FARLINK_DATA, &body, &mut out);
+                }
                 "flcame" => {
                     let mut body = vec![0x14];
                     body.extend_from_slice(&(n(0).unwrap_or(0) as u16).to_be_bytes());
