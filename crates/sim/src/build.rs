@@ -46,6 +46,7 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
         pinned,
         // A host's own window of the handshake was promised before the gateway had a say.
         relay_bytes: relay.max(65_535),
+        gateways: plan.gateways.len() as u64,
         gateways_in_touch: (steady && between.iter().all(|g| g.declared)).then_some(plan.gateways.len()),
         dormant_after: dormant.unwrap_or_default(),
     };

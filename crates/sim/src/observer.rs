@@ -34,6 +34,14 @@ struct Heard {
     edge: Option<u64>,
 }
 
+impl Allowances {
+    /// A flow that gateways may hold more of than its hosts' windows.
+    fn may_pin(&self, conn: &Conn) -> bool {
+        let scales = conn.sides.iter().all(|s| s.as_ref().is_some_and(|s| s.options.window_scale.is_some()));
+        self.pinned && !scales
+    }
+}
+
 /// What one gateway has seen.
 #[derive(Default)]
 struct GatewayView {
@@ -53,10 +61,12 @@ struct GatewayView {
 pub struct Allowances {
     /// Gateways may give up custody (a path is gone for good, a drain is bounded).
     pub abandonment: bool,
-    /// Flows may depend on their gateways: custody is not bounded by the hosts' windows.
+    /// Flows of hosts that do not scale windows may depend on their gateways: custody is not bounded by the hosts' windows.
     pub pinned: bool,
     /// Bytes that one direction of a flow may hold in one gateway.
     pub relay_bytes: u64,
+    /// Gateways on the path.
+    pub gateways: u64,
     /// Gateways whose custody is bounded together, if there are no more than two and they hear each other: how many there
     /// are.
     pub gateways_in_touch: Option<usize>,
@@ -72,6 +82,8 @@ pub struct Observer {
     /// What the hosts said.
     pub truth: Truth,
     gateways: BTreeMap<usize, GatewayView>,
+    /// The most bytes that gateways in touch together held beyond the largest window that their source was shown.
+    pub beyond_windows_bytes: u64,
 }
 
 type Checked = Result<(), String>;
@@ -84,7 +96,13 @@ impl Observer {
     /// An observer that lets pass what `allowed` says.
     #[must_use]
     pub fn new(allowed: Allowances) -> Self {
-        Self { allowed, now: Instant::ZERO, truth: Truth::default(), gateways: BTreeMap::new() }
+        Self {
+            allowed,
+            now: Instant::ZERO,
+            truth: Truth::default(),
+            gateways: BTreeMap::new(),
+            beyond_windows_bytes: 0,
+        }
     }
 
     /// A gateway starts: it knows nothing, but may reset the connections of these records.
@@ -253,10 +271,27 @@ impl Observer {
         let (key, side) = flow_of(&s);
         if let Some(flow) = self.truth.flows.get(&key)
             && let Some(conn) = flow.conns.last()
-            && !self.allowed.pinned
-            && self.allowed.gateways_in_touch.is_some_and(|n| n == 1 || (n == 2 && conn.marked == [true; 2]))
         {
-            check_custody_within_reach(&s, conn, side)?;
+            let in_touch = self
+                .allowed
+                .gateways_in_touch
+                .is_some_and(|n| n == 1 || (n == 2 && conn.marked == [true; 2]));
+            let beyond = custody_beyond_reach(&s, conn, side).unwrap_or(0);
+            if in_touch {
+                self.beyond_windows_bytes = self.beyond_windows_bytes.max(beyond);
+            }
+            if beyond > 0 && in_touch && !self.allowed.may_pin(conn) {
+                return Err(format!(
+                    "the custody of all gateways is {beyond} bytes above the largest window shown"
+                ));
+            }
+            // Flows that depend on their gateways have a bound, too: what these may hold.
+            if beyond > self.allowed.gateways * self.allowed.relay_bytes {
+                return Err(format!(
+                    "the custody of all gateways is {beyond} bytes above the largest window shown, and each may hold {}",
+                    self.allowed.relay_bytes
+                ));
+            }
         }
         self.truth.host_was_shown(&s);
         Ok(())
@@ -539,29 +574,25 @@ fn check_acknowledged_is_held(
     // Gateways that speak to each other may hold more: the one next to the source answers for all.
     let shown = heard[side].shown_max;
     // Of what is for a host that has reset nothing is held.
-    if custody > shown && !allowed.pinned && s.options.farlink.is_none() && !said.reset {
+    if custody > shown && !allowed.may_pin(conn) && s.options.farlink.is_none() && !said.reset {
         return Err(format!("{custody} bytes in custody, the largest window shown is {shown}"));
     }
     Ok(())
 }
 
-/// Bytes in custody, summed over all gateways, stay within the largest window shown to the source (invariant 7).
-fn check_custody_within_reach(s: &TcpSegment, conn: &Conn, side: usize) -> Checked {
-    let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return Ok(()) };
+/// Bytes in custody, summed over all gateways, beyond the largest window that their source was shown. Where flows survive any gateway
+/// there are none (invariant 7).
+fn custody_beyond_reach(s: &TcpSegment, conn: &Conn, side: usize) -> Option<u64> {
+    let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return None };
     if !s.flags.ack() || s.flags.any(Flags::RST | Flags::SYN) || receiver.reset || conn.excuse.is_some() {
-        return Ok(());
+        return None;
     }
     if s.ack.since(source.isn) > source.snd_max.since(source.isn) {
-        return Ok(());
+        return None;
     }
     let delivered = receiver.acked.map_or(0, |a| source.offset(a));
     let fin = u64::from(source.fin_at.is_some_and(|f| s.ack == f + 1));
     let custody = (source.offset(s.ack) - fin).saturating_sub(delivered);
     let shown = source.shown_window_max;
-    if custody > shown && shown > 0 {
-        return Err(format!(
-            "{custody} bytes in custody of all gateways, the largest window shown is {shown}"
-        ));
-    }
-    Ok(())
+    (shown > 0).then(|| custody.saturating_sub(shown))
 }

@@ -14,6 +14,8 @@ use crate::traffic::{Connection, HostConfig};
 
 /// The part of the seeds in which all gateways have the policy `automatic`.
 const AUTOMATIC_SHARE: f64 = 0.25;
+/// The part of the seeds in which gateways may make flows depend on them, over a path that such flows would not fill otherwise.
+const PINNED_SHARE: f64 = 0.2;
 
 /// What kind of trouble a run is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,7 +256,7 @@ impl SimPlan {
             1 => i == 1 || rng.chance(0.3),
             _ => (1..gateways).contains(&i) || rng.chance(0.1),
         };
-        let gaps = (0..=gateways)
+        let mut gaps: Vec<_> = (0..=gateways)
             .map(|i| {
                 let hard = hard(&mut rng, i);
                 gap(&mut rng, mode, hard)
@@ -275,10 +277,44 @@ impl SimPlan {
         }
         // IPv6 has a least MTU; small hosts speak IPv4 only, which the traffic plan heeds.
         let mut rng = Rng::new(seed, "traffic");
-        let connections = crate::workload::connections(&mut rng, mode, &hosts);
+        let mut connections = crate::workload::connections(&mut rng, mode, &hosts);
+        let mut rng = Rng::new(seed, "pinned");
+        if !gateways.is_empty() && rng.chance(PINNED_SHARE) {
+            pin(&mut rng, &mut gateways, &mut hosts, &mut gaps, &mut connections);
+        }
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());
         Self { seed, mode, policy, hosts, gaps, gateways, connections, faults }
+    }
+}
+
+/// Hosts that do not scale windows, over a declared link whose bandwidth-delay product is several times what they can show: what gateways
+/// hold for them beyond it depends on the gateways (`pinned = "auto"`).
+fn pin(
+    rng: &mut Rng,
+    gateways: &mut [GatewayPlan],
+    hosts: &mut [HostPlan],
+    gaps: &mut [Gap],
+    connections: &mut [Connection],
+) {
+    gateways.iter_mut().for_each(|g| g.config.pinned = Pinned::Auto);
+    hosts.iter_mut().for_each(|h| h.config.window_scaling = false);
+    if let Some(gap) = gaps.get_mut(1) {
+        let rate_bps = rng.range(8_000_000, 40_000_000);
+        let delay = rng.millis(150, 300);
+        for channel in [&mut gap.there, &mut gap.back] {
+            channel.delay = delay;
+            channel.rate_bps = Some(rate_bps);
+            channel.queue_limit_bytes = Some(rng.range(100_000, 1_000_000) as usize);
+        }
+        gap.declared = true;
+    }
+    // Enough of it to fill the path, in the direction in which the connection sends more.
+    if let Some(connection) = connections.first_mut() {
+        connection.uses = 1;
+        let most = usize::from(connection.sides[1].send_bytes > connection.sides[0].send_bytes);
+        let side = &mut connection.sides[most];
+        side.send_bytes = side.send_bytes.max(rng.range(600_000, 2_000_000));
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Report {
     pub virtual_time: Duration,
     /// Payload bytes that the applications read.
     pub received_bytes: u64,
+    /// The most bytes that gateways held beyond the largest window that their source was shown.
+    pub beyond_windows_bytes: u64,
 }
 
 /// One run and what was kept of it.
@@ -85,6 +87,7 @@ pub fn run_plan(plan: &SimPlan, trace: Trace) -> Traced {
         packets: world.packets,
         virtual_time: world.now().since(Instant::ZERO),
         received_bytes: ends.iter().map(|e| e.received).sum(),
+        beyond_windows_bytes: world.observer.beyond_windows_bytes,
     };
     Traced { report, lines: world.trace.take_text(), captures: world.trace.take_captures() }
 }
@@ -199,6 +202,7 @@ fn run_guarded(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Report {
             packets: 0,
             virtual_time: Duration::ZERO,
             received_bytes: 0,
+            beyond_windows_bytes: 0,
         }
     })
 }

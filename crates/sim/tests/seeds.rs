@@ -1,6 +1,6 @@
 //! A few hundred seeds of each mode. `farlink sim faults` runs as many as you like.
 
-use farlink_gateway::config::FlowControl;
+use farlink_gateway::config::{FlowControl, Pinned};
 use farlink_sim::plan::{Mode, SimPlan};
 use farlink_sim::runner::{run_plan, run_seed, run_seeds};
 use farlink_sim::trace::Trace;
@@ -32,6 +32,27 @@ fn windows_that_follow_the_need() {
     for mode in Mode::ALL {
         pass(mode, Some(FlowControl::Automatic), 0..60);
     }
+}
+
+/// Gateways that may hold more than hosts without window scaling can be shown do so, and others never.
+#[test]
+fn some_flows_depend_on_their_gateways() {
+    let mut pinned = 0;
+    for seed in 0..60 {
+        let plan = SimPlan::from_seed(seed, Mode::Clean, None);
+        let may = plan.gateways.iter().any(|g| g.config.pinned != Pinned::Never);
+        let report = run_plan(&plan, Trace::default()).report;
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(may || report.beyond_windows_bytes == 0, "seed {seed}");
+        pinned += u64::from(report.beyond_windows_bytes > 65_535);
+        if may {
+            let mut free = plan.clone();
+            free.gateways.iter_mut().for_each(|g| g.config.pinned = Pinned::Never);
+            let report = run_plan(&free, Trace::default()).report;
+            assert_eq!((report.failure, report.beyond_windows_bytes), (None, 0), "seed {seed}, never pinned");
+        }
+    }
+    assert!(pinned >= 3, "only {pinned} of 60 seeds have flows that depend on their gateways");
 }
 
 /// A host without SACK whose head was sent in pieces of 8 bytes got one of them in each round trip.
