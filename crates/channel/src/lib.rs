@@ -8,7 +8,7 @@
 //! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be able to do
 //! - `line.rs` queue and serialisation; `schedule.rs` rates and contacts over time
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs` the streams
-//! - `flight.rs` what propagates
+//! - `flight.rs` what propagates; `text.rs` schedules as people write them
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -30,6 +30,7 @@ mod line;
 mod payload;
 mod random;
 mod schedule;
+pub mod text;
 mod wink;
 
 pub use channel::Channel;

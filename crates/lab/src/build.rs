@@ -49,6 +49,7 @@ impl Lab {
     /// Puts up a laboratory. On an error everything that was made is removed again.
     pub fn up(topology: &str, settings: &Settings, prefix: &str, life: Life) -> Result<Self> {
         state::check_prefix(prefix)?;
+        settings.check()?;
         if let Some(missing) = hosts::missing(settings) {
             bail!(missing);
         }

@@ -7,14 +7,12 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide};
 use farlink_linux::emulator::{Emulator, EmulatorConfig};
-use farlink_wire::time;
 use serde_json::{Value, json};
 
 use crate::netns::Ns;
 use crate::process::Recorded;
-use crate::settings::Settings;
+use crate::settings::{Settings, Way};
 use crate::sh;
 
 /// What a link writes into its log once it carries.
@@ -52,8 +50,8 @@ pub fn carry(client_side: &str, server_side: &str, settings: &str, control: Opti
     let emulator = Emulator::start(EmulatorConfig {
         a: client_side.into(),
         b: server_side.into(),
-        a_to_b: channel(&settings, settings.up_bps()),
-        b_to_a: channel(&settings, settings.rate_bps),
+        a_to_b: settings.channel(Way::Up),
+        b_to_a: settings.channel(Way::Down),
         seed: settings.seed,
         control,
     })?;
@@ -62,41 +60,6 @@ pub fn carry(client_side: &str, server_side: &str, settings: &str, control: Opti
         std::thread::sleep(Duration::from_millis(200));
     }
     Ok(emulator.stop()?)
-}
-
-/// One direction of the link that the settings describe.
-#[must_use]
-pub fn channel(settings: &Settings, rate_bps: u64) -> ChannelConfig {
-    let millis = |ms: f64| time::Duration::from_nanos((ms * 1e6).round() as u64);
-    let is_bursty = settings.loss_burst > 1.0 && settings.loss > 0.0 && settings.loss < 1.0;
-    // In the bad state everything is lost; its share of the time is the loss.
-    let p_bad_to_good = 1.0 / settings.loss_burst.max(1.0);
-    ChannelConfig {
-        rate_bps: (rate_bps > 0).then_some(rate_bps),
-        delay: millis(settings.rtt_ms / 2.0),
-        queue_limit_bytes: (rate_bps > 0).then(|| settings.queue_for(rate_bps) as usize),
-        ber: settings.ber,
-        loss: if is_bursty { 0.0 } else { settings.loss },
-        gilbert_elliott: is_bursty.then(|| GilbertElliott {
-            p_good_to_bad: p_bad_to_good * settings.loss / (1.0 - settings.loss),
-            p_bad_to_good,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        }),
-        reorder: settings.reorder,
-        reorder_extra: time::Duration::from_millis(10),
-        duplicate: settings.duplicate,
-        corrupt: settings.corrupt,
-        jitter: millis(settings.jitter_ms),
-        jitter_keeps_order: true,
-        wink: (settings.wink_p > 0.0).then(|| Wink {
-            p: settings.wink_p,
-            interval: millis(settings.wink_i_ms),
-            seed: Some(settings.seed),
-            side: WinkSide::default(),
-        }),
-        ..ChannelConfig::default()
-    }
 }
 
 impl Link {
@@ -140,25 +103,5 @@ impl Link {
             Some(error) => bail!("the emulated link {}: {error}", self.node),
             None => Ok(answer),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_link_is_what_the_settings_say() {
-        let mut settings = Settings::default();
-        settings.set_all(["rate=8M", "rtt=500ms", "loss=0.01", "loss_burst=4"]).unwrap();
-        let down = channel(&settings, settings.rate_bps);
-        assert_eq!(down.rate_bps, Some(8_000_000));
-        assert_eq!(down.delay, time::Duration::from_millis(250));
-        assert_eq!(down.queue_limit_bytes, Some(500_000));
-        let bursts = down.gilbert_elliott.unwrap();
-        let bad = bursts.p_good_to_bad / (bursts.p_good_to_bad + bursts.p_bad_to_good);
-        assert!((bad - 0.01).abs() < 1e-9 && down.loss == 0.0);
-        settings.set("rate", "0").unwrap();
-        assert_eq!(channel(&settings, 0).rate_bps, None);
     }
 }

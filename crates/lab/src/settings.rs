@@ -1,9 +1,13 @@
 //! The keys of `lab up --set k=v` and of scenario files: what a laboratory looks like, with units and defaults.
 
+mod direction;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+
+pub use direction::{Contacts, RateChanges, Way, WinkAt};
 
 /// Greatest additional delay of a packet on an Ethernet, milliseconds.
 const ETHERNET_JITTER_MS: f64 = 0.2;
@@ -47,20 +51,49 @@ pub struct Settings {
     pub loss: f64,
     /// Mean length of a burst of losses in packets (Gilbert-Elliott); 0 or 1: independent losses.
     pub loss_burst: f64,
+    /// Gilbert-Elliott: probability per packet of going from good to bad.
+    pub ge_p: f64,
+    /// Gilbert-Elliott: probability per packet of going from bad to good.
+    pub ge_r: f64,
+    /// Gilbert-Elliott: loss probability while good.
+    pub ge_loss_good: f64,
+    /// Gilbert-Elliott: loss probability while bad.
+    pub ge_loss_bad: f64,
     /// Probability that the link is away in an interval (link wink).
     pub wink_p: f64,
     /// Length of a wink interval in milliseconds.
     pub wink_i_ms: f64,
+    /// At which end of a direction a wink destroys packets.
+    pub wink_side: WinkAt,
+    /// When the link is there at all, since it began to carry; empty: always.
+    pub contacts: Contacts,
+    /// The contacts come again after so many milliseconds; `None`: after the last one the link is gone.
+    pub contact_period_ms: Option<f64>,
+    /// Between contacts packets wait in the queue instead of being lost.
+    pub contact_hold: bool,
+    /// Rates of each direction from given times on, since the link began to carry.
+    pub rate_changes: RateChanges,
     /// Probability that a packet is overtaken.
     pub reorder: f64,
+    /// By how many milliseconds such a packet comes later.
+    pub reorder_ms: f64,
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
     /// Probability that a packet arrives with a bit flipped.
     pub corrupt: f64,
     /// Greatest additional random delay in milliseconds.
     pub jitter_ms: f64,
-    /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets.
+    /// That delay overtakes nothing.
+    pub jitter_keeps_order: bool,
+    /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets, unless it
+    /// is said in packets.
     pub queue_bytes: Option<u64>,
+    /// The same in packets of whatever size.
+    pub queue_packets: Option<u64>,
+    /// What the direction towards the server has of its own, by key.
+    pub up: BTreeMap<String, String>,
+    /// What the direction towards the client has of its own, by key.
+    pub down: BTreeMap<String, String>,
     /// Rate of the Ethernets that a topology has in its terrestrial part, bit/s each way; 0: unlimited.
     pub eth_rate_bps: u64,
     /// Rates of single ones, by the names of their nodes.
@@ -112,13 +145,27 @@ impl Default for Settings {
             ber: 0.0,
             loss: 0.0,
             loss_burst: 0.0,
+            ge_p: 0.0,
+            ge_r: 1.0,
+            ge_loss_good: 0.0,
+            ge_loss_bad: 1.0,
             wink_p: 0.0,
             wink_i_ms: 0.0,
+            wink_side: WinkAt::default(),
+            contacts: Contacts::default(),
+            contact_period_ms: None,
+            contact_hold: false,
+            rate_changes: RateChanges::default(),
             reorder: 0.0,
+            reorder_ms: 10.0,
             duplicate: 0.0,
             corrupt: 0.0,
             jitter_ms: 0.0,
+            jitter_keeps_order: true,
             queue_bytes: None,
+            queue_packets: None,
+            up: BTreeMap::new(),
+            down: BTreeMap::new(),
             // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.
             eth_rate_bps: 10_000_000,
             eth_rates_bps: BTreeMap::new(),
@@ -146,13 +193,19 @@ impl Default for Settings {
 
 impl Settings {
     /// The names `set` takes, for error messages and help.
-    pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst wink_p wink_i reorder duplicate corrupt jitter \
-         queue eth_rate eth_rates eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
+    pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
+         wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
+         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let bad = |allowed: &str| anyhow!("`{key}={value}`: {allowed} expected");
+        for way in [Way::Up, Way::Down] {
+            if let Some(own) = key.strip_prefix(way.name()).and_then(|rest| rest.strip_prefix('.')) {
+                return self.set_of(way, own, value);
+            }
+        }
         match key {
             "rate" | "rate_bps" => {
                 self.rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 8M (bit/s)"))?
@@ -164,15 +217,44 @@ impl Settings {
             "ber" => self.ber = probability(value).ok_or_else(|| bad("a probability"))?,
             "loss" => self.loss = probability(value).ok_or_else(|| bad("a probability"))?,
             "loss_burst" => self.loss_burst = number(value).ok_or_else(|| bad("a number of packets"))?,
+            "ge_p" => self.ge_p = probability(value).ok_or_else(|| bad("a probability"))?,
+            "ge_r" => self.ge_r = probability(value).ok_or_else(|| bad("a probability"))?,
+            "ge_loss_good" => self.ge_loss_good = probability(value).ok_or_else(|| bad("a probability"))?,
+            "ge_loss_bad" => self.ge_loss_bad = probability(value).ok_or_else(|| bad("a probability"))?,
             "wink_p" => self.wink_p = probability(value).ok_or_else(|| bad("a probability"))?,
             "wink_i" | "wink_i_ms" => {
                 self.wink_i_ms = millis(value).ok_or_else(|| bad("a time such as 40ms"))?
             }
+            "wink_side" => {
+                self.wink_side = match value {
+                    "entry" => WinkAt::Entry,
+                    "exit" => WinkAt::Exit,
+                    _ => return Err(bad("entry or exit")),
+                }
+            }
+            "contacts" => self.contacts = Contacts::try_from(value.to_owned()).map_err(|e| anyhow!(e))?,
+            "contact_period" | "contact_period_ms" => {
+                self.contact_period_ms = Some(millis(value).ok_or_else(|| bad("a time such as 90s"))?);
+            }
+            "contact_hold" => self.contact_hold = value.parse().map_err(|_| bad("true or false"))?,
+            "rate_changes" => {
+                self.rate_changes = RateChanges::try_from(value.to_owned()).map_err(|e| anyhow!(e))?;
+            }
             "reorder" => self.reorder = probability(value).ok_or_else(|| bad("a probability"))?,
+            "reorder_by" | "reorder_ms" => {
+                self.reorder_ms = millis(value).ok_or_else(|| bad("a time such as 10ms"))?;
+            }
             "duplicate" => self.duplicate = probability(value).ok_or_else(|| bad("a probability"))?,
             "corrupt" => self.corrupt = probability(value).ok_or_else(|| bad("a probability"))?,
             "jitter" | "jitter_ms" => {
                 self.jitter_ms = millis(value).ok_or_else(|| bad("a time such as 5ms"))?
+            }
+            "jitter_keeps_order" => {
+                self.jitter_keeps_order = value.parse().map_err(|_| bad("true or false"))?;
+            }
+            "queue_packets" => {
+                let packets = value.parse::<u64>().ok().filter(|n| *n > 0);
+                self.queue_packets = Some(packets.ok_or_else(|| bad("a number of packets"))?);
             }
             "queue" | "queue_bytes" => {
                 self.queue_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);

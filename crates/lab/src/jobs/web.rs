@@ -81,7 +81,7 @@ fn limit_seconds(cell: &Cell, scenario: &Scenario) -> Result<f64> {
 pub(super) fn measure(scenario: &Scenario, cell: &Cell, _: &[Job], done: &[Done]) -> Result<Measured> {
     Ok(Measured {
         seconds: done.iter().map(|d| d.seconds).fold(0.0, f64::max),
-        limit_seconds: Some(limit_seconds(cell, scenario)?),
+        limit_seconds: Some(limit_seconds(cell, scenario)?).filter(|_| !cell.settings.is_scheduled()),
         ..Measured::default()
     })
 }

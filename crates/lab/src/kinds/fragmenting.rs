@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 
 use super::session::{Allowed, PORT, Session, expect_intact};
-use super::transfer::limit_of;
+use super::transfer::limit_seconds;
 use super::{Kind, Run};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -30,8 +30,7 @@ impl Kind for FragmentingKind {
             run.seed,
         );
         let (outcomes, ()) = session.transfer(&[transfer], run, |_| ());
-        let mut measured =
-            Measured { limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()), ..Measured::default() };
+        let mut measured = Measured { limit_seconds: limit_seconds(scenario, cell), ..Measured::default() };
         expect_intact(&mut measured, &outcomes);
         measured.seconds = outcomes[0].seconds;
         let expected = cell.settings.gateways.min(2) as f64;

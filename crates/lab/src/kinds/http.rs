@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::session::{Allowed, Session};
-use super::transfer::limit_of;
+use super::transfer::limit_seconds;
 use super::{Kind, Run};
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -63,7 +63,7 @@ impl Kind for HttpKind {
         let mut measured = Measured {
             seconds: outcome.seconds,
             bytes: outcome.bytes,
-            limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()),
+            limit_seconds: limit_seconds(scenario, cell),
             ..Measured::default()
         };
         measured.expect(outcome.sha256 == expected, || {

@@ -14,7 +14,7 @@ use crate::capture::Trace;
 use crate::limit::{Job, Packets, packet_loss};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::Hosts;
+use crate::settings::{Hosts, Way};
 use crate::sh;
 use crate::topology::Topology;
 use crate::workload::{Direction, Outcome, Served, Transfer};
@@ -128,13 +128,19 @@ fn direction(cell: &Cell) -> Direction {
     if is_upload(cell) { Direction::Upload } else { Direction::Download }
 }
 
-/// The physical limit of these transfers together.
+/// The physical limit of these transfers together in seconds. Where the link follows a schedule there is none to speak of: it
+/// depends on the moment at which they begin.
+pub(crate) fn limit_seconds(scenario: &Scenario, cell: &Cell) -> Option<f64> {
+    (!cell.settings.is_scheduled()).then(|| limit_of(scenario, cell, 1.0).seconds())
+}
+
+/// The terms of that limit.
 pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
-    let s = &cell.settings;
-    let (rate, back) = match direction(cell) {
-        Direction::Download => (s.rate_bps, s.up_bps()),
-        Direction::Upload => (s.up_bps(), s.rate_bps),
+    let (way, rate, back) = match direction(cell) {
+        Direction::Download => (Way::Down, cell.settings.rate_bps, cell.settings.up_bps()),
+        Direction::Upload => (Way::Up, cell.settings.up_bps(), cell.settings.rate_bps),
     };
+    let s = &cell.settings.towards(way);
     let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
     let size = cell.number("size_bytes", 1_000_000);
     // Of two sets only the far one crosses the link.
@@ -148,7 +154,7 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
         bytes: (size * far) as f64,
         round_trips: 1.0,
         eta: packets.eta(size),
-        loss: packet_loss(s.ber, s.loss, s.link_mtu),
+        loss: packet_loss(s.ber, s.mean_loss(), s.link_mtu),
         wink_p: s.wink_p,
         return_overhead_bytes: RETURN_OVERHEAD_BYTES,
         clock: scenario.clock,
@@ -192,7 +198,7 @@ fn measure(
     let mut measured = Measured {
         seconds: outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max),
         bytes: outcomes.iter().map(|o| o.bytes).sum(),
-        limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()),
+        limit_seconds: limit_seconds(scenario, cell),
         ..Measured::default()
     };
     for (number, (outcome, served)) in outcomes.iter().zip(served).enumerate() {

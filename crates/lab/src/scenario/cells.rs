@@ -65,6 +65,7 @@ impl Cell {
     /// Changes settings, each `k=v`; what the report shows of them changes too.
     pub fn set_all<'a>(&mut self, pairs: impl Iterator<Item = &'a str>) -> Result<()> {
         self.settings.set_all(pairs)?;
+        self.settings.check()?;
         complete(self);
         Ok(())
     }
@@ -107,6 +108,7 @@ impl Scenario {
                 for (key, value) in given.chain(combination.iter().copied()) {
                     apply(&mut cell, key, value).with_context(|| format!("variant {}", variant.name))?;
                 }
+                cell.settings.check().with_context(|| format!("variant {}", variant.name))?;
                 complete(&mut cell);
                 cells.push(cell);
             }
@@ -136,6 +138,10 @@ fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
         cell.params.insert(key.into(), super::json(value));
         return Ok(());
     }
+    // `up.loss = 0.01` in a file is a table `up`.
+    if let toml::Value::Table(own) = value {
+        return own.iter().try_for_each(|(inner, value)| apply(cell, &format!("{key}.{inner}"), value));
+    }
     cell.settings.set(key, &plain(value))
 }
 
@@ -163,9 +169,34 @@ fn complete(cell: &mut Cell) {
         // That of the TCP on the link: of the gateways where it is set, else of the hosts.
         ("iw", json!(if s.gateways > 0 && s.link_iw > 0 { s.link_iw } else { s.iw })),
     ];
-    for (name, value) in shown {
+    for (name, value) in shown.into_iter().chain(seldom(s)) {
         cell.params.insert(name.into(), value);
     }
+    for (way, own) in [("up", &s.up), ("down", &s.down)] {
+        for (key, value) in own {
+            let value = value.parse().map_or_else(|_| json!(value), number);
+            cell.params.insert(format!("{way}.{key}"), value);
+        }
+    }
+}
+
+/// What few scenarios say of the link is shown where it is said.
+fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
+    let usual = Settings::default();
+    let has_states = s.ge_p > 0.0 || s.ge_loss_good > 0.0;
+    let all = [
+        ("ge_p", number(s.ge_p), has_states),
+        ("ge_r", number(s.ge_r), has_states),
+        ("ge_loss_good", number(s.ge_loss_good), has_states),
+        ("ge_loss_bad", number(s.ge_loss_bad), has_states),
+        ("wink_side", json!(s.wink_side), s.wink_side != usual.wink_side),
+        ("contacts", json!(s.contacts), s.contacts != usual.contacts),
+        ("contact_period_ms", json!(s.contact_period_ms), s.contact_period_ms.is_some()),
+        ("contact_hold", json!(s.contact_hold), s.contact_hold),
+        ("rate_changes", json!(s.rate_changes), s.rate_changes != usual.rate_changes),
+        ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
+    ];
+    all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))
 }
 
 /// Whole numbers without a fraction, as people write them.
@@ -176,6 +207,8 @@ fn number(value: f64) -> Value {
 fn plain(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
+        // Schedules may stand one entry to a line.
+        toml::Value::Array(entries) => entries.iter().map(plain).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }

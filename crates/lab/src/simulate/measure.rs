@@ -7,7 +7,7 @@ use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows};
 use crate::kinds::sets;
-use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_of, request_after};
+use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_seconds, request_after};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -74,7 +74,7 @@ pub(super) fn of_transfers(
     let mut measured = Measured {
         seconds: times.iter().copied().fold(0.0, f64::max),
         bytes: all().map(payload).sum(),
-        limit_seconds: Some(limit_of(scenario, cell, 1.0).seconds()),
+        limit_seconds: limit_seconds(scenario, cell),
         ..Measured::default()
     };
     for (number, o) in outcomes.iter().enumerate() {

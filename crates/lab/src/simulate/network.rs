@@ -23,9 +23,8 @@ use super::ReadConfig;
 use crate::gateway::config_text;
 use crate::html::trace::Collector;
 use crate::kinds::gauges::{Gauge, Sample};
-use crate::link;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{Hosts, Settings};
+use crate::settings::{Hosts, Settings, Way};
 use crate::topology::{Role, Topology};
 
 /// One-way delay of the cable between two nodes, of the order of a veth pair and two kernels.
@@ -306,12 +305,10 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
         let ends = [(sides[0].neighbour, sides[0].wire), (sides[1].neighbour, sides[1].wire)];
         let joint = if topology.is_ethernet(link) {
             let ethernet = settings.ethernet(&topology.nodes[link].name);
-            let channel =
-                || ChannelConfig { delay: CABLE_DELAY, ..link::channel(&ethernet, ethernet.rate_bps) };
+            let channel = || ChannelConfig { delay: CABLE_DELAY, ..ethernet.channel(Way::Down) };
             Joint { ends, mtu: settings.mtu, channels: [channel(), channel()], is_declared: false }
         } else {
-            let up = link::channel(settings, settings.up_bps());
-            let down = link::channel(settings, settings.rate_bps);
+            let (up, down) = (settings.channel(Way::Up), settings.channel(Way::Down));
             let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
             Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared }
         };

@@ -1,10 +1,10 @@
 //! Parameters of the emulated link by name, for its control socket. Units are in the names; probabilities are 0 to 1.
 
-use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide};
+use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide, text};
 use farlink_wire::Duration;
 
 /// All keys.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 24] = [
     "rate_bps",
     "overhead_bytes",
     "delay_ms",
@@ -25,9 +25,15 @@ pub const KEYS: [&str; 20] = [
     "wink_p",
     "wink_i_ms",
     "wink_side",
+    "contacts",
+    "contact_period_ms",
+    "contact_hold",
+    "rate_changes",
 ];
 
-/// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`, `queue_packets`).
+/// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`, `queue_packets`, `contact_period_ms`). Schedules
+/// (`contacts`, `rate_changes`) are text as [`text`] reads it, and an empty one ends them; their times count since the emulator
+/// started.
 ///
 /// # Errors
 /// The key or value is not allowed; the text says what is. The configuration is unchanged then.
@@ -92,6 +98,15 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
             };
             c.wink = Some(Wink { side, ..wink });
         }
+        "contacts" => {
+            c.contact_plan = text::parse_contacts(value)?;
+            if c.contact_plan.is_empty() {
+                (c.contact_period, c.contact_hold) = (None, false);
+            }
+        }
+        "contact_period_ms" => c.contact_period = limit()?.map(|_| time()).transpose()?,
+        "contact_hold" => c.contact_hold = value.parse().map_err(|_| refuse("true or false"))?,
+        "rate_changes" => c.rate_changes = text::parse_rate_changes(value)?,
         _ => return Err(format!("there is no key {key}; there are {}", KEYS.join(", "))),
     }
     Ok(())
@@ -107,13 +122,17 @@ mod tests {
             let value = match key {
                 "jitter_keeps_order" => "true",
                 "wink_side" => "exit",
+                "contact_hold" => "true",
+                "contacts" => "1s-2s",
+                "rate_changes" => "3s=1M",
                 _ => "1",
             };
             let mut config = ChannelConfig::default();
             set(&mut config, key, value).unwrap();
             assert_ne!(config, ChannelConfig::default(), "{key}");
             let before = config.clone();
-            assert!(set(&mut config, key, "never").unwrap_err().contains(key));
+            let refused = set(&mut config, key, "never").unwrap_err();
+            assert!(refused.contains(key) || refused.contains("`never`"), "{refused}");
             assert_eq!(config, before, "{key}");
         }
         let mut config = ChannelConfig::default();
