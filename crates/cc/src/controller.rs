@@ -157,6 +157,15 @@ impl Controller {
         }
     }
 
+    /// No window above so many bytes from now on.
+    pub fn set_window_limit(&mut self, bytes: u64) {
+        match &mut self.0 {
+            State::LossBased(c) => c.set_window_limit(bytes),
+            State::Bbr(c) => c.set_window_limit(bytes),
+            State::Fixed(c) => c.set_window_limit(bytes),
+        }
+    }
+
     /// In fast recovery PRR (RFC 9937) says what may be sent. Otherwise it is the window, as ever.
     #[must_use]
     pub fn uses_prr(&self) -> bool {

@@ -10,6 +10,9 @@ pub(crate) struct Fixed {
     pub(crate) kind: Kind,
     pub(crate) window_bytes: u64,
     pub(crate) rate_bps: Option<u64>,
+    /// What was asked for, where not all that is allowed is.
+    wanted_bytes: Option<u64>,
+    least_bytes: u64,
 }
 
 impl Fixed {
@@ -18,11 +21,18 @@ impl Fixed {
             Kind::Unfair => (config.unfair_window_bytes, None),
             _ => (None, config.fixed_rate_bps),
         };
-        let limit = config.window_limit_bytes;
-        Self {
+        let mut fixed = Self {
             kind: config.kind,
-            window_bytes: wanted.map_or(limit, |w| w.min(limit)).max(2 * u64::from(config.mss)),
+            window_bytes: 0,
             rate_bps,
-        }
+            wanted_bytes: wanted,
+            least_bytes: 2 * u64::from(config.mss),
+        };
+        fixed.set_window_limit(config.window_limit_bytes);
+        fixed
+    }
+
+    pub(crate) fn set_window_limit(&mut self, bytes: u64) {
+        self.window_bytes = self.wanted_bytes.map_or(bytes, |w| w.min(bytes)).max(self.least_bytes);
     }
 }

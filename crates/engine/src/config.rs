@@ -237,6 +237,14 @@ pub struct Limits {
     pub challenge_acks_per_s: u32,
 }
 
+impl Limits {
+    /// Bytes that one relay may be allowed, from and to. With less than a super-segment each way it would not move, and no
+    /// window above 1 GiB can be announced (RFC 7323).
+    pub const RELAY_BYTES: (u64, u64) = (128 << 10, 1 << 30);
+    /// Bytes that the pool may be given, from and to. With less than the buffers of a batch that is read it would not start.
+    pub const POOL_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

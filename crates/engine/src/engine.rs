@@ -202,6 +202,7 @@ impl Engine {
         if s.flags.syn() && !s.flags.ack() {
             return self.handle_syn(now, via, key, from_low, s, packet, net);
         }
+        self.rules.pass_by(&key, from_low, s);
         self.handle_handshake(now, via, key, from_low, s, packet, net)
     }
 
@@ -249,7 +250,7 @@ impl Engine {
             Mode::Closed(_) => flow.on_closed(&mut cx, from, s, packet),
             Mode::Dormant(_) => Fate::Forward(packet),
         };
-        self.rules.relayed(rule, self.counters.payload_in_bytes - payload_before);
+        self.rules.carried(rule, self.counters.payload_in_bytes - payload_before);
         self.after_event(now, id, net);
         match fate {
             Fate::Forward(mut p) => {
@@ -289,15 +290,15 @@ impl Engine {
         let decision = if repeated {
             None
         } else {
-            let d = self.rules.decide(via, s, self.rule_of(&key));
+            let d = self.rules.decide(via, key, s, self.rule_of(&key));
             match d.action {
                 Action::Split => Some(d),
                 Action::Pass => {
-                    self.counters.flows_passed += 1;
+                    self.counters.flows_passed += u64::from(d.is_first);
                     return self.pass(via, s, packet, net);
                 }
                 Action::Refuse => {
-                    self.counters.flows_refused += 1;
+                    self.counters.flows_refused += u64::from(d.is_first);
                     return Outcome::Refuse(packet);
                 }
             }
@@ -313,7 +314,7 @@ impl Engine {
             return self.pass(via, s, packet, net);
         }
         let decision =
-            decision.unwrap_or(Decision { action: Action::Split, rule: usize::MAX, class: Class::Bulk });
+            decision.unwrap_or(Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT });
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };

@@ -576,7 +576,7 @@ impl Flow {
             mss: self.segment_payload(from.other()),
             initial_window_segments: start.segments,
             fixed_rate_bps: None,
-            window_limit_bytes: u64::from(self.relay_limit(config, link)) * 2,
+            window_limit_bytes: window_limit_bytes(self.relay_limit(config, link)),
             unfair_window_bytes: leg.unfair_window_bytes,
             handshake_rtt: dst.srtt.or(start.paced_over),
             selective_acks: self.agreed.sack,
@@ -595,6 +595,22 @@ impl Flow {
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
         u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+    }
+
+    /// Other bounds of the configuration are in force.
+    pub(crate) fn limit_relays(&mut self, config: &Config) {
+        let limits = [Side::A, Side::B].map(|from| {
+            let link = config.link(self.legs.get(from.other()).out);
+            (from, self.relay_limit(config, link))
+        });
+        let starts_whole = self.is_on_link(config);
+        let Some(relays) = self.relays.as_mut() else { return };
+        for (from, limit_bytes) in limits {
+            let relay = relays.get_mut(from);
+            relay.limit_bytes = limit_bytes;
+            relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
+            relay.tx.set_window_limit(window_limit_bytes(limit_bytes));
+        }
     }
 
     /// One of the legs is a declared link.
@@ -655,4 +671,9 @@ impl Flow {
             r.b.buffer.clear(pool);
         }
     }
+}
+
+/// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
+fn window_limit_bytes(relay_bytes: u32) -> u64 {
+    u64::from(relay_bytes) * 2
 }

@@ -34,6 +34,7 @@ mod meter;
 mod mode;
 pub mod net;
 mod pacing;
+mod passed;
 mod path_mtu;
 mod peer;
 mod queue_drop;

@@ -76,6 +76,7 @@ impl Engine {
             boards_bytes: sums.memory.boards,
             lists_bytes: sums.memory.lists,
             half_open_bytes: self.syns.memory_bytes() as u64,
+            passed_bytes: self.rules.memory_bytes() as u64,
             timers_bytes: self.timers_bytes() as u64,
             ready_bytes: (self.ready_bytes() + self.census.memory_bytes()) as u64,
         }
@@ -225,22 +226,33 @@ impl Flow {
         let Some(r) = self.relays.as_ref() else { return (Side::A, Held::Nothing) };
         let side = if r.a.custody_bytes() >= r.b.custody_bytes() { Side::A } else { Side::B };
         let x = r.get(side);
-        let is_window_full = x.tx.window_edge().before(x.tx.snd_nxt + x.tx.mss);
+        let tx = &x.tx;
+        let is_window_full = tx.window_edge().before(tx.snd_nxt + tx.mss);
+        let repeats = tx.board().lost_bytes() > 0;
         let held = if x.custody_bytes() == 0 {
             Held::Nothing
-        } else if x.tx.in_recovery() {
-            Held::Losses
-        } else if !x.buffer.end().after(x.tx.snd_nxt) {
+        } else if !repeats && !x.buffer.end().after(tx.snd_nxt) {
             // All of it is under way. The source may have more, and no window for it.
             let room = if x.rx.edge.after(x.buffer.end()) { x.rx.edge.since(x.buffer.end()) } else { 0 };
-            if x.rx.fin_at.is_none() && room < x.rx.segment_bytes() { Held::Bound } else { Held::Nothing }
-        } else if x.tx.is_cwnd_limited() {
-            Held::CongestionWindow
-        } else if is_window_full {
-            Held::ReceiveWindow
-        } else if x.tx.timers.pace.is_some() {
+            if tx.in_recovery() {
+                // What is missing keeps the room that the source could fill, or is the last of it.
+                Held::Losses
+            } else if x.rx.fin_at.is_none() && room < x.rx.segment_bytes() {
+                Held::Bound
+            } else {
+                Held::Nothing
+            }
+        } else if tx.timers.pace.is_some() {
             Held::Pacing
+        } else if tx.is_slowed_by_losses() {
+            Held::Losses
+        } else if tx.is_cwnd_limited() {
+            Held::CongestionWindow
+        } else if !repeats && is_window_full {
+            // A hole keeps what came behind it in the receiver's buffer.
+            if tx.in_recovery() && tx.board().sacked_bytes() > 0 { Held::Losses } else { Held::ReceiveWindow }
         } else {
+            // Repetitions take their turn as new data does: a link that always has some is full.
             Held::Turn
         };
         (side, held)

@@ -73,6 +73,24 @@ impl Engine {
         self.config.flow_control = policy;
     }
 
+    /// What one relay may hold from now on, those of open connections, too. Windows that were shown stay promised: with a smaller
+    /// bound a relay holds what it holds until that has gone on.
+    pub fn set_relay_bytes(&mut self, bytes: u32) {
+        self.config.limits.relay_bytes = bytes;
+        for id in self.table.ids() {
+            if let Some(flow) = self.table.get_mut(id) {
+                flow.limit_relays(&self.config);
+            }
+        }
+    }
+
+    /// How large the buffer pool is from now on. What is held above a smaller bound goes on first: until then no new
+    /// connection is split and no window moves.
+    pub fn set_pool_bytes(&mut self, bytes: usize) {
+        self.config.limits.pool_bytes = bytes;
+        self.share_memory();
+    }
+
     /// Whether gateways tell each other what they will be able to pass on, from now on.
     pub fn set_soft_window(&mut self, on: bool) {
         self.config.soft_window = on;

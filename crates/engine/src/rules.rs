@@ -6,7 +6,9 @@ use farlink_wire::TcpSegment;
 
 use crate::config::{Action, Class, Config, Rule};
 use crate::net::IfaceId;
+use crate::passed::{PASSED_MAX, Passed};
 use crate::status::RuleStatus;
+use crate::table::Key;
 
 /// A decision.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,14 @@ pub struct Decision {
     pub rule: usize,
     /// Class of the connection's data.
     pub class: Class,
+    /// The SYN is no repetition of one that was passed by or refused.
+    pub is_first: bool,
+}
+
+impl Decision {
+    /// It is split, under no rule.
+    pub const SPLIT: Self =
+        Self { action: Action::Split, rule: usize::MAX, class: Class::Bulk, is_first: true };
 }
 
 /// The rules and their counters.
@@ -25,6 +35,7 @@ pub struct Rules {
     rules: Vec<Rule>,
     default_action: Action,
     counters: Vec<RuleStatus>,
+    passed: Passed,
 }
 
 impl Rules {
@@ -33,28 +44,56 @@ impl Rules {
     pub fn new(config: &Config) -> Self {
         let name = |n: &str| RuleStatus { name: n.to_owned(), ..RuleStatus::default() };
         let counters = config.rules.iter().map(|r| name(&r.name)).chain([name("default")]).collect();
-        Self { rules: config.rules.clone(), default_action: config.default_action, counters }
+        let passed = Passed::new(PASSED_MAX, config.seed);
+        Self { rules: config.rules.clone(), default_action: config.default_action, counters, passed }
     }
 
-    /// What becomes of the connection that this SYN asks for. `replaced`: the rule of one between the same ports, whose place
-    /// it takes.
-    pub fn decide(&mut self, via: IfaceId, s: &TcpSegment, replaced: Option<usize>) -> Decision {
-        let index = self.rules.iter().position(|r| matches(r, via, s)).unwrap_or(self.rules.len());
-        let rule = self.rules.get(index);
-        let mut action = rule.map_or(self.default_action, |r| r.action);
-        let class = rule.map_or(Class::Bulk, |r| r.class);
-        if let Some(c) = self.counters.get_mut(index) {
-            c.connections += 1;
+    /// What becomes of the connection that this SYN asks for. One that is repeated does not count again. `replaced`: the rule of one
+    /// between the same ports, whose place it takes.
+    pub fn decide(&mut self, via: IfaceId, key: Key, s: &TcpSegment, replaced: Option<usize>) -> Decision {
+        let before = self.passed.decided(&key, s.seq);
+        let mut d = Decision { is_first: before.is_none(), ..Decision::SPLIT };
+        if let Some((rule, Action::Pass)) = before {
+            // The hosts are on their own already.
+            return Decision { action: Action::Pass, rule, ..d };
+        }
+        d.rule = self.rules.iter().position(|r| matches(r, via, s)).unwrap_or(self.rules.len());
+        let rule = self.rules.get(d.rule);
+        d.action = rule.map_or(self.default_action, |r| r.action);
+        d.class = rule.map_or(Class::Bulk, |r| r.class);
+        if let Some(c) = self.counters.get_mut(d.rule) {
+            c.connections += u64::from(d.is_first);
             if let Some(r) = rule
-                && action == Action::Split
+                && d.action == Action::Split
                 && r.connections_max
-                    .is_some_and(|max| c.open >= u64::from(max) + u64::from(replaced == Some(index)))
+                    .is_some_and(|max| c.open >= u64::from(max) + u64::from(replaced == Some(d.rule)))
             {
-                c.over_limit += 1;
-                action = r.over_limit;
+                c.over_limit += u64::from(d.is_first);
+                d.action = r.over_limit;
             }
         }
-        Decision { action, rule: index, class }
+        if d.action == Action::Split {
+            self.passed.forget(&key);
+        } else {
+            self.passed.begin(key, s.seq, d.rule, d.action);
+        }
+        if d.action == Action::Pass {
+            self.carried(d.rule, s.payload_len as u64);
+        }
+        d
+    }
+
+    /// A segment of a connection that is not split goes on.
+    pub fn pass_by(&mut self, key: &Key, from_low: bool, s: &TcpSegment) {
+        if let Some(rule) = self.passed.rule_of(key, from_low, s) {
+            self.carried(rule, s.payload_len as u64);
+        }
+    }
+
+    /// Memory of connections that are followed though they are not split, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.passed.memory_bytes()
     }
 
     /// A connection was split under a rule.
@@ -69,8 +108,8 @@ impl Rules {
             c.open = c.open.saturating_sub(1);
         }
     }
-    /// It relayed payload.
-    pub fn relayed(&mut self, rule: usize, bytes: u64) {
+    /// A connection under a rule carried payload, split or not.
+    pub fn carried(&mut self, rule: usize, bytes: u64) {
         if let Some(c) = self.counters.get_mut(rule) {
             c.bytes += bytes;
         }

@@ -2,6 +2,7 @@
 
 mod ack;
 mod early;
+mod held;
 mod silence;
 mod timer;
 mod way;
@@ -306,20 +307,10 @@ impl Sender {
     pub fn window_max_bytes(&self) -> u64 {
         self.window_max_bytes
     }
-    /// Whether the congestion window has stopped it within the last round trip.
-    #[must_use]
-    pub fn is_cwnd_limited(&self) -> bool {
-        self.cwnd_stop.is_some()
-    }
     /// Payload that the receiver has acknowledged, by ACK or SACK, bytes.
     #[must_use]
     pub fn delivered_bytes(&self) -> u64 {
         self.rate.delivered_bytes()
-    }
-    /// Recovery of any kind is under way.
-    #[must_use]
-    pub fn in_recovery(&self) -> bool {
-        !self.recovery.is_open()
     }
     /// Memory beside the struct itself, bytes.
     #[must_use]

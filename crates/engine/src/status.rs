@@ -62,6 +62,8 @@ pub struct Memory {
     pub lists_bytes: u64,
     /// Half-open connections.
     pub half_open_bytes: u64,
+    /// Connections that rules pass by or refuse, followed for their counters.
+    pub passed_bytes: u64,
     /// Timers of flows.
     pub timers_bytes: u64,
     /// Queue of flows with something to send, and list of flows that are to be counted.
@@ -77,6 +79,7 @@ impl Memory {
             + self.boards_bytes
             + self.lists_bytes
             + self.half_open_bytes
+            + self.passed_bytes
             + self.timers_bytes
             + self.ready_bytes
     }
@@ -209,11 +212,11 @@ counters! {
 pub struct RuleStatus {
     /// The rule's name.
     pub name: String,
-    /// Connections that matched.
+    /// Connections that matched; a SYN that is repeated counts once.
     pub connections: u64,
-    /// Open now.
+    /// Split ones that are open now.
     pub open: u64,
-    /// Payload bytes relayed.
+    /// Payload bytes that they carried: relayed, or passed by (then with what the hosts repeated).
     pub bytes: u64,
     /// Connections above its limit.
     pub over_limit: u64,

@@ -302,12 +302,12 @@ fn set(attendance: &mut Attendance<'_>, key: &str, value: &str) -> std::result::
         _ => {}
     }
     let now = attendance.now();
-    let (key, value) = in_bits(key, value)?;
+    let (key, value) = without_units(key, value)?;
     attendance.gateway().set(now, &key, &value).map_err(|e| with_profile(&key, e))
 }
 
-/// `link.NAME.rate` with its unit is `link.NAME.rate_bps` without one.
-fn in_bits(key: &str, value: &str) -> std::result::Result<(String, String), String> {
+/// `link.NAME.rate` with its unit is `link.NAME.rate_bps` without one, and sizes may have theirs.
+fn without_units(key: &str, value: &str) -> std::result::Result<(String, String), String> {
     match key.strip_prefix("link.").and_then(|k| k.strip_suffix(".rate")) {
         Some(name) => {
             let bps = match value {
@@ -318,6 +318,10 @@ fn in_bits(key: &str, value: &str) -> std::result::Result<(String, String), Stri
                 }
             };
             Ok((format!("link.{name}.rate_bps"), bps))
+        }
+        None if key.starts_with("limits.") && value.parse::<u64>().is_err() => {
+            let size: config::Size = value.parse().map_err(|e| format!("{e}"))?;
+            Ok((key.to_owned(), size.0.to_string()))
         }
         None => Ok((key.to_owned(), value.to_owned())),
     }
@@ -352,11 +356,14 @@ mod tests {
 
     #[test]
     fn a_rate_is_taken_with_its_unit_as_in_the_file() {
-        let bits = |key: &str, value: &str| in_bits(key, value);
+        let bits = |key: &str, value: &str| without_units(key, value);
         let pair = |key: &str, value: &str| Ok((key.to_owned(), value.to_owned()));
         assert_eq!(bits("link.a.b.rate", "6 Mbit/s"), pair("link.a.b.rate_bps", "6000000"));
         assert_eq!(bits("link.geo.rate", "unknown"), pair("link.geo.rate_bps", "unknown"));
         assert_eq!(bits("link.geo.rate_bps", "5"), pair("link.geo.rate_bps", "5"));
+        assert_eq!(bits("limits.relay_bytes", "32 MiB"), pair("limits.relay_bytes", "33554432"));
+        assert_eq!(bits("limits.pool_bytes", "1048576"), pair("limits.pool_bytes", "1048576"));
+        assert!(bits("limits.pool_bytes", "32M").unwrap_err().contains("MiB"));
         assert!(bits("link.geo.rate", "6M").unwrap_err().contains("unknown unit `M`; allowed: a rate"));
     }
 }

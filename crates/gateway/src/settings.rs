@@ -2,7 +2,7 @@
 
 use farlink_cc::Kind;
 use farlink_engine::config::{
-    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
+    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
 use farlink_wire::Instant;
 
@@ -44,6 +44,8 @@ impl Gateway {
                 ("flow_control.policy", config.flow_control.name().into()),
                 ("flow_control.soft_window", config.soft_window.to_string()),
                 ("flow_control.queue_drop", config.queue_drop.to_string()),
+                ("limits.relay_bytes", config.limits.relay_bytes.to_string()),
+                ("limits.pool_bytes", config.limits.pool_bytes.to_string()),
             ]
             .map(|(key, value)| (key.to_owned(), value)),
         );
@@ -52,7 +54,8 @@ impl Gateway {
 
     /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
     /// `link.NAME.cc` (a congestion controller, or `auto`) and `ordinary.cc`, `flow_control.policy`,
-    /// `flow_control.soft_window` and `flow_control.queue_drop` (`true`, `false`), `link.NAME.initial_window_segments`,
+    /// `flow_control.soft_window` and `flow_control.queue_drop` (`true`, `false`), `limits.relay_bytes` and `limits.pool_bytes` (bytes, in
+    /// open connections too), `link.NAME.initial_window_segments`,
     /// `link.NAME.long_path_initial_window_segments` and `ordinary.initial_window_segments` (for connections that begin from then
     /// on).
     ///
@@ -63,7 +66,7 @@ impl Gateway {
         let names = names.join(", ");
         let unknown = || {
             format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy, flow_control.soft_window and flow_control.queue_drop"
+                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy, flow_control.soft_window, flow_control.queue_drop, limits.relay_bytes and limits.pool_bytes"
             )
         };
         if key == "ordinary.cc" {
@@ -84,6 +87,16 @@ impl Gateway {
         }
         if key == "flow_control.queue_drop" {
             self.engine.set_queue_drop(switch(value)?);
+            return Ok(());
+        }
+        if key == "limits.relay_bytes" {
+            let bytes = size(value, Limits::RELAY_BYTES)?;
+            self.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+            return Ok(());
+        }
+        if key == "limits.pool_bytes" {
+            let bytes = size(value, Limits::POOL_BYTES)?;
+            self.engine.set_pool_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
             return Ok(());
         }
         let (name, what) = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
@@ -178,6 +191,11 @@ impl Gateway {
 
 fn window_text(window: InitialWindow) -> String {
     if window == InitialWindow::AUTO { "auto".into() } else { window.segments.to_string() }
+}
+
+fn size(value: &str, (least, most): (u64, u64)) -> Result<u64, String> {
+    let bytes = value.parse::<u64>().ok().filter(|bytes| (least..=most).contains(bytes));
+    bytes.ok_or_else(|| format!("`{value}`: allowed are {least} to {most} bytes"))
 }
 
 fn switch(value: &str) -> Result<bool, String> {

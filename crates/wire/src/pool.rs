@@ -198,7 +198,7 @@ impl Pool {
         self.used_max_bytes = self.used_bytes;
     }
 
-    /// The mark given to [`Pool::new`], in bytes.
+    /// The mark in force, in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes

@@ -316,6 +316,11 @@ impl Bbr {
         }
     }
 
+    pub(crate) fn set_window_limit(&mut self, bytes: u64) {
+        self.limit = bytes.max(2 * self.mss);
+        self.cwnd = self.cwnd.min(self.limit);
+    }
+
     pub(crate) fn set_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss.max(1));
         self.limit = self.limit.max(2 * self.mss);

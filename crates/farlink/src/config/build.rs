@@ -55,10 +55,6 @@ const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const INTERFACE_NAME_BYTES_MAX: usize = 15;
 /// The name of an instance stands in device names, which are short.
 const INSTANCE_BYTES_MAX: usize = 6;
-/// A relay that cannot hold a super-segment each way would not move.
-const RELAY_BYTES_MIN: u64 = 128 << 10;
-/// A pool that cannot hold the buffers of a read batch would not start.
-const POOL_BYTES_MIN: u64 = 1 << 20;
 
 /// An interface on its way into the configuration.
 struct Found {
@@ -377,10 +373,10 @@ fn size(
 
 fn limits(l: &file::Limits, source: Source<'_>) -> Result<engine::Limits, ConfigError> {
     let d = engine::Limits::default();
-    let pool_bytes = size(l.pool_bytes.as_ref(), source, d.pool_bytes as u64, POOL_BYTES_MIN, 1 << 40)?;
-    // RFC 7323: no window above 1 GiB can be announced, so no relay can hold more.
-    let relay_bytes =
-        size(l.relay_bytes.as_ref(), source, u64::from(d.relay_bytes), RELAY_BYTES_MIN, 1 << 30)?;
+    let (least, most) = engine::Limits::POOL_BYTES;
+    let pool_bytes = size(l.pool_bytes.as_ref(), source, d.pool_bytes as u64, least, most)?;
+    let (least, most) = engine::Limits::RELAY_BYTES;
+    let relay_bytes = size(l.relay_bytes.as_ref(), source, u64::from(d.relay_bytes), least, most)?;
     let reassembly_bytes = size(l.reassembly_bytes.as_ref(), source, d.reassembly_bytes as u64, 0, 1 << 30)?;
     Ok(engine::Limits {
         flows_max: l.flows_max.map_or(d.flows_max, |n| n.0 as usize),

@@ -205,6 +205,59 @@ fn rules_decide_by_prefix_port_interface_and_dscp() {
     }
 }
 
+/// A repeated SYN is the same connection, and what passes by counts for the rule, both ways.
+#[test]
+fn a_passed_connection_counts_once_and_so_do_its_bytes() {
+    let mut t = Script::with(|s| s.config.rules = vec![rule(Action::Pass)]);
+    t.play(
+        "a > S 0 win 65535 <mss 1460>\n b < S 0\n ~1000
+         a > S 0 win 65535 <mss 1460>\n b < S 0\n ~2000
+         a > S 0 win 65535 <mss 1460>\n b < S 0
+         b > S. 0 ack 1 win 65535 <mss 1460>\n a < S. 0
+         a > . 1 ack 1\n b < . 1
+         a > P. 1:101 ack 1\n b < P. 1:101
+         b > P. 1:1001 ack 101\n a < P. 1:1001
+         a > . 101:3021 ack 1001 {gso 1460}\n drop",
+    );
+    let counted = |t: &Script| {
+        let status = t.status();
+        (status.rules[0].connections, status.rules[0].bytes, status.counters.flows_passed)
+    };
+    assert_eq!(counted(&t), (1, 100 + 1000 + 2920, 1));
+    // Its end, and another one between the same ports.
+    t.play(
+        "a > F. 3021 ack 1001\n drop\n b > F. 1001 ack 3022\n drop\n a > . 3022 ack 1002\n drop
+         ~1000
+         a > S 500000 win 65535 <mss 1460>\n drop\n a > S 500000 win 65535 <mss 1460>\n drop",
+    );
+    assert_eq!(counted(&t), (2, 4020, 2));
+}
+
+/// Who asks again after a refusal is refused again, and counts once.
+#[test]
+fn a_refused_connection_counts_once() {
+    let mut t = Script::with(|s| s.config.rules = vec![rule(Action::Refuse)]);
+    for _ in 0..3 {
+        t.play("a > S 0 win 65535 <mss 1460>\n a < icmp unreach 13 about 0\n ~1000\n quiet");
+    }
+    let status = t.status();
+    assert_eq!((status.rules[0].connections, status.counters.flows_refused), (1, 1));
+}
+
+/// The first SYN found no room under the rule; the second does.
+#[test]
+fn a_repeated_syn_is_split_when_there_is_room_by_then() {
+    let mut t = Script::with(|s| {
+        let r = rule(Action::Split);
+        s.config.rules = vec![Rule { connections_max: Some(1), over_limit: Action::Refuse, ..r }];
+    });
+    t.open();
+    t.play("a > S 0 win 65535 <mss 1460> {port 7000}\n drop\n a > R 1\n drop\n ~60000\n drop");
+    t.play("a > S 0 win 65535 <mss 1460> {port 7000}\n b < S 0 {port 7000}");
+    let status = t.status();
+    assert_eq!((status.rules[0].connections, status.rules[0].over_limit), (2, 1));
+}
+
 #[test]
 fn a_refused_connection_gets_icmp_and_never_a_reset() {
     let mut t = Script::with(|s| s.config.rules = vec![rule(Action::Refuse)]);

@@ -15,6 +15,7 @@ mod fin_early;
 mod fragments;
 mod gaps;
 mod handshake;
+mod held;
 mod hostile;
 mod icmp_mtu;
 mod keepalive;

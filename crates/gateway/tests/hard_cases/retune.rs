@@ -1,6 +1,6 @@
 //! Congestion control that changes while connections are open.
 
-use crate::script::Script;
+use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
 use farlink_gateway::config::{LegConfig, Link};
 
@@ -124,7 +124,7 @@ fn what_is_in_force_is_told_as_set_takes_it() {
     let wanted = "link.sat.rate_bps=unknown link.sat.cc=cubic link.sat.initial_window_segments=auto \
                   link.sat.long_path_initial_window_segments=same link.sat.up=true ordinary.cc=cubic \
                   ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
-                  flow_control.queue_drop=false";
+                  flow_control.queue_drop=false limits.relay_bytes=65535 limits.pool_bytes=536870912";
     assert_eq!(settings(&mut t), wanted);
     for (key, value) in [
         ("link.sat.rate_bps", "2000000"),
@@ -137,6 +137,8 @@ fn what_is_in_force_is_told_as_set_takes_it() {
         ("flow_control.policy", "automatic"),
         ("flow_control.soft_window", "false"),
         ("flow_control.queue_drop", "true"),
+        ("limits.relay_bytes", "1048576"),
+        ("limits.pool_bytes", "104857600"),
     ] {
         set(&mut t, key, value).unwrap();
         assert!(settings(&mut t).contains(&format!("{key}={value}")), "{key} {value}");
@@ -203,4 +205,83 @@ fn a_window_that_the_gateway_cannot_open_is_the_reason() {
     }
     t.play("~10\n drop");
     assert_eq!(held_by(&mut t), ("gateway", "what may be held"));
+}
+
+/// Sends as much as the windows that `a` is shown allow, while the link takes all of it and `b` acknowledges nothing.
+fn fill(t: &mut Script, at: &mut u32, edge: &mut u32) {
+    for _ in 0..200 {
+        let end = (*at + 14_600).min(*edge);
+        if end > *at {
+            t.play(&format!("a > . {at}:{end} ack 1 {{gso 1460}}\n ~50\n drop b"));
+        } else {
+            t.play("~50\n drop b");
+        }
+        *at = end.max(*at);
+        let answers = t.take(Host::A);
+        *edge = answers.iter().map(|s| s.ack + (u32::from(s.segment.window) << 7)).fold(*edge, u32::max);
+    }
+}
+
+/// A larger bound lets an open connection hold more, a smaller one less; what was promised is taken all the same.
+#[test]
+fn what_an_open_connection_may_hold_changes_with_the_bound() {
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 256 << 10;
+        s.config.pinned = farlink_gateway::config::Pinned::Never;
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(1_000_000_000), leg, ..Link::default() });
+    });
+    t.open();
+    let held = |t: &mut Script| t.status().custody_bytes;
+    // The far host's acknowledgements come until nothing is held: only then a larger window may be shown.
+    t.play("a > P. 1:101 ack 1\n ~1\n drop\n b > . 1 ack 101 win 65535\n ~100\n drop");
+    set(&mut t, "limits.relay_bytes", "1048576").unwrap();
+    t.play("a > P. 101:201 ack 1\n ~1\n drop\n b > . 1 ack 201 win 65535\n ~100\n drop b");
+    let shown = t.take(Host::A).iter().map(|s| s.ack + (u32::from(s.segment.window) << 7)).max();
+    let (mut at, mut edge) = (201, shown.unwrap());
+    assert!((900_000..=1_100_000).contains(&(edge - at)), "{edge}");
+    fill(&mut t, &mut at, &mut edge);
+    assert!(held(&mut t) > 900_000, "{}", held(&mut t));
+    // Less from now on: what is held goes on, and no more is asked for than the new bound.
+    set(&mut t, "limits.relay_bytes", "262144").unwrap();
+    t.play(&format!("b > . 1 ack {at} win 65535\n ~100\n drop"));
+    let before = edge;
+    fill(&mut t, &mut at, &mut edge);
+    assert!(held(&mut t) <= 270_000.max(u64::from(before - 201)), "{}", held(&mut t));
+    t.play(&format!("b > . 1 ack {at} win 65535\n ~100\n drop"));
+    fill(&mut t, &mut at, &mut edge);
+    assert!(held(&mut t) <= 270_000, "{}", held(&mut t));
+}
+
+#[test]
+fn bounds_that_cannot_be_are_refused() {
+    let mut t = Script::new();
+    for (key, value, hint) in [
+        ("limits.relay_bytes", "1000", "131072 to 1073741824 bytes"),
+        ("limits.relay_bytes", "lots", "131072 to 1073741824 bytes"),
+        ("limits.pool_bytes", "0", "1048576 to 1099511627776 bytes"),
+        ("limits.flows_max", "7", "limits.relay_bytes and limits.pool_bytes"),
+    ] {
+        let refused = set(&mut t, key, value).unwrap_err();
+        assert!(refused.contains(hint), "{key}={value}: {refused}");
+    }
+}
+
+/// A pool that has become too small for another connection forwards it, and a larger one has room again.
+#[test]
+fn another_pool_counts_at_once() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
+    let opens = |t: &mut Script, port: u32| {
+        let before = t.status().counters.flows_split;
+        for line in ["a > S 0 win 65535 <mss 1460>", "b > S. 0 ack 1 win 65535 <mss 1460>", "a > . 1 ack 1"] {
+            t.play(&format!("{line} {{port {port}}}\n drop"));
+        }
+        t.status().counters.flows_split > before
+    };
+    assert!((5000..5400).all(|port| opens(&mut t, port)));
+    // Half of it at most is for the state of connections: less than so many need.
+    set(&mut t, "limits.pool_bytes", "1048576").unwrap();
+    assert!(!opens(&mut t, 6000));
+    set(&mut t, "limits.pool_bytes", "16777216").unwrap();
+    assert!(opens(&mut t, 6001));
 }
