@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::limit;
 use crate::scenario::{Cell, Only, Params};
 
+/// How often a run is made before what could not be judged of it is a failure.
+const RUNS_MAX: u32 = 3;
+
 /// What a scenario kind hands back of one run of a cell.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measured {
@@ -25,6 +28,8 @@ pub struct Measured {
     pub notes: Vec<String>,
     /// Why it could not be measured on this machine; nothing else counts then.
     pub skipped: Option<String>,
+    /// Why something could not be judged this time: it is to run again.
+    pub unjudged: Option<String>,
 }
 
 impl Measured {
@@ -32,6 +37,22 @@ impl Measured {
     #[must_use]
     pub fn skipped(reason: impl Into<String>) -> Self {
         Self { skipped: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Runs at most so often until everything can be judged; what cannot be then is a failure, for nobody knows.
+    pub fn until_judged(mut run: impl FnMut() -> anyhow::Result<Self>) -> anyhow::Result<Self> {
+        let mut measured = run()?;
+        for _ in 1..RUNS_MAX {
+            // What has gone wrong must not be forgotten over a run in which it does not.
+            if measured.unjudged.is_none() || !measured.failures.is_empty() {
+                break;
+            }
+            measured = run()?;
+        }
+        if let Some(why) = measured.unjudged.take() {
+            measured.failures.push(format!("{why}, in each of {RUNS_MAX} runs"));
+        }
+        Ok(measured)
     }
 
     /// Adds a number.
@@ -231,6 +252,24 @@ mod tests {
             command_line("lab", "it's", &Only::default(), 1, 1, &[]),
             "farlink lab run 'it'\\''s' --seed 1"
         );
+    }
+
+    #[test]
+    fn what_could_not_be_judged_runs_again_and_fails_in_the_end() {
+        let missed =
+            || Measured { unjudged: Some("captures missed 3 packets".into()), ..Measured::default() };
+        let runs = std::cell::Cell::new(0);
+        let from_run = |good: u32| {
+            runs.set(0);
+            Measured::until_judged(|| {
+                runs.set(runs.get() + 1);
+                Ok(if runs.get() >= good { Measured::default() } else { missed() })
+            })
+        };
+        assert!(from_run(1).unwrap().failures.is_empty() && runs.get() == 1);
+        assert!(from_run(2).unwrap().failures.is_empty() && runs.get() == 2);
+        assert_eq!(from_run(9).unwrap().failures, ["captures missed 3 packets, in each of 3 runs"]);
+        assert_eq!(runs.get(), 3);
     }
 
     #[test]

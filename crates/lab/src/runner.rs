@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::{self, Kind, Run};
 use crate::progress::Progress;
-use crate::report::{CellReport, Report, Skipped, command_line};
+use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::scenario::{Cell, Only, Scenario};
 use crate::{html, interrupt, sh, state, table};
 
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<Report> {
                 captures: options.captures.clone().map(|d| (d, format!("{number:03}-{repeat}"))),
                 trace: None,
             };
-            let outcome = kind.run(&scenario, cell, &mut run);
+            let outcome = Measured::until_judged(|| kind.run(&scenario, cell, &mut run));
             let trace = run.trace.take();
             if let Some(reason) = outcome.as_ref().ok().and_then(|m| m.skipped.clone()) {
                 progress.end(&format!("{}: skipped, {reason}", name_of(cell)));

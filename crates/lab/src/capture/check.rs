@@ -4,7 +4,7 @@
 //! and byte that leaves has come in before, in the same place of the same sequence space, and no byte is acknowledged
 //! that its source has not sent. Packets are taken in the order of time, and judged at the end, when all are known.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use farlink_wire::tcp::TcpSegment;
 use farlink_wire::{ChecksumState, Offload, Parsed, checksum, parse, verify_checksums};
@@ -52,6 +52,15 @@ pub struct Traffic {
     pub payload_bytes: u64,
 }
 
+/// What shows whether gateways split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// By node: connections with payload that passed it and that a gateway can split.
+    pub splittable: BTreeMap<String, u64>,
+    /// Those that carried much: the nodes that acknowledged a byte of theirs before its destination had. A router does not.
+    pub bulk: BTreeMap<String, BTreeSet<String>>,
+}
+
 /// What the captures show in the end.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -71,6 +80,8 @@ pub struct Findings {
     pub traffic: Vec<(Point, [Traffic; 2])>,
     /// Payload bytes that left a node a second time, by node.
     pub repeated_bytes: BTreeMap<String, u64>,
+    /// What shows whether gateways split.
+    pub split: Split,
     /// Streams as they left each node, for plots: node, key, direction `a` to `b`, stream.
     pub streams: Vec<(String, FlowKey, bool, Stream)>,
 }
@@ -93,6 +104,8 @@ pub struct Checker {
     allows_resets: bool,
     keeps_moments: bool,
     findings: Findings,
+    /// A packet's headers before zeros, where a capture has cut it.
+    blank: Vec<u8>,
 }
 
 impl Checker {
@@ -123,15 +136,29 @@ impl Checker {
             allows_resets,
             keeps_moments,
             findings: Findings::default(),
+            blank: Vec::new(),
         }
     }
 
     /// Takes a captured packet of an interface, by its number among the points.
     pub fn take(&mut self, point: usize, frame: &Frame, packet: &[u8]) {
-        let out = usize::from(frame.is_outgoing);
         if point >= self.points.len() {
             return;
         }
+        if frame.wire_len <= packet.len() {
+            return self.take_whole(point, frame, packet, false);
+        }
+        // Its headers are read as those of a whole packet are; what follows is not looked at.
+        let mut blank = std::mem::take(&mut self.blank);
+        blank.resize(blank.len().max(frame.wire_len), 0);
+        blank[..packet.len()].copy_from_slice(packet);
+        self.take_whole(point, frame, &blank[..frame.wire_len], true);
+        blank[..packet.len()].fill(0);
+        self.blank = blank;
+    }
+
+    fn take_whole(&mut self, point: usize, frame: &Frame, packet: &[u8], is_cut: bool) {
+        let out = usize::from(frame.is_outgoing);
         self.findings.packets += 1;
         let traffic = &mut self.traffic[point][out];
         traffic.packets += 1;
@@ -144,7 +171,7 @@ impl Checker {
                     traffic.ack_bytes += packet.len() as u64;
                 }
                 traffic.payload_bytes += segment.payload_len as u64;
-                self.take_tcp(point, frame, &segment, packet);
+                self.take_tcp(point, frame, &segment, (!is_cut).then_some(packet));
             }
             Parsed::Fragment(fragment) if fragment.protocol == TCP => {
                 self.findings.fragments += 1;
@@ -152,16 +179,16 @@ impl Checker {
                     return;
                 };
                 if let Parsed::Tcp(segment) = parse(&whole) {
-                    self.take_tcp(point, frame, &segment, &whole);
+                    self.take_tcp(point, frame, &segment, (!is_cut).then_some(&whole));
                 }
             }
             _ => {}
         }
     }
 
-    fn take_tcp(&mut self, point: usize, frame: &Frame, segment: &TcpSegment, packet: &[u8]) {
+    fn take_tcp(&mut self, point: usize, frame: &Frame, segment: &TcpSegment, packet: Option<&[u8]>) {
         let (out, node) = (usize::from(frame.is_outgoing), self.points[point].1);
-        if !has_good_checksums(packet, segment, frame.is_checksum_open) {
+        if packet.is_some_and(|p| !has_good_checksums(p, segment, frame.is_checksum_open)) {
             self.bad_checksums[node][out] += 1;
             return;
         }
@@ -175,13 +202,16 @@ impl Checker {
         flow.seen_ns = frame.at_ns;
         let Some(number) = flow.take(segment, self.nodes.len(), node, out, direction) else { return };
         let incarnation = &mut flow.incarnations[number];
+        incarnation.note(segment, node, out, direction);
         let (isn, peer) = (incarnation.isns.0[direction], incarnation.isns.0[1 - direction]);
         let stream = &mut incarnation.nodes[node][out][direction];
-        stream.take(segment, segment.payload(packet), isn, peer, frame.at_ns, self.keeps_moments);
+        let payload = packet.map(|packet| segment.payload(packet));
+        stream.take(segment, payload, isn, peer, frame.at_ns, self.keeps_moments);
         if let Some(old) = flow.superfluous() {
             self.findings.flows += 1;
             let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
             judge.incarnation(flow, &old, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
+            judge.split(&old, key, &mut self.findings.split);
         }
     }
 
@@ -212,6 +242,7 @@ impl Checker {
             self.findings.flows += flow.incarnations.len() as u64;
             let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
             judge.flow(&flow, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
+            flow.incarnations.iter().for_each(|i| judge.split(i, key, &mut self.findings.split));
         }
     }
 
@@ -233,6 +264,7 @@ impl Checker {
         for (key, flow) in flows {
             findings.flows += flow.incarnations.len() as u64;
             judge.flow(&flow, key, &mut failures, &mut findings.repeated_bytes);
+            flow.incarnations.iter().for_each(|i| judge.split(i, key, &mut findings.split));
             for incarnation in flow.incarnations {
                 keep_streams(incarnation, key, &self.nodes, self.keeps_moments, &mut findings);
             }

@@ -33,8 +33,17 @@ fn weight(place: u64) -> u64 {
 impl Coverage {
     /// Takes bytes that stand at `start`; of those seen before only the number counts.
     pub fn add(&mut self, start: u64, data: &[u8]) {
-        let end = start + data.len() as u64;
-        if data.is_empty() || self.is_lost {
+        self.cover(start, data.len() as u64, Some(data));
+    }
+
+    /// Takes bytes that stand at `start` of which only the number is known: where, but not what they are.
+    pub fn add_unseen(&mut self, start: u64, bytes: u64) {
+        self.cover(start, bytes, None);
+    }
+
+    fn cover(&mut self, start: u64, bytes: u64, data: Option<&[u8]>) {
+        let end = start + bytes;
+        if bytes == 0 || self.is_lost {
             return;
         }
         if (end / BLOCK_BYTES) as usize >= BLOCKS_MAX || self.pieces.len() >= PIECES_MAX {
@@ -50,15 +59,19 @@ impl Coverage {
             let (a, b) = self.pieces[i];
             if at < a {
                 fresh += a - at;
-                self.mix(at, &data[(at - start) as usize..(a - start) as usize]);
+                if let Some(data) = data {
+                    self.mix(at, &data[(at - start) as usize..(a - start) as usize]);
+                }
             }
             at = at.max(b);
         }
         if at < end {
             fresh += end - at;
-            self.mix(at, &data[(at - start) as usize..]);
+            if let Some(data) = data {
+                self.mix(at, &data[(at - start) as usize..]);
+            }
         }
-        self.overlapping += data.len() as u64 - fresh;
+        self.overlapping += bytes - fresh;
         let joined = self.pieces[from..to]
             .iter()
             .fold((start, end), |joined, piece| (joined.0.min(piece.0), joined.1.max(piece.1)));
@@ -181,6 +194,18 @@ mod tests {
             let found = whole.first_difference(&of(&[(0, 100_000)], &bad));
             assert_eq!(found, Some(a as u64 / BLOCK_BYTES * BLOCK_BYTES));
         }
+    }
+
+    #[test]
+    fn of_unseen_bytes_the_places_count() {
+        let mut coverage = Coverage::default();
+        coverage.add_unseen(0, 5 << 30);
+        coverage.add_unseen(5 << 30, 1000);
+        coverage.add_unseen(100, 50);
+        assert_eq!((coverage.bytes(), coverage.overlapping_bytes()), ((5 << 30) + 1000, 50));
+        assert!(coverage.blocks.is_empty() && !coverage.is_lost());
+        let came = of(&[(0, 1000)], &data(1000));
+        assert_eq!((coverage.first_outside(&came), coverage.first_difference(&came)), (Some(1000), None));
     }
 
     #[test]

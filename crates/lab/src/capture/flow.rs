@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use farlink_wire::tcp::TcpSegment;
 
-use super::stream::Stream;
+use super::stream::{Stream, place};
 
 /// Incarnations of one 4-tuple that are kept; older ones are judged when a newer one begins.
 const INCARNATIONS_MAX: usize = 16;
@@ -68,6 +68,10 @@ pub(super) struct Incarnation {
     has_syn: [bool; 2],
     /// A SYN-ACK has answered a SYN: both hosts take part.
     pub(super) is_answered: bool,
+    /// Its handshake or its options are none that a gateway splits.
+    pub(super) is_odd: bool,
+    /// By node: a byte left acknowledged that its destination had not acknowledged yet.
+    pub(super) is_early: Vec<bool>,
 }
 
 /// Segments of one direction at a node, of all incarnations.
@@ -123,6 +127,26 @@ impl Incarnation {
             (None, Some(ack)) if segment.flags.ack() => (3, ack),
             _ => return None,
         })
+    }
+
+    /// Looks at a segment that it is about to take for what shows whether a gateway splits it.
+    pub(super) fn note(&mut self, segment: &TcpSegment, node: usize, out: usize, direction: usize) {
+        let (flags, options) = (segment.flags, &segment.options);
+        if flags.syn() {
+            let odd = options.md5 || options.ao || options.malformed || options.mptcp;
+            self.is_odd |= odd || segment.payload_len > 0 || flags.rst() || flags.fin();
+            return;
+        }
+        let Some(peer) = self.isns.0[1 - direction].filter(|_| flags.ack() && !flags.rst() && out == 1)
+        else {
+            return;
+        };
+        let [came, left] = [0, 1].map(|out| &self.nodes[node][out][direction]);
+        let acked = place(peer, segment.ack.0, left.ack_max);
+        self.is_early.resize(self.nodes.len().max(self.is_early.len()), false);
+        // A FIN counts as a byte, and only the other host acknowledges it.
+        let is_of_payload = acked.is_some_and(|acked| acked <= self.nodes[node][0][1 - direction].end_max);
+        self.is_early[node] |= is_of_payload && acked > Some(came.ack_max);
     }
 
     /// Payload has flowed.

@@ -1,13 +1,18 @@
 //! The judgement of what came into a gateway against what left it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::check::Split;
 use super::flow::{Flow, FlowKey, Incarnation};
 use super::fragments::Fragments;
 use super::stream::Stream;
 
 /// Bound on reported failures.
 const FAILURES_MAX: usize = 20;
+/// A gateway acknowledges some of so many bytes before their destination does, wherever on the path it stands.
+const BULK_BYTES: u64 = 100_000;
+/// Bound on the connections of which this is looked at.
+const BULK_MAX: usize = 10_000;
 
 /// What a judgement needs to know besides the connection.
 pub(super) struct Judge<'a> {
@@ -20,6 +25,26 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// What one life of a connection shows of whether gateways split it. One without an answer to its SYN, or with odd
+    /// options, any gateway leaves to the hosts.
+    pub(super) fn split(&self, incarnation: &Incarnation, key: FlowKey, split: &mut Split) {
+        if !incarnation.is_answered || incarnation.is_odd || !incarnation.has_data() {
+            return;
+        }
+        let mut early = BTreeSet::new();
+        let mut is_bulk = false;
+        for (number, ([came, left], node)) in incarnation.nodes.iter().zip(self.nodes).enumerate() {
+            if [0, 1].into_iter().all(|d| came[d].packets > 0 && left[d].packets > 0) {
+                *split.splittable.entry(node.clone()).or_default() += 1;
+            }
+            is_bulk |= came.iter().any(|stream| stream.end_max >= BULK_BYTES);
+            early.extend(incarnation.is_early.get(number).filter(|is| **is).map(|_| node.clone()));
+        }
+        if is_bulk && split.bulk.len() < BULK_MAX {
+            split.bulk.entry(key.arrow(true)).or_default().extend(early);
+        }
+    }
+
     /// A 4-tuple with all that is kept of its lives. Repeated bytes are added up by node.
     pub(super) fn flow(
         &self,

@@ -14,10 +14,10 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Checker, Findings, Point};
+pub use check::{Checker, Findings, Point, Split};
 pub use coverage::Coverage;
 pub use flow::FlowKey;
-pub use socket::{Frame, PacketSocket};
+pub use socket::{Extent, Frame, PacketSocket};
 pub use stream::{Moment, Stream};
 pub use trace::Trace;
 pub use watch::{Options, Watch};

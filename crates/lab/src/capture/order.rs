@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn frames_come_out_in_the_order_of_time_once_all_have_been_read() {
         let mut order = Order::default();
-        let frame = |at_ns| Frame { at_ns, is_outgoing: false, is_checksum_open: false, len: 1 };
+        let frame = |at_ns| Frame { at_ns, is_outgoing: false, is_checksum_open: false, len: 1, wire_len: 1 };
         for (point, at) in [(0, 5), (0, 9), (1, 3), (1, 5)] {
             order.push(point, frame(at * 1_000_000_000), &[at as u8]);
         }

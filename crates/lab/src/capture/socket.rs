@@ -22,7 +22,22 @@ pub struct Frame {
     pub is_checksum_open: bool,
     /// Bytes captured.
     pub len: usize,
+    /// Bytes that the packet had.
+    pub wire_len: usize,
 }
+
+/// How much of each packet is captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    Whole,
+    /// Its headers: for transfers as fast as the machine, of which a capture could not keep the bytes.
+    Headers,
+}
+
+/// Room for the longest IP and TCP headers, with IPv6 extension headers.
+const HEADERS_BYTES: u32 = 192;
 
 /// A capture of one interface.
 #[derive(Debug)]
@@ -36,7 +51,7 @@ fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
 
 impl PacketSocket {
     /// Opens a capture. Packets begin with their IP header.
-    pub fn open(ns: &Ns, interface: &str) -> Result<Self> {
+    pub fn open(ns: &Ns, interface: &str, extent: Extent) -> Result<Self> {
         ns.enter(|| {
             let index = interface_index(interface)?;
             let protocol = (libc::ETH_P_ALL as u16).to_be();
@@ -53,6 +68,9 @@ impl PacketSocket {
                 set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
                 if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES).is_err() {
                     set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES)?;
+                }
+                if extent == Extent::Headers {
+                    cut(&fd, HEADERS_BYTES)?;
                 }
                 let mut address: libc::sockaddr_ll = zeroed();
                 address.sll_family = libc::AF_PACKET as u16;
@@ -99,6 +117,7 @@ impl PacketSocket {
                 is_outgoing: from.sll_pkttype == libc::PACKET_OUTGOING,
                 is_checksum_open: false,
                 len: (n as usize).min(buffer.len()),
+                wire_len: n as usize,
             };
             read_control(&message, &mut frame);
             return Ok(Some(frame));
@@ -137,6 +156,24 @@ unsafe fn set(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::
         .map(drop)
 }
 
+/// Lets the kernel keep no more than the first bytes of each packet: one instruction of a socket filter says how many.
+unsafe fn cut(fd: &OwnedFd, bytes: u32) -> io::Result<()> {
+    let mut keep = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: bytes };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut keep };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: a program of one instruction with its size; the kernel copies it.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            length,
+        )
+    })
+    .map(drop)
+}
+
 fn read_control(message: &libc::msghdr, frame: &mut Frame) {
     // SAFETY: the kernel has filled msg_control; the CMSG macros stay within it.
     unsafe {
@@ -148,6 +185,7 @@ fn read_control(message: &libc::msghdr, frame: &mut Frame) {
                 frame.at_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
             } else if (h.cmsg_level, h.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
                 let aux: libc::tpacket_auxdata = data.cast::<libc::tpacket_auxdata>().read_unaligned();
+                frame.wire_len = frame.wire_len.max(aux.tp_len as usize);
                 frame.is_checksum_open = aux.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0;
             }
             header = libc::CMSG_NXTHDR(message, header);

@@ -62,11 +62,11 @@ pub fn place(isn: u32, seq: u32, near: u64) -> Option<u64> {
 }
 
 impl Stream {
-    /// Takes a segment. `isn` and `peer_isn` are those of this and of the other direction, where known.
+    /// Takes a segment; `None`: of its payload only the length is known. `isn` and `peer_isn` are those of this and of the other direction, where known.
     pub fn take(
         &mut self,
         segment: &TcpSegment,
-        payload: &[u8],
+        payload: Option<&[u8]>,
         isn: Option<u32>,
         peer_isn: Option<u32>,
         at_ns: u64,
@@ -83,8 +83,12 @@ impl Stream {
             // Data on a SYN begins one after it.
             let first = segment.seq.0.wrapping_add(u32::from(segment.flags.syn()));
             if let Some(start) = place(isn, first, self.end_max) {
-                self.coverage.add(start, payload);
-                let end = start + payload.len() as u64;
+                let bytes = segment.payload_len as u64;
+                match payload {
+                    Some(payload) => self.coverage.add(start, payload),
+                    None => self.coverage.add_unseen(start, bytes),
+                }
+                let end = start + bytes;
                 self.end_max = self.end_max.max(end);
                 // A FIN on a SYN is no end of anything (RFC 9293 3.10.7.4): an attack.
                 if segment.flags.fin() && !segment.flags.syn() {
@@ -94,7 +98,7 @@ impl Stream {
                 if segment.flags.urg() && self.urgent_places.len() < URGENT_MAX {
                     self.urgent_places.insert(start + u64::from(segment.urgent));
                 }
-                if !payload.is_empty() {
+                if bytes > 0 {
                     moment = Some(Moment { at_ns, place: end, is_ack: false });
                 }
             }
@@ -103,7 +107,7 @@ impl Stream {
             && let Some(acked) = place(peer_isn, segment.ack.0, self.ack_max)
         {
             self.ack_max = self.ack_max.max(acked);
-            if payload.is_empty() && !segment.flags.syn() {
+            if segment.payload_len == 0 && !segment.flags.syn() {
                 moment = Some(Moment { at_ns, place: acked, is_ack: true });
             }
         }

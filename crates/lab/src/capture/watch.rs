@@ -15,7 +15,7 @@ use farlink_wire::{Instant, pcap};
 
 use super::check::{Checker, Findings, Point};
 use super::order::{Held, Order};
-use super::socket::{Frame, PacketSocket};
+use super::socket::{Extent, Frame, PacketSocket};
 use crate::build::Lab;
 use crate::topology::Role;
 
@@ -35,6 +35,8 @@ pub struct Options {
     pub allows_resets: bool,
     /// Keep moments for plots.
     pub keeps_moments: bool,
+    /// How much of each packet is captured.
+    pub extent: Extent,
     /// Directory for capture files, and how their names begin.
     pub files: Option<(PathBuf, String)>,
 }
@@ -69,7 +71,7 @@ impl Watch {
                     }
                     None => None,
                 };
-                let socket = PacketSocket::open(&lab.ns(&node.name), &interface.name)?;
+                let socket = PacketSocket::open(&lab.ns(&node.name), &interface.name, options.extent)?;
                 taps.push(Tap { socket, file, written: 0 });
                 points.push(Point {
                     node: node.name.clone(),
@@ -180,7 +182,7 @@ impl Tap {
         let Some(file) = &mut self.file else { return Ok(()) };
         if self.written < FILE_BYTES_MAX {
             let at = Instant::from_nanos(frame.at_ns);
-            file.write_all(&pcap::record_header(at, packet.len(), packet.len()))?;
+            file.write_all(&pcap::record_header(at, packet.len(), frame.wire_len))?;
             file.write_all(packet)?;
             self.written += packet.len() as u64;
         }

@@ -11,6 +11,7 @@ use super::session::{Allowed, Session};
 use super::{Kind, Run};
 use crate::behaviour::{self, CaseResult, End, Ends, InnerDevice, Report, Verdict, judge_case};
 use crate::build::Lab;
+use crate::capture::{Extent, Split};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::Settings;
@@ -22,6 +23,7 @@ const HEADERS: &str = "headers";
 #[derive(Default)]
 struct Path {
     results: Vec<CaseResult>,
+    /// What the captures show.
     headers: Measured,
 }
 
@@ -126,7 +128,7 @@ impl BehaviourKind {
         let mut path = Path::default();
         let slow = behaviour::Options { only: self.wanted.clone(), ..behaviour::Options::default() };
         if !self.wanted.is_empty() {
-            path.results = one_pass(scenario, cell, &cell.settings, run, &slow, Some(&mut path.headers))?;
+            path = one_pass(scenario, cell, &cell.settings, run, &slow, Extent::Whole)?;
         }
         path.results.retain(|r| self.wanted.contains(&r.name));
         // What needs more than the slow path's rate.
@@ -135,10 +137,14 @@ impl BehaviourKind {
         if !fast_names.is_empty() {
             let fast = Settings { rate_bps: 0, rate_up_bps: None, rtt_ms: 0.0, ..cell.settings.clone() };
             let options = behaviour::Options { only: fast_names.clone(), ..slow };
-            // At this rate the captures cannot keep up, so they are not made.
-            let results = one_pass(scenario, cell, &fast, run, &options, None)?;
+            // At this rate captures can keep the headers only.
+            let pass = one_pass(scenario, cell, &fast, run, &options, Extent::Headers)?;
             path.results.retain(|r| !fast_names.contains(&r.name));
-            path.results.extend(results.into_iter().filter(|r| fast_names.contains(&r.name)));
+            path.results.extend(pass.results.into_iter().filter(|r| fast_names.contains(&r.name)));
+            path.headers.failures.extend(pass.headers.failures);
+            for (name, value) in pass.headers.metrics {
+                path.headers.metric(&format!("fast_{name}"), value);
+            }
         }
         Ok(path)
     }
@@ -161,24 +167,57 @@ fn one_pass(
     settings: &Settings,
     run: &Run<'_>,
     options: &behaviour::Options,
-    headers: Option<&mut Measured>,
-) -> Result<Vec<CaseResult>> {
+    extent: Extent,
+) -> Result<Path> {
     let show = |r: &CaseResult| run.progress.begin(&format!("{} {}", cell.variant, r.name));
-    match headers {
-        Some(measured) => {
-            let session = Session::start(&scenario.topology, settings, cell, run, Allowed::default())?;
-            let results = behaviour::run_all(&ends(&session.lab)?, options, &show)?;
-            session.finish(cell, measured)?;
-            Ok(results)
+    let mut results = Vec::new();
+    let headers = Measured::until_judged(|| {
+        let allowed = Allowed { extent, ..Allowed::default() };
+        let session = Session::start(&scenario.topology, settings, cell, run, allowed)?;
+        results = behaviour::run_all(&ends(&session.lab)?, options, &show)?;
+        let splits = splits(&session)?;
+        let mut measured = Measured::default();
+        let findings = session.finish(cell, &mut measured)?;
+        if measured.unjudged.is_none() {
+            expect_split(&splits, &findings.split, &mut measured);
         }
-        None => {
-            let settings = Settings { seed: run.seed, ..settings.clone() };
-            let lab = Lab::up(&scenario.topology, &settings, &run.prefix, crate::build::Life::WithUs)?;
-            let results = behaviour::run_all(&ends(&lab)?, options, &show)?;
-            lab.down()?;
-            Ok(results)
-        }
+        Ok(measured)
+    })?;
+    Ok(Path { results, headers })
+}
+
+/// How many connections each gateway has split.
+fn splits(session: &Session) -> Result<Vec<(String, u64)>> {
+    let gateways = session.lab.gateways.iter();
+    gateways.map(|g| Ok((g.node.clone(), g.engine_number("counters.flows_split")?))).collect()
+}
+
+/// Gateways that only forward would change nothing that applications see. So what should have been split has to have been: as
+/// many connections as the captures show that can be, and of each that carried much a byte was acknowledged by a gateway before
+/// its destination had done so.
+fn expect_split(gateways: &[(String, u64)], seen: &Split, measured: &mut Measured) {
+    for (node, split) in gateways {
+        let can = seen.splittable.get(node).copied().unwrap_or(0);
+        measured.metric(&format!("{node}_splittable"), can as f64);
+        measured.metric(&format!("{node}_split"), *split as f64);
+        measured.expect(*split >= can, || {
+            format!("{node} split {split} connections of {can} that can be split and carried payload")
+        });
     }
+    if gateways.is_empty() {
+        return;
+    }
+    let only_forwarded: Vec<_> =
+        seen.bulk.iter().filter(|(_, early)| early.is_empty()).map(|(f, _)| f).collect();
+    measured.metric("bulk_connections", seen.bulk.len() as f64);
+    measured.expect(only_forwarded.is_empty(), || {
+        format!(
+            "{} of {} connections with much payload were only forwarded, such as {}",
+            only_forwarded.len(),
+            seen.bulk.len(),
+            only_forwarded[0]
+        )
+    });
 }
 
 /// The path as the cases want it described.

@@ -46,7 +46,7 @@ struct Killed {
 
 impl Kind for KillKind {
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
-        let allowed = Allowed { resets: true };
+        let allowed = Allowed { resets: true, ..Allowed::default() };
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, allowed)?;
         let mut transfers = many::transfers(scenario, cell, &session.lab, run.seed)?;
         transfers.iter_mut().for_each(|t| t.patience = many::PATIENCE);

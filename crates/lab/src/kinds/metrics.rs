@@ -89,7 +89,7 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
     measured.metric("checked_flows", findings.flows as f64);
     measured.metric("checked_packets", findings.packets as f64);
     if findings.drops > 0 {
-        measured.notes.push(format!("captures missed {} packets: absence was not judged", findings.drops));
+        measured.unjudged = Some(format!("captures missed {} packets", findings.drops));
         measured.metric("capture_drops", findings.drops as f64);
     }
     let (sender, receiver) = sides(cell);

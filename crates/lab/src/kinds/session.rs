@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Run, metrics};
 use crate::build::{Lab, Life};
-use crate::capture::{Findings, Options, Watch};
+use crate::capture::{Extent, Findings, Options, Watch};
 use crate::report::Measured;
 use crate::scenario::Cell;
 use crate::settings::Settings;
@@ -30,6 +30,8 @@ pub(super) struct Session {
 pub(super) struct Allowed {
     /// A gateway may reset the hosts of connections whose custody is lost.
     pub(super) resets: bool,
+    /// How much of each packet is captured.
+    pub(super) extent: Extent,
 }
 
 impl Session {
@@ -46,6 +48,7 @@ impl Session {
         let options = Options {
             allows_resets: allowed.resets,
             keeps_moments: run.keeps_moments,
+            extent: allowed.extent,
             files: run.captures.clone(),
         };
         let watch = Watch::start(&lab, &options)?;

@@ -67,6 +67,7 @@ impl Kind for TransferKind {
         if !is_ours {
             // Other proxies make connections of their own, with other sequence numbers.
             measured.failures.truncate(sound);
+            measured.unjudged = None;
         }
         run.trace = Trace::of(&findings, &outcomes);
         Ok(measured)

@@ -247,7 +247,8 @@ fn a_wrong_beginning_of_a_checksum_is_found() {
         let sum = farlink_wire::checksum::pseudo_header(SERVER.0, CLIENT.0, 6, len);
         packet[36..38].copy_from_slice(&sum.to_be_bytes());
         let size = packet.len();
-        let frame = |is_outgoing| Frame { at_ns: 1, is_outgoing, is_checksum_open: true, len: size };
+        let frame =
+            |is_outgoing| Frame { at_ns: 1, is_outgoing, is_checksum_open: true, len: size, wire_len: size };
         checker.take(1, &frame(false), &packet);
         packet[37] ^= spoil;
         checker.take(0, &frame(true), &packet);
@@ -269,6 +270,7 @@ fn what_came_in_fragments_is_known() {
             is_outgoing,
             is_checksum_open: false,
             len: packet.len(),
+            wire_len: packet.len(),
         };
         for fragment in fragments(&data().bytes()).iter().skip(lost) {
             checker.take(1, &frame(fragment, false), fragment);

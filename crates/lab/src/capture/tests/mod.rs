@@ -7,6 +7,7 @@ use farlink_wire::{Flags, SegmentHeader, SeqNum, finish_checksums};
 use super::{Checker, Findings, Frame, Point};
 
 mod lives;
+mod split;
 
 const CLIENT: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 const SERVER: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)), 80);
@@ -108,7 +109,13 @@ fn take(checker: &mut Checker, segment: Seg, came: bool, left: bool) {
 fn take_at(checker: &mut Checker, at_ns: u64, client: (IpAddr, u16), segment: Seg, came: bool, left: bool) {
     let packet = segment.bytes_of(client);
     let (inside, outside) = if segment.from_client { (0, 1) } else { (1, 0) };
-    let frame = |is_outgoing| Frame { at_ns, is_outgoing, is_checksum_open: false, len: packet.len() };
+    let frame = |is_outgoing| Frame {
+        at_ns,
+        is_outgoing,
+        is_checksum_open: false,
+        len: packet.len(),
+        wire_len: packet.len(),
+    };
     if came {
         checker.take(inside, &frame(false), &packet);
     }
