@@ -100,14 +100,14 @@ pub fn rate_changes_text(changes: &[RateChange]) -> String {
 
 fn time_text(time: Duration) -> String {
     match time.as_nanos() {
-        ns if ns % 1_000_000_000 == 0 => format!("{}s", ns / 1_000_000_000),
-        ns if ns % 1_000_000 == 0 => format!("{}ms", ns / 1_000_000),
+        ns if ns.is_multiple_of(1_000_000_000) => format!("{}s", ns / 1_000_000_000),
+        ns if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
         ns => format!("{}us", ns as f64 / 1e3),
     }
 }
 
 fn rate_text(bps: u64) -> String {
-    let unit = FACTORS.iter().find(|(_, factor)| bps > 0 && bps % factor == 0);
+    let unit = FACTORS.iter().find(|(_, factor)| bps > 0 && bps.is_multiple_of(*factor));
     unit.map_or_else(|| bps.to_string(), |(unit, factor)| format!("{}{unit}", bps / factor))
 }
 

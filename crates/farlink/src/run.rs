@@ -320,7 +320,7 @@ fn without_units(key: &str, value: &str) -> std::result::Result<(String, String)
             Ok((format!("link.{name}.rate_bps"), bps))
         }
         None if key.starts_with("limits.") && value.parse::<u64>().is_err() => {
-            let size: config::Size = value.parse().map_err(|e| format!("{e}"))?;
+            let size: config::Size = value.parse()?;
             Ok((key.to_owned(), size.0.to_string()))
         }
         None => Ok((key.to_owned(), value.to_owned())),

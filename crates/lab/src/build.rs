@@ -219,7 +219,8 @@ impl Lab {
 
     fn set_routes(&self, number: usize) -> Result<()> {
         let is_host = self.topology.nodes[number].role == Role::Host;
-        let attributes = if is_host { hosts::route_attributes(&self.settings) } else { String::new() };
+        let name = &self.topology.nodes[number].name;
+        let attributes = if is_host { hosts::route_attributes(&self.settings, name) } else { String::new() };
         self.routes_with(number, &attributes)
     }
 
@@ -231,7 +232,7 @@ impl Lab {
 
     /// Adds attributes to the routes of a host.
     pub fn extend_routes(&self, node: &str, attributes: &str) -> Result<()> {
-        let all = hosts::route_attributes(&self.settings) + attributes;
+        let all = hosts::route_attributes(&self.settings, node) + attributes;
         self.routes_with(self.topology.index(node)?, &all)
     }
 

@@ -52,12 +52,13 @@ pub fn host_sysctls(lab: &Settings) -> Vec<(String, String)> {
     settings
 }
 
-/// What a host's routes say besides the next hop.
+/// What the routes of the host of this name say besides the next hop.
 #[must_use]
-pub fn route_attributes(lab: &Settings) -> String {
+pub fn route_attributes(lab: &Settings, host: &str) -> String {
     let mut attributes = String::new();
-    if !lab.host_cc.is_empty() {
-        attributes.push_str(&format!(" congctl {}", lab.host_cc));
+    let cc = lab.cc_of(host);
+    if !cc.is_empty() {
+        attributes.push_str(&format!(" congctl {cc}"));
     }
     let iw = match (lab.iw, lab.hosts) {
         (0, Hosts::Legacy) => LEGACY_IW,
@@ -76,10 +77,9 @@ pub fn route_attributes(lab: &Settings) -> String {
 #[must_use]
 pub fn missing(lab: &Settings) -> Option<String> {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
-    let known = lab.host_cc.is_empty() || available.split_whitespace().any(|name| name == lab.host_cc);
-    (!known).then(|| {
-        format!("this kernel has no congestion control `{}`; it has {}", lab.host_cc, available.trim())
-    })
+    let is_known = |cc: &&str| cc.is_empty() || available.split_whitespace().any(|name| name == *cc);
+    let unknown = [lab.cc_of("client"), lab.cc_of("client2")].into_iter().find(|cc| !is_known(cc))?;
+    Some(format!("this kernel has no congestion control `{unknown}`; it has {}", available.trim()))
 }
 
 #[cfg(test)]
@@ -90,19 +90,19 @@ mod tests {
     fn modern_hosts_keep_the_kernels_defaults() {
         let lab = Settings::default();
         assert!(host_sysctls(&lab).iter().all(|(k, _)| !k.contains("rmem") && !k.contains("sack")));
-        assert_eq!(route_attributes(&lab), " congctl cubic");
+        assert_eq!(route_attributes(&lab, "client"), " congctl cubic");
     }
 
     #[test]
     fn legacy_hosts_are_small_and_plain() {
         let mut lab = Settings::default();
         lab.set_all(["hosts=legacy", "host_window=8192", "host_cc=reno"]).unwrap();
-        assert_eq!(route_attributes(&lab), " congctl reno initcwnd 1 window 8192");
+        assert_eq!(route_attributes(&lab, "client"), " congctl reno initcwnd 1 window 8192");
         let off: Vec<_> =
             host_sysctls(&lab).into_iter().filter(|(k, v)| k.contains("tcp_") && v == "0").collect();
         assert_eq!(off.len(), 7);
         lab.set("iw", "4").unwrap();
-        assert!(route_attributes(&lab).contains("initcwnd 4"));
+        assert!(route_attributes(&lab, "client").contains("initcwnd 4"));
     }
 
     #[test]
@@ -111,5 +111,9 @@ mod tests {
         assert!(missing(&lab).unwrap().contains("no-such-cc"));
         let reno = Settings { host_cc: "reno".into(), ..Settings::default() };
         assert_eq!(missing(&reno), None);
+        let second = Settings { client2_cc: "no-such-cc".into(), ..Settings::default() };
+        assert!(missing(&second).unwrap().contains("no-such-cc"));
+        assert_eq!(route_attributes(&second, "client2"), " congctl no-such-cc");
+        assert_eq!(route_attributes(&second, "client"), " congctl cubic");
     }
 }

@@ -100,6 +100,8 @@ pub struct Settings {
     pub eth_rates_bps: BTreeMap<String, u64>,
     /// Queue before it in bytes, each direction.
     pub eth_queue_bytes: u64,
+    /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over anybody's network.
+    pub eth_rtt_ms: f64,
     /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
     pub gateways: u8,
     /// Where the only gateway stands.
@@ -116,6 +118,8 @@ pub struct Settings {
     pub hosts: Hosts,
     /// Congestion control of the hosts, by route.
     pub host_cc: String,
+    /// Congestion control of the second client; empty: as `host_cc`.
+    pub client2_cc: String,
     /// Receive window of legacy hosts in bytes (8 to 64 KB).
     pub host_window_bytes: u32,
     /// Initial window of the hosts in segments; 0: the kernel's own (10; legacy hosts 1).
@@ -170,6 +174,7 @@ impl Default for Settings {
             eth_rate_bps: 10_000_000,
             eth_rates_bps: BTreeMap::new(),
             eth_queue_bytes: 150_000,
+            eth_rtt_ms: 0.0,
             gateways: 2,
             gateway_at: GatewayAt::Server,
             cc: String::new(),
@@ -178,6 +183,7 @@ impl Default for Settings {
             mode: "split".into(),
             hosts: Hosts::Modern,
             host_cc: "cubic".into(),
+            client2_cc: String::new(),
             host_window_bytes: 65_535,
             iw: 0,
             link_iw: 0,
@@ -195,7 +201,7 @@ impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
          wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
-         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue gateways gateway_at cc cc_window rate_known mode hosts host_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
+         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -273,6 +279,9 @@ impl Settings {
             "eth_queue" | "eth_queue_bytes" => {
                 self.eth_queue_bytes = scaled(value).ok_or_else(|| bad("a number of bytes"))?;
             }
+            "eth_rtt" | "eth_rtt_ms" => {
+                self.eth_rtt_ms = millis(value).ok_or_else(|| bad("a time such as 40ms"))?;
+            }
             "gateways" => match value {
                 "0" | "1" | "2" => self.gateways = value.parse()?,
                 _ => return Err(bad("0, 1 or 2")),
@@ -308,6 +317,7 @@ impl Settings {
                 }
             }
             "host_cc" => self.host_cc = value.into(),
+            "client2_cc" => self.client2_cc = value.into(),
             "host_window" | "host_window_bytes" => {
                 let bytes = scaled(value).and_then(|b| u32::try_from(b).ok());
                 self.host_window_bytes =
@@ -337,6 +347,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Congestion control of the host of this name.
+    #[must_use]
+    pub fn cc_of(&self, host: &str) -> &str {
+        if host == "client2" && !self.client2_cc.is_empty() { &self.client2_cc } else { &self.host_cc }
+    }
+
     /// Rate towards the server in bit/s; 0 is unlimited.
     #[must_use]
     pub fn up_bps(&self) -> u64 {
@@ -356,7 +372,7 @@ impl Settings {
         Self {
             rate_bps: self.ethernet_bps(name),
             queue_bytes: Some(self.eth_queue_bytes),
-            rtt_ms: 0.0,
+            rtt_ms: self.eth_rtt_ms,
             jitter_ms: ETHERNET_JITTER_MS,
             mtu: self.mtu,
             link_mtu: self.mtu,

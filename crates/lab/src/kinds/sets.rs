@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::metrics;
+use super::transfer::is_upload;
 use crate::build::Lab;
 use crate::netns::Ns;
 use crate::report::Measured;
@@ -24,7 +25,7 @@ pub(crate) fn has_sets(scenario: &Scenario, cell: &Cell) -> bool {
     cell.word("topology", &scenario.topology) == "fairness"
 }
 
-/// Bytes that crossed the Ethernet towards the far and the near client so far, at each look.
+/// Bytes of the far and the near client's transfers that crossed the hub so far, at each look.
 pub(crate) type Series = Vec<[u64; 2]>;
 
 /// A running count at the router behind the server's Ethernet.
@@ -40,17 +41,18 @@ impl Counting {
             return Ok(None);
         }
         let ns = lab.ns("hub");
+        let is_upload = is_upload(cell);
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let count = move || {
             let mut series = Series::new();
             let mut next = Instant::now();
             while !seen.load(Ordering::Relaxed) {
-                series.extend(sent_by_hub(&ns));
+                series.extend(crossed_hub(&ns, is_upload));
                 next += INTERVAL;
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
-            series.extend(sent_by_hub(&ns));
+            series.extend(crossed_hub(&ns, is_upload));
             series
         };
         let thread = std::thread::Builder::new().name("counting".into()).spawn(count)?;
@@ -64,16 +66,17 @@ impl Counting {
     }
 }
 
-/// Bytes sent towards the far and the near client, by the kernel's counters.
-fn sent_by_hub(ns: &Ns) -> Option<[u64; 2]> {
+/// Bytes that the hub has sent towards the far and the near client, or has received from them, by the kernel's counters.
+fn crossed_hub(ns: &Ns, is_upload: bool) -> Option<[u64; 2]> {
     let text = ns.enter(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev")?)).ok()?;
-    let sent = |interface: &str| -> Result<u64> {
+    // Eight numbers of what was received, and what was sent.
+    let column = if is_upload { 0 } else { 8 };
+    let crossed = |interface: &str| -> Result<u64> {
         let line = text.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
-        // After eight numbers of what was received.
-        let word = line.and_then(|l| l.split_ascii_whitespace().nth(8)).context("no such interface")?;
+        let word = line.and_then(|l| l.split_ascii_whitespace().nth(column)).context("no such interface")?;
         Ok(word.parse()?)
     };
-    Some([sent("to-gw2").ok()?, sent("to-client2").ok()?])
+    Some([crossed("to-gw2").ok()?, crossed("to-client2").ok()?])
 }
 
 /// What part of the bytes that crossed while both sets were active was the far set's: `share_high`.

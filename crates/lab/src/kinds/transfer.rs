@@ -144,14 +144,21 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
     let s = &cell.settings.towards(way);
     let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
     let size = cell.number("size_bytes", 1_000_000);
-    // Of two sets only the far one crosses the link.
     let flows = cell.number("flows", 1);
-    let far = if sets::has_sets(scenario, cell) { flows.div_ceil(2) } else { flows };
-    let rate = slowest_rate(scenario, cell, rate, far);
+    let ethernet = cell.settings.ethernet_bps("eth");
+    let (far, rate, rtt_ms) = if !sets::has_sets(scenario, cell) {
+        (flows, slowest_rate(scenario, cell, rate, flows), s.rtt_ms)
+    } else if ethernet > 0 && (rate == 0 || ethernet < rate) {
+        // Both sets share what is narrowest.
+        (flows, ethernet, s.eth_rtt_ms)
+    } else {
+        // Of two sets only the far one crosses the link.
+        (flows.div_ceil(2), rate, s.rtt_ms)
+    };
     Job {
         rate_bps: rate as f64,
         return_bps: back as f64,
-        rtt_s: links * s.rtt_ms / 1e3,
+        rtt_s: links * rtt_ms / 1e3,
         bytes: (size * far) as f64,
         round_trips: 1.0,
         eta: packets.eta(size),
@@ -167,9 +174,6 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
 fn slowest_rate(scenario: &Scenario, cell: &Cell, link_bps: u64, flows: u64) -> u64 {
     let name = cell.word("topology", &scenario.topology);
     let Ok(topology) = Topology::named(name, &cell.settings) else { return link_bps };
-    if sets::has_sets(scenario, cell) {
-        return link_bps;
-    }
     let mut flows_over = BTreeMap::new();
     for flow in 0..flows {
         *flows_over.entry(client_of(scenario, cell, flow)).or_insert(0) += 1;

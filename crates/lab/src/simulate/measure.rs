@@ -89,7 +89,7 @@ pub(super) fn of_transfers(
     of_flows(&rates, &mut measured);
     if sets::has_sets(scenario, cell) {
         sets::of_flows(&rates, &mut measured);
-        sets::share(&sets_of(network), &mut measured);
+        sets::share(&sets_of(network, is_upload(cell)), &mut measured);
     }
     let over =
         all().filter_map(|(_, o)| o.last_byte).min().map_or(f64::INFINITY, |t| since(t, Instant::ZERO));
@@ -98,10 +98,11 @@ pub(super) fn of_transfers(
     measured
 }
 
-/// Bytes that crossed the server's Ethernet towards the far and the near client, as the laboratory counts them.
-fn sets_of(network: &Network) -> sets::Series {
+/// Bytes of the far and the near client's transfers that crossed the hub before the server's Ethernet, as the laboratory counts
+/// them.
+fn sets_of(network: &Network, is_upload: bool) -> sets::Series {
     let by_time = |neighbour: &str| {
-        let port = network.port("hub", neighbour);
+        let port = if is_upload { network.port(neighbour, "hub") } else { network.port("hub", neighbour) };
         port.and_then(|(node, port)| network.world.meter(node, port)).map_or(&[][..], |m| &m.by_time)
     };
     let (far, near) = (by_time("gw2"), by_time("client2"));

@@ -74,7 +74,7 @@ pub(super) fn cannot_run(scenario: &Scenario, cell: &Cell) -> Option<String> {
     if cell.settings.link_mtu < cell.settings.mtu {
         return Some("simulated hosts do not discover an MTU: link_mtu is below mtu".into());
     }
-    cell.settings.host_cc.parse::<Kind>().err()
+    ["client", "client2"].into_iter().find_map(|host| cell.settings.cc_of(host).parse::<Kind>().err())
 }
 
 /// Number of the simulated host that stands for this node.
@@ -105,7 +105,8 @@ impl Network {
                 Role::Link => continue,
                 Role::Host => {
                     let host = host_number(&node.name)?;
-                    let mut linux = LinuxHost::new(host, host_config(&settings)?, play.clone(), seed);
+                    let mut linux =
+                        LinuxHost::new(host, host_config(&settings, &node.name)?, play.clone(), seed);
                     if host == CLIENT {
                         let floods = (0..floods).filter_map(|id| flood(&topology, number, id));
                         floods.for_each(|f| linux.add_flood(f));
@@ -146,8 +147,10 @@ impl Network {
                 let wire = self.topology.interface(number, *next)?.wire;
                 self.world.set_route(node, host_number(&at.name)?, self.ports[&(number, wire)]);
             }
-            let is_router = self.topology.nodes[number].role != Role::Host;
-            for ((_, _), port) in self.ports.iter().filter(|((n, _), _)| is_router && *n == number) {
+            // Of the second client the uploads of a near set are counted.
+            let at = &self.topology.nodes[number];
+            let is_metered = at.role != Role::Host || at.name == "client2";
+            for ((_, _), port) in self.ports.iter().filter(|((n, _), _)| is_metered && *n == number) {
                 self.world.set_meter(node, *port);
             }
         }
@@ -305,7 +308,10 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
         let ends = [(sides[0].neighbour, sides[0].wire), (sides[1].neighbour, sides[1].wire)];
         let joint = if topology.is_ethernet(link) {
             let ethernet = settings.ethernet(&topology.nodes[link].name);
-            let channel = || ChannelConfig { delay: CABLE_DELAY, ..ethernet.channel(Way::Down) };
+            let channel = || {
+                let channel = ethernet.channel(Way::Down);
+                ChannelConfig { delay: channel.delay + CABLE_DELAY, ..channel }
+            };
             Joint { ends, mtu: settings.mtu, channels: [channel(), channel()], is_declared: false }
         } else {
             let (up, down) = (settings.channel(Way::Up), settings.channel(Way::Down));
@@ -363,8 +369,8 @@ fn router(
     Ok(node::Kind::Gateway(Box::new(GatewayNode::new(config, Some(Duration::ZERO)))))
 }
 
-fn host_config(settings: &Settings) -> Result<LinuxConfig> {
-    let congestion: Kind = settings.host_cc.parse().map_err(|e: String| anyhow!(e))?;
+fn host_config(settings: &Settings, host: &str) -> Result<LinuxConfig> {
+    let congestion: Kind = settings.cc_of(host).parse().map_err(|e: String| anyhow!(e))?;
     let mut config = match settings.hosts {
         Hosts::Modern => LinuxConfig::modern(congestion),
         Hosts::Legacy => LinuxConfig::legacy(congestion, settings.host_window_bytes),
