@@ -49,8 +49,13 @@ impl Flow {
             return;
         }
         for from in [Side::A, Side::B] {
-            let Some(look) = self.look(cx, from) else { return };
             let speaking = cx.config.soft_window && self.legs.get(from).peer.is_speaking();
+            let is_looked_at = matches!(policy, FlowControl::Adaptive | FlowControl::Automatic);
+            if !speaking && !is_looked_at {
+                // Nobody is told how the destination takes it, and the policy does not go by it.
+                continue;
+            }
+            let Some(look) = self.look(cx, from) else { return };
             let Some(r) = self.relays.as_mut() else { return };
             let relay = r.get_mut(from);
             if policy == FlowControl::Adaptive {

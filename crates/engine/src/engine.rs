@@ -181,8 +181,9 @@ impl Engine {
         if known.is_none() && s.options.farlink.is_some() && !self.is_link(via) {
             return self.handle_without_option(now, via, s, packet, net);
         }
-        let opening = s.flags.syn() || self.syns.get_mut(&key).is_some();
-        if (known.is_some() || opening) && !verify_checksums(packet.bytes(), s, &packet.offload) {
+        // Most packets belong to a known flow, and need no look into the table of half-open ones.
+        let is_judged = known.is_some() || s.flags.syn() || self.syns.get_mut(&key).is_some();
+        if is_judged && !verify_checksums(packet.bytes(), s, &packet.offload) {
             // Nothing is learned from it, and the host it is for throws it away.
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);

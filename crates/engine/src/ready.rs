@@ -45,6 +45,16 @@ pub(crate) enum What {
     Repeat,
 }
 
+impl What {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Any => 0,
+            Self::Ack => 1,
+            Self::Repeat => 2,
+        }
+    }
+}
+
 impl From<Wants> for What {
     fn from(wants: Wants) -> Self {
         match wants {
@@ -60,15 +70,7 @@ impl ReadyId {
     #[must_use]
     pub fn as_u64(self) -> u64 {
         let FlowId { slot, generation } = self.flow;
-        let what = match self.what {
-            What::Any => 0,
-            What::Ack => 1,
-            What::Repeat => 2,
-        };
-        u64::from(generation & GENERATION_MASK) << 35
-            | u64::from(slot) << 3
-            | what << 1
-            | u64::from(self.to == Side::B)
+        u64::from(generation & GENERATION_MASK) << 35 | u64::from(slot) << 3 | u64::from(self.leg_and_wish())
     }
     /// Back from the number.
     #[must_use]
@@ -81,6 +83,21 @@ impl ReadyId {
         };
         let to = if n & 1 == 0 { Side::A } else { Side::B };
         Self { flow: FlowId { slot: (n >> 3) as u32, generation }, to, what }
+    }
+    /// The flow's slot in the table: small numbers, used again.
+    #[must_use]
+    pub fn slot(self) -> usize {
+        self.flow.slot as usize
+    }
+    /// Tells the flows that use a slot one after the other apart.
+    #[must_use]
+    pub fn generation(self) -> u32 {
+        self.flow.generation & GENERATION_MASK
+    }
+    /// Which leg, and what of it: 0 to 5.
+    #[must_use]
+    pub fn leg_and_wish(self) -> u32 {
+        self.what.number() << 1 | u32::from(self.to == Side::B)
     }
     /// The same leg with this wish.
     #[must_use]

@@ -11,9 +11,11 @@ pub const SMALL_BLOCK_BYTES: usize = 4 * 1024;
 pub const BLOCK_OVERHEAD_BYTES: usize = 96;
 
 /// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size. Many large ones: a
-/// fresh one costs as much as copying a super-segment.
+/// fresh one costs as much as copying a super-segment. Where thousands of connections send little each, thousands of small ones
+/// come back at once.
 const FREE_LARGE_MAX: usize = 512;
-const FREE_SMALL_MAX: usize = 512;
+const FREE_SMALL_MIN: usize = 512;
+const FREE_SMALL_MAX: usize = 8192;
 
 /// Owned bytes out of a [`Pool`]. A type of its own so that they can live in shared memory one day.
 pub struct Block {
@@ -173,7 +175,10 @@ impl Pool {
                 let share = self.limit_bytes / 4 / LARGE_BLOCK_BYTES;
                 (&mut self.large.blocks, share.clamp(4, FREE_LARGE_MAX))
             }
-            SMALL_BLOCK_BYTES => (&mut self.small.blocks, FREE_SMALL_MAX),
+            SMALL_BLOCK_BYTES => {
+                let share = self.limit_bytes / 16 / SMALL_BLOCK_BYTES;
+                (&mut self.small.blocks, share.clamp(FREE_SMALL_MIN, FREE_SMALL_MAX))
+            }
             _ => return,
         };
         if list.len() < max {

@@ -23,8 +23,9 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
 const HAPROXY_PORT: u16 = 5999;
 /// What it may carry at once: each connection takes two descriptors, and a machine may not give more than 20,000.
 pub const HAPROXY_CONNECTIONS_MAX: u64 = 8_000;
-/// What makes HAProxy fast: data moves in the kernel through pipes, and what does not fits into large buffers.
-const HAPROXY_GLOBAL: &str = "  tune.bufsize 65536\n  tune.pipesize 65536\n  maxpipes 16384\n";
+/// What makes HAProxy fast: data moves in the kernel through pipes, and what does not fits into large buffers. A process may have 20,000
+/// descriptors on many machines: two for each connection, and two for each pipe.
+const HAPROXY_GLOBAL: &str = "  tune.bufsize 65536\n  tune.pipesize 65536\n  maxpipes 1500\n";
 const HAPROXY_DEFAULTS: &str = "  option splice-request\n  option splice-response\n";
 /// How soon a silent connection falls asleep in the benchmark.
 pub const DORMANT_AFTER: Duration = Duration::from_secs(2);

@@ -39,6 +39,9 @@ pub struct BenchArgs {
     /// Only these measurements: bulk, latency, http, many, idle
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Only these datapaths: forward, farlink, farlink-before, haproxy, haproxy-tuned
+    #[arg(long, value_delimiter = ',')]
+    datapath: Vec<String>,
     /// Another build of farlink to compare with, in the same rounds
     #[arg(long, value_name = "PROGRAM")]
     before: Option<std::path::PathBuf>,
@@ -78,7 +81,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         ));
     }
     let bed = Bed::new(args.before.clone())?;
-    let variants = bed.variants();
+    let mut variants = bed.variants();
+    if !args.datapath.is_empty() {
+        variants.retain(|v| args.datapath.iter().any(|name| name == v.name()));
+    }
     let mut cells = Vec::new();
     // Every round measures every datapath, so that whatever else the machine does meets all of them alike.
     for round in 0..args.rounds {
