@@ -28,6 +28,8 @@ pub enum Fate {
 const UNHEARD: Duration = Duration::from_secs(6);
 /// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
 const RAISE_FROM_BYTES: u32 = 512;
+/// The same on a link of our own: there it is an outage that nobody has announced, and what its source sends is better kept.
+const UNHEARD_ON_LINK: Duration = Duration::from_secs(60);
 /// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
 pub const STRANGER_BYTES: u64 = 1 << 26;
 /// Slack behind MAX.SND.WND for old acknowledgements: one super-segment.
@@ -68,6 +70,7 @@ impl Flow {
                 self.note_bypass();
                 if exact {
                     self.hear(cx, from, s);
+                    self.see_direct(from.other());
                 }
                 return Fate::Forward(packet);
             }
@@ -78,7 +81,11 @@ impl Flow {
         if !acceptable && !self.is_probe(from, s) {
             return self.out_of_window(cx, from, s, packet);
         }
+        let before = self.legs.get(from).heard_at;
         let (runs, arrived) = self.hear(cx, from, s);
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
+        }
         if self.new_syn.is_some_and(|n| n.from == from) {
             self.new_syn = None;
         }
@@ -123,6 +130,7 @@ impl Flow {
             let other = self.legs.get_mut(from.other());
             if (t.ecr.wrapping_sub(other.ts_val) as i32) > 0 {
                 other.ts_val = t.ecr;
+                self.see_direct(from.other());
             }
         }
         let leg = self.legs.get_mut(from);
@@ -203,6 +211,7 @@ impl Flow {
             if matches!(self.mode, Mode::Draining) {
                 self.rewrite(cx, from, s, &mut packet);
             }
+            self.note_passed(cx, from, s);
             Fate::Forward(packet)
         } else {
             self.challenge(cx, from);
@@ -399,7 +408,9 @@ impl Flow {
         let first_word =
             matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
-        let Leg { peer: downstream, window_scale: shift, heard_at, out, .. } = *self.legs.get(from.other());
+        let Leg { peer: downstream, window_scale: shift, heard_at, out, direct, .. } =
+            *self.legs.get(from.other());
+        let patience = if cx.config.link(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
         // A host without SACK may not know fast retransmit either.
         let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
         let upstream = if drops { self.round_trip(cx, from).unwrap_or_default() } else { Duration::ZERO };
@@ -411,9 +422,11 @@ impl Flow {
             relay.keepalive_passed = true;
             return Fate::Forward(packet);
         }
-        let unheard = cx.now.since(heard_at) >= UNHEARD;
-        if relay.timeouts >= 3 && unheard && s.seq.after_eq(nxt) && len > 0 {
-            // No progress: no more early acknowledgements (DESIGN 3.1, Bypass). The packet may reach the host another way.
+        let unheard = cx.now.since(heard_at) >= patience;
+        let silent = (relay.timeouts >= 3 && unheard) || (relay.timeouts >= 1 && direct);
+        if silent && s.seq.after_eq(nxt) && len > 0 {
+            // No more early acknowledgements: the packet reaches the host, and the answer its source.
+            self.note_passed(cx, from, s);
             return Fate::Forward(packet);
         }
         // The first of several segments that came as one may be dropped alone.
@@ -491,6 +504,40 @@ impl Flow {
             relay.rx.owe_now();
         }
         Fate::Taken
+    }
+
+    /// Packets of this host are seen to reach the other one round us. Where we wait for its word, none will come.
+    fn see_direct(&mut self, host: Side) {
+        let from = host.other();
+        let waits = self.relays.as_ref().is_some_and(|r| r.get(from).timeouts > 0);
+        if !core::mem::replace(&mut self.legs.get_mut(host).direct, true) && waits {
+            self.pass_round(from);
+        }
+    }
+
+    /// A segment behind what is held goes on to a host that answers round us. When its source has sent more than any window allows
+    /// it to have under way, all that is held here has been acknowledged to it.
+    fn note_passed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
+        let Leg { direct, window_scale, .. } = *self.legs.get(from.other());
+        let Some(r) = self.relays.as_mut().filter(|_| direct && s.payload_len > 0) else { return };
+        let relay = r.get_mut(from);
+        let before = relay.passed_end.map_or(relay.rcv_nxt(), |end| end.max(relay.rcv_nxt()));
+        if relay.timeouts == 0 || s.seq.after(before + u32::from(u16::MAX)) {
+            // A stream goes on where it was: a number far ahead may be anybody's.
+            return;
+        }
+        let end = before.max(s.end_seq());
+        relay.passed_end = Some(end);
+        let acked = end - (u32::from(u16::MAX) << window_scale.min(14));
+        if end.after(relay.rx.edge) && acked.after_eq(relay.rcv_nxt()) {
+            relay.buffer.clear(cx.pool);
+            let next = relay.rcv_nxt();
+            relay.tx.skip_to(cx.now, next);
+            relay.timeouts = 0;
+            if !self.has_custody() && matches!(self.mode, Mode::Split) {
+                self.sleep(cx);
+            }
+        }
     }
 
     /// Packets of this connection go another way, too.

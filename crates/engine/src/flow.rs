@@ -96,6 +96,8 @@ pub struct Leg {
     pub dont_fragment: bool,
     /// IP identification for the next segment made in its name.
     pub ip_id: u16,
+    /// Its packets have been seen to reach the other host round us, and none has come here since.
+    pub direct: bool,
     /// Its newest TSval.
     pub ts_val: u32,
     /// When that came.
@@ -169,6 +171,8 @@ pub struct Relay {
     pub acked_at: Option<(Instant, Duration)>,
     /// Something has come from the source.
     pub begun: bool,
+    /// The end of what was forwarded past what is held, because the destination answers round us.
+    pub passed_end: Option<SeqNum>,
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
     pub bypassed: bool,
     /// When the source's FIN came.
@@ -370,6 +374,7 @@ impl Leg {
             flow_label: s.ip.flow_label,
             dont_fragment: s.ip.dont_fragment,
             ip_id: s.ip.id,
+            direct: false,
             ts_val: s.options.timestamps.map_or(0, |t| t.val),
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
@@ -396,6 +401,7 @@ impl Leg {
             self.ts_val = t.val;
         }
         self.heard_at = now;
+        self.direct = false;
         if !s.flags.syn() {
             self.window_bytes = u32::from(s.window) << self.window_scale;
             self.field_window_bytes = self.window_bytes;
@@ -547,6 +553,7 @@ impl Flow {
             queue_drop: QueueDrop::default(),
             acked_at: None,
             begun: false,
+            passed_end: None,
             bypassed: false,
             fin_since: None,
             fin_overdue: false,

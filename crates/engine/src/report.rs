@@ -311,6 +311,7 @@ impl Leg {
             flow_label: 0,
             dont_fragment: true,
             ip_id: 0,
+            direct: false,
             ts_val: 0,
             heard_at: now,
             ts_recent: 0,

@@ -15,7 +15,7 @@ use crate::rate::RateSampler;
 use crate::recovery::{Rack, Recovery};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent, Then};
-use silence::Silence;
+use silence::{Blind, Silence};
 
 /// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
 pub const SUPER_SEGMENT_BYTES: u32 = 65_000;
@@ -109,7 +109,7 @@ pub struct Happened {
     pub newest_again: bool,
     /// Bytes found to be delivered.
     pub delivered_bytes: u64,
-    /// Bytes found to be lost.
+    /// Bytes found to be lost, by other causes than an outage.
     pub lost_bytes: u64,
     /// A segment that was larger than the others has arrived (true) or has been lost.
     pub mtu_probe: Option<bool>,
@@ -179,6 +179,9 @@ pub struct Sender {
     /// Last time that something was acknowledged, or nothing was outstanding.
     pub progress_at: Instant,
     silence: Silence,
+    blind: Blind,
+    /// What stands before this was sent before or during an outage.
+    outage_until: Option<SeqNum>,
     cwr_until: Option<SeqNum>,
     /// CWR is owed with the next new segment (RFC 3168 6.1.2).
     pub cwr_owed: bool,
@@ -242,6 +245,8 @@ impl Sender {
             last_sent_at: now,
             progress_at: now,
             silence: Silence::default(),
+            blind: Blind::default(),
+            outage_until: None,
             cwr_until: None,
             cwr_owed: false,
         }
@@ -325,7 +330,8 @@ impl Sender {
             return true;
         }
         let lost = self.board.lost_bytes() > 0;
-        if self.silence.waits(self.mss) || (!lost && !self.has_new(supply)) {
+        let waits = self.silence.waits(self.mss) && !self.blind.on;
+        if waits || (!lost && !self.has_new(supply)) {
             return false;
         }
         let paced = self.timers.pace.is_some_and(|t| t > now);
@@ -350,12 +356,13 @@ impl Sender {
     }
 
     fn plan_data(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
-        if self.silence.waits(self.mss) {
+        self.end_pass(supply);
+        if self.silence.waits(self.mss) && !self.blind.on {
             return None;
         }
         let room = self.window_room();
         let mss = self.mss.max(1);
-        let budget = if self.silence.asks() { mss } else { budget };
+        let budget = if self.silence.asks() && !self.blind.on { mss } else { budget };
         let paced = self.pacing_rate();
         let has_lost = self.board.lost_bytes() > 0;
         if (has_lost || self.has_new(supply))
@@ -477,7 +484,7 @@ impl Sender {
             if whole < len && (len < have || !self.pushed(supply)) {
                 len = whole;
             }
-        } else if len < mss && len == have && !idle && !self.pushed(supply) {
+        } else if len < mss && len == have && !idle && !self.pushed(supply) && !self.blind.on {
             // More of the same write is on its way: fill the segment.
             return None;
         }
@@ -532,11 +539,18 @@ impl Sender {
         let edge = self.window_edge();
         let room = if edge.after(self.snd_nxt) { edge.since(self.snd_nxt) } else { 0 };
         let have = self.unsent(supply);
+        if self.blind.on {
+            // Its window moves with what it takes; the word of it goes round us.
+            return have;
+        }
         if supply.fin && have == 1 && room == 0 && self.window_max_bytes > 0 { 1 } else { room.min(have) }
     }
 
     /// What the congestion window leaves, bytes.
     fn window_room(&self) -> u64 {
+        if self.blind.on {
+            return u64::from(SUPER_SEGMENT_BYTES);
+        }
         match &self.recovery {
             Recovery::Fast { prr, .. } if self.cc.uses_prr() => prr.allowance(),
             _ => self.cc.cwnd_bytes().saturating_sub(self.pipe()),
@@ -546,6 +560,9 @@ impl Sender {
     /// The rate that it is paced at, bit/s; `None` where it is not.
     #[must_use]
     pub fn pacing_rate(&self) -> Option<u64> {
+        if self.blind.on {
+            return self.blind_rate();
+        }
         let srtt = self.rtt.srtt().or(self.start_paced_over);
         if self.cc.relies_on_pacing() || Pacer::applies(srtt) {
             self.cc.pacing_rate_bps(srtt.unwrap_or_default()).filter(|r| *r > 0)
@@ -643,6 +660,7 @@ impl Sender {
         if self.timers.rto.is_none() {
             self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
         }
+        self.hold_timer_while_blind(now);
     }
 
     /// The receiver holds everything before `upto`, part of which was never sent from here.
@@ -657,6 +675,7 @@ impl Sender {
         self.dup_acks = 0;
         self.progress_at = now;
         self.silence = Silence::default();
+        self.blind = Blind::default();
         self.head_due = false;
         self.mtu.forget();
         self.timers = SenderTimers::default();

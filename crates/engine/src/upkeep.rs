@@ -161,7 +161,11 @@ impl Flow {
             }
             if happened.rto && !down {
                 relay.timeouts = relay.timeouts.saturating_add(1);
-                self.suspect_black_hole(cx.now, side.other());
+                if !self.legs.get(side.other()).direct {
+                    self.suspect_black_hole(cx.now, side.other());
+                }
+                self.pass_round(side);
+                self.ask_for_echo(cx.now, side);
             }
             self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }
@@ -226,6 +230,28 @@ impl Flow {
         });
         if stuck {
             self.abandon(cx);
+        }
+    }
+
+    /// The destination of what `from` has sent answers round us, as its other host shows: what is held is passed over blindly.
+    pub(crate) fn pass_round(&mut self, from: Side) {
+        let direct = self.legs.get(from.other()).direct;
+        if let Some(r) = self.relays.as_mut().filter(|_| direct) {
+            let relay = r.get_mut(from);
+            let supply = relay.supply();
+            relay.tx.pass_blindly(&supply);
+        }
+    }
+
+    /// Nothing is heard of what `from` has sent, and of `from` itself neither: it may wait for room here while the other host answers it
+    /// round us. What it echoes of that host's timestamps tells, so it is asked.
+    fn ask_for_echo(&mut self, now: Instant, from: Side) {
+        let heard_at = self.legs.get(from).heard_at;
+        let Some(r) = self.relays.as_mut().filter(|_| self.agreed.timestamps) else { return };
+        let relay = r.get(from);
+        let unsent = relay.tx.has_new(&relay.supply());
+        if unsent && now.since(heard_at) >= relay.tx.rtt.srtt_or_default() {
+            r.get_mut(from.other()).tx.ask();
         }
     }
 

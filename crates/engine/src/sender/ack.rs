@@ -3,7 +3,7 @@
 use farlink_cc::{Ack, Congestion, Lost};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
-use super::{Happened, Sender, Silence};
+use super::{Happened, Sender};
 use crate::recovery::{DUP_THRESH, Prr, Recovery};
 use crate::scoreboard::Acked;
 
@@ -62,7 +62,7 @@ impl Sender {
         let acked = self.board.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
         if advanced || acked.delivered_bytes > 0 {
-            self.silence = Silence::default();
+            self.end_silence();
         }
         if advanced {
             self.head_due = false;
@@ -98,7 +98,7 @@ impl Sender {
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
         let news = !self.sack_permitted || advanced || acked.delivered_bytes > 0;
         let lost = if news { self.detect_losses(now, advanced) } else { 0 };
-        happened.lost_bytes = lost;
+        happened.lost_bytes = self.lost_by_leg(lost);
         sample.sample.lost_bytes += lost;
         self.decide_timeout(now, &acked, advanced);
         let probe = self.mtu_probe_bytes();

@@ -1,4 +1,9 @@
-//! Nothing is heard of what was sent: after two timeouts in a row a segment at a time asks for the receiver.
+//! Nothing is heard of what was sent: after two timeouts in a row a segment at a time asks for the receiver. Where it is known to be there
+//! and to answer round us, all that is held goes to it blindly.
+
+use farlink_wire::{Instant, SeqNum};
+
+use super::{Sender, Supply};
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
 const ASK_AFTER: u32 = 2;
@@ -10,6 +15,8 @@ pub(super) struct Silence {
     pub timeouts: u32,
     /// What has been sent since the last one.
     pub asked_bytes: u32,
+    /// When the first of them was.
+    pub since: Instant,
 }
 
 impl Silence {
@@ -21,5 +28,152 @@ impl Silence {
     /// It has been asked, and nothing else is sent before the answer or the next timeout.
     pub fn waits(&self, mss: u32) -> bool {
         self.asks() && self.asked_bytes >= mss
+    }
+}
+
+/// So often all that is held is passed over to a receiver that answers round us.
+const BLIND_PASSES_MAX: u8 = 6;
+/// A receiver that takes what comes, and answers round us.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blind {
+    /// A pass is under way.
+    pub on: bool,
+    passes: u8,
+    /// What the leg carried before it fell silent, bit/s.
+    rate_bps: Option<u64>,
+}
+
+impl Sender {
+    /// A word of the receiver, heard `before` for the last time. After a silence it is the end of an outage, or of a way round us: if the
+    /// oldest segment is still missing, it goes out at once, not when a timer that has backed off comes to it.
+    pub fn hear_word(&mut self, now: Instant, before: Instant, ack: SeqNum) {
+        if self.silence.asks() && before < self.silence.since && ack == self.snd_una && !self.board.is_empty()
+        {
+            self.silence = Silence::default();
+            self.rtt.reset_backoff();
+            self.board.mark_head_lost(self.mss);
+            self.head_due = true;
+            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        }
+    }
+
+    /// The silence is over, by an acknowledgement of something new. What is found lost of its time is no measure of the leg.
+    pub(super) fn end_silence(&mut self) {
+        if self.silence.asks() {
+            self.outage_until = Some(self.snd_nxt);
+        }
+        self.silence = Silence::default();
+        self.blind = Blind::default();
+    }
+
+    /// What an outage has lost says nothing of how lossy the leg is.
+    pub(super) fn lost_by_leg(&mut self, lost_bytes: u64) -> u64 {
+        self.outage_until = self.outage_until.filter(|until| self.snd_una.before(*until));
+        if self.outage_until.is_some() { 0 } else { lost_bytes }
+    }
+
+    /// The first timeout of a silence: what the leg carried until then.
+    pub(super) fn note_rate_before_silence(&mut self, now: Instant) {
+        let carried = self.rtt.srtt().filter(|rtt| !rtt.is_zero()).map(|rtt| {
+            u64::try_from(u128::from(self.cc.cwnd_bytes()) * 8_000_000_000 / rtt.as_nanos())
+                .unwrap_or(u64::MAX)
+        });
+        if self.silence.timeouts == 0 {
+            self.silence.since = now;
+            self.blind = Blind { rate_bps: carried, ..Blind::default() };
+        }
+    }
+
+    /// The receiver is there, and its acknowledgements go round us: no word of it will ever make room, and nobody else has what
+    /// is held here. What has not been sent goes out, paced; at the next timeouts all of it, each time more slowly.
+    pub fn pass_blindly(&mut self, supply: &Supply) {
+        if self.blind.passes >= BLIND_PASSES_MAX || self.silence.timeouts == 0 {
+            return;
+        }
+        self.blind.passes += 1;
+        self.blind.on = true;
+        self.timers.persist = None;
+        if self.blind.passes > 1 || !self.has_new(supply) {
+            self.board.resend_all();
+        } else {
+            // It has most of what was sent: else it would not be answering.
+            self.board.unmark_lost();
+        }
+    }
+
+    /// The receiver is asked where it stands; its answer also tells what it has heard from the other host.
+    pub fn ask(&mut self) {
+        self.window_probe_wanted = true;
+    }
+
+    /// Nothing more is to be passed over in this pass.
+    pub(super) fn end_pass(&mut self, supply: &Supply) {
+        if self.board.lost_bytes() == 0 && !self.has_new(supply) {
+            self.blind.on = false;
+        }
+    }
+
+    /// The rate of a pass, bit/s: what the leg carried, then a half of it, a third. `None`: a queue of our own is the clock.
+    pub(super) fn blind_rate(&self) -> Option<u64> {
+        let clocked = self.cc.kind() == farlink_cc::Kind::FixedRate;
+        let slower = u64::from(self.blind.passes.max(1));
+        self.blind.rate_bps.filter(|_| !clocked).map(|rate| (rate / slower).max(1))
+    }
+
+    /// A pass goes on: the timer waits for its end.
+    pub(super) fn hold_timer_while_blind(&mut self, now: Instant) {
+        if self.blind.on {
+            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farlink_cc::{Config, Controller, Kind};
+    use farlink_wire::{Duration, SackBlock};
+
+    use super::super::{Plan, Purpose, RtoBounds};
+    use super::*;
+
+    /// Ten segments are under way.
+    fn sender(now: Instant) -> Sender {
+        let cc = Controller::new(&Config { kind: Kind::FixedRate, ..Config::default() });
+        let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
+        let mut s = Sender::new(now, SeqNum(0), cc, 1000, true, bounds);
+        s.rtt.sample(Duration::from_millis(100));
+        for n in 0..10 {
+            let plan = Plan {
+                seq: SeqNum(n * 1000),
+                len: 1000,
+                fin: false,
+                purpose: Purpose::New,
+                mtu_probe: false,
+            };
+            s.on_sent(now, &plan);
+        }
+        s
+    }
+
+    /// The last segments arrive alone: what is found to be lost, after so many timeouts.
+    fn lost_after(timeouts: u32) -> u64 {
+        let mut now = Instant::from_millis(5);
+        let mut s = sender(now);
+        for _ in 0..timeouts {
+            now = s.timers.rto.unwrap();
+            s.on_timer(now);
+        }
+        let head =
+            Plan { seq: SeqNum(0), len: 1000, fin: false, purpose: Purpose::Retransmit, mtu_probe: false };
+        s.on_sent(now, &head);
+        now += Duration::from_millis(150);
+        let block = SackBlock { start: SeqNum(6000), end: SeqNum(10_000) };
+        s.on_ack(now, SeqNum(1000), &[block], true, false).lost_bytes
+    }
+
+    #[test]
+    fn what_an_outage_loses_is_no_measure_of_the_leg() {
+        assert!(lost_after(0) > 0);
+        assert_eq!(lost_after(3), 0);
     }
 }

@@ -141,6 +141,7 @@ impl Sender {
         self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
         self.report_losses(now);
+        self.note_rate_before_silence(now);
         self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes(), self.board.pipe());
         self.recovery = Recovery::Timeout { recover: self.snd_nxt, undecided: first };
         self.head_due = true;

@@ -3,7 +3,7 @@
 use farlink_cc::{Config, Controller};
 use farlink_wire::{Duration, Instant, SeqNum};
 
-use super::{Plan, Purpose, Sender, Silence, Supply};
+use super::{Blind, Plan, Purpose, Sender, Silence, Supply};
 use crate::pacing::Pacer;
 use crate::recovery::{Rack, Recovery};
 use crate::rtt::RttEstimator;
@@ -82,6 +82,7 @@ impl Sender {
         self.progress_at = now;
         self.probes_unanswered = 0;
         self.silence = Silence::default();
+        self.blind = Blind::default();
         if self.timers.persist.take().is_some() {
             // Whether the window has opened meanwhile is asked at once.
             self.persist_backoff = 0;

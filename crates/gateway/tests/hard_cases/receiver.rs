@@ -1,5 +1,6 @@
 //! Host b as a receiver that acknowledges what it gets.
 
+use crate::script::notation::Seen;
 use crate::script::{Host, Script};
 use farlink_wire::Duration;
 
@@ -23,8 +24,17 @@ impl Receiver {
     pub fn take(&mut self, t: &mut Script) -> Vec<usize> {
         assert!(t.wait_for(Host::B, Duration::from_secs(130)), "b is sent nothing");
         t.play("~20\n drop a");
+        let sizes = self.put(&t.take(Host::B));
+        let blocks: Vec<String> = self.above.iter().take(3).map(|(a, b)| format!("{a}:{b}")).collect();
+        let sack = if blocks.is_empty() { String::new() } else { format!("<sack {}>", blocks.join(" ")) };
+        t.play(&format!("b > . 1 ack {} {sack}", self.acked));
+        sizes
+    }
+
+    /// Takes segments. Returns their sizes on the wire.
+    pub fn put(&mut self, segments: &[Seen]) -> Vec<usize> {
         let mut sizes = Vec::new();
-        for s in t.take(Host::B) {
+        for s in segments {
             let one = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
             let mut at = s.seq;
             for piece in s.payload.chunks(one.max(1)) {
@@ -36,9 +46,6 @@ impl Receiver {
                 at = end;
             }
         }
-        let blocks: Vec<String> = self.above.iter().take(3).map(|(a, b)| format!("{a}:{b}")).collect();
-        let sack = if blocks.is_empty() { String::new() } else { format!("<sack {}>", blocks.join(" ")) };
-        t.play(&format!("b > . 1 ack {} {sack}", self.acked));
         sizes
     }
 
