@@ -15,12 +15,27 @@ use crate::table::{FlowId, Key};
 const FLOW_BYTES: usize = size_of::<Flow>() + size_of::<Relays>() + 1024;
 
 impl Engine {
-    /// A new connection may be split: there is a place for it, if need be that of the sleeper that has been silent longest,
+    /// A new connection may be split: there is time for it, a place, if need be that of the sleeper that has been silent longest,
     /// and memory.
     pub(crate) fn has_room(&self) -> bool {
         let l = &self.config.limits;
         let evictable = l.flows_max > 0 && self.table.oldest_sleeper().is_some();
-        (self.table.len() < l.flows_max || evictable) && self.has_memory()
+        !self.short_of_time && (self.table.len() < l.flows_max || evictable) && self.has_memory()
+    }
+
+    /// A connection is forwarded because something was short.
+    pub(crate) fn count_short(&mut self) {
+        if self.short_of_time {
+            self.counters.flows_forwarded_busy += 1;
+        } else {
+            self.counters.flows_forwarded_short += 1;
+        }
+    }
+
+    /// Whether packets wait too long for their turn, as only the driver knows. While they do, new connections are forwarded and
+    /// sleeping ones stay asleep. Those that are split go on.
+    pub fn set_short_of_time(&mut self, is_short: bool) {
+        self.short_of_time = is_short;
     }
 
     /// One flow more may be split, or wake. Half of the memory at most is for the state of split flows, and a quarter is left

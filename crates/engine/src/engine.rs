@@ -66,6 +66,8 @@ pub struct Engine {
     pub(crate) split_count: usize,
     pub(crate) busy_count: usize,
     pub(crate) draining: bool,
+    /// Packets wait too long for the processor: nothing new is split.
+    pub(crate) short_of_time: bool,
     pub(crate) challenges: Challenges,
     pub(crate) trimmed_at: Instant,
     route_generation: u32,
@@ -120,6 +122,7 @@ impl Engine {
             split_count: 0,
             busy_count: 0,
             draining: false,
+            short_of_time: false,
             challenges: Challenges::new(l.challenge_acks_per_s, config.seed),
             trimmed_at: Instant::ZERO,
             route_generation: 0,
@@ -219,7 +222,7 @@ impl Engine {
         net: &mut dyn Network,
     ) -> Outcome {
         let sleeps = self.table.is_asleep(id);
-        let may_wake = sleeps && !self.draining && self.has_memory();
+        let may_wake = sleeps && !self.draining && !self.short_of_time && self.has_memory();
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
         flow.came_by = via;
@@ -311,7 +314,7 @@ impl Engine {
             return self.pass(via, s, packet, net);
         }
         if !self.has_room() {
-            self.counters.flows_forwarded_short += 1;
+            self.count_short();
             return self.pass(via, s, packet, net);
         }
         let decision =
@@ -431,7 +434,9 @@ impl Engine {
             return Outcome::Forward(packet);
         }
         if s.flags.rst() || !self.has_room() || self.draining {
-            self.counters.flows_forwarded_short += u64::from(!s.flags.rst());
+            if !s.flags.rst() {
+                self.count_short();
+            }
             return self.pass(via, s, packet, net);
         }
         let mut a = h.a;

@@ -58,6 +58,7 @@ impl Engine {
             counters: Counters { half_open_evicted: self.syns.evicted(), ..self.counters },
             rules: self.rules.status(),
             draining: self.draining,
+            short_of_time: self.short_of_time,
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Status {
     pub rules: Vec<RuleStatus>,
     /// Whether the engine is draining.
     pub draining: bool,
+    /// Packets wait too long for the processor: new connections are forwarded.
+    pub short_of_time: bool,
 }
 
 /// Memory of the engine by what it is for, bytes. All that grows with traffic is here.
@@ -153,8 +155,10 @@ counters! {
     flows_passed,
     /// Connections refused by rule.
     flows_refused,
-    /// Connections forwarded because something was short.
+    /// Connections forwarded because memory or the flow table was short.
     flows_forwarded_short,
+    /// Connections forwarded because the processor was short.
+    flows_forwarded_busy,
     /// Connections forwarded because an option or their shape forbids splitting.
     flows_forwarded_unsplittable,
     /// SYN cache entries thrown out by newer ones.

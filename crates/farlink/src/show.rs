@@ -105,12 +105,15 @@ pub fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
 
 fn status_text(status: &Value) -> String {
     let engine = |key: &str| number(status, &format!("/engine/{key}"));
+    let is_true = |pointer: &str| status.pointer(pointer) == Some(&Value::Bool(true));
     let mut out = format!(
         "farlink {}, up for {}{}\n",
         text(status, "/version"),
         view::seconds(number(status, "/uptime_seconds")),
-        if status.pointer("/engine/draining") == Some(&Value::Bool(true)) {
+        if is_true("/engine/draining") {
             ", DRAINING: nothing new is split"
+        } else if is_true("/engine/short_of_time") {
+            ", SHORT OF PROCESSOR TIME: new connections are forwarded"
         } else {
             ""
         }

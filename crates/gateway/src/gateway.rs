@@ -436,6 +436,10 @@ impl Gateway {
         [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
     }
 
+    /// Packets wait too long for the processor, or no longer: new connections are forwarded meanwhile.
+    pub fn set_short_of_time(&mut self, is_short: bool) {
+        self.engine.set_short_of_time(is_short);
+    }
     /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and simply forwarded.
     pub fn drain(&mut self, now: Instant) {
         let _ = now;

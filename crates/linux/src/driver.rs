@@ -2,6 +2,7 @@
 
 mod network;
 mod profile;
+mod shortage;
 mod status;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
+use shortage::Shortage;
 
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or [`PACKETS_PER_TURN`] packets.
 const BATCH_BYTES: usize = 2 << 20;
@@ -98,6 +100,7 @@ pub struct Driver {
     first: usize,
     heap: HeapKeeper,
     spreader: Spreader,
+    shortage: Shortage,
 }
 
 /// What whoever attends to a running driver may look at and do, between two batches of packets.
@@ -168,6 +171,7 @@ impl Driver {
             first: 0,
             heap: HeapKeeper::default(),
             spreader,
+            shortage: Shortage::default(),
         };
         driver.look_at_links()?;
         for port in 0..driver.net.ports.len() {
@@ -212,11 +216,13 @@ impl Driver {
                     _ => {}
                 }
             }
+            let began = clock::now();
             if has_events {
                 self.take_events()?;
             }
-            self.read_all()?;
+            let packets = self.read_all()?;
             self.work();
+            self.watch_processor(began, packets);
             if is_woken {
                 self.waker.clear();
                 attend(&mut Attendance { driver: &mut self });
@@ -240,7 +246,10 @@ impl Driver {
             Phase::Draining { until } => Some(until),
             Phase::Quitting => Some(Instant::ZERO),
         };
-        [self.gateway.poll_timeout(), retries, drain, self.heap.due].into_iter().flatten().min()
+        [self.gateway.poll_timeout(), retries, drain, self.heap.due, self.shortage.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Reads a batch of each TUN. Returns how many packets there were.
@@ -302,6 +311,28 @@ impl Driver {
         }
         self.spreader.attend(now, packets, bytes);
         self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
+    }
+
+    /// New connections are forwarded while packets wait too long for their turn.
+    fn watch_processor(&mut self, began: Instant, packets: usize) {
+        let ended = clock::now();
+        if packets == 0 && self.shortage.deadline().is_none_or(|at| at > ended) {
+            return;
+        }
+        let ports = &self.net.ports;
+        let drops = || {
+            let mut socket = Socket::open().ok()?;
+            let dropped = |port: &Port| socket.link(port.tun.name()).ok()?.map(|link| link.tx_dropped);
+            ports.iter().map(dropped).sum()
+        };
+        match self.shortage.turn(began, ended, drops) {
+            Some(true) => tracing::warn!(
+                "the processor is short: packets wait too long. New connections are forwarded until that is over"
+            ),
+            Some(false) => tracing::info!("the processor keeps up again: new connections are split"),
+            None => return,
+        }
+        self.gateway.set_short_of_time(self.shortage.deadline().is_some());
     }
 
     fn take_events(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +30,8 @@ const HAPROXY_GLOBAL: &str = "  tune.bufsize 65536\n  tune.pipesize 65536\n  max
 const HAPROXY_DEFAULTS: &str = "  option splice-request\n  option splice-response\n";
 /// How soon a silent connection falls asleep in the benchmark.
 pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
+/// A throttled process runs for a part of this, and stands still for the rest.
+const TURN: Duration = Duration::from_millis(100);
 /// How long something may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it may take to stop: Farlink's `drain_timeout`, when hosts have gone in the middle of it all, and a little.
@@ -311,6 +314,26 @@ impl Running<'_> {
         let Some(child) = &mut self.child else { return Ok(true) };
         Ok(child.try_wait()?.is_none())
     }
+    /// Leaves it a share of a processor, in turns of a tenth of a second, until what is returned is dropped.
+    pub fn throttle(&self, share: f64) -> Option<Throttle> {
+        let pid = self.child.as_ref()?.id().cast_signed();
+        let (over, ended) = std::sync::mpsc::channel::<()>();
+        let turns = std::thread::spawn(move || {
+            let (on, off) = (TURN.mul_f64(share), TURN.mul_f64(1.0 - share));
+            // SAFETY: plain system calls. Whoever throttles a process holds it, so the number is still its own.
+            let send = |signal| unsafe { libc::kill(pid, signal) };
+            let is_over = |wait| ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
+            loop {
+                send(libc::SIGSTOP);
+                let stop = is_over(off);
+                send(libc::SIGCONT);
+                if stop || is_over(on) {
+                    return;
+                }
+            }
+        });
+        Some(Throttle { over: Some(over), turns: Some(turns) })
+    }
     /// The gateway's snapshot; null for what is not Farlink.
     pub fn status(&self) -> Value {
         if !self.variant.is_farlink() {
@@ -320,7 +343,11 @@ impl Running<'_> {
     }
     /// Connections that have been split so far.
     pub fn flows_split(&self) -> Option<u64> {
-        self.status().pointer("/engine/counters/flows_split").and_then(Value::as_u64)
+        self.counter("flows_split")
+    }
+    /// One of the gateway's counters.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.status().pointer(&format!("/engine/counters/{name}")).and_then(Value::as_u64)
     }
     /// Ends it, orderly.
     pub fn stop(mut self) -> Result<()> {
@@ -352,6 +379,19 @@ impl Drop for Running<'_> {
             end(&mut child);
             self.clear_rules();
         }
+    }
+}
+
+/// A process that gets only a share of a processor, while this lives.
+pub struct Throttle {
+    over: Option<std::sync::mpsc::Sender<()>>,
+    turns: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        let _ = self.turns.take().map(std::thread::JoinHandle::join);
     }
 }
 

@@ -36,7 +36,7 @@ pub struct BenchArgs {
     /// Short HTTP connections per second
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// Only these measurements: bulk, latency, http, many, idle
+    /// Only these measurements: bulk, latency, http, many, idle, short
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these datapaths: forward, farlink, farlink-before, haproxy, haproxy-tuned
@@ -56,6 +56,10 @@ const FLOWS: [u64; 2] = [1, 8];
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Request and answer pairs in the latency measurement.
 const PINGS: u64 = 5_000;
+/// The measurement with a short processor: how long, which share the gateway gets, short connections per second.
+const SHORT_SECONDS: u64 = 8;
+const SHORT_SHARE: f64 = 0.2;
+const SHORT_RATE: u64 = 200;
 /// How long the HTTP measurement lasts.
 const HTTP_SECONDS: u64 = 10;
 
@@ -102,6 +106,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
                 cells.push(many(&bed, variant, round, args.many, args.seconds)?);
             }
         }
+    }
+    if wanted("short") && variants.contains(&Variant::Farlink) {
+        cells.push(short(&bed)?);
     }
     if wanted("idle") {
         cells.push(idle(&bed, args.idle)?);
@@ -288,6 +295,52 @@ fn idle(bed: &Bed, count: u64) -> Result<Cell> {
             "table_bytes": status.pointer("/engine/table_bytes"),
             "pool_bytes": status.pointer("/engine/pool_bytes"),
         }),
+    })
+}
+
+/// The gateway gets a fifth of a processor while bulk flows want more: new connections are forwarded and none fails, and afterwards
+/// new ones are split again.
+fn short(bed: &Bed) -> Result<Cell> {
+    let mut running = bed.start(Variant::Farlink)?;
+    let seconds = SHORT_SECONDS.to_string();
+    let bulk_seconds = (SHORT_SECONDS + 5).to_string();
+    let bulk = bed.client_load(&["bulk", "--flows", "4", "--seconds", &bulk_seconds])?;
+    let throttle = running.throttle(SHORT_SHARE);
+    let http = ["http", "--rate", &SHORT_RATE.to_string(), "--seconds", &seconds];
+    let load = bed.client_load(&http)?;
+    std::thread::sleep(Duration::from_secs(SHORT_SECONDS / 2));
+    let said = running.status().pointer("/engine/short_of_time") == Some(&json!(true));
+    let result = load.result()?;
+    drop(throttle);
+    let forwarded = running.counter("flows_forwarded_busy").unwrap_or(0);
+    let rate = bulk.result()?["bits_per_second"].as_f64();
+    // Until the shortage counts as over.
+    std::thread::sleep(WARM_UP * 5);
+    let before = running.counter("flows_split").unwrap_or(0);
+    let calm = bed.client_load(&["http", "--rate", "20", "--seconds", "2"])?.result()?;
+    let split_again = running.counter("flows_split").unwrap_or(0).saturating_sub(before);
+    let is_running = running.is_running()?;
+    running.stop()?;
+    progress(&format!(
+        "a fifth of a processor: {} connections, {} failed, {forwarded} forwarded; afterwards {split_again} of {} split",
+        result["connections"], result["failed"], calm["connections"]
+    ));
+    let all = [&result, &calm].iter().all(|r| r["failed"] == json!(0));
+    let calm_count = calm["connections"].as_u64().unwrap_or(u64::MAX);
+    let metrics = [
+        ("said", json!(said)),
+        ("flows_forwarded_busy", json!(forwarded)),
+        ("flows_split_afterwards", json!(split_again)),
+    ];
+    Ok(Cell {
+        test: "short",
+        variant: Variant::Farlink.name(),
+        params: json!({"rate_per_s": SHORT_RATE, "share": SHORT_SHARE}),
+        repeat: 0,
+        seconds: result["seconds"].as_f64().unwrap_or(0.0),
+        goodput_bps: rate,
+        intact: all && said && forwarded > 0 && split_again >= calm_count && is_running,
+        metrics: metrics.into_iter().fold(result, |all, (key, value)| with(all, key, value)),
     })
 }
 

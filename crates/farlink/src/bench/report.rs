@@ -9,7 +9,7 @@ use super::bed::Variant;
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// bulk, latency, http, many or idle.
+    /// bulk, latency, http, many, idle or short.
     pub test: &'static str,
     /// Name of a [`Variant`].
     pub variant: &'static str,
@@ -103,6 +103,15 @@ pub fn text(cells: &[Cell]) -> String {
     let delay = |variant| median(cells, "latency", variant, None, metric("p50_us"));
     let added = delay("farlink").zip(delay("forward")).map(|(own, plain)| own - plain);
     out += &judged("added latency of a small request in us (median)", added, "below 100", |v| v < 100.0);
+    if let Some(cell) = cells.iter().find(|c| c.test == "short") {
+        let of = |name: &str| cell.metrics[name].as_f64();
+        let what = "with a fifth of a processor, failed connections";
+        out += &judged(what, of("failed"), "0", |v| v == 0.0);
+        let what = "with a fifth of a processor, connections that were forwarded";
+        out += &judged(what, of("flows_forwarded_busy"), "some, said by status, none afterwards", |_| {
+            cell.intact
+        });
+    }
     let each = median(cells, "idle", "farlink", None, metric("resident_bytes_each_idle"));
     out += &judged("resident bytes of an idle connection", each, "at most 1024", |v| v <= 1024.0);
     out

@@ -29,10 +29,11 @@ struct OnInterface<'a> {
 }
 
 /// Reasons that the gateway itself counts for not splitting a connection.
-const REASONS: [(&str, &str); 4] = [
+const REASONS: [(&str, &str); 5] = [
     ("flows_passed", "a rule passes them by (`farlink status` shows which)"),
     ("flows_refused", "a rule refuses them"),
     ("flows_forwarded_short", "memory or the flow table is short; see `limits` in docs/configuration.md"),
+    ("flows_forwarded_busy", "the processor was short: packets waited too long for Farlink"),
     ("flows_forwarded_unsplittable", "their options or their shape forbid it (MD5, MPTCP, unknown options)"),
 ];
 
@@ -75,7 +76,8 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         let n = grown(key);
         if n > 0 {
             let text = format!("{} not split because {reason}", were(n, "connection"));
-            let severity = if key == "flows_forwarded_short" { Severity::Warning } else { Severity::Note };
+            let is_short = matches!(key, "flows_forwarded_short" | "flows_forwarded_busy");
+            let severity = if is_short { Severity::Warning } else { Severity::Note };
             found.push(Diagnosis::new(severity, text));
         }
     }

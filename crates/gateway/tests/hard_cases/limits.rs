@@ -1,6 +1,6 @@
 //! Bounds and rules (DESIGN invariant 8): at each bound the stated answer, forwarding or refusing, never a broken flow.
 
-use crate::script::{Host, Script};
+use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::{Action, Class, Rule};
 
 fn rule(action: Action) -> Rule {
@@ -31,6 +31,28 @@ fn without_room_for_another_flow_a_connection_is_forwarded() {
     assert!(!splits(&mut t));
     t.play("a > P. 1:101 ack 1\n b < P. 1:101\n b > . 1 ack 101\n a < . 1 ack 101\n ~1000\n quiet");
     t.assert(t.status().counters.flows_forwarded_short > 0, "counted");
+}
+
+#[test]
+fn while_the_processor_is_short_new_connections_are_forwarded_and_old_ones_go_on() {
+    let mut t = Script::new();
+    t.open();
+    let open = |t: &mut Script, port: u16| {
+        t.play(&format!(
+            "a > S 0 win 65535 {USUAL} {{port {port}}}\n b > S. 0 ack 1 win 65535 {USUAL} {{port {port}}}\n\
+             a > . 1 ack 1 {{port {port}}}\n drop a\n drop b"
+        ));
+        t.status().flows_split
+    };
+    t.with_gateway(|gateway, _, _| gateway.set_short_of_time(true));
+    assert_eq!(open(&mut t, 5000), 1, "a new one is forwarded");
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n a < . 1 ack 101\n b > . 1 ack 101");
+    let s = t.status();
+    t.assert(s.flows_split == 1 && s.counters.payload_in_bytes == 100, "the old one is relayed");
+    t.assert(s.short_of_time && s.counters.flows_forwarded_busy > 0, "said and counted");
+    t.assert(s.counters.flows_forwarded_short == 0, "memory was not short");
+    t.with_gateway(|gateway, _, _| gateway.set_short_of_time(false));
+    assert_eq!(open(&mut t, 5001), 2);
 }
 
 #[test]
