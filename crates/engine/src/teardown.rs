@@ -131,7 +131,7 @@ impl Flow {
             flags,
             window: if flags.rst() { 0 } else { crate::window::field(src.window_bytes, src.window_scale) },
             urgent: 0,
-            timestamps: (self.agreed.timestamps && !flags.rst()).then_some(stamp),
+            timestamps: self.agreed.timestamps.then_some(stamp),
             sack: &[],
             farlink: None,
         };

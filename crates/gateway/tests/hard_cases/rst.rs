@@ -171,3 +171,12 @@ fn each_side_gets_what_the_other_sent_before_its_reset() {
          quiet",
     );
 }
+
+#[test]
+fn a_reset_carries_timestamps_where_they_are_agreed() {
+    let mut t = Script::new();
+    t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
+    // RFC 7323 3.2: SHOULD. A relayed one, whatever its host has sent it with.
+    t.play("a > P. 1:101 ack 1 <ts 1010 5000>\n ~40\n drop\n b > . 1 ack 101 <ts 5100 1010>\n ~20\n drop");
+    t.play("a > R. 101 ack 1 <ts 1200 5100>\n ~1\n b < R. 101 ack 1 <ts 1010 5100>");
+}
