@@ -7,7 +7,7 @@ use crate::evidence::AckKind;
 use crate::flow::{Cx, Flow, Leg};
 use crate::meter::LinkReport;
 use crate::mode::Mode;
-use crate::peer::Arrived;
+use crate::peer::{Arrived, Peer};
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
@@ -461,29 +461,16 @@ impl Flow {
             cx.books.arrived(cx.now, out, if edge.after(end) { edge.since(end) } else { 0 });
             relay.bypassed |= cx.routes_unsteady;
         }
-        if s.flags.urg() && s.urgent == 0 {
-            relay.urgent_zero = (len > 0 && s.seq.after_eq(relay.tx.snd_nxt)).then_some(s.seq);
-        } else if s.flags.urg() {
-            let urgent_end = s.seq + u32::from(s.urgent);
-            if urgent_end.after(relay.buffer.base()) && relay.urgent_end.is_none_or(|u| urgent_end.after(u)) {
-                relay.urgent_end = Some(urgent_end);
-                relay.tx.announce_urgent();
-            }
+        if s.flags.urg() {
+            relay.note_urgent(s, len);
         }
         let early = Early { waiting: relay.buffer.has_early(), new_gap: seq.after(relay.buffer.highest()) };
         // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
         let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
         let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
         relay.buffer.grain = grain;
-        let what = receiver::insert(
-            &mut relay.buffer,
-            cx.pool,
-            packet,
-            seq,
-            s.payload_offset + dropped as usize,
-            taken as usize,
-            edge,
-        );
+        let at = s.payload_offset + dropped as usize;
+        let what = receiver::insert(&mut relay.buffer, cx.pool, packet, seq, at, taken as usize, edge);
         cx.books.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
         if !core::mem::replace(&mut relay.begun, true) {
             cx.books.began(out);
@@ -494,9 +481,7 @@ impl Flow {
             relay.push = end;
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
-        let nothing_acked = relay.rx.last_ack_sent.before_eq(relay.far_acked(downstream));
-        let larger = relay.can_show_more(limit, shift, 65_535u32 << shift);
-        relay.rx.raise_first = free && bulk && nothing_acked && larger && relay.frozen_at.is_none();
+        relay.rx.raise_first = free && bulk && relay.may_raise(downstream, limit, shift);
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, delay);
@@ -584,6 +569,26 @@ impl Flow {
 }
 
 impl crate::flow::Relay {
+    /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
+    fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
+        if s.urgent == 0 {
+            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt)).then_some(s.seq);
+            return;
+        }
+        let urgent_end = s.seq + u32::from(s.urgent);
+        if urgent_end.after(self.buffer.base()) && self.urgent_end.is_none_or(|u| urgent_end.after(u)) {
+            self.urgent_end = Some(urgent_end);
+            self.tx.announce_urgent();
+        }
+    }
+
+    /// A larger window can be shown to the source while nothing has been acknowledged ahead of the far host.
+    fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
+        let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));
+        let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);
+        nothing_acked && larger && self.frozen_at.is_none()
+    }
+
     /// The segment tells for the first time where the stream ends, at a place that can be true.
     fn fin_is_new(&self, s: &TcpSegment, end: SeqNum, edge: SeqNum) -> bool {
         s.flags.fin()

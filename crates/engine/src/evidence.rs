@@ -29,9 +29,10 @@ const REPEATED_EXACT: u8 = 2;
 const ANSWER_TIME: Duration = Duration::from_millis(400);
 /// An acknowledgement is remembered so long for the source's own numbers to confirm it.
 const FRESH: Duration = Duration::from_secs(10);
-/// Acknowledgements of less than was believed, so long after it and after a question, that show the belief to be wrong.
+/// Acknowledgements of less than was believed, so long after it and after a question, that show the belief to be wrong. Another
+/// gateway on the way, which nobody has told us of, may need some time to come to the same belief.
 const CONTRADICTIONS: u8 = 3;
-const CONTRADICTION_TIME: Duration = Duration::from_secs(1);
+const CONTRADICTION_TIME: Duration = Duration::from_secs(20);
 
 /// How an acknowledgement number relates to what was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +110,10 @@ impl Flow {
         // A drained direction holds nothing that a false acknowledgement could cost.
         if real && (exact && towards.has_sent_all() || near && towards.is_drained()) {
             return AckKind::Certain;
+        }
+        if !(exact || near || real) {
+            // Whoever guesses hits a large part of the sequence space more easily than a window.
+            return AckKind::Doubtful { exact: false };
         }
         let lasting = if near { REPEATED_TIME } else { REPEATED_TIME_FAR };
         let patience = towards.tx.rtt.srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
@@ -191,8 +196,10 @@ impl Flow {
         towards.tx.skip_to(cx.now, ack);
     }
 
-    /// The host stands by less than what was believed of it, also after it has been asked.
+    /// The host stands by less than what was believed of it, also after it has been asked. A gateway that it is known to have speaks
+    /// for itself alone.
     pub(crate) fn contradicts_itself(&mut self, cx: &Cx<'_>, from: Side, ack: SeqNum) -> bool {
+        let of_gateway = self.legs.get(from).peer.is_speaking();
         let Some(r) = self.relays.as_mut() else { return false };
         let towards = r.get_mut(from.other());
         let Some(belief) = towards.believed.as_mut() else { return false };
@@ -201,7 +208,7 @@ impl Flow {
             return false;
         }
         let asked = towards.tx.asked_at > belief.at;
-        if asked && cx.now.since(belief.at) >= CONTRADICTION_TIME {
+        if asked && !of_gateway && cx.now.since(belief.at) >= CONTRADICTION_TIME {
             belief.against = belief.against.saturating_add(1);
         }
         belief.against >= CONTRADICTIONS

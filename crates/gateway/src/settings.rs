@@ -4,6 +4,7 @@ use farlink_cc::Kind;
 use farlink_engine::config::{
     INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
+use farlink_engine::net::IfaceId;
 use farlink_wire::Instant;
 
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
@@ -69,122 +70,117 @@ impl Gateway {
                 "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy, flow_control.soft_window, flow_control.queue_drop, limits.relay_bytes and limits.pool_bytes"
             )
         };
-        if key == "ordinary.cc" {
-            self.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
-            return Ok(());
-        }
-        if key == "ordinary.initial_window_segments" {
-            self.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
-            return Ok(());
-        }
-        if key == "flow_control.policy" {
-            self.engine.set_flow_control(value.parse()?);
-            return Ok(());
-        }
-        if key == "flow_control.soft_window" {
-            self.engine.set_soft_window(switch(value)?);
-            return Ok(());
-        }
-        if key == "flow_control.queue_drop" {
-            self.engine.set_queue_drop(switch(value)?);
-            return Ok(());
-        }
-        if key == "limits.relay_bytes" {
-            let bytes = size(value, Limits::RELAY_BYTES)?;
-            self.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
-            return Ok(());
-        }
-        if key == "limits.pool_bytes" {
-            let bytes = size(value, Limits::POOL_BYTES)?;
-            self.engine.set_pool_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-            return Ok(());
-        }
-        let (name, what) = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
-        let known = unknown();
-        let link = self.links.iter_mut().find(|l| l.name() == name).ok_or(known)?;
-        match what {
-            "rate_bps" => {
-                let rate = match value {
-                    "unknown" => None,
-                    v => Some(v.parse::<u64>().ok().filter(|r| *r > 0).ok_or_else(|| {
-                        format!(
-                            "`{v}` is no rate: allowed is a positive number of bits per second, or `unknown`"
-                        )
-                    })?),
-                };
+        match key {
+            "ordinary.cc" => {
+                self.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
+            }
+            "ordinary.initial_window_segments" => {
+                self.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
+            }
+            "flow_control.policy" => self.engine.set_flow_control(value.parse()?),
+            "flow_control.soft_window" => self.engine.set_soft_window(switch(value)?),
+            "flow_control.queue_drop" => self.engine.set_queue_drop(switch(value)?),
+            "limits.relay_bytes" => {
+                let bytes = size(value, Limits::RELAY_BYTES)?;
+                self.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+            }
+            "limits.pool_bytes" => {
+                let bytes = size(value, Limits::POOL_BYTES)?;
+                self.engine.set_pool_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+            }
+            _ => {
+                let (name, what) =
+                    key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
+                let link = self.links.iter().find(|l| l.name() == name).ok_or_else(unknown)?;
                 let iface = link.iface;
-                let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
-                let estimated = link.estimates();
-                link.egress.set_rate(now, rate);
-                link.set_estimates(rate.is_none() && (governed || estimated));
-                self.engine.set_link_rate(iface, rate);
-                self.engine.set_link_estimate(iface, None);
-                if rate.is_none() && governed {
-                    // Nothing else would keep it from flooding the link.
+                match what {
+                    "rate_bps" => self.set_link_rate(now, iface, value)?,
+                    "initial_window_segments" => self.set_link_initial_window(iface, value)?,
+                    "long_path_initial_window_segments" => self.set_link_long_window(iface, value)?,
+                    "cc" => self.set_link_cc(now, iface, value)?,
+                    "up" => {
+                        let wrong = |_| format!("`{value}`: allowed are true and false");
+                        let up = value.parse::<bool>().map_err(wrong)?;
+                        self.tell(now, iface, Witness::Operator, up);
+                    }
+                    _ => return Err(unknown()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_link_rate(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
+        let rate = match value {
+            "unknown" => None,
+            v => Some(v.parse::<u64>().ok().filter(|r| *r > 0).ok_or_else(|| {
+                format!("`{v}` is no rate: allowed is a positive number of bits per second, or `unknown`")
+            })?),
+        };
+        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return Ok(()) };
+        let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
+        let estimated = link.estimates();
+        link.egress.set_rate(now, rate);
+        link.set_estimates(rate.is_none() && (governed || estimated));
+        self.engine.set_link_rate(iface, rate);
+        self.engine.set_link_estimate(iface, None);
+        if rate.is_none() && governed {
+            // Nothing else would keep it from flooding the link.
+            self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
+        } else if rate.is_some() && estimated {
+            self.engine.set_cc(now, Some(iface), Kind::FixedRate);
+        }
+        Ok(())
+    }
+
+    fn set_link_initial_window(&mut self, iface: IfaceId, value: &str) -> Result<(), String> {
+        let mut window = initial_window(value, INITIAL_WINDOW_SEGMENTS_MAX)?;
+        let before = self.engine.initial_window(iface).map(|w| w.on_long_paths);
+        if let (true, Some(long @ OnLongPaths::Segments(_))) = (value != "auto", before) {
+            window.on_long_paths = long;
+        }
+        self.engine.set_initial_window(Some(iface), window);
+        Ok(())
+    }
+
+    fn set_link_long_window(&mut self, iface: IfaceId, value: &str) -> Result<(), String> {
+        let on_long_paths = match value {
+            // What is said of all paths may itself go by the path.
+            "same" if self.engine.initial_window(iface) == Some(InitialWindow::AUTO) => OnLongPaths::Share,
+            "same" => OnLongPaths::Same,
+            "auto" => OnLongPaths::Share,
+            v => OnLongPaths::Segments(segments(v, INITIAL_WINDOW_SEGMENTS_MAX, "`auto` and `same`")?),
+        };
+        if let Some(before) = self.engine.initial_window(iface) {
+            self.engine.set_initial_window(Some(iface), InitialWindow { on_long_paths, ..before });
+        }
+        Ok(())
+    }
+
+    fn set_link_cc(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
+        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return Ok(()) };
+        let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
+        let kind = match value {
+            "auto" if said.is_some() => Kind::FixedRate,
+            "auto" => {
+                if !link.estimates() {
+                    link.set_estimates(true);
                     self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
-                } else if rate.is_some() && estimated {
-                    self.engine.set_cc(now, Some(iface), Kind::FixedRate);
                 }
+                return Ok(());
             }
-            "initial_window_segments" => {
-                let iface = link.iface;
-                let mut window = initial_window(value, INITIAL_WINDOW_SEGMENTS_MAX)?;
-                let before = self.engine.initial_window(iface).map(|w| w.on_long_paths);
-                if let (true, Some(long @ OnLongPaths::Segments(_))) = (value != "auto", before) {
-                    window.on_long_paths = long;
-                }
-                self.engine.set_initial_window(Some(iface), window);
-            }
-            "long_path_initial_window_segments" => {
-                let iface = link.iface;
-                let on_long_paths = match value {
-                    // What is said of all paths may itself go by the path.
-                    "same" if self.engine.initial_window(iface) == Some(InitialWindow::AUTO) => {
-                        OnLongPaths::Share
-                    }
-                    "same" => OnLongPaths::Same,
-                    "auto" => OnLongPaths::Share,
-                    v => {
-                        OnLongPaths::Segments(segments(v, INITIAL_WINDOW_SEGMENTS_MAX, "`auto` and `same`")?)
-                    }
-                };
-                if let Some(before) = self.engine.initial_window(iface) {
-                    self.engine.set_initial_window(Some(iface), InitialWindow { on_long_paths, ..before });
-                }
-            }
-            "cc" => {
-                let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
-                let kind = match value {
-                    "auto" if said.is_some() => Kind::FixedRate,
-                    "auto" => {
-                        if !link.estimates() {
-                            link.set_estimates(true);
-                            self.engine.set_cc(now, Some(link.iface), UNKNOWN_RATE_CC);
-                        }
-                        return Ok(());
-                    }
-                    name => controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?,
-                };
-                if kind == Kind::FixedRate && said.is_none() {
-                    return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
-                }
-                let iface = link.iface;
-                if link.estimates() {
-                    // The controller finds the rate from now on.
-                    link.set_estimates(false);
-                    link.egress.set_rate(now, None);
-                    self.engine.set_link_estimate(iface, None);
-                }
-                self.engine.set_cc(now, Some(iface), kind);
-            }
-            "up" => {
-                let up =
-                    value.parse::<bool>().map_err(|_| format!("`{value}`: allowed are true and false"))?;
-                let iface = link.iface;
-                self.tell(now, iface, Witness::Operator, up);
-            }
-            _ => return Err(unknown()),
+            name => controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?,
+        };
+        if kind == Kind::FixedRate && said.is_none() {
+            return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
+        if link.estimates() {
+            // The controller finds the rate from now on.
+            link.set_estimates(false);
+            link.egress.set_rate(now, None);
+            self.engine.set_link_estimate(iface, None);
+        }
+        self.engine.set_cc(now, Some(iface), kind);
         Ok(())
     }
 }

@@ -274,10 +274,12 @@ fn a_host_that_goes_back_on_its_word_is_reset_and_the_other_one_told() {
          ~1500
          drop",
     );
-    for _ in 0..2 {
+    for _ in 0..36 {
         t.play("b > . 1 ack 101\n ~500\n drop");
     }
     t.assert(t.mode() == "split", "an old acknowledgement may come late");
+    t.play("~2000\n drop\n b > . 1 ack 101\n drop\n b > . 1 ack 101\n drop");
+    t.assert(t.mode() == "split", "and twice");
     t.play("b > . 1 ack 101");
     let ended = |seen: Vec<crate::script::notation::Seen>| seen.iter().any(|s| s.segment.flags.rst());
     assert!(ended(t.take(Host::A)) && ended(t.take(Host::B)), "nothing is lost in silence");

@@ -416,7 +416,10 @@ fn a_gateway_whose_host_takes_nothing_keeps_the_flow_awake_no_longer_than_the_us
 
 #[test]
 fn a_soft_window_that_was_lost_starves_nobody() {
-    let mut t = Script::with(|s| s.link = Some(Link { rate_bps: Some(80_000), ..link() }));
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { rate_bps: Some(80_000), ..link() });
+        s.config.soft_window = true;
+    });
     for port in ["", "{port 5000}"] {
         t.play(&format!(
             "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {port}
@@ -432,7 +435,7 @@ fn a_soft_window_that_was_lost_starves_nobody() {
     t.play("b > . 1 ack 1 <flsoft 1 1024 0> {port 5000}\n ~10\n drop");
     // The other connection fills the link for six seconds.
     t.play("a > P. 1:60001 ack 1 {gso 1400}\n ~100\n drop");
-    t.play("a > P. 1:1001 ack 1 {port 5000}\n ~2s");
+    t.play("a > P. 1:1001 ack 1 {port 5000}\n ~900");
     let got = t.take(Host::B);
     let (old, new): (Vec<_>, Vec<_>) = got.iter().partition(|s| s.port != 5000);
     assert!(old.iter().any(|s| !s.payload.is_empty()), "the link is full");
