@@ -22,3 +22,56 @@ pub fn cut_as(pool: &mut Pool, whole: &PacketBuf, id: u32, came: &[PacketBuf]) -
     fragment(whole.bytes(), mtu, id, &mut add).ok()?;
     Some(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farlink_wire::{Flags, SegmentHeader, SeqNum, build, edit, finish_checksums, verify_checksums};
+    use farlink_wire::{Instant, Reassembler, ReassemblyLimits};
+
+    #[test]
+    fn a_changed_segment_is_whole_again_behind_its_fragments() {
+        let mut pool = Pool::new(1 << 20);
+        let header = SegmentHeader {
+            src: "10.0.0.1".parse().unwrap(),
+            dst: "10.0.0.2".parse().unwrap(),
+            src_port: 1,
+            dst_port: 2,
+            ttl: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            ip_id: 77,
+            dont_fragment: false,
+            seq: SeqNum(1),
+            ack: SeqNum(1),
+            flags: Flags::ACK,
+            window: 9,
+            urgent: 0,
+            timestamps: None,
+            sack: &[],
+            farlink: None,
+        };
+        let mut p = build::packet(&mut pool, &header, None, &[7; 1_000]).unwrap();
+        let offload = p.offload;
+        finish_checksums(p.bytes_mut(), &offload);
+        p.offload = Offload::default();
+        let came =
+            cut_as(&mut pool, &p, 77, &[PacketBuf::from_slice(&mut Pool::new(9_000), &[0; 576], p.offload)]);
+        let came = came.unwrap();
+        let before = Head::of(p.bytes());
+        let Parsed::Tcp(s) = parse(p.bytes()) else { panic!("a segment") };
+        edit::set_window(&mut p, &s, 1_234);
+        assert!(Head::of(p.bytes()) != before);
+        let mut again = Reassembler::new(ReassemblyLimits::default());
+        let mut whole = None;
+        for f in cut_as(&mut pool, &p, 77, &came).unwrap() {
+            assert!(f.len() <= 576);
+            let Parsed::Fragment(info) = parse(f.bytes()) else { panic!("a fragment") };
+            whole = whole.or(again.push(Instant::ZERO, f, &info, &mut pool).whole);
+        }
+        let whole = whole.expect("nothing is missing").whole;
+        let Parsed::Tcp(s) = parse(whole.bytes()) else { panic!("a segment") };
+        assert!(verify_checksums(whole.bytes(), &s, &Offload::default()));
+        assert_eq!((s.window, s.payload(whole.bytes()).len()), (1_234, 1_000));
+    }
+}
