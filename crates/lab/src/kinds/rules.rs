@@ -20,6 +20,8 @@ const OTHER_PORT: u16 = 5002;
 const ROOM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
 /// Connections that the admission case lets in.
 const ADMITTED: usize = 5;
+/// Size of a transfer of the cases that match.
+const BYTES: u64 = 100_000;
 /// EF, the DSCP of the case that names one (RFC 3246).
 const DSCP: u8 = 46;
 
@@ -111,13 +113,18 @@ fn matching(
     // The one gateway that both sides of the rule concern: the server's (interface names are its own).
     for attempt in tries {
         let before = numbers(session)?;
-        let transfer = transfer(session, cell, *attempt, 100_000, run.seed)?;
+        let transfer = transfer(session, cell, *attempt, BYTES, run.seed)?;
         let (outcomes, ()) = session.transfer(&[transfer], run, |_| ());
         expect_intact(measured, &outcomes);
         let after = numbers(session)?;
         let matched = u64::from(attempt.matches);
         measured.expect(after.rule - before.rule == matched, || {
             format!("the rule counted {} connections, {matched} expected", after.rule - before.rule)
+        });
+        // With the request and what a host repeats.
+        let bytes = after.bytes - before.bytes;
+        measured.expect(if attempt.matches { bytes >= BYTES } else { bytes == 0 }, || {
+            format!("the rule counted {bytes} bytes of a transfer of {BYTES}, matched: {}", attempt.matches)
         });
         measured.expect(after.split - before.split == 1 - matched, || {
             format!("{} connections were split, {} expected", after.split - before.split, 1 - matched)
@@ -128,6 +135,7 @@ fn matching(
 
 struct Numbers {
     rule: u64,
+    bytes: u64,
     split: u64,
 }
 
@@ -138,7 +146,11 @@ fn numbers(session: &Session) -> Result<Numbers> {
     let rules = engine["rules"].as_array().context("the status has no rules")?;
     let rule = rules.iter().find(|r| r["name"] == RULE).context("the status does not know the rule")?;
     let of = |value: &Value| value.as_u64().context("no number");
-    Ok(Numbers { rule: of(&rule["connections"])?, split: of(&engine["counters"]["flows_split"])? })
+    Ok(Numbers {
+        rule: of(&rule["connections"])?,
+        bytes: of(&rule["bytes"])?,
+        split: of(&engine["counters"]["flows_split"])?,
+    })
 }
 
 /// Connections that are open under the rule.

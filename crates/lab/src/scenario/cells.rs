@@ -116,21 +116,46 @@ impl Scenario {
         for cell in &mut cells {
             cell.paper_seconds = self.paper_seconds(cell)?;
         }
+        // No paper has measured these.
+        for also in &self.also {
+            let of = conditions(&also.of);
+            let mut more: Vec<Cell> =
+                cells.iter().filter(|c| of.matches(&c.params, &c.variant)).cloned().collect();
+            if more.is_empty() {
+                bail!("[[also]]: no cell is {of}");
+            }
+            for cell in &mut more {
+                also.settings.iter().try_for_each(|(key, value)| apply(cell, key, value))?;
+                cell.settings.check().with_context(|| format!("[[also]] of {of}"))?;
+                complete(cell);
+                cell.paper_seconds = None;
+            }
+            cells.extend(more);
+        }
         Ok(cells)
     }
 
     fn paper_seconds(&self, cell: &Cell) -> Result<Option<f64>> {
         for paper in &self.paper {
-            let mut of = Only::default();
-            for (key, value) in &paper.of {
-                of.add(key, &plain(value));
-            }
+            let of = conditions(&paper.of);
             if of.matches(&cell.params, &cell.variant) {
                 return Ok(Some(paper.seconds));
             }
         }
         Ok(None)
     }
+}
+
+/// A table of params as conditions; the values of a list are alternatives.
+fn conditions(table: &toml::Table) -> Only {
+    let mut of = Only::default();
+    for (key, value) in table {
+        match value {
+            toml::Value::Array(values) => values.iter().for_each(|value| of.add(key, &plain(value))),
+            value => of.add(key, &plain(value)),
+        }
+    }
+    of
 }
 
 fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
@@ -236,6 +261,9 @@ mod tests {
         [[variant]]
         name = "farlink"
         host_cc = "bbr"
+        [[also]]
+        of = { variant = "farlink", size_bytes = [1000, 2000], loss = 0 }
+        ip = 6
         [[paper]]
         seconds = 7.5
         variant = "farlink"
@@ -251,7 +279,16 @@ mod tests {
         assert_eq!(shown[1], (1000, 0.0, "farlink"));
         assert_eq!(shown[2], (1000, 0.01, "direct"));
         assert_eq!(shown[7], (2000, 0.01, "farlink"));
-        assert_eq!(shown.len(), 8);
+        assert_eq!(shown.len(), 10);
+        assert_eq!(shown[8..], [(1000, 0.0, "farlink"), (2000, 0.0, "farlink")]);
+        assert!(cells[8..].iter().all(Cell::v6) && !cells[..8].iter().any(Cell::v6));
+    }
+
+    #[test]
+    fn more_of_cells_that_do_not_exist_is_refused() {
+        let text = TEXT.replace("size_bytes = [1000, 2000]", "size_bytes = 3000");
+        let error = format!("{:#}", Scenario::parse(&text).unwrap_err());
+        assert!(error.contains("no cell is") && error.contains("3000"), "{error}");
     }
 
     #[test]

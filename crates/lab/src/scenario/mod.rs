@@ -45,6 +45,9 @@ pub struct Scenario {
     /// What stands side by side.
     #[serde(default)]
     pub variant: Vec<Variant>,
+    /// Cells of the grid that run once more with other settings: a sample, where another axis would double everything.
+    #[serde(default)]
+    pub also: Vec<Also>,
     /// What the papers measured.
     #[serde(default)]
     pub paper: Vec<Paper>,
@@ -72,6 +75,16 @@ pub struct Variant {
     #[serde(default)]
     pub needs: Option<String>,
     /// Settings of its own.
+    #[serde(flatten)]
+    pub settings: toml::Table,
+}
+
+/// Some cells with other settings.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Also {
+    /// Params and `variant` of the cells; a list holds alternatives.
+    pub of: toml::Table,
+    /// What is set in them.
     #[serde(flatten)]
     pub settings: toml::Table,
 }
@@ -153,6 +166,28 @@ mod tests {
             let scenario = Scenario::parse(text).unwrap_or_else(|e| panic!("{name}: {e:#}"));
             assert_eq!(scenario.name, *name);
             assert!(!scenario.cells().unwrap().is_empty(), "{name} has no cell");
+        }
+    }
+
+    /// What is fast over IPv4 has to be over IPv6.
+    #[test]
+    fn every_scenario_about_speed_has_cells_over_ipv6() {
+        for (name, text) in BUILTIN {
+            let scenario = Scenario::parse(text).unwrap();
+            if !["transfer", "web", "mixed"].contains(&scenario.kind.as_str()) {
+                continue;
+            }
+            let cells = scenario.cells().unwrap();
+            let over_v6: Vec<_> = cells.iter().filter(|c| c.v6()).collect();
+            assert!(!over_v6.is_empty(), "{name}");
+            for cell in over_v6 {
+                let beside = cells.iter().any(|c| {
+                    let mut params = cell.params.clone();
+                    params.remove("ip");
+                    c.variant == cell.variant && c.params == params
+                });
+                assert!(beside, "{name}: {} has no cell over IPv4 beside it", cell.variant);
+            }
         }
     }
 
