@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists the cells of results in which a variant is slower than the hosts alone on BBR, by more than 2 % and 5 ms (MISSION F2).
+"""Lists the cells of results in which a variant is slower than the hosts alone on BBR, by more than 2 % and 5 ms.
 
     farlink sim run loss-sweep --json loss.json
     scripts/against-bbr.py loss.json [MORE.json ...] [--variant farlink] [--all]

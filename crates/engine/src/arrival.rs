@@ -376,7 +376,7 @@ impl Flow {
     }
 
     /// A forwarded segment of a flow that is split in the other direction speaks for us there: its acknowledgement,
-    /// window and echoed timestamp are what we have told the other host (DESIGN 3.1, Draining).
+    /// window and echoed timestamp are what we have told the other host.
     fn rewrite(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let to = from.other();
         let mine = self.ack_for(to);

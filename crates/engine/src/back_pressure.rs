@@ -1,4 +1,4 @@
-//! Back-pressure of a relay: which policy bounds it, and what that allows now (MISSION A17).
+//! Back-pressure of a relay: which policy bounds it, and what that allows now.
 
 use farlink_wire::{Duration, SeqNum};
 

@@ -1,5 +1,4 @@
-//! What relays hold on their way into each link, all flows together: the base of back-pressure that follows need (MISSION
-//! A17).
+//! What relays hold on their way into each link, all flows together: the base of back-pressure that follows need.
 //!
 //! A link of known rate and round trip is full while a round trip of data is on its way, of however many flows. So relays
 //! into it share one budget: each may hold a multiple of what the others leave of it. Those that need little hold

@@ -26,7 +26,7 @@ pub struct Config {
     pub timers: Timers,
     /// The controller and initial window of legs that are not declared links.
     pub ordinary: LegConfig,
-    /// Whether flows may be made to depend on their gateways (DESIGN decision 8).
+    /// Whether flows may be made to depend on their gateways.
     pub pinned: Pinned,
     /// How the receive buffer of a relay is bounded.
     pub flow_control: FlowControl,
@@ -114,7 +114,7 @@ pub struct Interface {
     pub link: Option<Link>,
 }
 
-/// The operator's knowledge of a hard link (DESIGN decision 6).
+/// The operator's knowledge of a hard link.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
     /// A name, for people.
@@ -291,7 +291,7 @@ impl Default for Timers {
     }
 }
 
-/// Whether flows may depend on their gateways (DESIGN decision 8).
+/// Whether flows may depend on their gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pinned {
     /// Where custody within the hosts' own window would not fill the path.

@@ -331,7 +331,7 @@ impl Engine {
             edit::remove_farlink_option(&mut packet, s);
         }
         if s.flags.ae() {
-            // AccECN is not understood here: the hosts fall back to RFC 3168 ECN (DESIGN 3.1, Fields).
+            // AccECN is not understood here: the hosts fall back to RFC 3168 ECN.
             edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
         }
         let cut = self.first_window(via).filter(|cut| *cut < s.window);
@@ -495,7 +495,7 @@ impl Engine {
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
             let mut cx = cx!(self, now, net);
             if let Some(flow) = self.table.get_mut(id) {
-                // The server's first window is the gateway's own: it will hold what the client cannot (MISSION F8).
+                // The server's first window is the gateway's own: it will hold what the client cannot.
                 flow.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);

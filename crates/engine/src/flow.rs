@@ -298,7 +298,7 @@ impl Relay {
     /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has acknowledged it, or when
     /// it has waited long, all before it has arrived, and nothing goes round us. A source whose FIN is acknowledged may
     /// be gone and answer a destination that reaches it directly with RST, or begin anew on the same ports while we still
-    /// hold its end (DESIGN 3.1, FIN acknowledged early).
+    /// hold its end.
     #[must_use]
     pub fn ack(&self, downstream: Peer) -> SeqNum {
         let delivered = self.far_acked(downstream).after_eq(self.buffer.end());

@@ -1,5 +1,4 @@
-//! How much a connection sends into a leg before the first acknowledgement, by what is known of the path (MISSION A15, thesis
-//! 4.4.1).
+//! How much a connection sends into a leg before the first acknowledgement, by what is known of the path (thesis 4.4.1).
 //!
 //! The round trip of the handshake times the rate of the link is what the path holds. Where that is more than a window without
 //! scaling can say, a larger initial window pays; elsewhere the usual one is enough. The larger one is what the operator says, or

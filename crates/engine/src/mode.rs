@@ -12,7 +12,7 @@ use crate::side::{Pair, Side};
 pub enum Mode {
     /// Two relays hold and send.
     Split,
-    /// Nothing new is taken; custody is delivered, the rest forwarded (DESIGN 3.1, Draining and forgetting).
+    /// Nothing new is taken; custody is delivered, the rest forwarded.
     Draining,
     /// Forwarded; re-split when both directions are seen fully acknowledged.
     Dormant(Dormant),
@@ -61,7 +61,7 @@ const LINGER_MAX: Duration = Duration::from_secs(30);
 
 impl Flow {
     /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or their timers would expire
-    /// over the first segment that goes the whole way (DESIGN 3.1). Only a source with data in flight can learn, and it is
+    /// over the first segment that goes the whole way. Only a source with data in flight can learn, and it is
     /// given a few seconds. Returns whether that is over.
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
         let Some(r) = self.relays.as_mut() else { return true };

@@ -1,4 +1,4 @@
-//! The one-drop-per-window queue limit (thesis 4.2, MISSION A17): a host that sends much faster than its data can go on loses one segment
+//! The one-drop-per-window queue limit (thesis 4.2): a host that sends much faster than its data can go on loses one segment
 //! before it is acknowledged, and so reduces its congestion window.
 
 use farlink_wire::{Duration, Instant, SeqNum};

@@ -29,8 +29,7 @@ pub enum Owed {
 pub enum AckDelay {
     /// A host: every second segment is acknowledged at once, a single one after this (RFC 9293 3.8.6.3).
     Host(Duration),
-    /// A gateway, which sends by what it knows of the link and not by the clock of acknowledgements: one for each interval
-    /// (MISSION A18).
+    /// A gateway, which sends by what it knows of the link and not by the clock of acknowledgements: one for each interval.
     Gateway(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! How much of an arriving payload the buffer pool has room for (DESIGN invariant 8).
+//! How much of an arriving payload the buffer pool has room for (invariant 8).
 //!
 //! The pool's bound holds whatever the sources send, windows that were promised included: what does not fit is refused
 //! before it is acknowledged, and its source repeats it. Three marks below the bound keep the connections moving: early

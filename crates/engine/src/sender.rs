@@ -492,7 +492,7 @@ impl Sender {
         Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New))
     }
 
-    /// `len` from `seq` on, cut so that urgent data never leaves in a super-segment (DESIGN 3.1, Fields), and that a
+    /// `len` from `seq` on, cut so that urgent data never leaves in a super-segment, and that a
     /// segment begins where one with an urgent pointer of 0 did.
     fn within_urgent(&self, supply: &Supply, seq: SeqNum, len: u32) -> u32 {
         let mss = self.mss.max(1);

@@ -1,4 +1,4 @@
-//! The end of a connection: RST, a SYN in mid-flow, abandonment, tombstones (DESIGN 3.1).
+//! The end of a connection: RST, a SYN in mid-flow, abandonment, tombstones.
 
 use farlink_wire::{Duration, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps};
 

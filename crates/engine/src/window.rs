@@ -1,4 +1,4 @@
-//! The window that a relay offers to its source: back-pressure (thesis chapter 6) and custody within reach (DESIGN 3.7).
+//! The window that a relay offers to its source: back-pressure (thesis chapter 6) and custody within reach (invariant 7).
 
 use farlink_wire::SeqNum;
 

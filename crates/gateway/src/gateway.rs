@@ -176,7 +176,7 @@ impl Gateway {
     }
 
     /// A packet goes on: through the egress queue when it leaves by a declared link, at once otherwise. The TUN costs
-    /// one hop more than a router; the TTL gets it back (DESIGN 3.1, Fields).
+    /// one hop more than a router; the TTL gets it back.
     fn forward(
         &mut self,
         now: Instant,

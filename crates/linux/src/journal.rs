@@ -1,5 +1,5 @@
 //! The journal of flows with custody: a small file that outlives the process, so that the next one can reset the connections whose
-//! bytes died with it, and only those (DESIGN 3.1, "Killed with custody").
+//! bytes died with it, and only those.
 //!
 //! The file is mapped into memory; keeping a record is a plain store, no system call. It stands in /run, which is memory: a killed
 //! process loses nothing, a machine that restarts has no connections to reset.

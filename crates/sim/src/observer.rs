@@ -1,4 +1,4 @@
-//! Sees every packet on every leg and asserts the invariants (DESIGN section 3): what gateways say in a host's name must
+//! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say in a host's name must
 //! be what that host has said.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Early repetition: when there is nothing new to send, what is not acknowledged is sent again before anybody can know whether it
-//! was lost, with what a link of our own has idle (MISSION F3).
+//! was lost, with what a link of our own has idle.
 //!
 //! A byte lost near the end of a transfer would cost a round trip more. Repetitions that are under way go first, for they
 //! have waited longest; then the rest from the end backwards: of what was sent a round trip ago the receiver tells soon, of the

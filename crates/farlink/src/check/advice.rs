@@ -1,4 +1,4 @@
-//! What hosts can do for the connections over a link of known size (thesis 5.3, MISSION F8). Pure.
+//! What hosts can do for the connections over a link of known size (thesis 5.3). Pure.
 
 use farlink_linux::divert::{Diagnosis, Severity};
 use serde_json::Value;

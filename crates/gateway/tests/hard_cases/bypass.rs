@@ -1,4 +1,4 @@
-//! Bypass (DESIGN 3.1): the packets of one direction, or some of them, go round the gateway.
+//! Bypass: the packets of one direction, or some of them, go round the gateway.
 
 use crate::script::{Host, Script};
 use farlink_wire::Duration;

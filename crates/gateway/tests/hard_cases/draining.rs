@@ -1,4 +1,4 @@
-//! Draining and forgetting, falling asleep and waking (DESIGN 3.1).
+//! Draining and forgetting, falling asleep and waking.
 
 use crate::script::{Host, Script};
 

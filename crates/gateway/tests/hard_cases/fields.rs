@@ -1,4 +1,4 @@
-//! Fields (DESIGN 3.1): TTL, DSCP, flow label, DF, urgent data, ECN.
+//! Fields: TTL, DSCP, flow label, DF, urgent data, ECN.
 
 use crate::script::{Host, Script};
 

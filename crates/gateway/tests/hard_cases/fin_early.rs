@@ -1,4 +1,4 @@
-//! FIN acknowledged early (DESIGN 3.1): a host that has closed must not free what is held for the other one.
+//! FIN acknowledged early: a host that has closed must not free what is held for the other one.
 
 use crate::script::{Host, Script};
 

@@ -1,4 +1,4 @@
-//! Fragments (DESIGN 3.1): TCP in IP fragments is put together to be split; everything else passes as it came.
+//! Fragments: TCP in IP fragments is put together to be split; everything else passes as it came.
 
 use crate::script::{Host, Script};
 

@@ -1,4 +1,4 @@
-//! Handshake (DESIGN 3.1): relayed, never completed for a host; what must not be split is not.
+//! Handshake: relayed, never completed for a host; what must not be split is not.
 
 use crate::script::{Host, Script, USUAL};
 

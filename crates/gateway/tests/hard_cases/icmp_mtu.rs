@@ -1,4 +1,4 @@
-//! ICMP and MTU (DESIGN 3.1): errors about made segments are ours, all others the hosts'; small and black-holed paths.
+//! ICMP and MTU: errors about made segments are ours, all others the hosts'; small and black-holed paths.
 
 use crate::receiver::Receiver;
 use crate::script::{Host, Script};

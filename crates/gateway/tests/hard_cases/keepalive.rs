@@ -1,4 +1,4 @@
-//! Keepalives (DESIGN 3.1): the hosts' own while nothing is held, answered while something is.
+//! Keepalives: the hosts' own while nothing is held, answered while something is.
 
 use crate::script::Script;
 

@@ -1,4 +1,4 @@
-//! Killed with custody (DESIGN 3.1): the next life resets those connections, and only those.
+//! Killed with custody: the next life resets those connections, and only those.
 
 use crate::script::Script;
 

@@ -1,4 +1,4 @@
-//! Gateways that find each other (DESIGN decision 7), and what they tell: believed only while heard.
+//! Gateways that find each other, and what they tell: believed only while heard.
 
 use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::Link;

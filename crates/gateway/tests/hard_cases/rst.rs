@@ -1,4 +1,4 @@
-//! RST (DESIGN 3.1): behind its own custody, at a number the receiver takes, and never by a guess.
+//! RST: behind its own custody, at a number the receiver takes, and never by a guess.
 
 use crate::script::{Host, Script};
 

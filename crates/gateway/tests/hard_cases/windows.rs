@@ -1,4 +1,4 @@
-//! Windows and custody within reach (DESIGN invariant 7), super-segments, back-pressure.
+//! Windows and custody within reach (invariant 7), super-segments, back-pressure.
 
 use farlink_gateway::config::Link;
 

@@ -1,4 +1,4 @@
-//! Zero windows (DESIGN 3.1): probing, persistence, and no silly windows.
+//! Zero windows: probing, persistence, and no silly windows.
 
 use crate::script::{Host, Script};
 use farlink_wire::Duration;

@@ -1,5 +1,4 @@
-//! What the hosts have said, and whether what the gateway hands out says no more than that in their names (DESIGN
-//! section 3). The hosts here say anything, true or not: so a check asks whether a word was said at all, never whether it
+//! What the hosts have said, and whether what the gateway hands out says no more than that in their names. The hosts here say anything, true or not: so a check asks whether a word was said at all, never whether it
 //! made sense.
 
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! `emulator-accuracy`: how precise the emulated link is, in delay and in rate (MISSION E1).
+//! `emulator-accuracy`: how precise the emulated link is, in delay and in rate.
 
 use std::time::Duration;
 
