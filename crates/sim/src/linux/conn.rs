@@ -18,6 +18,10 @@ const SYN_RETRIES: u32 = 6;
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// An application writes so much at a time; each piece ends with PSH.
 const WRITE_BYTES: u64 = 64 << 10;
+/// Linux `tcp_min_snd_mss`, without options.
+const MIN_SEND_MSS: u32 = 28;
+/// By so much an acknowledgement may be overtaken by a younger one: about a retransmission timeout.
+const DISORDERED_MS: i32 = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -120,7 +124,8 @@ impl Conn {
             _ => [0, 0],
         };
         let mss = Self::own_mss(&self.config, self.local).min(u32::from(self.peer_mss));
-        let mss = mss - if self.timestamps { 12 } else { 0 };
+        // Linux `tcp_min_snd_mss`.
+        let mss = mss.saturating_sub(if self.timestamps { 12 } else { 0 }).max(MIN_SEND_MSS);
         let (buffer, initial) = (self.config.send_buffer_bytes, self.config.initial_window);
         let controller = Controller::new(self.config.congestion, mss);
         let rx =
@@ -146,8 +151,7 @@ impl Conn {
     /// A segment of this connection arrives.
     pub fn receive(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
         if s.flags.rst() {
-            self.failed = Some("reset by the other side");
-            return;
+            return self.receive_reset(s);
         }
         match self.stage {
             Stage::SynSent => {
@@ -177,6 +181,58 @@ impl Conn {
         self.receive_open(now, s, packet);
     }
 
+    /// Where the next byte of the other stream is expected.
+    fn expected(&self) -> SeqNum {
+        self.irs + 1 + self.rx.ack() as u32
+    }
+
+    /// Only the exact next number resets a connection; one elsewhere in the window draws an acknowledgement (RFC 5961 3.2).
+    fn receive_reset(&mut self, s: &TcpSegment) {
+        let exact = match self.stage {
+            Stage::SynSent => s.flags.ack() && s.ack == self.isn + 1,
+            Stage::SynReceived => s.seq == self.irs + 1,
+            Stage::Open => s.seq == self.expected(),
+        };
+        if exact {
+            self.failed = Some("reset by the other side");
+        } else if self.stage == Stage::Open && s.seq.since(self.expected()) < self.rx.window_left() as u32 {
+            self.rx.ack_now = true;
+        }
+    }
+
+    /// Linux `tcp_validate_incoming` and the first checks of `tcp_ack`: timestamp (RFC 7323 5.3), place in the window (RFC 9293
+    /// 3.10.7.4), acknowledgement (RFC 5961 5.2). What fails is dropped, and most of it answered.
+    fn is_acceptable(&mut self, s: &TcpSegment) -> bool {
+        let expected = self.expected();
+        if let Some(t) = s.options.timestamps.filter(|_| self.timestamps) {
+            let age = self.ts_recent.wrapping_sub(t.val) as i32;
+            // Linux `tcp_disordered_ack`: acknowledgements may overtake each other.
+            let overtaken = s.seq_len() == 0 && s.seq == expected && age < DISORDERED_MS;
+            if age > 0 && !overtaken {
+                self.rx.ack_now = true;
+                return false;
+            }
+        }
+        let ahead = s.seq.diff(expected);
+        if ahead > 0 && i64::from(ahead) > self.rx.window_left() as i64 {
+            self.rx.ack_now = true;
+            return false;
+        }
+        if !s.flags.ack() {
+            return false;
+        }
+        let una = self.isn + 1 + self.tx.una as u32;
+        let ack = s.ack.diff(una);
+        if i64::from(ack) > (self.tx.nxt - self.tx.una) as i64 {
+            return false;
+        }
+        if ack < 0 && i64::from(ack.unsigned_abs()) > self.tx.window_max as i64 {
+            self.rx.ack_now = true;
+            return false;
+        }
+        true
+    }
+
     fn establish(&mut self, now: Instant, window: u64) {
         self.stage = Stage::Open;
         self.syn_at = None;
@@ -188,8 +244,21 @@ impl Conn {
     }
 
     fn receive_open(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
-        let expected = self.irs + 1 + self.rx.ack() as u32;
+        if !self.is_acceptable(s) {
+            return;
+        }
+        let expected = self.expected();
         let offset = self.rx.ack() as i64 + i64::from(s.seq.diff(expected));
+        if s.end_seq().before(self.irs + 1 + self.rx.acked() as u32) {
+            // Linux `tcp_sequence`: a duplicate is answered, and says nothing else.
+            match u64::try_from(offset) {
+                Ok(offset) if s.payload_len > 0 => {
+                    self.rx.take(now, offset, s.payload(packet), s.flags.fin())
+                }
+                _ => self.rx.ack_now = true,
+            }
+            return;
+        }
         if let Some(t) = s.options.timestamps.filter(|_| self.timestamps)
             && s.seq.before_eq(expected)
             && t.val.wrapping_sub(self.ts_recent) < u32::MAX / 2

@@ -21,9 +21,9 @@ pub const SERVER: usize = 1;
 /// Host number of a second client.
 pub const CLIENT_2: usize = 2;
 /// Port of the server.
-const SERVER_PORT: u16 = 5001;
+pub const SERVER_PORT: u16 = 5001;
 /// Port of the first client.
-const CLIENT_PORT: u16 = 32_768;
+pub const CLIENT_PORT: u16 = 32_768;
 /// A connection that is over keeps its timers for so long.
 const LINGER: Duration = Duration::from_secs(10);
 

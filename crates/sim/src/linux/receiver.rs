@@ -205,6 +205,16 @@ impl Receiver {
         window
     }
 
+    /// The offset acknowledged last.
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Bytes from the next one expected to the right edge of the window shown.
+    pub fn window_left(&self) -> u64 {
+        self.edge.saturating_sub(self.ack())
+    }
+
     /// SACK blocks for the next acknowledgement.
     pub fn sack_blocks(&mut self) -> Vec<(u64, u64)> {
         let duplicate = self.duplicate.take();

@@ -62,6 +62,8 @@ pub(super) struct Sender {
     /// The application has closed: a FIN follows the last byte.
     closed: bool,
     edge: u64,
+    /// The largest window, in bytes, that the receiver has shown (MAX.SND.WND of RFC 5961).
+    pub window_max: u64,
     board: Scoreboard,
     /// Congestion window.
     pub window: Window,
@@ -112,6 +114,7 @@ impl Sender {
             written: 0,
             closed: false,
             edge: 0,
+            window_max: 0,
             board: Scoreboard::default(),
             window: Window::new(initial),
             controller,
@@ -153,6 +156,7 @@ impl Sender {
     /// The right edge of the window in the handshake.
     pub fn open(&mut self, edge: u64) {
         self.edge = edge;
+        self.window_max = edge;
     }
 
     fn end(&self) -> u64 {
@@ -171,6 +175,7 @@ impl Sender {
         }
         let moved = a.edge > self.edge;
         self.edge = self.edge.max(a.edge);
+        self.window_max = self.window_max.max(a.edge - a.ack);
         let (old_una, prior_in_flight) = (self.una, self.board.in_flight());
         let min_rtt = self.rtt.min;
         let rate = &mut self.rate;
