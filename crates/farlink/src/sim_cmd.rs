@@ -10,11 +10,13 @@ use farlink_gateway::config::FlowControl;
 use farlink_lab::compare::Comparison;
 use farlink_lab::scenario::Only;
 use farlink_lab::simulate;
-use farlink_sim::plan::{Mode, SimPlan};
-use farlink_sim::runner::{run_plan, run_seeds};
+use farlink_sim::hostile::blind;
+use farlink_sim::plan::Mode;
+use farlink_sim::runner::{describe_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
 
 use crate::out::{out, outln};
+use crate::view::Table;
 
 /// `farlink sim`
 #[derive(clap::Args, Debug)]
@@ -45,6 +47,14 @@ Exit status: 0 only if every cell ran and is intact.")]
 Which file is whose stands in it (`driver`). Of a cell that was repeated the median counts. Exit status: 0 only if all cells that both
 have run are within the tolerance.")]
     Compare(Compare),
+    /// Count the guesses that end, stall or corrupt a connection, without gateways and with them
+    #[command(after_help = "Examples:
+  farlink sim blind
+  farlink sim blind --guesses 256 --seeds 2
+
+The attacker knows addresses and ports, and sequence numbers to within 4,096 (acknowledgement numbers to within 8 million). Its guesses
+are the same in every set-up. Exit status: 0 only if no attack is easier with gateways than between the hosts alone.")]
+    Blind(Blind),
     /// Run connections through gateways, losses, moving routes, drains and kills, and check every packet
     Faults(Faults),
 }
@@ -92,12 +102,23 @@ struct Compare {
     tolerance: f64,
 }
 
+#[derive(clap::Args, Debug)]
+struct Blind {
+    /// Most guesses in one run
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    guesses: u64,
+    /// How many orders of guesses; in the client's name and in the server's by turns
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    seeds: u64,
+}
+
 /// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit. An observer checks the invariants
 /// on every packet of every leg. A seed that breaks one is printed as the command that runs it again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   farlink sim faults --seeds 0..10000             mixed faults
   farlink sim faults --mode route-flap --seeds 0..1000
+  farlink sim faults --hostile --seeds 0..3000    hosts that lie, and forged packets, beside honest connections
   farlink sim faults --policy automatic --seeds 0..1000
   farlink sim faults --mode clean --seeds 7 --trace    one seed, every packet
 
@@ -106,9 +127,12 @@ struct Faults {
     /// Seeds: one number, or FROM..TO (TO is not run)
     #[arg(long, value_name = "SEEDS", default_value = "0..1000")]
     seeds: String,
-    /// What may go wrong: mixed, route-flap, clean
+    /// What may go wrong: mixed, route-flap, clean, hostile
     #[arg(long, default_value = "mixed")]
     mode: String,
+    /// Hosts that lie, and senders in other hosts' names (the same as --mode hostile)
+    #[arg(long, conflicts_with = "mode")]
+    hostile: bool,
     /// Flow control of all gateways: fixed, send-window, adaptive, automatic [default: by the seed, a quarter of the runs automatic]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
@@ -132,7 +156,52 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Run(args) => run_scenario(args),
         Command::Compare(args) => compare(&args),
         Command::Faults(faults) => run_faults(&faults),
+        Command::Blind(args) => Ok(blind(&args)),
     }
+}
+
+fn blind(args: &Blind) -> ExitCode {
+    outln!("Guesses that were enough, of {} (-: none were)", args.guesses);
+    let mut table = Table::new(&[
+        "STATE",
+        "TIMESTAMPS",
+        "GUESSED",
+        "NAME",
+        "HOSTS ALONE",
+        "CLIENT'S SIDE",
+        "SERVER'S SIDE",
+        "BOTH",
+        "",
+    ]);
+    let mut easier = 0;
+    for state in blind::State::ALL {
+        for timestamps in [true, false] {
+            for guess in blind::Guess::ALL {
+                for seed in 0..args.seeds {
+                    let c = blind::compare(blind::Attack { guess, state, timestamps, seed }, args.guesses);
+                    let shown = |h: &Option<blind::Harm>| {
+                        h.as_ref().map_or("-".to_owned(), |h| h.guesses.to_string())
+                    };
+                    easier += u64::from(c.is_easier());
+                    let [client, server, both] = c.with.each_ref().map(shown);
+                    table.row([
+                        state.name().to_owned(),
+                        if timestamps { "yes" } else { "no" }.to_owned(),
+                        guess.name().to_owned(),
+                        if seed % 2 == 0 { "client" } else { "server" }.to_owned(),
+                        shown(&c.direct),
+                        client,
+                        server,
+                        both,
+                        if c.is_easier() { "EASIER" } else { "" }.to_owned(),
+                    ]);
+                }
+            }
+        }
+    }
+    out!("{table}");
+    outln!("{easier} attacks are easier with gateways");
+    if easier == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_scenario(args: RunArgs) -> Result<ExitCode> {
@@ -169,8 +238,9 @@ fn compare(args: &Compare) -> Result<ExitCode> {
 
 fn run_faults(args: &Faults) -> Result<ExitCode> {
     let mode: Mode = match args.mode.parse() {
+        _ if args.hostile => Mode::Hostile,
         Ok(mode) => mode,
-        Err(_) => bail!("--mode {}: known are mixed, route-flap and clean", args.mode),
+        Err(_) => bail!("--mode {}: known are mixed, route-flap, clean and hostile", args.mode),
     };
     let policy = args.policy.as_deref().map(|text| {
         text.parse::<FlowControl>()
@@ -210,9 +280,8 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
 }
 
 fn trace_one(seed: u64, mode: Mode, policy: Option<FlowControl>, filter: Option<String>) -> ExitCode {
-    let plan = SimPlan::from_seed(seed, mode, policy);
-    outln!("{plan:#?}");
-    let traced = run_plan(&plan, Trace::with_text(filter));
+    outln!("{}", describe_seed(seed, mode, policy));
+    let traced = trace_seed(seed, mode, policy, Trace::with_text(filter));
     for line in &traced.lines {
         outln!("{line}");
     }

@@ -33,6 +33,12 @@ pub trait Host {
     fn is_finished(&self) -> bool;
     /// What became of its connections.
     fn ends(&self) -> Vec<End>;
+    /// What it says need not be true, and may be said in another host's name: nobody takes it for a host's word.
+    fn is_hostile(&self) -> bool {
+        false
+    }
+    /// Another host has sent this. For those who guess, and whose guesses are to be good, but not too good.
+    fn overhear(&mut self, _packet: &[u8]) {}
 }
 
 /// Address of host number `n`.

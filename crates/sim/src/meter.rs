@@ -17,6 +17,8 @@ const INTERVALS_MAX: usize = 30_000;
 pub struct Meter {
     /// Bytes.
     pub bytes: u64,
+    /// Of these, bytes of packets from and to hosts that lie.
+    pub hostile_bytes: u64,
     /// Pure acknowledgements.
     pub ack_packets: u64,
     /// Their bytes.

@@ -10,6 +10,7 @@ use farlink_wire::{
 };
 
 use crate::display::{self, Origins};
+use crate::hostile::Hostile;
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
@@ -81,6 +82,8 @@ pub struct Observer {
     pub now: Instant,
     /// What the hosts said.
     pub truth: Truth,
+    /// Who may say what, and which packets are forged.
+    pub hostile: Hostile,
     gateways: BTreeMap<usize, GatewayView>,
     /// The most bytes that gateways in touch together held beyond the largest window that their source was shown.
     pub beyond_windows_bytes: u64,
@@ -100,6 +103,7 @@ impl Observer {
             allowed,
             now: Instant::ZERO,
             truth: Truth::default(),
+            hostile: Hostile::default(),
             gateways: BTreeMap::new(),
             beyond_windows_bytes: 0,
         }
@@ -164,9 +168,13 @@ impl Observer {
             view.damaged += 1;
             return;
         }
+        if self.hostile.excludes(bytes, &s) {
+            return;
+        }
         let (key, side) = flow_of(&s);
         let Some(flow) = self.truth.flows.get_mut(&key) else { return };
-        let Some((index, _)) = flow.newest_first().find(|(_, c)| said_it(bytes, &s, flow, c, side).is_ok())
+        let Some((index, _)) =
+            flow.newest_first().find(|(_, c)| said_it(bytes, &s, flow, c, side, false).is_ok())
         else {
             return;
         };
@@ -232,6 +240,9 @@ impl Observer {
             view.damaged -= 1;
             return Ok(());
         }
+        if self.hostile.is_of_liar(&s) || (forwarded && self.hostile.is_forged_but_edited(bytes, &s)) {
+            return Ok(());
+        }
         let (key, side) = flow_of(&s);
         let Some(flow) = self.truth.flows.get_mut(&key) else {
             return Err("a segment between addresses and ports that no host uses".into());
@@ -242,7 +253,7 @@ impl Observer {
         // The newest incarnation that it can belong to; if there is none, what is wrong with the newest of all.
         let mut wrong = None;
         for (index, conn) in flow.newest_first() {
-            match said_it(bytes, &s, flow, conn, side) {
+            match said_it(bytes, &s, flow, conn, side, self.hostile.has_forged()) {
                 // A gateway that has lost its state asks a host where it stands before it resets its connection.
                 Ok(()) if view.may_reset.contains(&key) && s.seq_len() == 0 => return Ok(()),
                 Ok(()) => {
@@ -265,7 +276,10 @@ impl Observer {
     /// The invariant that it breaks.
     pub fn host_receives(&mut self, bytes: &[u8]) -> Checked {
         let Parsed::Tcp(s) = parse(bytes) else { return Ok(()) };
-        if !verify_checksums(bytes, &s, &Offload::default()) {
+        if !verify_checksums(bytes, &s, &Offload::default()) || self.hostile.is_of_liar(&s) {
+            return Ok(());
+        }
+        if self.hostile.is_forged_but_edited(bytes, &s) {
             return Ok(());
         }
         let (key, side) = flow_of(&s);
@@ -350,7 +364,14 @@ impl Observer {
 
 /// Whether the side could have said this: its sequence range, payload, flags and options, and no acknowledgement of more
 /// than the other side sent (invariant 2).
-fn said_it(bytes: &[u8], s: &TcpSegment, flow: &Flow, conn: &Conn, side: usize) -> Checked {
+fn said_it(
+    bytes: &[u8],
+    s: &TcpSegment,
+    flow: &Flow,
+    conn: &Conn,
+    side: usize,
+    may_be_forged: bool,
+) -> Checked {
     let Some(said) = &conn.sides[side] else {
         return Err("a segment of a host that has not spoken".into());
     };
@@ -395,7 +416,9 @@ fn said_it(bytes: &[u8], s: &TcpSegment, flow: &Flow, conn: &Conn, side: usize) 
     for b in &s.options.sack {
         let sent = other.snd_max.since(other.isn);
         let (start, end) = (b.start.since(other.isn), b.end.since(other.isn));
-        if start == 0 || start >= end || end > sent {
+        // What forged duplicates draw says only that they are known (RFC 2883).
+        let of_duplicate = b.end.before_eq(s.ack) && may_be_forged;
+        if (start == 0 || start >= end || end > sent) && !of_duplicate {
             return Err(format!("a SACK block {start}:{end} where the other host has sent {sent}"));
         }
     }

@@ -26,10 +26,12 @@ pub enum Mode {
     RouteFlap,
     /// No faults and no loss.
     Clean,
+    /// Hosts that lie, and senders in others' names, beside honest connections: runs of their own, [`crate::hostile`].
+    Hostile,
 }
 
 impl Mode {
-    /// All modes.
+    /// The modes of a [`SimPlan`].
     pub const ALL: [Self; 3] = [Self::Mixed, Self::RouteFlap, Self::Clean];
 
     /// Its name on the command line.
@@ -39,6 +41,7 @@ impl Mode {
             Self::Mixed => "mixed",
             Self::RouteFlap => "route-flap",
             Self::Clean => "clean",
+            Self::Hostile => "hostile",
         }
     }
 }
@@ -48,8 +51,9 @@ impl std::str::FromStr for Mode {
     fn from_str(s: &str) -> Result<Self, String> {
         Self::ALL
             .into_iter()
+            .chain([Self::Hostile])
             .find(|m| m.name() == s)
-            .ok_or_else(|| format!("unknown mode {s:?}; known are mixed, route-flap, clean"))
+            .ok_or_else(|| format!("unknown mode {s:?}; known are mixed, route-flap, clean, hostile"))
     }
 }
 

@@ -8,6 +8,7 @@ use farlink_gateway::config::FlowControl;
 use farlink_wire::{Duration, Instant};
 
 use crate::build::build;
+use crate::hostile;
 use crate::plan::{Mode, SimPlan};
 use crate::trace::Trace;
 use crate::verdict;
@@ -55,7 +56,25 @@ pub struct Traced {
 /// Runs one seed.
 #[must_use]
 pub fn run_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Report {
-    run_plan(&SimPlan::from_seed(seed, mode, policy), Trace::default()).report
+    trace_seed(seed, mode, policy, Trace::default()).report
+}
+
+/// Runs one seed and keeps what `trace` says.
+#[must_use]
+pub fn trace_seed(seed: u64, mode: Mode, policy: Option<FlowControl>, trace: Trace) -> Traced {
+    match mode {
+        Mode::Hostile => hostile::run::run(seed, policy, trace),
+        _ => run_plan(&SimPlan::from_seed(seed, mode, policy), trace),
+    }
+}
+
+/// What a seed means, for people.
+#[must_use]
+pub fn describe_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> String {
+    match mode {
+        Mode::Hostile => format!("{:#?}", hostile::plan::HostilePlan::from_seed(seed, policy)),
+        _ => format!("{:#?}", SimPlan::from_seed(seed, mode, policy)),
+    }
 }
 
 /// Runs a plan.
@@ -97,7 +116,11 @@ impl Report {
     #[must_use]
     pub fn replay(&self) -> String {
         let policy = self.policy.map(|p| format!(" --policy {}", p.name())).unwrap_or_default();
-        format!("farlink sim faults --mode {}{policy} --seeds {} --trace", self.mode.name(), self.seed)
+        let mode = match self.mode {
+            Mode::Hostile => "--hostile".to_string(),
+            mode => format!("--mode {}", mode.name()),
+        };
+        format!("farlink sim faults {mode}{policy} --seeds {} --trace", self.seed)
     }
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn faults(rng: &mut Rng, mode: Mode, gateways: usize) -> Vec<FaultPla
     let way = |rng: &mut Rng| rng.pick(&[Way::There, Way::Back, Way::Both]);
     let mut faults = Vec::new();
     match mode {
-        Mode::Clean => {}
+        Mode::Clean | Mode::Hostile => {}
         Mode::RouteFlap => {
             let period = rng.millis(20, 3_000);
             let gateway = rng.range(0, gateways as u64) as usize;

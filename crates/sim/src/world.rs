@@ -443,12 +443,27 @@ impl World {
         loop {
             let Kind::Host(_, host) = &mut self.nodes[node].kind else { return };
             let Some(bytes) = host.take_output() else { return };
+            let is_hostile = host.is_hostile();
             self.trace.packet(self.now, &self.nodes[node].name, ">", &bytes, &self.observer);
-            if let Err(e) = self.observer.host_sent(&bytes) {
+            if is_hostile {
+                self.observer.hostile.note(&bytes);
+            } else if let Err(e) = self.observer.host_sent(&bytes) {
                 self.fail(node, e);
                 return;
+            } else {
+                self.let_overhear(&bytes);
             }
             self.forward(node, bytes, false);
+        }
+    }
+
+    fn let_overhear(&mut self, bytes: &[u8]) {
+        for n in &mut self.nodes {
+            if let Kind::Host(_, host) = &mut n.kind
+                && host.is_hostile()
+            {
+                host.overhear(bytes);
+            }
         }
     }
 
@@ -542,6 +557,9 @@ impl World {
         let w = &mut self.wires[wire];
         if let Some(meter) = &mut w.meter {
             meter.count(self.now, &packet.bytes);
+            if self.observer.hostile.is_packet_of_liar(&packet.bytes) {
+                meter.hostile_bytes += packet.bytes.len() as u64;
+            }
         }
         w.channel.push(self.now, packet);
         w.due = w.channel.poll_timeout();

@@ -1,0 +1,332 @@
+//! What a lying host changes in a segment that an honest one would send.
+
+use farlink_wire::build::farlink_option;
+use farlink_wire::{FARLINK_DATA, FARLINK_EXIDS, Flags, SackBlock, SeqNum};
+
+use crate::rng::Rng;
+
+/// A way to lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// Acknowledges the beginning, and SACKs single bytes behind it.
+    SackShreds,
+    /// SACKs what was never sent, turned round, or all there is.
+    SackWild,
+    /// Acknowledges what it has not received, sent or not.
+    AckAhead,
+    /// Acknowledges byte by byte, or the same again and again.
+    AckDrip,
+    /// Acknowledges older and older bytes.
+    AckBack,
+    /// Shuts its window and keeps it shut for long.
+    WindowShut,
+    /// Any window.
+    WindowWild,
+    /// Timestamps that jump, go back, stand still or are left out.
+    Stamps,
+    /// Options cut off, too long, unknown, twice.
+    Options,
+    /// Segment size, scale and the like that no host has, in its SYN; Fast Open, MPTCP.
+    SynOptions,
+    /// Says what only gateways say: marks.
+    Marks,
+    /// Messages of gateways: far acknowledgements, windows, reports of the rate.
+    Messages,
+    /// Messages of gateways about what it holds above gaps.
+    Runs,
+    /// Single bytes here and there in the window, and beyond it.
+    Shreds,
+    /// The same bytes again with another content.
+    Contradiction,
+    /// Fragments, some missing, some twice.
+    Fragments,
+    /// SYNs, new and old, where a connection stands.
+    Syns,
+    /// SYNs from port after port.
+    SynFlood,
+    /// FINs and RSTs at odd places.
+    Ends,
+    /// Urgent data at odd places; flags at random.
+    Flags,
+    /// Says nothing more after a while.
+    Vanish,
+    /// Tiny segments in order.
+    Drip,
+}
+
+impl Lie {
+    /// All of them.
+    pub const ALL: [Self; 22] = [
+        Self::SackShreds,
+        Self::SackWild,
+        Self::AckAhead,
+        Self::AckDrip,
+        Self::AckBack,
+        Self::WindowShut,
+        Self::WindowWild,
+        Self::Stamps,
+        Self::Options,
+        Self::SynOptions,
+        Self::Marks,
+        Self::Messages,
+        Self::Runs,
+        Self::Shreds,
+        Self::Contradiction,
+        Self::Fragments,
+        Self::Syns,
+        Self::SynFlood,
+        Self::Ends,
+        Self::Flags,
+        Self::Vanish,
+        Self::Drip,
+    ];
+}
+
+/// What a liar knows of its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub isn: SeqNum,
+    /// Its next number.
+    pub nxt: SeqNum,
+    /// The first number of the other one.
+    pub irs: SeqNum,
+    /// What it has received in order, and at all.
+    pub got: SeqNum,
+    pub highest: SeqNum,
+    /// Segments that it has said so far.
+    pub said: u32,
+    /// It says this of its own accord, not in answer.
+    pub unasked: bool,
+}
+
+/// A segment to be.
+#[derive(Clone, Debug)]
+pub(super) struct Say {
+    pub seq: SeqNum,
+    pub ack: SeqNum,
+    pub flags: Flags,
+    pub window: u16,
+    pub urgent: u16,
+    /// TSval and TSecr.
+    pub stamps: Option<(u32, u32)>,
+    pub sack: Vec<SackBlock>,
+    pub farlink: Option<(u16, Vec<u8>)>,
+    /// Whatever else.
+    pub options: Vec<u8>,
+    pub payload: Vec<u8>,
+    /// In fragments for a link of this MTU.
+    pub fragments: Option<usize>,
+    /// From another port of the liar.
+    pub port: Option<u16>,
+}
+
+impl Say {
+    /// The options, as many as fit in 40 bytes.
+    pub fn option_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut push = |option: &[u8]| {
+            if out.len() + option.len() <= 40 {
+                out.extend_from_slice(option);
+            }
+        };
+        if let Some((val, ecr)) = self.stamps {
+            push(&[&[8, 10][..], &val.to_be_bytes(), &ecr.to_be_bytes()].concat());
+        }
+        if let Some((form, body)) = &self.farlink {
+            push(&farlink_option(*form, body).unwrap_or_default());
+        }
+        let used = if self.stamps.is_some() { 10 } else { 0 }
+            + self.farlink.as_ref().map_or(0, |(_, b)| b.len() + 4);
+        let blocks = self.sack.len().min((40usize.saturating_sub(used + 2)) / 8);
+        if blocks > 0 {
+            let mut option = vec![5, 2 + 8 * blocks as u8];
+            for b in &self.sack[..blocks] {
+                option.extend(b.start.0.to_be_bytes());
+                option.extend(b.end.0.to_be_bytes());
+            }
+            push(&option);
+        }
+        push(&self.options);
+        out
+    }
+}
+
+fn block(start: SeqNum, len: u32) -> SackBlock {
+    SackBlock { start, end: start + len }
+}
+
+fn near(rng: &mut Rng, around: SeqNum, most: u64) -> SeqNum {
+    let distance = rng.log_range(1, most) as u32;
+    if rng.chance(0.5) { around + distance } else { around - distance }
+}
+
+fn some_bytes(rng: &mut Rng, most: u64) -> Vec<u8> {
+    let n = rng.range(0, most + 1) as usize;
+    (0..n).map(|_| rng.bits() as u8).collect()
+}
+
+/// A body of Farlink's option: version and flags with fields that say too much or too little.
+fn message(rng: &mut Rng, known: &Known, runs: bool) -> Vec<u8> {
+    let flags = if runs { 1 } else { rng.range(0, 16) as u8 };
+    let mut body = vec![0x10 | flags];
+    if flags & 1 != 0 {
+        body.extend(near(rng, known.got, 1 << 20).0.to_be_bytes());
+    }
+    for bit in [2, 8] {
+        if flags & bit != 0 {
+            body.extend(rng.pick(&[0u16, 1, 64, 4_000, u16::MAX]).to_be_bytes());
+        }
+    }
+    if flags & 4 != 0 {
+        body.extend((rng.range(0, 200) as u16).to_be_bytes());
+        // Arrival times and byte counts that make a link of any rate.
+        let step = rng.pick(&[1u32, 1_000, 1_000_000]);
+        body.extend((known.said.wrapping_mul(step)).to_be_bytes());
+        body.extend((known.said.wrapping_mul(rng.pick(&[1, 10_000, 10_000_000]))).to_be_bytes());
+    }
+    if runs {
+        let room = 24usize.saturating_sub(body.len());
+        body.extend((0..room).map(|_| rng.pick(&[1u8, 1, 2, 5, 0x81, 0xff])));
+    } else {
+        body.extend(some_bytes(rng, 6));
+    }
+    body
+}
+
+impl Lie {
+    /// Changes an ordinary segment: never the SYN of the handshake.
+    pub(super) fn bend(self, say: &mut Say, known: &Known, rng: &mut Rng) {
+        match self {
+            Self::SackShreds => {
+                say.ack = known.irs + 1 + u32::from(known.said > 100);
+                let span = known.highest.since(say.ack).clamp(4, 1 << 24);
+                say.sack = (0..4)
+                    .map(|_| {
+                        block(say.ack + 1 + rng.range(0, u64::from(span)) as u32, rng.range(1, 3) as u32)
+                    })
+                    .collect();
+            }
+            Self::SackWild => {
+                say.sack = (0..rng.range(1, 5))
+                    .map(|_| match rng.range(0, 5) {
+                        0 => block(near(rng, known.got, 1 << 31), rng.bits() as u32),
+                        1 => SackBlock { start: known.highest, end: known.got },
+                        2 => block(known.got + 1, known.highest.since(known.got)),
+                        3 => block(known.irs, 1 << 30),
+                        _ => block(near(rng, known.got, 1 << 16), 1),
+                    })
+                    .collect();
+            }
+            Self::AckAhead => {
+                say.ack = if rng.chance(0.5) {
+                    known.highest + rng.range(1, 3_000) as u32
+                } else {
+                    known.got + rng.log_range(1, 1 << 27) as u32
+                };
+            }
+            Self::AckDrip => say.ack = known.irs + 1 + (known.said / 3).min(known.got.since(known.irs + 1)),
+            Self::AckBack => say.ack = known.got - rng.log_range(1, 1 << 32) as u32,
+            Self::WindowShut => say.window = if known.said > 5 && !rng.chance(0.01) { 0 } else { 1_000 },
+            Self::WindowWild => say.window = rng.pick(&[0, 1, 7, 100, 1_460, 5_000, 65_535]),
+            Self::Stamps => {
+                say.stamps = match (rng.range(0, 5), say.stamps) {
+                    (0, Some((val, ecr))) => Some((val.wrapping_add(rng.log_range(1, 1 << 31) as u32), ecr)),
+                    (1, Some((val, ecr))) => Some((val.wrapping_sub(rng.log_range(1, 1 << 31) as u32), ecr)),
+                    (2, Some((val, _))) => Some((val, rng.bits() as u32)),
+                    (3, _) => None,
+                    (_, old) => old.or(Some((rng.bits() as u32, 0))),
+                };
+            }
+            Self::Options => {
+                say.options = match rng.range(0, 6) {
+                    0 => vec![5, 200, 1, 2],
+                    1 => vec![8, 2],
+                    2 => vec![254, 3, 0xfa],
+                    3 => vec![254, 38, 0xfa, 0x53, 0x1f],
+                    4 => [vec![5, 9], some_bytes(rng, 7)].concat(),
+                    _ => some_bytes(rng, 40),
+                };
+            }
+            Self::SynOptions => {}
+            Self::Marks => say.farlink = Some((FARLINK_DATA, Vec::new())),
+            Self::Messages => say.farlink = Some((rng.pick(&FARLINK_EXIDS), message(rng, known, false))),
+            Self::Runs => {
+                say.ack = known.irs + 1;
+                say.farlink = Some((FARLINK_DATA, message(rng, known, true)));
+            }
+            Self::Shreds => {
+                say.seq = known.nxt + rng.log_range(1, 1 << 21) as u32;
+                say.payload = vec![known.said as u8; rng.range(1, 4) as usize];
+            }
+            Self::Contradiction => {
+                say.seq = known.nxt - rng.log_range(1, 3_000) as u32 + rng.range(0, 3_000) as u32;
+                say.payload = vec![known.said as u8; rng.range(1, 600) as usize];
+            }
+            Self::Fragments => {
+                say.seq = known.nxt + rng.range(0, 3_000) as u32;
+                say.payload = vec![known.said as u8; rng.range(50, 1_400) as usize];
+                say.fragments = Some(rng.pick(&[68, 100, 576, 1_000]));
+            }
+            Self::Syns => {
+                if known.unasked {
+                    say.flags = rng.pick(&[Flags::SYN, Flags::SYN, Flags::SYN | Flags::ACK]);
+                    say.seq = if rng.chance(0.5) { known.isn } else { near(rng, known.isn, 1 << 31) };
+                }
+            }
+            Self::SynFlood => {
+                if known.unasked {
+                    say.flags = Flags::SYN;
+                    say.seq = SeqNum(rng.bits() as u32);
+                    say.port = Some(rng.range(1_024, 30_000) as u16);
+                }
+            }
+            Self::Ends => {
+                if known.said > 6 && rng.chance(0.2) {
+                    say.flags = say.flags | rng.pick(&[Flags::FIN, Flags::FIN, Flags::RST]);
+                    say.seq = if rng.chance(0.5) { known.nxt } else { near(rng, known.nxt, 1 << 20) };
+                }
+            }
+            Self::Flags => {
+                say.flags = match rng.range(0, 4) {
+                    0 => Flags(rng.bits() as u16 & Flags::MASK),
+                    1 => Flags::NONE,
+                    _ => Flags::ACK | Flags::URG,
+                };
+                say.urgent = rng.bits() as u16;
+                if rng.chance(0.5) {
+                    say.payload = vec![7; rng.range(0, 200) as usize];
+                }
+            }
+            Self::Vanish => {}
+            Self::Drip => {
+                say.seq = known.nxt;
+                say.payload = vec![b'.'];
+            }
+        }
+    }
+
+    /// Changes the options of the SYN, or of its answer.
+    pub(super) fn bend_syn(self, say: &mut Say, known: &Known, rng: &mut Rng) {
+        match self {
+            Self::SynOptions => {
+                say.options = match rng.range(0, 7) {
+                    0 => vec![2, 4, 0, 0, 3, 3, 255, 4, 2],
+                    1 => vec![2, 4, 0, 1, 3, 3, 14, 4, 2],
+                    2 => vec![2, 4, 0xff, 0xff, 3, 3, 15],
+                    3 => vec![2, 4, 0, 88, 4, 2, 34, 2],
+                    4 => vec![2, 4, 5, 180, 30, 4, 0, 1],
+                    5 => vec![2, 4, 5],
+                    _ => some_bytes(rng, 20),
+                };
+                say.window = rng.pick(&[0, 1, 500, 65_535]);
+            }
+            Self::Marks | Self::Messages | Self::Runs => {
+                let body = if self == Self::Messages { message(rng, known, false) } else { Vec::new() };
+                say.farlink = Some((rng.pick(&FARLINK_EXIDS), body));
+            }
+            Self::Stamps => say.stamps = Some((rng.bits() as u32, rng.bits() as u32)),
+            Self::WindowShut => say.window = 0,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Hosts that lie, forged packets, blind guesses, long times. `farlink sim faults --hostile` runs as many seeds as you like.
+
+use farlink_sim::hostile::day;
+use farlink_sim::plan::Mode;
+use farlink_sim::runner::{run_seed, trace_seed};
+use farlink_sim::trace::Trace;
+
+/// One seed, one run.
+#[test]
+fn one_hostile_seed_is_one_run_bit_for_bit() {
+    for seed in 0..6 {
+        let (a, b) = (run_seed(seed, Mode::Hostile, None), run_seed(seed, Mode::Hostile, None));
+        assert_eq!(
+            (a.digest, a.packets, a.virtual_time),
+            (b.digest, b.packets, b.virtual_time),
+            "seed {seed}"
+        );
+        let traced = trace_seed(seed, Mode::Hostile, None, Trace::with_text(None));
+        assert_eq!(a.digest, traced.report.digest, "seed {seed} with a trace");
+        assert!(
+            traced.lines.iter().any(|l| l.contains("host2 >") || l.contains("host5 >")),
+            "nobody attacks"
+        );
+    }
+}
+
+/// Connections that speak every half a minute and sleep between leave nothing behind, however long they live.
+#[test]
+fn memory_after_many_hours_is_what_it_was_after_one() {
+    let looks = day::run(40, &[1.0, 12.0], &mut |_| {});
+    let (first, last) = (looks[0], looks[1]);
+    assert!(first.exchanges >= 40 * 119 && last.exchanges >= 40 * 1_439, "{first:?} {last:?}");
+    assert!(
+        first.held_bytes > 0 && last.held_bytes <= first.held_bytes + first.held_bytes / 100,
+        "{first:?} {last:?}"
+    );
+    assert_eq!(last.flows.0 + last.flows.1, 40, "{last:?}");
+}
