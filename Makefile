@@ -5,7 +5,7 @@
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root)'
 	@echo 'make test     everything that is checked before a change goes in'
-	@echo 'make bench    speed and size of the datapath (root)'
+	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
 	@echo 'make deb      a Debian package'
@@ -17,7 +17,7 @@ test:
 	@scripts/test.sh
 
 bench:
-	@scripts/bench.sh
+	@scripts/bench.sh $(ARGS)
 
 fuzz:
 	@. scripts/need.sh; need_commands && need_package c++ g++ "the fuzzer's runtime"

@@ -1,6 +1,7 @@
 //! `farlink bench` (what `make bench` runs): speed and size of the datapath, beside plain forwarding and HAProxy, in one run.
 
 mod bed;
+mod hostile;
 mod load;
 mod many;
 mod measure;
@@ -33,10 +34,14 @@ pub struct BenchArgs {
     /// Connections that carry data at once
     #[arg(long, default_value_t = 10_000)]
     many: u64,
+    /// Open connections in the measurements `hostile` and `day`
+    #[arg(long, default_value_t = 10_000, value_name = "CONNECTIONS")]
+    hostile: usize,
     /// Short HTTP connections per second
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// Only these measurements: bulk, latency, http, many, idle, short
+    /// Only these measurements: bulk, latency, http, many, idle, short, hostile, day (the last two need no privilege; day runs only
+    /// when named)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these datapaths: forward, farlink, farlink-before, haproxy, haproxy-tuned
@@ -65,10 +70,21 @@ const HTTP_SECONDS: u64 = 10;
 
 /// Runs it.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let named = |what: &str| args.only.iter().any(|o| o == what);
+    let wanted = |what: &str| args.only.is_empty() || named(what);
+    let mut cells = Vec::new();
+    if wanted("hostile") {
+        cells.extend(hostile::packets(args.hostile));
+    }
+    if named("day") {
+        cells.push(hostile::day(args.hostile)?);
+    }
+    if !args.only.is_empty() && args.only.iter().all(|o| o == "hostile" || o == "day") {
+        return finish(args, &cells);
+    }
     if !farlink_linux::caps::can_administer() {
         bail!("the benchmark makes network namespaces: run it as root");
     }
-    let wanted = |what: &str| args.only.is_empty() || args.only.iter().any(|o| o == what);
     let busy = measure::busy_share(Duration::from_secs(1))?;
     if busy > 0.1 {
         eprintln!(
@@ -89,7 +105,6 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if !args.datapath.is_empty() {
         variants.retain(|v| args.datapath.iter().any(|name| name == v.name()));
     }
-    let mut cells = Vec::new();
     // Every round measures every datapath, so that whatever else the machine does meets all of them alike.
     for round in 0..args.rounds {
         for &variant in &variants {
@@ -114,9 +129,14 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         cells.push(idle(&bed, args.idle)?);
     }
     drop(bed);
-    print!("{}", report::text(&cells));
+    finish(args, &cells)
+}
+
+/// Prints and writes what was measured.
+fn finish(args: &BenchArgs, cells: &[Cell]) -> Result<ExitCode> {
+    print!("{}{}", report::text(cells), hostile::text(cells));
     if let Some(file) = &args.json {
-        let text = serde_json::to_string_pretty(&report::json(&cells))?;
+        let text = serde_json::to_string_pretty(&report::json(cells))?;
         std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
     let intact = cells.iter().all(|c| c.intact);

@@ -95,6 +95,7 @@ pub fn run_plan(plan: &HostilePlan, trace: Trace) -> Traced {
         policy: plan.policy,
         failure,
         digest: world.trace.digest(),
+        beyond_windows_bytes: world.observer.beyond_windows_bytes,
         packets,
         virtual_time: world.now().since(Instant::ZERO),
         received_bytes: with.outcomes.iter().map(|o| o.received[0] + o.received[1]).sum(),
@@ -225,8 +226,11 @@ fn compare(plan: &HostilePlan, with: &Ran, without: &Ran) -> Option<String> {
         // Who asks again when, in an outage, depends on the microsecond.
         return None;
     }
-    if plan.link.declared == Declared::No && with.hostile_bytes > 0 {
-        // Nobody shares such a link out: who drops whose packets is the hosts' own affair.
+    let shares_out = plan.link.declared == Declared::WithRate && plan.gateways == [true; 2];
+    let divides_memory = plan.config.flow_control == FlowControl::Automatic;
+    if with.hostile_bytes > 0 && (!shares_out || divides_memory) {
+        // Nobody shares the link out, at one of its ends at least: who drops whose packets is the hosts' own affair. Or each
+        // connection on the link has its part of what gateways hold for it, this one, too.
         return None;
     }
     let on_link = |bytes: u64| Duration::from_secs_f64(bytes as f64 * 8.0 / plan.link.rate_bps as f64);
@@ -255,6 +259,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         abandonment: false,
         pinned: plan.config.pinned != Pinned::Never,
         relay_bytes: u64::from(plan.config.limits.relay_bytes).max(65_535),
+        gateways: count as u64,
         gateways_in_touch: declared.then_some(count),
         dormant_after: plan.config.timers.dormant_after,
     };
