@@ -38,7 +38,7 @@ pub trait Host {
         false
     }
     /// Another host has sent this. For those who guess, and whose guesses are to be good, but not too good.
-    fn overhear(&mut self, _packet: &[u8]) {}
+    fn overhear(&mut self, _now: Instant, _packet: &[u8]) {}
 }
 
 /// Address of host number `n`.

@@ -458,11 +458,12 @@ impl World {
     }
 
     fn let_overhear(&mut self, bytes: &[u8]) {
+        let now = self.now;
         for n in &mut self.nodes {
             if let Kind::Host(_, host) = &mut n.kind
                 && host.is_hostile()
             {
-                host.overhear(bytes);
+                host.overhear(now, bytes);
             }
         }
     }

@@ -339,7 +339,7 @@ impl Host for Sender {
         true
     }
 
-    fn overhear(&mut self, bytes: &[u8]) {
+    fn overhear(&mut self, _: Instant, bytes: &[u8]) {
         let Some(s) = tcp(bytes).filter(|s| !s.flags.rst()) else { return };
         let side = usize::from((s.ip.src, s.src_port) != self.src);
         let said = &mut self.said[side];

@@ -139,6 +139,9 @@ impl HostilePlan {
         }
         let mut rng = Rng::new(seed, "hostile: spoofer");
         let spoof = (!has_liars || rng.chance(0.4)).then(|| spoof(&mut rng, gateways));
+        let mut linux = linux;
+        // Without SACK whatever a forged packet draws looks like a loss (RFC 5681), with or without gateways.
+        linux.sack |= spoof.is_some();
         Self { seed, policy, gateways, config, link, linux, honest, calls, spoof }
     }
 }

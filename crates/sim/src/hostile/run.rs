@@ -347,7 +347,13 @@ fn attackers(plan: &HostilePlan) -> Vec<Attacker> {
         let victims = plan.honest.iter().enumerate().map(|(n, t)| {
             [(address(CLIENT, t.v6), CLIENT_PORT + n as u16), (address(SERVER, t.v6), SERVER_PORT)]
         });
-        let spoofer = Spoofer::new(spoof, victims.collect(), plan.config.limits.relay_bytes, plan.seed);
+        let spoofer = Spoofer::new(
+            spoof,
+            victims.collect(),
+            plan.config.limits.relay_bytes,
+            plan.link.delay * 2,
+            plan.seed,
+        );
         all.push((SPOOFER, spoof.place, Box::new(spoofer)));
     }
     all

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use farlink_wire::{
+    Duration, Flags, Instant, SegmentHeader, SeqNum, TcpSegment, build::farlink_option, icmp,
+};
 use farlink_wire::{FARLINK_EXIDS, fragment};
-use farlink_wire::{Flags, Instant, SegmentHeader, SeqNum, TcpSegment, build::farlink_option, icmp};
 
 use super::liar::packet;
 use super::plan::{ATTACK_ENDS, SpoofPlan};
@@ -34,6 +36,8 @@ struct Said {
     shift: u8,
     window_max: u32,
     stamp: Option<u32>,
+    /// It has acknowledged the other's first number since then.
+    open_since: Option<Instant>,
 }
 
 /// What the packets of a campaign have in common.
@@ -82,6 +86,9 @@ pub struct Spoofer {
     /// Client and server of each honest connection.
     victims: Vec<[Endpoint; 2]>,
     said: BTreeMap<(Endpoint, Endpoint), Said>,
+    /// Handshakes are left alone: who hits one of these moments can have a connection go unsplit.
+    round_trip: Duration,
+    now: Instant,
     campaign: Option<Campaign>,
     next: Option<Instant>,
     left: u32,
@@ -91,12 +98,20 @@ pub struct Spoofer {
 
 impl Spoofer {
     /// The sender that `plan` describes; `victims` are the honest connections, client first. `window_max`: the largest window,
-    /// in bytes, that a gateway may show in a host's name.
+    /// in bytes, that a gateway may show in a host's name. `round_trip`: of the link.
     #[must_use]
-    pub fn new(plan: SpoofPlan, victims: Vec<[Endpoint; 2]>, window_max: u32, seed: u64) -> Self {
+    pub fn new(
+        plan: SpoofPlan,
+        victims: Vec<[Endpoint; 2]>,
+        window_max: u32,
+        round_trip: Duration,
+        seed: u64,
+    ) -> Self {
         Self {
             plan,
             window_max,
+            round_trip,
+            now: Instant::ZERO,
             victims,
             said: BTreeMap::new(),
             campaign: None,
@@ -193,6 +208,12 @@ impl Spoofer {
         if !self.plan.knows_ports && self.said.contains_key(&(src, dst)) {
             return None;
         }
+        let is_open = |s: Option<Said>| {
+            s.and_then(|s| s.open_since).is_some_and(|at| self.now.since(at) > self.round_trip * 2)
+        };
+        if self.plan.knows_ports && !(is_open(own) && is_open(other)) {
+            return None;
+        }
         match c.kind {
             Kind::TooBig => self.too_big(&bytes, &s, own),
             _ if self.plan.knows_ports && would_be_taken(&s, own, other, self.window_max) => None,
@@ -263,6 +284,10 @@ fn would_be_taken(s: &TcpSegment, own: Option<Said>, other: Option<Said>, window
         // The answer to a SYN that the client has just sent.
         return s.flags.ack() && s.ack.after_eq(other.isn) && s.ack.before_eq(other.nxt + SOON_BYTES);
     }
+    if s.seq.after_eq(acked) && s.seq.before_eq(own.nxt) {
+        // It may be the very next number. Who has that may as well reset the connection.
+        return true;
+    }
     let edge = own.nxt + SOON_BYTES + other.window_max.max(window_max);
     // A gateway answers duplicates, and takes urgent pointers from them, where they are no older than its window.
     let oldest = acked - own.window_max.max(window_max);
@@ -275,6 +300,7 @@ impl Host for Spoofer {
     fn receive(&mut self, _: Instant, _: &[u8]) {}
 
     fn run(&mut self, now: Instant) {
+        self.now = now;
         if self.next.is_none_or(|at| at > now) {
             return;
         }
@@ -306,7 +332,8 @@ impl Host for Spoofer {
         true
     }
 
-    fn overhear(&mut self, bytes: &[u8]) {
+    fn overhear(&mut self, now: Instant, bytes: &[u8]) {
+        self.now = now;
         let Some(s) = tcp(bytes).filter(|s| !s.flags.rst()) else { return };
         let key = ((s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let said = self.said.entry(key).or_insert(Said {
@@ -316,6 +343,7 @@ impl Host for Spoofer {
             shift: 0,
             window_max: 65_535,
             stamp: None,
+            open_since: None,
         });
         if s.flags.syn() {
             *said = Said {
@@ -330,6 +358,9 @@ impl Host for Spoofer {
         said.nxt = said.nxt.max(s.end_seq());
         if s.flags.ack() {
             said.acked = Some(said.acked.map_or(s.ack, |a| a.max(s.ack)));
+            if !s.flags.syn() {
+                said.open_since.get_or_insert(self.now);
+            }
         }
         said.stamp = s.options.timestamps.map(|t| t.val).or(said.stamp);
     }

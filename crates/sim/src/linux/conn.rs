@@ -18,6 +18,8 @@ const SYN_RETRIES: u32 = 6;
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// An application writes so much at a time; each piece ends with PSH.
 const WRITE_BYTES: u64 = 64 << 10;
+/// Linux `net.ipv4.tcp_invalid_ratelimit`.
+const ODD_ANSWERS_APART: Duration = Duration::from_millis(500);
 /// Linux `tcp_min_snd_mss`, without options.
 const MIN_SEND_MSS: u32 = 28;
 /// By so much an acknowledgement may be overtaken by a younger one: about a retransmission timeout.
@@ -52,6 +54,8 @@ pub(super) struct Conn {
     ts_recent: u32,
     ts_offset: u32,
     ip_id: u16,
+    /// When something out of the window was answered last.
+    odd_answered: Option<Instant>,
     /// It was reset, or nobody answered.
     pub failed: Option<&'static str>,
     /// The sending half.
@@ -83,6 +87,7 @@ impl Conn {
             ts_recent: 0,
             ts_offset: isn.rotate_left(16),
             ip_id: isn as u16,
+            odd_answered: None,
             failed: None,
             tx,
             rx,
@@ -151,7 +156,7 @@ impl Conn {
     /// A segment of this connection arrives.
     pub fn receive(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
         if s.flags.rst() {
-            return self.receive_reset(s);
+            return self.receive_reset(now, s);
         }
         match self.stage {
             Stage::SynSent => {
@@ -173,7 +178,7 @@ impl Conn {
                 self.establish(now, u64::from(s.window) << self.scales[0]);
             }
             Stage::Open if s.flags.syn() => {
-                self.rx.ack_now = true;
+                self.answer_odd(now);
                 return;
             }
             Stage::Open => {}
@@ -187,7 +192,7 @@ impl Conn {
     }
 
     /// Only the exact next number resets a connection; one elsewhere in the window draws an acknowledgement (RFC 5961 3.2).
-    fn receive_reset(&mut self, s: &TcpSegment) {
+    fn receive_reset(&mut self, now: Instant, s: &TcpSegment) {
         let exact = match self.stage {
             Stage::SynSent => s.flags.ack() && s.ack == self.isn + 1,
             Stage::SynReceived => s.seq == self.irs + 1,
@@ -196,26 +201,34 @@ impl Conn {
         if exact {
             self.failed = Some("reset by the other side");
         } else if self.stage == Stage::Open && s.seq.since(self.expected()) < self.rx.window_left() as u32 {
+            self.answer_odd(now);
+        }
+    }
+
+    /// Linux `tcp_oow_rate_limited`.
+    fn answer_odd(&mut self, now: Instant) {
+        if self.odd_answered.is_none_or(|at| now.since(at) >= ODD_ANSWERS_APART) {
+            self.odd_answered = Some(now);
             self.rx.ack_now = true;
         }
     }
 
     /// Linux `tcp_validate_incoming` and the first checks of `tcp_ack`: timestamp (RFC 7323 5.3), place in the window (RFC 9293
     /// 3.10.7.4), acknowledgement (RFC 5961 5.2). What fails is dropped, and most of it answered.
-    fn is_acceptable(&mut self, s: &TcpSegment) -> bool {
+    fn is_acceptable(&mut self, now: Instant, s: &TcpSegment) -> bool {
         let expected = self.expected();
         if let Some(t) = s.options.timestamps.filter(|_| self.timestamps) {
             let age = self.ts_recent.wrapping_sub(t.val) as i32;
             // Linux `tcp_disordered_ack`: acknowledgements may overtake each other.
             let overtaken = s.seq_len() == 0 && s.seq == expected && age < DISORDERED_MS;
             if age > 0 && !overtaken {
-                self.rx.ack_now = true;
+                self.answer_odd(now);
                 return false;
             }
         }
         let ahead = s.seq.diff(expected);
         if ahead > 0 && i64::from(ahead) > self.rx.window_left() as i64 {
-            self.rx.ack_now = true;
+            self.answer_odd(now);
             return false;
         }
         if !s.flags.ack() {
@@ -227,7 +240,7 @@ impl Conn {
             return false;
         }
         if ack < 0 && i64::from(ack.unsigned_abs()) > self.tx.window_max as i64 {
-            self.rx.ack_now = true;
+            self.answer_odd(now);
             return false;
         }
         true
@@ -244,7 +257,7 @@ impl Conn {
     }
 
     fn receive_open(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
-        if !self.is_acceptable(s) {
+        if !self.is_acceptable(now, s) {
             return;
         }
         let expected = self.expected();
