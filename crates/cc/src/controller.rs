@@ -153,7 +153,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
             State::Bbr(c) => c.pacing_rate_bps(),
-            State::Fixed(c) => c.rate_bps,
+            State::Fixed(c) => c.rate_bps(),
         }
     }
 
