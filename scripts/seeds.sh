@@ -8,4 +8,6 @@ failed=0
 for mode in clean route-flap mixed; do
     "${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --mode "$mode" --seeds "0..$seeds" || failed=1
 done
+# Each plays its connections twice, and has half an hour of quiet at its end.
+"${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --hostile --seeds "0..$(((seeds + 9) / 10))" || failed=1
 exit $failed

@@ -125,7 +125,8 @@ impl Flow {
         from: Side,
         s: &TcpSegment,
     ) -> (ArrayVec<SackBlock, RUNS_MAX>, Option<Arrived>) {
-        if let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) {
+        let current = self.is_current(from, s);
+        if let (true, true, Some(t)) = (current, self.agreed.timestamps, s.options.timestamps) {
             // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
             let other = self.legs.get_mut(from.other());
             if (t.ecr.wrapping_sub(other.ts_val) as i32) > 0 {
@@ -135,7 +136,11 @@ impl Flow {
         }
         let leg = self.legs.get_mut(from);
         leg.via = self.came_by;
-        leg.hear(cx.now, s);
+        if current {
+            leg.hear(cx.now, s);
+        } else {
+            leg.heard_at = cx.now;
+        }
         // Only a gateway speaks our option, and gateways stand at the ends of declared links.
         let option = s.options.farlink.as_ref().filter(|_| cx.config.link(leg.via).is_some());
         let told = leg.peer.on_segment(option);
@@ -171,9 +176,15 @@ impl Flow {
     fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
         let Some(r) = self.relays.as_ref() else { return };
-        if s.seq.before_eq(r.get(from).rx.last_ack_sent) {
+        if s.seq.before_eq(r.get(from).rx.last_ack_sent) && self.is_current(from, s) {
             self.legs.get_mut(from).ts_recent = t.val;
         }
+    }
+
+    /// Not wholly of what was acknowledged before, which a host drops unread (RFC 9293 3.10.7.4): a guess among old numbers, of
+    /// which there are many, must not teach timestamps. Keepalives stand next to the last acknowledgement.
+    fn is_current(&self, from: Side, s: &TcpSegment) -> bool {
+        self.relays.as_ref().is_some_and(|r| (s.end_seq() + 1).after_eq(r.get(from).rx.last_ack_sent))
     }
 
     /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than

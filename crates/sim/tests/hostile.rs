@@ -2,8 +2,16 @@
 
 use farlink_sim::hostile::day;
 use farlink_sim::plan::Mode;
-use farlink_sim::runner::{run_seed, trace_seed};
+use farlink_sim::runner::{run_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
+
+#[test]
+fn honest_connections_do_not_notice_liars_and_forgers() {
+    let sum = run_seeds(0..60, Mode::Hostile, None, 2, 5, &|_| {});
+    let failures: Vec<String> = sum.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(sum.received_bytes > 0);
+}
 
 /// One seed, one run.
 #[test]

@@ -40,6 +40,28 @@ fn the_echo_is_of_the_segment_that_reached_the_last_acknowledgement() {
     );
 }
 
+/// A host drops what lies wholly below its last acknowledgement. So a forged segment down there, which may have any of many
+/// numbers, must not move timestamps either: the host's own data would be refused from then on.
+#[test]
+fn a_segment_below_the_last_acknowledgement_teaches_no_timestamps() {
+    let mut t = open_with_timestamps(|_| {});
+    t.play(
+        "a > P. 1:101 ack 1 <ts 1010 5000>
+         b < P. 1:101 ack 1 <ts 1010 5000>
+         +40
+         a < . 1 ack 101 <ts 5000 1010>
+         b > . 1 ack 101 <ts 5100 1010>
+         a > . 50 ack 1 <ts 900000000 700000000>
+         # Its host judges it.
+         b < . 50 ack 1 <ts 900000000 5100>
+         +40
+         a > P. 101:201 ack 1 <ts 1100 5000>
+         b < P. 101:201 ack 1 <ts 1100 5100>
+         +40
+         a < . 1 ack 201 <ts 5100 1100>",
+    );
+}
+
 /// Minutes of a receiver that reads nothing and answers each probe.
 fn paused(t: &mut Script, minutes: u32) -> usize {
     let mut probes = 0;
