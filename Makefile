@@ -1,10 +1,11 @@
 # The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
 
-.PHONY: help demo test bench fuzz deny deb build clean
+.PHONY: help demo test check bench fuzz deny deb build clean
 
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root)'
 	@echo 'make test     everything that is checked before a change goes in'
+	@echo 'make check    all scenarios under all their expectations, before a release (root, an idle machine)'
 	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
@@ -15,6 +16,9 @@ demo:
 
 test:
 	@scripts/test.sh
+
+check:
+	@scripts/check.sh
 
 bench:
 	@scripts/bench.sh $(ARGS)

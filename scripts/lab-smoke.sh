@@ -1,6 +1,6 @@
 #!/bin/bash
 # The laboratory in short: real kernels and the daemon as it is deployed, in network namespaces. As root, or, where the machine
-# allows it, in a user namespace.
+# allows it, in a user namespace. What the scenarios expect is judged but for times: those are for `make check` on an idle machine.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
@@ -24,7 +24,5 @@ lab() {
     echo "-- farlink lab run $*"
     "$farlink" lab run "$@" --json "$target/lab-$1.json" || failed=1
 }
-lab geo-download --only size_bytes=100000,variant=farlink
-lab geo-download --only size_bytes=1000000,variant=farlink
-lab geo-download --only size_bytes=1000000,variant=farlink-one-sided
+lab geo-download --subset smoke
 exit $failed

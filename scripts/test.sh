@@ -1,7 +1,7 @@
 #!/bin/bash
 # Everything that `make test` checks, stage by stage, with the time that each takes. Ends with the results of cargo's tests.
 # As root it installs what is missing and says so. As an ordinary user it leaves out what needs privilege, and says that too.
-#   scripts/test.sh [STAGE ...]      only these stages: format lints licences wasm tests seeds fuzz lab
+#   scripts/test.sh [STAGE ...]      only these stages: format lints licences wasm tests seeds scenarios fuzz lab
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
@@ -10,19 +10,27 @@ target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 log=$target/test-results.log
 : >"$log"
-wanted=${*:-format lints licences wasm tests seeds fuzz lab}
+wanted=${*:-format lints licences wasm tests seeds scenarios fuzz lab}
 failed=()
 times=()
 started=$SECONDS
 
+# cpu: seconds of processor time that the stages have taken so far, all cores together. On a busy machine it says more than the clock.
+cpu() {
+    times | awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, "m"); sum += 60 * t[1] + t[2] } printf "%d\n", sum }'
+}
+
 # stage NAME COMMAND...: runs it, notes its time, and goes on after a failure.
 stage() {
-    local name=$1 from=$SECONDS outcome=ok
+    local name=$1 from=$SECONDS outcome=ok cpu_from
     shift
     case " $wanted " in *" $name "*) ;; *) return ;; esac
     echo "== $name"
+    cpu >"$target/cpu"
+    cpu_from=$(cat "$target/cpu")
     "$@" || { outcome=FAILED; failed+=("$name"); }
-    times+=("$(printf '%-10s %4d s  %s' "$name" $((SECONDS - from)) "$outcome")")
+    cpu >"$target/cpu"
+    times+=("$(printf '%-10s %4d s  %5d CPU-s  %s' "$name" $((SECONDS - from)) $(($(cat "$target/cpu") - cpu_from)) "$outcome")")
 }
 
 licences() {
@@ -57,6 +65,7 @@ stage licences licences
 stage wasm wasm
 stage tests tests
 stage seeds scripts/seeds.sh
+stage scenarios scripts/expectations.sh test
 stage fuzz fuzz
 stage lab scripts/lab-smoke.sh
 

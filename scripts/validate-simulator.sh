@@ -22,10 +22,11 @@ run() {
     only=
     for condition; do only="$only --only $condition"; done
     # shellcheck disable=SC2086
-    "$farlink" sim run "$scenario" $only --repeat "$repeat" --json "$out/$name-sim.json" >/dev/null
+    "$farlink" sim run "$scenario" $only --repeat "$repeat" --json "$out/$name-sim.json" >/dev/null ||
+        echo "$name: not every run in the simulator was intact and as expected" >&2
     # shellcheck disable=SC2086
     "$farlink" lab run "$scenario" $only --repeat "${REPEAT:-3}" --json "$out/$name-lab.json" >/dev/null ||
-        echo "$name: not every run in the laboratory was intact" >&2
+        echo "$name: not every run in the laboratory was intact and as expected" >&2
     files="$files $out/$name-lab.json $out/$name-sim.json"
 }
 

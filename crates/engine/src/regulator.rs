@@ -84,7 +84,7 @@ impl Drain {
             self.try_more(look);
             return;
         }
-        (self.taken_since, self.taken_rounds) = (None, 0);
+        self.taken_since = None;
         let backlog = self.backlog.get_or_insert(Backlog { since: look.now, delivered: look.delivered });
         let elapsed = look.now.since(backlog.since);
         if elapsed < (look.downstream * 2).clamp(BACKLOG_MIN, BACKLOG_MAX) {
@@ -95,7 +95,9 @@ impl Drain {
         let old = self.rate.unwrap_or(rate);
         // Several connections to one host take turns at being slow.
         let falls = rate < old && !look.shared;
-        self.rate = Some(if falls { old - (old - rate) / 8 } else { (old + rate) / 2 });
+        self.rate = Some(if falls { old - (old - rate) / 8 } else { old.midpoint(rate) });
+        // Only a rate that was measured anew begins the trials again: backlogs that come and go would raise it without end.
+        self.taken_rounds = 0;
         *backlog = Backlog { since: look.now, delivered: look.delivered };
     }
 
@@ -292,6 +294,29 @@ mod tests {
         assert_eq!(d.soft_window(&taken(1100)), Some(15_625 + 2_000 - 1_500), "a quarter more is tried");
         (1200..=2000u32).step_by(100).for_each(|ms| d.update(&taken(ms)));
         assert_eq!((d.limit(&l), d.soft_window(&l)), (1_000_000, None), "it does not limit");
+    }
+
+    #[test]
+    fn backlogs_that_come_and_go_do_not_raise_the_rate_without_end() {
+        let mut d = Drain::default();
+        let mut l = Look { queued: 300_000, ..look(0) };
+        for ms in (0..=1000u32).step_by(50) {
+            l.now = Instant::ZERO + MS * ms;
+            l.delivered = u64::from(ms) * 125;
+            d.update(&l);
+        }
+        for round in 0..300u32 {
+            let at = |ms: u32, queued: u32| Look {
+                queued,
+                now: Instant::ZERO + MS * (1000 + 200 * round + ms),
+                ..l
+            };
+            d.update(&at(0, 0));
+            d.update(&at(110, 0));
+            assert!(d.soft_window(&at(110, 0)).is_none_or(|window| window < 200_000), "round {round}");
+            // Too short for its rate to be measured.
+            d.update(&at(120, 300_000));
+        }
     }
 
     #[test]

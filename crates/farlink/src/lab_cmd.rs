@@ -5,13 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use farlink_lab::build::{Lab, Life};
-use farlink_lab::report::Report;
+use farlink_lab::report::{Outcome, Report};
 use farlink_lab::settings::Settings;
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
 use farlink_linux::sandbox;
 
 use crate::out::{out, outln};
+
+/// Exit status of a run in which all is well but some cells could not run.
+const INCOMPLETE: u8 = 3;
 
 /// `farlink lab`
 #[derive(clap::Args, Debug)]
@@ -52,10 +55,15 @@ forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memo
 
 SCENARIO is a builtin one (`farlink lab list`) or the path of a file. Without root it runs in a user namespace.
 
-Exit status: 0 only if every cell ran and is intact.")]
+Exit status: 0 only if every cell ran and is intact and what the scenario expects holds; 1 if not; 3 if all of that holds of what ran, and
+a cell could not run here (--allow-skips: 0).")]
     Run(RunArgs),
     /// List the builtin scenarios and topologies
-    List,
+    List {
+        /// Names of the scenarios only, one in a line
+        #[arg(long)]
+        names: bool,
+    },
     /// Parts of the laboratory that run as processes of their own
     #[command(hide = true)]
     Helper(HelperArgs),
@@ -93,6 +101,12 @@ struct RunArgs {
     /// Run only the cells with these params; `variant` is one too
     #[arg(long, value_name = "K=V,...")]
     only: Vec<String>,
+    /// Run only the cells of this subset of the scenario
+    #[arg(long, value_name = "NAME")]
+    subset: Option<String>,
+    /// Cells that cannot run here are no failure
+    #[arg(long)]
+    allow_skips: bool,
     /// How often each cell is run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
@@ -167,7 +181,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Up(args) => up(args),
         Command::Down(args) => down(&args),
         Command::Run(args) => run_scenario(args),
-        Command::List => list(),
+        Command::List { names } => list(names),
         Command::Helper(args) => help(args.helper),
     }
 }
@@ -225,6 +239,7 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
     let options = runner::Options {
         scenario: args.scenario,
         only: scenario::Only::parse(&args.only.join(","))?,
+        subset: args.subset,
         repeat: args.repeat,
         seed: args.seed,
         plots: args.plots,
@@ -232,11 +247,11 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
         set: args.set,
     };
     let report = runner::run(&options)?;
-    publish(&report, args.json.as_deref())
+    publish(&report, args.json.as_deref(), args.allow_skips)
 }
 
 /// Prints the table of a report and writes its JSON where it was asked for.
-pub fn publish(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+pub fn publish(report: &Report, json: Option<&Path>, allow_skips: bool) -> Result<ExitCode> {
     let table = runner::table(report);
     match json {
         Some(path) if path.as_os_str() == "-" => {
@@ -250,10 +265,21 @@ pub fn publish(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
         }
         None => out!("{table}"),
     }
-    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match report.outcome(allow_skips) {
+        Outcome::Good => ExitCode::SUCCESS,
+        Outcome::Bad => ExitCode::FAILURE,
+        Outcome::Incomplete => {
+            eprintln!("{} cells did not run; --allow-skips accepts that", report.skipped.len());
+            ExitCode::from(INCOMPLETE)
+        }
+    })
 }
 
-fn list() -> Result<ExitCode> {
+fn list(names: bool) -> Result<ExitCode> {
+    if names {
+        scenario::BUILTIN.iter().for_each(|(name, _)| outln!("{name}"));
+        return Ok(ExitCode::SUCCESS);
+    }
     outln!("Scenarios (farlink lab run NAME):");
     for (name, _) in scenario::BUILTIN {
         outln!("  {name:18} {}", scenario::Scenario::find(name)?.title);

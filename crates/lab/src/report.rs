@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::expect::Judgement;
 use crate::limit;
-use crate::scenario::{Cell, Only, Params};
+use crate::scenario::{Cell, Driver, Only, Params};
 
 /// How often a run is made before what could not be judged of it is a failure.
 const RUNS_MAX: u32 = 3;
@@ -145,14 +146,17 @@ pub struct Skipped {
 /// The command line of a run: what decides over its results, in one order. (Threads and output files do not.)
 #[must_use]
 pub fn command_line(
-    driver: &str,
+    driver: Driver,
     scenario: &str,
-    only: &Only,
+    (only, subset): (&Only, Option<&str>),
     repeat: u32,
     seed: u64,
     set: &[String],
 ) -> String {
     let mut line = format!("farlink {driver} run {}", quoted(scenario));
+    if let Some(subset) = subset {
+        line += &format!(" --subset {}", quoted(subset));
+    }
     let only = only.to_string();
     if !only.is_empty() {
         line += &format!(" --only {}", quoted(&only));
@@ -179,7 +183,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// A run of a scenario.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The scenario's name.
     pub scenario: String,
@@ -202,13 +206,30 @@ pub struct Report {
     /// What a scenario adds to the cells.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
+    /// What became of the scenario's expectations.
+    #[serde(default, skip_serializing_if = "Judgement::is_empty")]
+    pub expectations: Judgement,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Every cell ran and is intact, and what was judged holds.
+    Good,
+    /// A cell is not intact, or an expectation is missed.
+    Bad,
+    /// What ran is good, and something did not run.
+    Incomplete,
 }
 
 impl Report {
-    /// Whether every cell ran and is intact.
+    /// How the run ended.
     #[must_use]
-    pub fn is_good(&self) -> bool {
-        self.cells.iter().all(|c| c.intact)
+    pub fn outcome(&self, allows_skips: bool) -> Outcome {
+        if self.cells.iter().any(|c| !c.intact) || self.expectations.missed() > 0 {
+            return Outcome::Bad;
+        }
+        if self.skipped.is_empty() || allows_skips { Outcome::Good } else { Outcome::Incomplete }
     }
 }
 
@@ -244,13 +265,13 @@ mod tests {
         let only = Only::parse("size_bytes=1000,variant=farlink,variant=direct").unwrap();
         let set = ["loss=0.01".to_string(), "gateway_config=[limits]\nx".to_string()];
         assert_eq!(
-            command_line("sim", "loss-sweep", &only, 3, 7, &set),
+            command_line(Driver::Sim, "loss-sweep", (&only, None), 3, 7, &set),
             "farlink sim run loss-sweep --only size_bytes=1000,variant=farlink,variant=direct --repeat 3 --seed 7 \
              --set loss=0.01 'gateway_config=[limits]\nx'"
         );
         assert_eq!(
-            command_line("lab", "it's", &Only::default(), 1, 1, &[]),
-            "farlink lab run 'it'\\''s' --seed 1"
+            command_line(Driver::Lab, "it's", (&Only::default(), Some("test")), 1, 1, &[]),
+            "farlink lab run 'it'\\''s' --subset test --seed 1"
         );
     }
 
@@ -270,6 +291,20 @@ mod tests {
         assert!(from_run(2).unwrap().failures.is_empty() && runs.get() == 2);
         assert_eq!(from_run(9).unwrap().failures, ["captures missed 3 packets, in each of 3 runs"]);
         assert_eq!(runs.get(), 3);
+    }
+
+    #[test]
+    fn a_miss_is_worse_than_a_skip_and_a_skip_may_be_allowed() {
+        let good = CellReport::new(&cell(), 0, 1, Ok(Measured { seconds: 1.0, ..Measured::default() }));
+        let bad = CellReport { intact: false, ..good.clone() };
+        let skipped = Skipped { params: Params::new(), variant: "haproxy".into(), reason: "missing".into() };
+        let mut report = Report { cells: vec![good], ..Report::default() };
+        assert_eq!(report.outcome(false), Outcome::Good);
+        report.skipped.push(skipped);
+        assert_eq!(report.outcome(false), Outcome::Incomplete);
+        assert_eq!(report.outcome(true), Outcome::Good);
+        report.cells.push(bad);
+        assert_eq!(report.outcome(true), Outcome::Bad);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::expect::{Judge, Judgement};
 use crate::kinds::{self, Kind, Run};
 use crate::progress::Progress;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
-use crate::scenario::{Cell, Only, Scenario};
+use crate::scenario::{Cell, Driver, Only, Scenario, Wanted};
 use crate::{html, interrupt, sh, state, table};
 
 /// What `lab run` is told.
@@ -18,6 +19,8 @@ pub struct Options {
     pub scenario: String,
     /// Which cells.
     pub only: Only,
+    /// Which of the scenario's subsets.
+    pub subset: Option<String>,
     /// How often each.
     pub repeat: u32,
     /// Seed of everything random.
@@ -34,8 +37,12 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Report> {
     let scenario = Scenario::find(&options.scenario)?;
     let mut kind = kinds::of(&scenario.kind)?;
-    let mut cells = options.only.select(kind.cells(&scenario)?)?;
-    for cell in &mut cells {
+    let all = kind.cells(&scenario)?;
+    let judge = Judge::new(&scenario, &all, Driver::Lab)?;
+    let subset = options.subset.as_deref();
+    let wanted = Wanted { only: &options.only, subset, driver: Driver::Lab, repeat: options.repeat };
+    let mut cells = scenario.select(all.clone(), &wanted)?;
+    for (cell, _) in &mut cells {
         cell.set_all(options.set.iter().map(String::as_str))?;
     }
     for directory in options.plots.iter().chain(&options.captures) {
@@ -51,29 +58,28 @@ pub fn run(options: &Options) -> Result<Report> {
         seed: options.seed,
         version: env!("CARGO_PKG_VERSION").into(),
         command: command_line(
-            "lab",
+            Driver::Lab,
             &options.scenario,
-            &options.only,
+            (&options.only, subset),
             options.repeat,
             options.seed,
             &options.set,
         ),
-        cells: Vec::new(),
-        skipped: Vec::new(),
-        details: Value::Null,
+        ..Report::default()
     };
-    kind.prepare(&cells);
+    let only_cells: Vec<_> = cells.iter().map(|(cell, _)| cell.clone()).collect();
+    kind.prepare(&only_cells);
     let mut traces = Vec::new();
-    let progress = Progress::new(cells.len() * options.repeat.max(1) as usize);
-    for (number, cell) in cells.iter().enumerate() {
+    let progress = Progress::new(cells.iter().map(|(_, repeats)| *repeats as usize).sum());
+    for (number, (cell, repeats)) in cells.iter().enumerate() {
         if let Some(reason) = cannot_run(cell, kind.as_ref()) {
-            for _ in 0..options.repeat.max(1) {
+            for _ in 0..*repeats {
                 progress.end(&format!("{}: skipped, {reason}", name_of(cell)));
             }
             report.skipped.push(skipped(cell, reason));
             continue;
         }
-        for repeat in 0..options.repeat.max(1) {
+        for repeat in 0..*repeats {
             progress.begin(&name_of(cell));
             let seed = options.seed.wrapping_add(1_000_003 * u64::from(repeat));
             let mut run = Run {
@@ -99,6 +105,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     progress.finish();
     report.details = kind.details();
+    report.expectations = judged(judge, &options.set, &report);
     if let Some(directory) = &options.plots {
         for (name, svg) in html::plots(&report, &traces)? {
             let path = directory.join(format!("{name}.svg"));
@@ -106,6 +113,11 @@ pub fn run(options: &Options) -> Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// What the scenario expects holds of its cells as they stand in the file.
+pub(crate) fn judged(judge: Judge<'_>, set: &[String], report: &Report) -> Judgement {
+    if set.is_empty() { judge.judge(report) } else { Judgement::none("--set changes the cells") }
 }
 
 pub(crate) fn skipped(cell: &Cell, reason: String) -> Skipped {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::expect;
 use crate::report::{CellReport, Report};
 
 /// The table, one line per run of a cell, with what differs between cells and what was measured.
@@ -21,6 +22,10 @@ pub fn render(report: &Report) -> String {
         header.push("paper".into());
     }
     header.push("intact".into());
+    let judged = !report.expectations.verdicts.is_empty();
+    if judged {
+        header.push("expected".into());
+    }
     let mut rows = vec![header];
     for cell in &report.cells {
         let mut row: Vec<String> = varied.iter().map(|name| param(cell, name)).collect();
@@ -35,6 +40,9 @@ pub fn render(report: &Report) -> String {
             row.push(cell.paper_seconds.map_or("-".into(), |s| format!("{s}")));
         }
         row.push(if cell.intact { "yes".into() } else { "NO".into() });
+        if judged {
+            row.push(expect::mark(&report.expectations, cell).into());
+        }
         rows.push(row);
     }
     let mut text = format!("{}: {}\n\n{}", report.scenario, report.title, align(&rows, varied.len() + 1));
@@ -61,7 +69,9 @@ pub fn render(report: &Report) -> String {
             ));
         }
     }
-    text.trim_end().to_string() + "\n"
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text + &expect::render(&report.expectations)
 }
 
 /// Variants with cells that could not run, why, and how many, in the order of the cells.
@@ -205,8 +215,7 @@ mod tests {
             version: "0".into(),
             command: String::new(),
             cells: vec![cell(1_000_000, true), cell(10_000_000, false)],
-            skipped: Vec::new(),
-            details: Value::Null,
+            ..Report::default()
         };
         let text = render(&report);
         assert!(text.contains("10,000,000") && !text.contains("rate"), "{text}");

@@ -166,7 +166,8 @@ fn list(table: &Table) -> String {
 pub(super) fn metrics(table: &Table) -> String {
     const SHOWN: &[(&str, &str, f64)] = &[
         ("retransmitted_bytes", "sent again on the link, kB", 1e3),
-        ("early_bytes", "copies by an idle link, kB", 1e3),
+        ("repaired_bytes", "of that taken for lost, kB", 1e3),
+        ("early_bytes", "of that copies by an idle link, kB", 1e3),
         ("source_retransmits", "repetitions by the source", 1.0),
         ("return_bytes", "return traffic, kB", 1e3),
         ("ack_packets", "acknowledgements on the link", 1.0),

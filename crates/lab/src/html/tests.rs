@@ -40,8 +40,7 @@ fn report(cells: Vec<CellReport>) -> Report {
         version: "0.1.0".into(),
         command: COMMAND.into(),
         cells,
-        skipped: Vec::new(),
-        details: serde_json::Value::Null,
+        ..Report::default()
     }
 }
 

@@ -100,15 +100,21 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
         measured.metric("ack_packets", back.ack_packets as f64);
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
-    // Copies that went before a loss could be known have a number of their own.
     let local_early = measured.metrics.remove("local_early_bytes").unwrap_or(0.0);
-    let early = measured.metrics.get("early_bytes").copied().unwrap_or(0.0);
     if let Some(bytes) = findings.repeated_bytes.get(sender) {
-        measured.metric("retransmitted_bytes", (*bytes as f64 - early).max(0.0));
+        let early = measured.metrics.get("early_bytes").copied().unwrap_or(0.0);
+        of_repetitions(*bytes as f64, early, measured);
     }
     if let Some(bytes) = findings.repeated_bytes.get(receiver) {
         measured.metric("local_repeated_bytes", (*bytes as f64 - local_early).max(0.0));
     }
+}
+
+/// Payload that the sending gateway has sent again: all of it, and the part that had been taken for lost. The rest are early copies, which
+/// go before a loss can be known (`early_bytes`).
+pub(crate) fn of_repetitions(repeated_bytes: f64, early_bytes: f64, measured: &mut Measured) {
+    measured.metric("retransmitted_bytes", repeated_bytes);
+    measured.metric("repaired_bytes", (repeated_bytes - early_bytes).max(0.0));
 }
 
 /// The gateways on the near side of the data's source and of its destination: data leaves by the link at the first, acknowledgements

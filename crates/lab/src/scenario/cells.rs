@@ -230,7 +230,8 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
 
-fn plain(value: &toml::Value) -> String {
+/// As it stands on a command line.
+pub(super) fn plain(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         // Schedules may stand one entry to a line.

@@ -1,6 +1,7 @@
 //! Scenario files: what is varied, which variants stand side by side, what the papers measured.
 
 mod cells;
+mod expect;
 mod only;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use cells::{Cell, Params};
+pub use expect::{Driver, Expect, Runs, Subset, Wanted};
 pub use only::Only;
 
 use crate::limit::Clock;
@@ -51,6 +53,12 @@ pub struct Scenario {
     /// What the papers measured.
     #[serde(default)]
     pub paper: Vec<Paper>,
+    /// What must hold.
+    #[serde(default)]
+    pub expect: Vec<Expect>,
+    /// Cells that are run under a name.
+    #[serde(default)]
+    pub subset: Vec<Subset>,
     /// Numbers that the kind takes, by name.
     #[serde(default)]
     pub options: toml::Table,

@@ -1,14 +1,17 @@
-//! `--only k=v,...`: which cells are run.
+//! Which cells are meant: `--only k=v,...` on the command line, `of = { k = v }` in a scenario file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::cells::plain;
 use super::{Cell, Params};
 
 /// Conditions on params and `variant`. Values of the same name are alternatives, different names must all match.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "toml::Table")]
 pub struct Only {
     conditions: BTreeMap<String, Vec<String>>,
 }
@@ -41,20 +44,61 @@ impl Only {
         })
     }
 
-    /// The cells that fulfil it. No cell is an error, which tells a misspelt name from a value that does not occur.
-    pub fn select(&self, cells: Vec<Cell>) -> Result<Vec<Cell>> {
-        let names: BTreeSet<String> = cells.iter().flat_map(|c| c.params.keys().cloned()).collect();
-        for key in self.conditions.keys() {
-            if key != "variant" && !names.contains(key) {
-                let names: Vec<_> = names.into_iter().collect();
-                bail!("--only: no `{key}` in this scenario; there are variant {}", names.join(" "));
+    /// That every name is known, that cells fulfil it, and that each value is that of one of them.
+    pub fn check(&self, cells: &[Cell]) -> Result<()> {
+        self.check_names(cells)?;
+        let matching: Vec<_> = cells.iter().filter(|c| self.matches(&c.params, &c.variant)).collect();
+        if matching.is_empty() {
+            bail!("no cell of this scenario has {self}");
+        }
+        for (key, values) in &self.conditions {
+            for value in values {
+                let mut one = Self::default();
+                one.add(key, value);
+                if !matching.iter().any(|c| one.matches(&c.params, &c.variant)) {
+                    bail!("no cell of this scenario that has {self} has {key}={value}");
+                }
             }
         }
+        Ok(())
+    }
+
+    fn check_names(&self, cells: &[Cell]) -> Result<()> {
+        let names: BTreeSet<&String> = cells.iter().flat_map(|c| c.params.keys()).collect();
+        for key in self.conditions.keys() {
+            if key != "variant" && !names.contains(key) {
+                let names: Vec<_> = names.into_iter().map(String::as_str).collect();
+                bail!("no `{key}` in this scenario; there are variant {}", names.join(" "));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells that fulfil it. No cell is an error, which tells a misspelt name from a value that does not occur.
+    pub fn select(&self, cells: Vec<Cell>) -> Result<Vec<Cell>> {
+        self.check_names(&cells).context("--only")?;
         let selected: Vec<_> = cells.into_iter().filter(|c| self.matches(&c.params, &c.variant)).collect();
         if selected.is_empty() {
             bail!("--only leaves no cell of this scenario");
         }
         Ok(selected)
+    }
+}
+
+/// From a table of a scenario file, whose values may be lists.
+impl TryFrom<toml::Table> for Only {
+    type Error = anyhow::Error;
+
+    fn try_from(table: toml::Table) -> Result<Self> {
+        let mut only = Self::default();
+        for (key, value) in &table {
+            match value {
+                toml::Value::Array(values) if values.is_empty() => bail!("{key} = []: a value is missing"),
+                toml::Value::Array(values) => values.iter().for_each(|v| only.add(key, &plain(v))),
+                value => only.add(key, &plain(value)),
+            }
+        }
+        Ok(only)
     }
 }
 

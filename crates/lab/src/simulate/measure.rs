@@ -5,7 +5,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
-use crate::kinds::metrics::{of_ethernets, of_flows};
+use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::sets;
 use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_seconds, request_after};
 use crate::limit::Clock;
@@ -160,15 +160,17 @@ fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
     // Whatever leaves the gateway again, by whichever interface, as the laboratory's captures count.
-    for (name, gateway) in [("retransmitted_bytes", sender), ("local_repeated_bytes", receiver)] {
+    for gateway in [sender, receiver] {
         let meters = network.meters_of(gateway);
         if !meters.is_empty() {
             let repeated: f64 = meters.iter().map(|m| m.repeated_bytes as f64).sum();
             let early = early_bytes(network, gateway);
             if gateway == sender {
                 measured.metric("early_bytes", early);
+                of_repetitions(repeated, early, measured);
+            } else {
+                measured.metric("local_repeated_bytes", (repeated - early).max(0.0));
             }
-            measured.metric(name, (repeated - early).max(0.0));
         }
     }
 }

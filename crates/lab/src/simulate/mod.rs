@@ -17,13 +17,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use farlink_sim::linux::Play;
 use farlink_sim::trace::Trace;
 use network::Network;
-use serde_json::Value;
 
+use crate::expect::Judge;
 use crate::html::trace::FlowTrace;
 use crate::jobs::Plan;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
-use crate::runner::{line_of, name_of, skipped};
-use crate::scenario::{Cell, Only, Scenario};
+use crate::runner::{judged, line_of, name_of, skipped};
+use crate::scenario::{Cell, Driver, Only, Scenario, Wanted};
 
 /// Reads the text of a gateway's configuration file. The format is the command's, not the laboratory's.
 pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> + Sync);
@@ -35,6 +35,8 @@ pub struct Options {
     pub scenario: String,
     /// Which cells.
     pub only: Only,
+    /// Which of the scenario's subsets.
+    pub subset: Option<String>,
     /// How often each.
     pub repeat: u32,
     /// Seed of everything random.
@@ -61,10 +63,16 @@ enum Done {
     Skipped(Skipped),
 }
 
+/// Whether scenarios of this kind can be simulated.
+#[must_use]
+pub fn has_kind(kind: &str) -> bool {
+    kind == "transfer" || Plan::of(kind).is_some()
+}
+
 /// Runs it. `say` hears a line about each run that has ended, in no particular order.
 pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) + Sync)) -> Result<Report> {
     let scenario = Scenario::find(&options.scenario)?;
-    if scenario.kind != "transfer" && Plan::of(&scenario.kind).is_none() {
+    if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
              scenarios of the kinds `transfer`, `web` and `mixed`",
@@ -73,6 +81,8 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
             options.scenario
         );
     }
+    let all = scenario.cells()?;
+    let judge = Judge::new(&scenario, &all, Driver::Sim)?;
     let cells = cells_of(&scenario, options)?;
     if let Some(directory) = &options.captures {
         std::fs::create_dir_all(directory)
@@ -81,8 +91,8 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     let jobs: Vec<Job<'_>> = cells
         .iter()
         .enumerate()
-        .flat_map(|(number, cell)| {
-            (0..options.repeat.max(1)).map(move |repeat| Job {
+        .flat_map(|(number, (cell, repeats))| {
+            (0..*repeats).map(move |repeat| Job {
                 cell,
                 repeat,
                 seed: options.seed.wrapping_add(1_000_003 * u64::from(repeat)),
@@ -98,16 +108,14 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
         seed: options.seed,
         version: env!("CARGO_PKG_VERSION").into(),
         command: command_line(
-            "sim",
+            Driver::Sim,
             &options.scenario,
-            &options.only,
+            (&options.only, options.subset.as_deref()),
             options.repeat,
             options.seed,
             &options.set,
         ),
-        cells: Vec::new(),
-        skipped: Vec::new(),
-        details: Value::Null,
+        ..Report::default()
     };
     for outcome in done {
         match outcome {
@@ -116,13 +124,16 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
             Done::Skipped(cell) => report.skipped.push(cell),
         }
     }
+    report.expectations = judged(judge, &options.set, &report);
     Ok(report)
 }
 
-/// The cells that are asked for, with what is changed in them.
-fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<Cell>> {
-    let mut cells = options.only.select(scenario.cells()?)?;
-    for cell in &mut cells {
+/// The cells that are asked for, with what is changed in them, and how often each is run.
+fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<(Cell, u32)>> {
+    let subset = options.subset.as_deref();
+    let wanted = Wanted { only: &options.only, subset, driver: Driver::Sim, repeat: options.repeat };
+    let mut cells = scenario.select(scenario.cells()?, &wanted)?;
+    for (cell, _) in &mut cells {
         cell.set_all(options.set.iter().map(String::as_str))?;
     }
     Ok(cells)
@@ -142,7 +153,7 @@ pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace
         );
     }
     let cells = cells_of(&scenario, options)?;
-    let [cell] = cells.as_slice() else {
+    let [(cell, _)] = cells.as_slice() else {
         bail!(
             "a flow is traced in one cell, and --only leaves {}: name variant and every value that varies",
             cells.len()
@@ -158,8 +169,14 @@ pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace
     let collected = collected.ok_or_else(|| anyhow!("{}: no gateway runs in this cell", name_of(cell)))?;
     let rate_bps = if is_upload { cell.settings.up_bps() } else { cell.settings.rate_bps };
     let known = (rate_bps > 0).then(|| (rate_bps as f64, cell.settings.rtt_ms / 1e3));
-    let command = command_line("sim", &options.scenario, &options.only, 1, options.seed, &options.set)
-        + " --flow-trace FILE";
+    let command = command_line(
+        Driver::Sim,
+        &options.scenario,
+        (&options.only, options.subset.as_deref()),
+        1,
+        options.seed,
+        &options.set,
+    ) + " --flow-trace FILE";
     let mut trace = collected.finish(known, &command);
     trace.title = format!("{}, {}", scenario.name, name_of(cell));
     Ok(trace)

@@ -8,6 +8,7 @@ fn direct(only: &str, threads: usize) -> Report {
     let options = Options {
         scenario: "geo-download".into(),
         only: Only::parse(&format!("variant=direct,{only}")).unwrap(),
+        subset: None,
         repeat: 1,
         seed: 1,
         set: Vec::new(),

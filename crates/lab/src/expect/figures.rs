@@ -1,0 +1,114 @@
+//! Figures of a run by name: what stands in its report, and what follows from it.
+
+use serde_json::Value;
+
+use crate::report::CellReport;
+
+/// Bytes of a full segment, for bounds that count in segments.
+const SEGMENT_BYTES: f64 = 1_460.0;
+/// The share of the limit that is no delay: what is later than that counts in round trips.
+const AT_THE_LIMIT: f64 = 1.05;
+
+/// The names that follow from others, and what they are.
+pub const DERIVED: &[(&str, &str)] = &[
+    ("acks_per_s", "pure acknowledgements that cross the link in a second"),
+    ("acks_per_round_trip", "the same, in a round trip of the link"),
+    (
+        "retransmitted_share",
+        "payload that left for the link again, early copies included, for each byte delivered",
+    ),
+    ("repaired_share", "the part of it that had been taken for lost"),
+    ("early_share", "the part of it that an idle link carried before a loss could be known"),
+    ("round_trips_late", "round trips of the link beyond 1.05 times the limit"),
+    ("splits_per_flow", "gateways that have split each connection"),
+    (
+        "held_over_aim",
+        "what a gateway held at most, over max(2 x rate x round trip, 4 segments for each flow)",
+    ),
+    ("blocks_over_aim", "the same of the blocks of its pool"),
+];
+
+/// A figure of a run. `None`: it has none of this name.
+#[must_use]
+pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
+    match name {
+        "seconds" => return cell.seconds,
+        "goodput_bps" => return cell.goodput_bps,
+        "ratio_to_limit" => return cell.ratio_to_limit,
+        "limit_seconds" => return cell.limit_seconds,
+        _ => {}
+    }
+    if let Some(value) = cell.metrics.get(name) {
+        return Some(*value);
+    }
+    let metric = |name: &str| cell.metrics.get(name).copied();
+    let param = |name: &str| cell.params.get(name).and_then(Value::as_f64);
+    let round_trip_s = || param("rtt_ms").filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
+    let seconds = cell.seconds.filter(|s| *s > 0.0);
+    let payload = || Some(cell.goodput_bps? / 8.0 * seconds?).filter(|bytes| *bytes > 0.0);
+    let flows = || param("flows").unwrap_or(1.0) + param("earlier").unwrap_or(0.0);
+    let largest = |what: &str| {
+        let of = ["gw1", "gw2"].iter().filter_map(|gateway| metric(&format!("{gateway}_{what}_max_bytes")));
+        of.reduce(f64::max)
+    };
+    let aim = || {
+        let pipe = param("rate_bps")? / 8.0 * param("rtt_ms")? / 1e3;
+        Some((2.0 * pipe).max(4.0 * SEGMENT_BYTES * flows()))
+    };
+    match name {
+        "acks_per_s" => Some(metric("ack_packets")? / seconds?),
+        "acks_per_round_trip" => Some(metric("ack_packets")? * round_trip_s()? / seconds?),
+        "retransmitted_share" => Some(metric("retransmitted_bytes")? / payload()?),
+        "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
+        "early_share" => Some(metric("early_bytes")? / payload()?),
+        "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),
+        "splits_per_flow" => Some(metric("flows_split")? / flows()),
+        "held_over_aim" => Some(largest("held")? / aim()?),
+        "blocks_over_aim" => Some(largest("blocks")? / aim()?),
+        _ => None,
+    }
+}
+
+/// Every name that this run has a figure of.
+#[must_use]
+pub fn names(cell: &CellReport) -> Vec<String> {
+    let own = ["seconds", "goodput_bps", "ratio_to_limit", "limit_seconds"].into_iter();
+    let derived = DERIVED.iter().map(|(name, _)| *name);
+    let all = own.chain(cell.metrics.keys().map(String::as_str)).chain(derived);
+    all.filter(|name| figure(cell, name).is_some()).map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_figures_follow_from_the_report() {
+        let cell: CellReport = serde_json::from_value(serde_json::json!({
+            "params": { "rate_bps": 8_000_000, "rtt_ms": 500, "flows": 100, "earlier": 0 }, "variant": "farlink",
+            "repeat": 0, "seed": 1, "seconds": 4.0, "goodput_bps": 2_000_000.0, "limit_seconds": 3.0,
+            "ratio_to_limit": 1.333, "intact": true, "paper_seconds": null,
+            "metrics": { "ack_packets": 40.0, "retransmitted_bytes": 300_000.0, "repaired_bytes": 100_000.0,
+                "early_bytes": 200_000.0, "flows_split": 200.0, "gw1_held_max_bytes": 500_000.0,
+                "gw2_held_max_bytes": 2_000_000.0 },
+        }))
+        .unwrap();
+        for (name, value) in [
+            ("seconds", 4.0),
+            ("acks_per_s", 10.0),
+            ("acks_per_round_trip", 5.0),
+            ("retransmitted_share", 0.3),
+            ("repaired_share", 0.1),
+            ("early_share", 0.2),
+            ("round_trips_late", 1.7),
+            ("splits_per_flow", 2.0),
+            ("held_over_aim", 2.0),
+        ] {
+            let is = figure(&cell, name).unwrap_or_else(|| panic!("{name}"));
+            assert!((is - value).abs() < 1e-9, "{name}: {is}");
+        }
+        assert_eq!(figure(&cell, "jain"), None);
+        assert!(names(&cell).contains(&"acks_per_s".to_string()));
+        assert!(!names(&cell).contains(&"blocks_over_aim".to_string()));
+    }
+}

@@ -1,0 +1,206 @@
+use serde_json::json;
+
+use super::*;
+use crate::report::{Measured, Skipped};
+use crate::scenario::BUILTIN;
+
+const TEXT: &str = r#"
+    name = "t"
+    title = "t"
+    kind = "transfer"
+    [[axis]]
+    name = "size_bytes"
+    values = [1000, 2000]
+    [[variant]]
+    name = "direct"
+    gateways = 0
+    host_cc = "bbr"
+    [[variant]]
+    name = "direct"
+    gateways = 0
+    host_cc = "reno"
+    [[variant]]
+    name = "farlink"
+"#;
+
+fn scenario(more: &str) -> Scenario {
+    Scenario::parse(&format!("{TEXT}\n{more}")).unwrap()
+}
+
+/// A report with seconds of cells: size, variant with its controller, seconds of each run.
+fn report(scenario: &Scenario, runs: &[(u64, &str, &[f64])]) -> Report {
+    let mut report = Report { scenario: "t".into(), ..Report::default() };
+    for (size, name, times) in runs {
+        let is_it = |c: &&Cell| {
+            let named = if c.variant == "direct" { c.word("host_cc", "").into() } else { c.variant.clone() };
+            c.number("size_bytes", 0) == *size && named == *name
+        };
+        let cells = scenario.cells().unwrap();
+        let cell = cells.iter().find(is_it).unwrap_or_else(|| panic!("{size} {name}"));
+        for (repeat, seconds) in times.iter().enumerate() {
+            let mut measured =
+                Measured { seconds: *seconds, bytes: *size, limit_seconds: Some(1.0), ..Measured::default() };
+            measured.metric("jain", 0.9);
+            measured.expect(seconds.is_finite(), || "it broke off".into());
+            report.cells.push(CellReport::new(cell, repeat as u32, 1, Ok(measured)));
+        }
+    }
+    report
+}
+
+fn judged(more: &str, runs: &[(u64, &str, &[f64])]) -> Judgement {
+    let scenario = scenario(more);
+    let cells = scenario.cells().unwrap();
+    Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report(&scenario, runs))
+}
+
+#[test]
+fn a_bound_holds_or_is_missed_and_both_are_said() {
+    let text = "[[expect]]\nof = { variant = 'farlink' }\nat_most = { ratio_to_limit = 1.5 }\nat_least = { jain = 0.95 }";
+    let judgement = judged(text, &[(1000, "farlink", &[1.2]), (2000, "farlink", &[1.6])]);
+    let shown: Vec<_> = judgement.verdicts.iter().map(|v| (v.figure.as_str(), v.value, v.holds)).collect();
+    assert_eq!(
+        shown,
+        [
+            ("ratio_to_limit", Some(1.2), true),
+            ("jain", Some(0.9), false),
+            ("ratio_to_limit", Some(1.6), false),
+            ("jain", Some(0.9), false)
+        ]
+    );
+    assert_eq!(judgement.missed(), 3);
+    let text = render(&judgement);
+    assert!(text.contains("FAIL  1. ratio_to_limit 1.6000 <= 1.5000: farlink"), "{text}");
+    assert!(text.contains("size_bytes=2000") && text.contains("1 hold, 3 missed, 0 not judged"), "{text}");
+}
+
+#[test]
+fn slower_than_another_is_more_than_two_percent_and_five_milliseconds() {
+    let text =
+        "[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'direct', host_cc = 'bbr' }";
+    let judge =
+        |ours: &[f64], theirs: &[f64]| judged(text, &[(1000, "farlink", ours), (1000, "bbr", theirs)]);
+    let one = |judgement: &Judgement| judgement.verdicts[0].holds;
+    assert!(one(&judge(&[1.024], &[1.0])));
+    assert!(!one(&judge(&[1.026], &[1.0])));
+    assert!(one(&judge(&[1.024, 9.0, 0.5], &[1.0, 1.0, 7.0])), "medians count");
+    assert!(one(&judge(&[2.0], &[f64::INFINITY])), "the other broke off");
+    assert!(!one(&judge(&[f64::INFINITY], &[1.0])), "this one broke off");
+    // The other variant did not run: nothing is judged, and that is said.
+    let judgement = judged(text, &[(1000, "farlink", &[1.0])]);
+    assert!(judgement.verdicts.is_empty() && judgement.not_judged[0].reason.contains("compared"));
+}
+
+#[test]
+fn of_several_runs_the_one_that_was_named_counts() {
+    let runs: &[f64] = &[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 9.0];
+    for (which, value) in [("median", 1.5), ("p90", 1.8), ("worst", 9.0)] {
+        let text = format!(
+            "[[expect]]\nof = {{ variant = 'farlink' }}\nruns = '{which}'\nat_most = {{ seconds = 2 }}"
+        );
+        assert_eq!(judged(&text, &[(1000, "farlink", runs)]).verdicts[0].value, Some(value), "{which}");
+    }
+    assert_eq!(one_of(&[1.0, 2.0, 3.0], Runs::Median, true), 2.0);
+    assert_eq!(one_of(&[1.0, 2.0, 3.0], Runs::Worst, false), 1.0);
+    assert_eq!(one_of(&[1.0], Runs::P90, true), 1.0);
+    let text = "[[expect]]\nof = { variant = 'farlink' }\nruns_min = 2\nat_most = { seconds = 2 }";
+    assert!(judged(text, &[(1000, "farlink", &[1.0])]).not_judged[0].reason.contains("needs 2"));
+}
+
+#[test]
+fn what_was_not_run_is_not_judged_and_said() {
+    let text = "[[expect]]\nof = { variant = 'farlink', size_bytes = 2000 }\nat_most = { seconds = 1 }
+        [[expect]]\ndriver = 'lab'\nat_most = { seconds = 1 }";
+    let judgement = judged(text, &[(1000, "farlink", &[1.2])]);
+    assert!(judgement.verdicts.is_empty());
+    let reasons: Vec<_> = judgement.not_judged.iter().map(|n| (n.expectation, n.reason.as_str())).collect();
+    assert_eq!(reasons, [(1, "none of its cells was selected"), (2, "for `lab run` only")]);
+    let text = render(&judgement);
+    assert!(text.contains("not judged: 1. size_bytes=2000,variant=farlink"), "{text}");
+    assert!(text.contains("not judged: 1 more, for `lab run` only"), "{text}");
+}
+
+#[test]
+fn a_skipped_cell_names_its_reason() {
+    let scenario = scenario("[[expect]]\nof = { variant = 'farlink' }\nat_most = { seconds = 1 }");
+    let cells = scenario.cells().unwrap();
+    let cell = cells.iter().find(|c| c.variant == "farlink").unwrap();
+    let skipped = Skipped {
+        params: cell.params.clone(),
+        variant: cell.variant.clone(),
+        reason: "no such program".into(),
+    };
+    let report = Report { skipped: vec![skipped], ..Report::default() };
+    let judgement = Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report);
+    assert!(judgement.verdicts.is_empty());
+    assert_eq!(judgement.not_judged[0].reason, "skipped: no such program");
+}
+
+#[test]
+fn a_figure_that_does_not_exist_is_a_miss() {
+    let text = "[[expect]]\nof = { variant = 'farlink' }\nat_most = { ratio = 1.5 }";
+    let judgement = judged(text, &[(1000, "farlink", &[1.2])]);
+    let verdict = &judgement.verdicts[0];
+    assert!(!verdict.holds && verdict.note.contains("ratio_to_limit"), "{verdict:?}");
+}
+
+#[test]
+fn an_expectation_of_no_cell_or_without_the_other_is_an_error() {
+    for (text, reason) in [
+        ("[[expect]]\nof = { variant = 'farlink-auto' }\nat_most = { seconds = 1 }", "farlink-auto"),
+        ("[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'haproxy' }", "haproxy"),
+        (
+            "[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'direct', size_bytes = 1000 }",
+            "beside",
+        ),
+    ] {
+        let scenario = scenario(text);
+        let cells = scenario.cells().unwrap();
+        let error = format!("{:#}", Judge::new(&scenario, &cells, Driver::Sim).unwrap_err());
+        assert!(error.contains(reason) && error.contains("expectation 1"), "{error}");
+    }
+}
+
+#[test]
+fn a_cell_bears_the_mark_of_all_its_bounds() {
+    let text = "[[expect]]\nof = { variant = 'farlink' }\nat_most = { seconds = 1.5 }
+        [[expect]]\nof = { variant = 'farlink', size_bytes = 2000 }\nat_most = { seconds = 1.3 }";
+    let scenario = scenario(text);
+    let cells = scenario.cells().unwrap();
+    let report =
+        report(&scenario, &[(1000, "farlink", &[1.4]), (2000, "farlink", &[1.4]), (1000, "reno", &[1.4])]);
+    let judgement = Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report);
+    let marks: Vec<_> = report.cells.iter().map(|c| mark(&judgement, c)).collect();
+    assert_eq!(marks, ["PASS", "FAIL", "-"]);
+    let value = serde_json::to_value(&judgement).unwrap();
+    assert_eq!(value["verdicts"][0]["params"]["size_bytes"], json!(1000));
+    assert_eq!(value["verdicts"][0]["holds"], json!(true));
+}
+
+#[test]
+fn every_builtin_scenario_expects_something_of_cells_that_it_has() {
+    for (name, text) in BUILTIN {
+        let scenario = Scenario::parse(text).unwrap();
+        assert!(!scenario.expect.is_empty(), "{name} expects nothing");
+        let cells = crate::kinds::of(&scenario.kind).unwrap().cells(&scenario).unwrap();
+        let is_simulated = crate::simulate::has_kind(&scenario.kind);
+        let drivers: &[Driver] = if is_simulated { &[Driver::Sim, Driver::Lab] } else { &[Driver::Lab] };
+        for driver in drivers {
+            Judge::new(&scenario, &cells, *driver).unwrap_or_else(|e| panic!("{name}: {e:#}"));
+            let judged = scenario.expect.iter().any(|e| e.driver.is_none_or(|d| d == *driver));
+            assert!(judged, "{name} expects nothing under {driver}");
+            let subset = if *driver == Driver::Sim { "test" } else { "sample" };
+            let only = crate::scenario::Only::default();
+            let wanted =
+                crate::scenario::Wanted { only: &only, subset: Some(subset), driver: *driver, repeat: 1 };
+            let chosen = scenario.select(cells.clone(), &wanted).unwrap_or_else(|e| panic!("{name}: {e:#}"));
+            let is_judged = |e: &Expect| {
+                e.driver.is_none_or(|d| d == *driver)
+                    && chosen.iter().any(|(c, n)| *n >= e.runs_min && e.of.matches(&c.params, &c.variant))
+            };
+            assert!(scenario.expect.iter().any(is_judged), "{name}: the subset {subset} judges nothing");
+        }
+        let lost = scenario.expect.iter().find(|e| e.driver == Some(Driver::Sim) && !is_simulated);
+        assert!(lost.is_none(), "{name}: {} is never judged", lost.map(Expect::describe).unwrap_or_default());
+    }
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# What is run before a release, beside `make test`: every scenario in the simulator under all its expectations, the list of cells that are
+# slower than the hosts alone on BBR, and a sample of every scenario in the laboratory. Root and an otherwise idle machine: the laboratory's
+# figures are judged, too. Results stay in target/check.
+#
+#   scripts/check.sh [STAGE ...]      only these stages: sim bbr lab
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/need.sh
+need_commands || exit 1
+target=${CARGO_TARGET_DIR:-target}
+out=$target/check
+wanted=${*:-sim bbr lab}
+failed=()
+times=()
+started=$SECONDS
+mkdir -p "$out"
+cargo build --quiet --locked --profile lab --package farlink || exit 1
+export FARLINK=$target/lab/farlink
+
+# stage NAME COMMAND...: runs it, notes its time, and goes on after a failure.
+stage() {
+    local name=$1 from=$SECONDS outcome=ok
+    shift
+    case " $wanted " in *" $name "*) ;; *) return ;; esac
+    echo "== $name"
+    "$@" || { outcome=FAILED; failed+=("$name"); }
+    times+=("$(printf '%-10s %5d s  %s' "$name" $((SECONDS - from)) "$outcome")")
+}
+
+# Cells whose program is missing here are named and counted as failures: a release is checked beside them.
+lab() {
+    local outcome=0 scenario
+    for package in haproxy nginx curl iperf3; do need_package "$package" "$package" "a program of the laboratory's" || true; done
+    for scenario in $("$FARLINK" lab list --names); do
+        echo "-- $scenario"
+        "$FARLINK" lab run "$scenario" --subset sample --json "$out/lab-$scenario.json" >"$out/lab-$scenario.txt" 2>"$out/lab-$scenario.log"
+        local ended=$?
+        grep -E '^(  FAIL|  [0-9]+ hold|NOT INTACT|           expected because|skipped)' "$out/lab-$scenario.txt"
+        [ "$ended" -eq 0 ] || { echo "   status $ended"; tail -3 "$out/lab-$scenario.log"; outcome=1; }
+    done
+    return "$outcome"
+}
+
+stage sim scripts/expectations.sh check "$out/sim"
+stage bbr scripts/against-bbr.py "$out"/sim/*.json
+stage lab lab
+
+echo "== times"
+printf '%s\n' "${times[@]}"
+echo "total      $((SECONDS - started)) s"
+[ ${#failed[@]} -eq 0 ] || echo "FAILED: ${failed[*]}"
+[ ${#failed[@]} -eq 0 ]
