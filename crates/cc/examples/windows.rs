@@ -105,6 +105,7 @@ fn run(scenario: &Scenario, kind: Kind) -> Run {
         rtt_ms: RTT_MS,
         buffer_packets: BDP_PACKETS,
         loss_ppm: scenario.loss_ppm,
+        access_bps: None,
     });
     net.join(&config);
     let mut windows = Vec::new();

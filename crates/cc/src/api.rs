@@ -25,12 +25,15 @@ pub enum Kind {
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
     /// egress queue (or a configured rate) is the clock.
     FixedRate,
+    /// At the rate of a declared link, as long as nothing behind it is narrower; else BBR. It takes the place of
+    /// [`Self::FixedRate`] where no gateway is heard at the other end of the link, and is not chosen by name.
+    KnownRate,
     /// A fixed window, sent as fast as it fills, whatever is lost: for comparison only (Reynolds 4.4).
     Unfair,
 }
 
 impl Kind {
-    /// Every kind, in the order in which a person should read them.
+    /// Every kind that can be chosen, in the order in which a person should read them.
     pub const ALL: &'static [Self] =
         &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::Bbr, Self::FixedRate, Self::Unfair];
 
@@ -47,6 +50,7 @@ impl Kind {
             Self::Vegas => "vegas",
             Self::Bbr => "bbr",
             Self::FixedRate => "fixed-rate",
+            Self::KnownRate => "known-rate",
             Self::Unfair => "unfair",
         }
     }
@@ -90,7 +94,8 @@ pub struct Config {
     pub mss: u32,
     /// Initial window in segments; RFC 6928 gives 10.
     pub initial_window_segments: u32,
-    /// [`Kind::FixedRate`] only: the rate to pace at, in bits per second; `None`: unpaced, the egress queue is the clock.
+    /// [`Kind::FixedRate`]: the rate to pace at, in bits per second; `None`: unpaced, the egress queue is the clock.
+    /// [`Kind::KnownRate`]: what the link carries of payload.
     pub fixed_rate_bps: Option<u64>,
     /// The window never grows past this many bytes; for [`Kind::FixedRate`] it *is* the window.
     pub window_limit_bytes: u64,
@@ -187,6 +192,17 @@ pub struct Lost {
     pub continues: bool,
     /// Bytes delivered on this leg so far.
     pub delivered_bytes: u64,
+}
+
+/// What may be sent a second time before anybody can know whether it was lost, with what a link of one's own has idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copies {
+    /// Nothing.
+    None,
+    /// The last segment.
+    End,
+    /// All that is in flight.
+    All,
 }
 
 /// Why the sender believes that the path is congested.

@@ -2,9 +2,10 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-use crate::api::{Ack, Config, Congestion, Kind, Lost};
+use crate::api::{Ack, Config, Congestion, Copies, Kind, Lost};
 use crate::bbr::Bbr;
 use crate::fixed::Fixed;
+use crate::known_rate::KnownRate;
 use crate::loss_based::LossBased;
 
 /// A congestion controller of one sender.
@@ -15,6 +16,7 @@ pub struct Controller(State);
 enum State {
     LossBased(Box<LossBased>),
     Bbr(Box<Bbr>),
+    KnownRate(Box<KnownRate>),
     Fixed(Fixed),
 }
 
@@ -27,6 +29,7 @@ impl Controller {
                 State::LossBased(Box::new(LossBased::new(config)))
             }
             Kind::Bbr => State::Bbr(Box::new(Bbr::new(config))),
+            Kind::KnownRate => State::KnownRate(Box::new(KnownRate::new(config))),
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }
@@ -36,6 +39,7 @@ impl Controller {
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64, app_limited: bool) {
         match &mut self.0 {
             State::Bbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
+            State::KnownRate(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::LossBased(c) => c.on_sent(now, bytes, in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -46,6 +50,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_ack(ack),
             State::Bbr(c) => c.on_ack(ack),
+            State::KnownRate(c) => c.on_ack(ack),
             State::Fixed(_) => {}
         }
     }
@@ -53,8 +58,10 @@ impl Controller {
     /// A transmission is taken for lost; told before [`Self::on_congestion`], [`Self::on_rto`] and the acknowledgement that
     /// showed it. Only wanted where [`Self::wants_losses`].
     pub fn on_lost(&mut self, lost: &Lost) {
-        if let State::Bbr(c) = &mut self.0 {
-            c.on_lost(lost);
+        match &mut self.0 {
+            State::Bbr(c) => c.on_lost(lost),
+            State::KnownRate(c) => c.on_lost(lost),
+            State::LossBased(_) | State::Fixed(_) => {}
         }
     }
 
@@ -64,6 +71,7 @@ impl Controller {
     pub fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_congestion(now, why, in_flight_bytes),
+            State::KnownRate(c) => c.on_congestion(now, why, in_flight_bytes),
             State::LossBased(c) => c.on_congestion(in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -74,6 +82,7 @@ impl Controller {
     pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_rto(now, pipe_bytes),
+            State::KnownRate(c) => c.on_rto(now, in_flight_bytes, pipe_bytes),
             State::LossBased(c) => c.on_rto(in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -83,6 +92,7 @@ impl Controller {
     pub fn on_recovery_exit(&mut self, _now: Instant) {
         match &mut self.0 {
             State::Bbr(c) => c.on_recovery_exit(),
+            State::KnownRate(c) => c.on_recovery_exit(),
             State::LossBased(c) => c.on_recovery_exit(),
             State::Fixed(_) => {}
         }
@@ -93,6 +103,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.undo(now),
             State::Bbr(c) => c.undo(),
+            State::KnownRate(c) => c.undo(),
             State::Fixed(_) => {}
         }
     }
@@ -103,7 +114,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
             // BBR keeps its window and paces.
-            State::Bbr(_) | State::Fixed(_) => {}
+            State::Bbr(_) | State::KnownRate(_) | State::Fixed(_) => {}
         }
     }
 
@@ -112,6 +123,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.set_mss(mss),
             State::Bbr(c) => c.set_mss(mss),
+            State::KnownRate(c) => c.set_mss(mss),
             State::Fixed(_) => {}
         }
     }
@@ -122,6 +134,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.cwnd(),
             State::Bbr(c) => c.cwnd(),
+            State::KnownRate(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
@@ -133,6 +146,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.ssthresh(),
             State::Bbr(c) => c.cwnd(),
+            State::KnownRate(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
@@ -143,6 +157,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.in_slow_start(),
             State::Bbr(c) => c.in_startup(),
+            State::KnownRate(c) => c.in_startup(),
             State::Fixed(_) => false,
         }
     }
@@ -153,6 +168,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
             State::Bbr(c) => c.pacing_rate_bps(),
+            State::KnownRate(c) => c.pacing_rate_bps(),
             State::Fixed(c) => c.rate_bps(),
         }
     }
@@ -162,6 +178,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.set_window_limit(bytes),
             State::Bbr(c) => c.set_window_limit(bytes),
+            State::KnownRate(c) => c.set_window_limit(bytes),
             State::Fixed(c) => c.set_window_limit(bytes),
         }
     }
@@ -175,19 +192,33 @@ impl Controller {
     /// Pacing is a part of the algorithm, not a courtesy: it is paced however short the RTT.
     #[must_use]
     pub fn relies_on_pacing(&self) -> bool {
-        matches!(self.0, State::Bbr(_) | State::Fixed(_))
+        !matches!(self.0, State::LossBased(_))
     }
 
     /// [`Self::on_lost`] means something to it.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
-        matches!(self.0, State::Bbr(_))
+        matches!(self.0, State::Bbr(_) | State::KnownRate(_))
     }
 
     /// It holds back on purpose: what is sent now counts as limited by the source (BBR in ProbeRTT).
     #[must_use]
     pub fn holds_back(&self) -> bool {
-        matches!(&self.0, State::Bbr(c) if c.is_probing_rtt())
+        match &self.0 {
+            State::Bbr(c) => c.is_probing_rtt(),
+            State::KnownRate(c) => c.is_probing_rtt(),
+            State::LossBased(_) | State::Fixed(_) => false,
+        }
+    }
+
+    /// On a link of known rate: what is idle of it may be used for these copies.
+    #[must_use]
+    pub fn copies(&self) -> Copies {
+        match &self.0 {
+            State::Fixed(c) if c.kind == Kind::FixedRate => Copies::All,
+            State::KnownRate(c) => c.copies(),
+            State::LossBased(_) | State::Bbr(_) | State::Fixed(_) => Copies::None,
+        }
     }
 
     /// The algorithm.
@@ -196,6 +227,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.kind(),
             State::Bbr(_) => Kind::Bbr,
+            State::KnownRate(_) => Kind::KnownRate,
             State::Fixed(c) => c.kind,
         }
     }

@@ -11,6 +11,7 @@
 //! - `hybla.rs` the same for long round trips
 //! - `vegas.rs` by delay: a few segments in the queue, no more
 //! - `bbr/` by a model of the path
+//! - `known_rate.rs` at a link's rate, and by BBR where the path behind the link carries less
 //! - `fixed.rs` no congestion control: for links of one's own, and for comparison
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -32,10 +33,11 @@ mod cubic;
 mod fixed;
 mod hybla;
 mod hystart;
+mod known_rate;
 mod loss_based;
 mod math;
 mod reno;
 mod vegas;
 
-pub use api::{Ack, Config, Congestion, Kind, Lost, Sample, UnknownKind};
+pub use api::{Ack, Config, Congestion, Copies, Kind, Lost, Sample, UnknownKind};
 pub use controller::Controller;

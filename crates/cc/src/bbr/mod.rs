@@ -42,6 +42,8 @@ pub(crate) struct Bbr {
     limit: u64,
     has_selective_acks: bool,
     random: u64,
+    /// Before the bottleneck lies a link that corrupts: losses below the threshold say nothing.
+    expects_corruption: bool,
 
     // What the sender goes by.
     cwnd: u64,
@@ -123,6 +125,7 @@ impl Bbr {
             limit,
             has_selective_acks: config.selective_acks,
             random: config.seed,
+            expects_corruption: false,
             cwnd: (initial_segments * mss).min(limit),
             prior_cwnd: 0,
             pacing_rate_bps: None,
@@ -177,6 +180,22 @@ impl Bbr {
             probe_rtt_round_done: false,
         };
         new.init_pacing_rate(new.min_rtt);
+        new
+    }
+
+    /// For a path that has shown its rate and its RTT: as if Startup had found them. What waits in a queue goes first.
+    pub(crate) fn resume(config: &Config, now: Instant, rate_bps: u64, min_rtt: Duration) -> Self {
+        let mut new = Self::new(&Config { handshake_rtt: Some(min_rtt), ..*config });
+        new.begin(now);
+        new.expects_corruption = true;
+        new.probe_rtt_min_delay = Some(min_rtt);
+        new.max_bw.update(rate_bps);
+        new.bw_bps = rate_bps;
+        new.full_bw_reached = true;
+        new.phase = Phase::Drain;
+        new.set_pacing_rate(new.phase.pacing_gain_percent());
+        new.set_send_quantum();
+        new.cwnd = new.quantization_budget(new.bdp_multiple(new.phase.cwnd_gain_percent())).min(new.limit);
         new
     }
 
@@ -334,6 +353,15 @@ impl Bbr {
 
     pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
         self.pacing_rate_bps
+    }
+
+    /// The rate that it goes by.
+    pub(crate) fn bandwidth_bps(&self) -> u64 {
+        self.bw_bps
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
     }
 
     pub(crate) fn in_startup(&self) -> bool {

@@ -8,6 +8,8 @@ use crate::api::Lost;
 
 /// BBR.LossThresh, percent of a round trip.
 const LOSS_THRESH_PERCENT: u64 = 2;
+/// Losses in a round trip that a link before the bottleneck may have spoilt, however few segments are in flight.
+const CORRUPTED_SEGMENTS: u64 = 2;
 /// BBR.Beta, percent kept.
 const BETA_PERCENT: u64 = 70;
 /// BBR.Headroom, percent of inflight_longterm.
@@ -140,7 +142,8 @@ impl Bbr {
     /// AdaptLowerBoundsFromCongestion: once per round trip.
     fn adapt_lower_bounds(&mut self) {
         let congested = self.is_loss_in_round || self.is_ce_in_round;
-        if self.phase.is_probing_bw() || !congested {
+        let corrupted = self.expects_corruption && !self.is_ce_in_round && !self.is_sample_too_high();
+        if self.phase.is_probing_bw() || !congested || corrupted {
             return;
         }
         if self.bw_shortterm_bps == INFINITE {
@@ -228,7 +231,9 @@ impl Bbr {
     }
 
     pub(super) fn is_inflight_too_high(&self, lost: u64, tx_in_flight: u64) -> bool {
-        lost > percent(tx_in_flight, LOSS_THRESH_PERCENT) || (lost > 0 && !self.has_selective_acks)
+        // Of a few segments in flight a single one is more than the threshold.
+        let spoilt = if self.expects_corruption { CORRUPTED_SEGMENTS * self.mss } else { 0 };
+        lost > percent(tx_in_flight, LOSS_THRESH_PERCENT) + spoilt || (lost > 0 && !self.has_selective_acks)
     }
 
     pub(super) fn is_sample_too_high(&self) -> bool {

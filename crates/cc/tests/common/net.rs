@@ -14,6 +14,8 @@ pub struct Link {
     pub buffer_packets: u64,
     /// Packets lost at random, of a million.
     pub loss_ppm: u64,
+    /// The rate at which a sender's own link lets packets out; `None`: at once.
+    pub access_bps: Option<u64>,
 }
 
 struct Packet {
@@ -285,7 +287,8 @@ impl Net {
         f.controller.on_sent(now, f.mss, f.in_flight(), app_limited);
         f.limited = f.in_flight() + f.mss > f.controller.cwnd_bytes();
         f.last_sent = now;
-        if let Some(rate) = f.controller.pacing_rate_bps(f.srtt) {
+        let paced = f.controller.pacing_rate_bps(f.srtt);
+        if let Some(rate) = [paced, self.link.access_bps].into_iter().flatten().min() {
             f.next_send = f.next_send.max(now) + Duration::from_nanos(f.mss * 8 * 1_000_000_000 / rate);
         }
     }

@@ -2,6 +2,7 @@
 
 mod bbr;
 mod hybla;
+mod known_rate;
 mod vegas;
 
 use farlink_cc::{Config, Kind};
@@ -13,7 +14,7 @@ use crate::common::net::{Link, Net};
 const RATE_BPS: u64 = 10_000_000;
 
 fn link(rtt_ms: u64, buffer_packets: u64) -> Link {
-    Link { rate_bps: RATE_BPS, rtt_ms, buffer_packets, loss_ppm: 0 }
+    Link { rate_bps: RATE_BPS, rtt_ms, buffer_packets, loss_ppm: 0, access_bps: None }
 }
 
 fn config(kind: Kind) -> Config {

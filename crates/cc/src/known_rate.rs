@@ -1,0 +1,422 @@
+//! For a declared link whose rate is known, and behind which lies more than the link: no gateway answers at its other end.
+//!
+//! The link itself needs no window: its queue is the clock, and losses on it are corruption. But the path goes on beyond it, through
+//! networks of others. So this controller sends at the link's rate as long as nothing speaks against it, and looks for a bottleneck
+//! elsewhere:
+//!
+//! - Segments wait somewhere, and ever longer: in two trains of acknowledgements in a row every RTT is well above the smallest and still
+//!   growing, and the trains arrive more slowly than the link sends. A link that corrupts has no queue, so random losses alone say nothing.
+//! - More is lost than corruption explains: a third of a round trip, or a tenth of two in a row. That is a bottleneck almost without
+//!   a queue.
+//! - A congestion mark, or a time-out of more than a few segments.
+//!
+//! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits any more it is tried whether the path
+//! carries half as much again, and so on up to the link's rate; after each trial that fails the next one waits twice as long.
+
+use farlink_wire::time::{Duration, Instant};
+
+use crate::api::{Ack, Config, Congestion, Copies, Lost};
+use crate::bbr::Bbr;
+
+/// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts offer no more at first.
+const INITIAL_BYTES_MAX: u64 = 65_535;
+/// A train of acknowledgements covers so many segments at least.
+const TRAIN_SEGMENTS: u64 = 8;
+/// An RTT that exceeds the smallest by this part of it (one over it) is one with a queue.
+const QUEUE_PARTS: u32 = 16;
+/// And by so much at least, beyond the time of a packet on the link.
+const QUEUE_MIN: Duration = Duration::from_millis(5);
+/// Trains with a queue, one after the other, that show a bottleneck.
+const TRAINS: u32 = 2;
+/// What arrives at less than this share of the rate that is sent at, percent, has been held up.
+const SLOW_PERCENT: u64 = 95;
+/// Loss of this share of a round trip, percent, is not corruption.
+const LOSS_PERCENT: u64 = 33;
+/// Nor is this, in two round trips one after the other.
+const LOSS_AGAIN_PERCENT: u64 = 10;
+/// Fewer segments lost in a round trip say nothing.
+const LOST_SEGMENTS_MIN: u64 = 10;
+/// Round trips of BBR before a trial: twice as many after each one that fails, up to these.
+const TRIAL_ROUNDS: u32 = 2;
+const TRIAL_ROUNDS_MAX: u32 = 512;
+/// Round trips at the link's rate after which it is taken for good.
+const PROVEN_ROUNDS: u32 = 32;
+/// A window that times out and is no larger than a usual initial one says nothing (RFC 6928).
+const FEW_SEGMENTS: u64 = 10;
+const SECOND_NS: u128 = 1_000_000_000;
+
+/// A controller for the way over a link of one's own into the networks of others.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownRate {
+    config: Config,
+    /// What the link carries, payload bits per second.
+    link_bps: u64,
+    initial_window: u64,
+    /// Acknowledged so far.
+    delivered: u64,
+    /// Trains without a queue, one after the other, since the beginning: with two of them the window is open.
+    free: u32,
+    /// The smallest RTT.
+    base: Option<Duration>,
+    rounds: Rounds,
+    train: Train,
+    /// Trains with a queue so far, and the fastest of them.
+    queued: (u32, u64),
+    /// Largest rate at which something arrived in this round trip.
+    arrived_bps: u64,
+    /// The next trial comes after so many round trips.
+    patience_rounds: u32,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// At the link's rate, with its queue as the clock. For so many round trips so far.
+    Link(u32),
+    /// Is there room for this rate?
+    Trial(Trial),
+    /// The bottleneck is elsewhere. For so many round trips without a queue so far.
+    Beyond(Box<Bbr>, u32),
+}
+
+/// A rate that is tried.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    rate_bps: u64,
+    /// Round trips so far.
+    rounds: u32,
+    /// Trains without a queue since the first of them.
+    trains: u32,
+}
+
+/// What was lost in the round trip under way, and whether the one before lost much.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    delivered: u64,
+    lost: u64,
+    lossy: bool,
+    /// A segment came without having waited.
+    unqueued: bool,
+}
+
+/// Acknowledgements that have come in since the last judgement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Train {
+    since: Instant,
+    bytes: u64,
+    min_rtt: Option<Duration>,
+    last_rtt: Option<Duration>,
+    /// The last one of the train before.
+    rtt_before: Option<Duration>,
+}
+
+/// What a train has shown.
+struct Shown {
+    rate_bps: u64,
+    has_queue: bool,
+    /// By how much more the last segment had waited than the last one of the train before, and how long the train was.
+    grown: Duration,
+    took: Duration,
+}
+
+impl KnownRate {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mss = u64::from(config.mss.max(1));
+        let limit = config.window_limit_bytes.max(2 * mss);
+        Self {
+            config: Config { window_limit_bytes: limit, ..*config },
+            link_bps: config.fixed_rate_bps.unwrap_or(u64::MAX),
+            initial_window: initial_window(config, limit),
+            delivered: 0,
+            free: 0,
+            base: config.handshake_rtt.filter(|rtt| !rtt.is_zero()),
+            rounds: Rounds::default(),
+            train: Train::default(),
+            queued: (0, 0),
+            arrived_bps: 0,
+            patience_rounds: TRIAL_ROUNDS,
+            state: State::Link(0),
+        }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.on_sent(now, bytes, in_flight, app_limited);
+        }
+    }
+
+    pub(crate) fn on_lost(&mut self, lost: &Lost) {
+        self.rounds.lost += lost.bytes;
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.on_lost(lost);
+        }
+    }
+
+    pub(crate) fn on_ack(&mut self, ack: &Ack) {
+        if let Some(rtt) = ack.rtt.filter(|rtt| !rtt.is_zero()) {
+            self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
+        }
+        self.arrived_bps = self.arrived_bps.max(ack.sample.rate_bps.unwrap_or(0));
+        self.rounds.delivered += ack.acked_bytes;
+        self.delivered = self.delivered.saturating_add(ack.acked_bytes);
+        let shown = self.follow_train(ack);
+        let heavy_loss = ack.round_start && self.judge_losses();
+        match &mut self.state {
+            State::Link(_) | State::Trial(_) => {
+                let held_up = shown.is_some_and(|s| self.is_held_up(&s));
+                if held_up || heavy_loss {
+                    self.give_way(ack.now);
+                } else if ack.round_start {
+                    self.go_on();
+                }
+            }
+            State::Beyond(bbr, calm) => {
+                bbr.on_ack(ack);
+                if ack.round_start {
+                    // With what BBR takes for the smallest RTT: the path may have become longer.
+                    let calm_now = self.rounds.unqueued && !heavy_loss;
+                    *calm = if calm_now { *calm + 1 } else { 0 };
+                    let (rate, waited) = (bbr.bandwidth_bps(), *calm);
+                    self.base = bbr.min_rtt().or(self.base);
+                    if rate >= self.link_bps / 100 * SLOW_PERCENT && calm_now {
+                        self.state = State::Link(0);
+                    } else if waited >= self.patience_rounds {
+                        self.start_trial(rate / 2 * 3);
+                    }
+                }
+            }
+        }
+        if ack.round_start {
+            self.rounds = Rounds { lossy: self.rounds.lossy, ..Rounds::default() };
+            self.arrived_bps = ack.sample.rate_bps.unwrap_or(0);
+        }
+    }
+
+    pub(crate) fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight: u64) {
+        if why == Congestion::Ecn && !matches!(self.state, State::Beyond(..)) {
+            self.give_way(now);
+        }
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.on_congestion(now, why, in_flight);
+        }
+    }
+
+    pub(crate) fn on_rto(&mut self, now: Instant, in_flight: u64, pipe: u64) {
+        let few = in_flight <= FEW_SEGMENTS * u64::from(self.config.mss);
+        if !few && !matches!(self.state, State::Beyond(..)) {
+            self.give_way(now);
+        }
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.on_rto(now, pipe);
+        }
+    }
+
+    pub(crate) fn on_recovery_exit(&mut self) {
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.on_recovery_exit();
+        }
+    }
+
+    pub(crate) fn undo(&mut self) {
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.undo();
+        }
+    }
+
+    pub(crate) fn set_window_limit(&mut self, bytes: u64) {
+        self.config.window_limit_bytes = bytes.max(2 * u64::from(self.config.mss));
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.set_window_limit(bytes);
+        }
+    }
+
+    pub(crate) fn set_mss(&mut self, mss: u32) {
+        self.config.mss = mss.max(1);
+        if self.delivered == 0 {
+            self.initial_window = initial_window(&self.config, self.config.window_limit_bytes);
+        }
+        if let State::Beyond(bbr, _) = &mut self.state {
+            bbr.set_mss(mss);
+        }
+    }
+
+    pub(crate) fn cwnd(&self) -> u64 {
+        match &self.state {
+            State::Beyond(bbr, _) => bbr.cwnd(),
+            State::Link(_) => self.window(self.link_bps),
+            State::Trial(trial) => self.window(trial.rate_bps),
+        }
+    }
+
+    pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
+        match &self.state {
+            State::Link(_) => None,
+            State::Trial(trial) => Some(trial.rate_bps),
+            State::Beyond(bbr, _) => bbr.pacing_rate_bps(),
+        }
+    }
+
+    /// What may be sent a second time: nothing where something speaks of a bottleneck behind the link, and only the end until
+    /// something has come through without waiting.
+    pub(crate) fn copies(&self) -> Copies {
+        match self.state {
+            State::Link(_) if self.queued.0 > 0 => Copies::None,
+            State::Link(_) if self.free < TRAINS => Copies::End,
+            State::Link(_) => Copies::All,
+            State::Trial(_) | State::Beyond(..) => Copies::None,
+        }
+    }
+
+    pub(crate) fn is_probing_rtt(&self) -> bool {
+        matches!(&self.state, State::Beyond(bbr, _) if bbr.is_probing_rtt())
+    }
+
+    pub(crate) fn in_startup(&self) -> bool {
+        matches!(&self.state, State::Beyond(bbr, _) if bbr.in_startup())
+    }
+
+    /// Twice what the path holds at this rate: late acknowledgements, and repetitions under way, do not stop it. Until the first
+    /// trains have come without a queue, as in slow start.
+    fn window(&self, rate_bps: u64) -> u64 {
+        let Some(base) = self.base.filter(|_| self.free >= TRAINS) else {
+            return self.initial_window.saturating_add(self.delivered).min(self.config.window_limit_bytes);
+        };
+        let holds = u128::from(rate_bps) * base.as_nanos() / 8 / SECOND_NS;
+        let twice = u64::try_from(holds.saturating_mul(2)).unwrap_or(u64::MAX);
+        twice.max(self.initial_window).min(self.config.window_limit_bytes)
+    }
+
+    /// Where an RTT begins to show a queue.
+    fn queue_from(&self) -> Option<Duration> {
+        // The smallest RTT may be that of a small packet.
+        let packet = u128::from(self.config.mss) * 8 * SECOND_NS / u128::from(self.link_bps.max(1));
+        let packet = Duration::from_nanos(u64::try_from(packet).unwrap_or(u64::MAX));
+        self.base.map(|base| base + (base / QUEUE_PARTS).max(QUEUE_MIN) + packet)
+    }
+
+    /// What a train shows that is complete now.
+    fn follow_train(&mut self, ack: &Ack) -> Option<Shown> {
+        let from = self.queue_from()?;
+        self.rounds.unqueued |= ack.rtt.is_some_and(|rtt| rtt < from);
+        if self.train.since == Instant::ZERO {
+            self.train.since = ack.now;
+            return None;
+        }
+        self.train.bytes += ack.acked_bytes;
+        if let Some(rtt) = ack.rtt {
+            self.train.min_rtt = Some(self.train.min_rtt.map_or(rtt, |min| min.min(rtt)));
+            self.train.last_rtt = Some(rtt);
+        }
+        let took = ack.now.since(self.train.since);
+        let enough = self.train.bytes >= TRAIN_SEGMENTS * u64::from(self.config.mss);
+        if !enough || took < QUEUE_MIN / 4 {
+            return None;
+        }
+        let rtt_before = self.train.last_rtt.or(self.train.rtt_before);
+        let next = Train { since: ack.now, rtt_before, ..Train::default() };
+        let train = core::mem::replace(&mut self.train, next);
+        // Without an RTT, as of what has been sent twice, it says nothing.
+        let (min_rtt, last_rtt) = train.min_rtt.zip(train.last_rtt)?;
+        let bits = u128::from(train.bytes) * 8 * SECOND_NS / took.as_nanos().max(1);
+        Some(Shown {
+            rate_bps: u64::try_from(bits).unwrap_or(u64::MAX),
+            has_queue: min_rtt >= from,
+            grown: last_rtt.saturating_sub(train.rtt_before.or(self.base).unwrap_or(last_rtt)),
+            took,
+        })
+    }
+
+    /// Whether this train, with those before it, shows a bottleneck elsewhere.
+    fn is_held_up(&mut self, shown: &Shown) -> bool {
+        if self.free < TRAINS {
+            self.free = if shown.has_queue || shown.grown > shown.took / 4 { 0 } else { self.free + 1 };
+        }
+        let sent_at = match self.state {
+            State::Trial(trial) => trial.rate_bps,
+            _ => self.link_bps,
+        };
+        let slow = shown.rate_bps < sent_at / 100 * SLOW_PERCENT;
+        if !shown.has_queue || !slow || shown.grown <= shown.took / 100 * (100 - SLOW_PERCENT as u32) {
+            self.queued = (0, 0);
+            if let State::Trial(trial) = &mut self.state
+                && trial.rounds > 0
+            {
+                trial.trains += 1;
+            }
+            return false;
+        }
+        self.queued = (self.queued.0 + 1, self.queued.1.max(shown.rate_bps));
+        self.queued.0 >= TRAINS
+    }
+
+    /// A round trip has passed: whether it lost more than a link corrupts.
+    fn judge_losses(&mut self) -> bool {
+        let Rounds { delivered, lost, lossy, .. } = self.rounds;
+        let sent = delivered + lost;
+        let counts = lost >= LOST_SEGMENTS_MIN * u64::from(self.config.mss);
+        let much = counts && lost.saturating_mul(100) > sent.saturating_mul(LOSS_AGAIN_PERCENT);
+        self.rounds.lossy = much;
+        much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
+    }
+
+    /// BBR goes on from what has arrived.
+    fn give_way(&mut self, now: Instant) {
+        let rate = if self.queued.1 > 0 { self.queued.1 } else { self.arrived_bps };
+        let rate = rate.min(self.link_bps);
+        if !matches!(self.state, State::Link(PROVEN_ROUNDS..)) {
+            self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
+        }
+        let bbr = match self.base {
+            Some(base) if rate > 0 => Bbr::resume(&self.config, now, rate, base),
+            // Nothing has arrived yet.
+            _ => Bbr::new(&Config {
+                initial_window_segments: self.config.initial_window_segments.min(FEW_SEGMENTS as u32),
+                handshake_rtt: self.base,
+                ..self.config
+            }),
+        };
+        self.queued = (0, 0);
+        self.train = Train::default();
+        // What follows has been found out.
+        self.free = TRAINS;
+        self.state = State::Beyond(Box::new(bbr), 0);
+    }
+
+    fn start_trial(&mut self, rate_bps: u64) {
+        self.queued = (0, 0);
+        self.train = Train::default();
+        self.rounds.lossy = false;
+        self.state = if rate_bps >= self.link_bps {
+            State::Link(0)
+        } else {
+            State::Trial(Trial { rate_bps: rate_bps.max(8_000), rounds: 0, trains: 0 })
+        };
+    }
+
+    /// A round trip without objections.
+    fn go_on(&mut self) {
+        match &mut self.state {
+            State::Link(rounds) => {
+                *rounds = rounds.saturating_add(1);
+                if *rounds >= PROVEN_ROUNDS {
+                    self.patience_rounds = TRIAL_ROUNDS;
+                }
+            }
+            State::Trial(trial) => {
+                // What left after the rate had changed is acknowledged in the second round trip.
+                trial.rounds = trial.rounds.saturating_add(1);
+                if trial.rounds >= 2 && trial.trains >= TRAINS && self.queued.0 == 0 {
+                    let next = trial.rate_bps / 2 * 3;
+                    self.start_trial(next);
+                }
+            }
+            State::Beyond(..) => {}
+        }
+    }
+}
+
+fn initial_window(config: &Config, limit: u64) -> u64 {
+    let mss = u64::from(config.mss.max(1));
+    let wanted = (u64::from(config.initial_window_segments.max(1)) * mss).min(limit);
+    wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss))
+}
