@@ -111,6 +111,8 @@ pub struct RateEstimate {
     /// Samples of what left before this say nothing about the present rate of sending.
     changed_at: Instant,
     samples: u64,
+    /// When the newest packet of the newest sample left, and how long it waited before the link.
+    waited: (Instant, Duration),
     /// Samples of the last round trip, or where that brings none the last few.
     recent: VecDeque<(Instant, Sample)>,
 }
@@ -155,6 +157,13 @@ impl RateEstimate {
         self.rtt
     }
 
+    /// More waits before the link than is meant to, as far as the newest report tells.
+    #[must_use]
+    pub fn has_backlog(&self, now: Instant) -> bool {
+        let (sent_at, waited) = self.waited;
+        waited > 2 * self.waiting_wanted() && now < sent_at + waited + 2 * self.round()
+    }
+
     /// Rates taken from reports so far.
     #[must_use]
     pub fn samples(&self) -> u64 {
@@ -176,6 +185,7 @@ impl RateEstimate {
             return;
         };
         self.samples += 1;
+        self.waited = (sample.sent_at, sample.waited);
         let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
         self.learn(now, &sample, busy_since);
     }

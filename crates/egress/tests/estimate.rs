@@ -225,6 +225,15 @@ fn a_rate_that_rises_is_found() {
     }
 }
 
+#[test]
+fn what_waits_before_the_link_is_known() {
+    let mut m = Model::new(384_000, 500);
+    m.run(Duration::from_millis(1500));
+    assert!(m.estimate.has_backlog(m.now), "a burst of 32 packets");
+    m.run(Duration::from_secs(10));
+    assert!(!m.estimate.has_backlog(m.now));
+}
+
 /// Where the link holds less than a packet, a rate takes many round trips to show.
 #[test]
 fn a_short_slow_link_that_becomes_slower_is_noticed() {
