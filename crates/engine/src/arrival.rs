@@ -147,6 +147,7 @@ impl Flow {
         let heard = leg.peer.is_heard();
         let nothing = (ArrayVec::new(), None);
         leg.take_told_window(s.ack, told.as_ref());
+        self.govern_by_gateway(cx, from);
         let Some(r) = self.relays.as_mut() else { return nothing };
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
@@ -269,8 +270,12 @@ impl Flow {
         let ack = s.ack.min(towards.tx.snd_nxt);
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
+        if happened.progress && towards.tx.rtt.srtt().is_some() {
+            cx.meters.note_rtt(now, iface, towards.tx.rtt.min_rtt());
+        }
         if let Some(arrived) = arrived {
-            let min_rtt = Some(towards.tx.rtt.min_rtt()).filter(|rtt| !rtt.is_zero());
+            // Of the link, not of this connection, all of whose packets may have waited.
+            let min_rtt = cx.meters.rtt(iface);
             let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
             cx.meters.hear(LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
         }

@@ -131,6 +131,8 @@ pub struct Link {
     pub estimate_rate: bool,
     /// What has been found out so far.
     pub estimate: Option<LinkEstimate>,
+    /// The smallest round trip of any connection over it of late, for where nobody has said one.
+    pub measured_rtt: Option<Duration>,
 }
 
 /// What the gateway has found out about a link while it runs.
@@ -151,7 +153,7 @@ impl Link {
     /// Round-trip time: as the operator says, else as measured.
     #[must_use]
     pub fn rtt_in_force(&self) -> Option<Duration> {
-        self.rtt.or(self.estimate.map(|e| e.rtt))
+        self.rtt.or(self.estimate.map(|e| e.rtt)).or(self.measured_rtt)
     }
 }
 

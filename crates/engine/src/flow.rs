@@ -447,6 +447,11 @@ impl Flow {
     /// Splits: relays between the hosts, each beginning at these sequence numbers.
     pub fn split(&mut self, cx: &mut Cx<'_>, next_from_a: SeqNum, next_from_b: SeqNum) {
         self.find_routes(cx);
+        for leg in [&self.legs.a, &self.legs.b] {
+            if let Some(rtt) = leg.handshake_rtt {
+                cx.meters.note_rtt(cx.now, leg.out, rtt);
+            }
+        }
         let a = self.new_relay(cx, Side::A, next_from_a);
         let b = self.new_relay(cx, Side::B, next_from_b);
         self.relays = Some(Box::new(Pair { a, b }));
@@ -525,7 +530,7 @@ impl Flow {
         let dst = self.legs.get(to);
         let mss = self.segment_payload(to);
         let link = cx.config.link(dst.out);
-        let limit_bytes = self.relay_limit(cx.config, link);
+        let limit_bytes = self.relay_limit(cx.config, to);
         let governed = self.controller_config(cx.config, cx.books, from, next);
         let controller = cc::Controller::new(&governed);
         let bounds =
@@ -574,18 +579,21 @@ impl Flow {
         from: Side,
         next: SeqNum,
     ) -> cc::Config {
-        let start = self.start(config, books, from.other());
-        let dst = self.legs.get(from.other());
+        let to = from.other();
+        let start = self.start(config, books, to);
+        let dst = self.legs.get(to);
         let link = config.link(dst.out);
         let leg = link.map_or(&config.ordinary, |l| &l.leg);
+        let kind = self.controller_kind(config, to);
+        let (mss, known) = (self.segment_payload(to), kind == cc::Kind::KnownRate);
         cc::Config {
-            kind: leg.cc,
-            mss: self.segment_payload(from.other()),
+            kind,
+            mss,
             initial_window_segments: start.segments,
-            fixed_rate_bps: None,
-            window_limit_bytes: window_limit_bytes(self.relay_limit(config, link)),
+            fixed_rate_bps: link.filter(|_| known).and_then(|l| self.payload_bps(l, to, mss)),
+            window_limit_bytes: window_limit_bytes(self.relay_limit(config, to)),
             unfair_window_bytes: leg.unfair_window_bytes,
-            handshake_rtt: dst.srtt.or(start.paced_over),
+            handshake_rtt: dst.srtt.or(start.paced_over).or(dst.handshake_rtt.filter(|_| known)),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),
@@ -595,9 +603,13 @@ impl Flow {
 
     /// Eight times the bandwidth-delay product where the link is known, within the configured bound: repetitions that
     /// are lost, too, keep most of it waiting behind the gap. Where no leg is a declared link there is no hard path to fill.
-    fn relay_limit(&self, config: &Config, link: Option<&crate::config::Link>) -> u32 {
+    fn relay_limit(&self, config: &Config, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
-        let Some((rate, rtt)) = link.and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force())) else {
+        let leg = self.legs.get(to);
+        let known = config
+            .link(leg.out)
+            .and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force().or(leg.srtt).or(leg.handshake_rtt)));
+        let Some((rate, rtt)) = known else {
             return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
@@ -606,10 +618,7 @@ impl Flow {
 
     /// Other bounds of the configuration are in force.
     pub(crate) fn limit_relays(&mut self, config: &Config) {
-        let limits = [Side::A, Side::B].map(|from| {
-            let link = config.link(self.legs.get(from.other()).out);
-            (from, self.relay_limit(config, link))
-        });
+        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, from.other())));
         let starts_whole = self.is_on_link(config);
         let Some(relays) = self.relays.as_mut() else { return };
         for (from, limit_bytes) in limits {

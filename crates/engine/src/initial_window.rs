@@ -183,7 +183,11 @@ impl Flow {
             rate_bps: link.rate_in_force_bps(),
             remembered_bytes: rtt.and_then(|rtt| books.memory.share_bytes(leg.heard_at, leg.out, rtt)),
             sharers: books.sharers(leg.out) + 1,
-            wants_train: is_estimated(link) && link.estimate.is_none() && leg.peer.is_marked(),
+            // One burst tells the rate; several at once would only fill the queue before the link.
+            wants_train: is_estimated(link)
+                && link.estimate.is_none()
+                && leg.peer.is_marked()
+                && books.sharers(leg.out) == 0,
             mss: self.segment_payload(to),
         };
         path.start(link.leg.initial_window)
@@ -218,7 +222,9 @@ fn had(relay: &Relay) -> Option<(u64, Duration)> {
     let window = relay.tx.cc().cwnd_bytes();
     let rtt = relay.tx.rtt.min_rtt();
     let used = relay.tx.delivered_bytes() >= window.saturating_mul(4);
-    (used && !rtt.is_zero() && relay.tx.cc().kind() != farlink_cc::Kind::FixedRate).then_some((window, rtt))
+    let kind = relay.tx.cc().kind();
+    let governed = !matches!(kind, farlink_cc::Kind::FixedRate | farlink_cc::Kind::KnownRate);
+    (used && !rtt.is_zero() && governed).then_some((window, rtt))
 }
 
 /// The gateways are to find out the rate of this link.

@@ -27,6 +27,7 @@ mod dormant;
 pub mod engine;
 mod evidence;
 mod flow;
+mod govern;
 mod handshake;
 mod initial_window;
 mod losses;

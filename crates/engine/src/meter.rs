@@ -8,6 +8,9 @@ use crate::config::Config;
 use crate::net::IfaceId;
 use crate::peer::Arrived;
 
+/// A link's round trip is the smallest of one to two of these: long enough for a pause of its users, short enough for a route of the
+/// link layer that has become longer.
+const RTT_WINDOW: Duration = Duration::from_secs(300);
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -22,7 +25,7 @@ pub struct LinkReport {
     pub sent_at: Option<Instant>,
     /// It had been sent before.
     pub sent_again: bool,
-    /// Smallest RTT of the leg.
+    /// Smallest RTT over the link of late.
     pub min_rtt: Option<Duration>,
 }
 
@@ -32,6 +35,15 @@ struct Meter {
     iface: IfaceId,
     received_bytes: u64,
     told_at: Option<Instant>,
+    rtt: SmallestRtt,
+}
+
+/// The smallest RTT of the last one to two windows.
+#[derive(Clone, Copy, Debug, Default)]
+struct SmallestRtt {
+    now: Option<Duration>,
+    before: Option<Duration>,
+    since: Instant,
 }
 
 /// The counts of all declared links.
@@ -49,7 +61,9 @@ impl Meters {
         let links = config.interfaces.iter().filter(|i| i.link.is_some());
         Self {
             id: (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16,
-            meters: links.map(|i| Meter { iface: i.id, received_bytes: 0, told_at: None }).collect(),
+            meters: links
+                .map(|i| Meter { iface: i.id, received_bytes: 0, told_at: None, rtt: SmallestRtt::default() })
+                .collect(),
             reports: Vec::new(),
         }
     }
@@ -94,6 +108,22 @@ impl Meters {
         }
     }
 
+    /// A connection over this link has measured its leg: the link, and what lies behind it.
+    pub fn note_rtt(&mut self, now: Instant, iface: IfaceId, rtt: Duration) {
+        let Some(m) = self.get_mut(iface) else { return };
+        if now.since(m.rtt.since) >= RTT_WINDOW {
+            m.rtt = SmallestRtt { now: None, before: m.rtt.now, since: now };
+        }
+        m.rtt.now = Some(m.rtt.now.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// The smallest RTT of any connection over this link of late.
+    #[must_use]
+    pub fn rtt(&self, iface: IfaceId) -> Option<Duration> {
+        let rtt = self.meters.iter().find(|m| m.iface == iface)?.rtt;
+        rtt.now.into_iter().chain(rtt.before).min()
+    }
+
     /// The other gateway has told something. More than can be of use is let go.
     pub fn hear(&mut self, report: LinkReport) {
         if self.reports.len() < REPORTS_MAX && self.meters.iter().any(|m| m.iface == report.iface) {
@@ -104,5 +134,27 @@ impl Meters {
     /// What has been told since this was last asked, in order.
     pub fn take(&mut self) -> Vec<LinkReport> {
         core::mem::take(&mut self.reports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_round_trip_of_a_link_is_the_smallest_of_late() {
+        let (sat, ms, at) = (IfaceId(3), Duration::from_millis, Instant::from_millis);
+        let meter = Meter { iface: sat, received_bytes: 0, told_at: None, rtt: SmallestRtt::default() };
+        let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
+        assert_eq!(meters.rtt(sat), None);
+        meters.note_rtt(at(1_000), sat, ms(520));
+        meters.note_rtt(at(2_000), sat, ms(501));
+        meters.note_rtt(at(3_000), sat, ms(900));
+        meters.note_rtt(at(3_000), IfaceId(4), ms(1));
+        assert_eq!((meters.rtt(sat), meters.rtt(IfaceId(4))), (Some(ms(501)), None));
+        meters.note_rtt(at(400_000), sat, ms(800));
+        assert_eq!(meters.rtt(sat), Some(ms(501)));
+        meters.note_rtt(at(800_000), sat, ms(810));
+        assert_eq!(meters.rtt(sat), Some(ms(800)));
     }
 }

@@ -1,7 +1,7 @@
 //! What the engine can be told while it runs, beside links going up and down.
 
 use farlink_cc as cc;
-use farlink_wire::Instant;
+use farlink_wire::{Duration, Instant};
 
 use crate::config::{FlowControl, InitialWindow, LinkEstimate};
 use crate::engine::Engine;
@@ -47,6 +47,17 @@ impl Engine {
             link.estimate = estimate;
             self.books.link_changed(iface, link);
         }
+    }
+
+    /// The smallest round trip of any connection over the link behind `iface` of late, where nobody has said one, is in force from
+    /// now on. Returns it.
+    pub fn follow_link_rtt(&mut self, iface: IfaceId) -> Option<Duration> {
+        let measured = self.meters.rtt(iface);
+        if let Some(link) = self.config.link_mut(iface).filter(|l| l.measured_rtt != measured) {
+            link.measured_rtt = measured;
+            self.books.link_changed(iface, link);
+        }
+        measured
     }
 
     /// The initial window of connections that begin from now on, on the link behind `iface` or, with `None`, on all legs that

@@ -341,7 +341,8 @@ impl Flow {
             }
             let supply = outbound.supply();
             if what == What::Repeat {
-                return outbound.tx.plan_early(cx.now, &supply);
+                // Much may have come in since the wish was noted.
+                return if early { outbound.tx.plan_early(cx.now, &supply) } else { None };
             }
             let mss = outbound.tx.mss.max(1);
             let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;

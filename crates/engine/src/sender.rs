@@ -144,6 +144,7 @@ pub struct Sender {
     recovery: Recovery,
     rack: Rack,
     early: early::Early,
+    copied: early::Copied,
     dup_acks: u32,
     /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers them (RFC 9937
     /// DeliveredData).
@@ -221,6 +222,7 @@ impl Sender {
             recovery: Recovery::Open,
             rack: Rack::default(),
             early: early::Early::default(),
+            copied: early::Copied::default(),
             dup_acks: 0,
             dup_credit_bytes: 0,
             rate: RateSampler::default(),

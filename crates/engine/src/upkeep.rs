@@ -4,7 +4,7 @@ use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::arrival::OLD_ACK_SLACK;
-use crate::config::{Class, Config};
+use crate::config::{Class, Config, Link};
 use crate::flow::{Cx, Flow, Relay};
 use crate::mode::Mode;
 use crate::net::IfaceId;
@@ -19,6 +19,8 @@ const MTU_MIN_V6: u32 = 1280;
 /// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket that is not
 /// acknowledged for about twice this (tcp_orphan_retries).
 const FIN_PATIENCE: Duration = Duration::from_secs(30);
+/// Copies are sent early only where the link holds so much: four packets.
+const REPEATED_FROM_BYTES: u128 = 6_000;
 /// A record is renewed when its numbers are farther off than this.
 const RECORD_STALE_BYTES: u32 = 1 << 18;
 
@@ -52,18 +54,22 @@ impl Flow {
         (tx.is_early_ready() && self.may_repeat_early(cx, to)).then_some(Wants::Repeat)
     }
 
-    /// On a link of our own whose idle time is known, towards a gateway, where something is lost now and then.
+    /// On a link of our own whose idle time is known, where something is lost now and then: towards a gateway, or towards a host that tells
+    /// what it has twice, as long as nothing speaks of a bottleneck on the way to it. Not where the link holds next to nothing: there a
+    /// loss costs no more than its copies.
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
         let link = || cx.config.link(leg.out);
-        leg.peer.is_marked()
+        let Some(tx) = self.relays.as_ref().map(|r| &r.get(to.other()).tx) else { return false };
+        let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
+        // Of the link: all that this connection has sent may have waited.
+        let rtt = |l: &Link| l.rtt.or(cx.meters.rtt(leg.out)).or(tx.shortest_rtt());
+        let known = |l: &Link| l.rate_in_force_bps().zip(rtt(l));
+        (leg.peer.is_marked() || self.agreed.sack)
             && cx.losses.is_repeating_worth(leg.out)
-            && link().is_some_and(|l| l.rate_in_force_bps().is_some())
-            && self
-                .relays
-                .as_ref()
-                .is_some_and(|r| r.get(to.other()).tx.cc().kind() == farlink_cc::Kind::FixedRate)
+            && tx.cc().copies() != farlink_cc::Copies::None
+            && link().and_then(known).is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
     }
 
     /// The class of what is sent next to a host. Data that the gateway before it could not pass on in time takes only what the
@@ -153,6 +159,12 @@ impl Flow {
                 relay.fin_overdue = true;
                 relay.rx.owe_now();
             }
+            let said = cx.config.link(self.legs.get(side.other()).out).is_some_and(|l| l.rate_bps.is_some());
+            let kind = relay.tx.cc().kind();
+            relay.tx.expect_queues(match kind {
+                farlink_cc::Kind::FixedRate => !said,
+                kind => kind == farlink_cc::Kind::KnownRate,
+            });
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
             cx.losses.note(self.legs.get(side.other()).out, 0, happened.lost_bytes);

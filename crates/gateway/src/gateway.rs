@@ -299,7 +299,8 @@ impl Gateway {
             }
         }
         for link in &mut self.links {
-            let Some(estimate) = link.follow_estimate(now) else { continue };
+            let measured_rtt = self.engine.follow_link_rtt(link.iface);
+            let Some(estimate) = link.follow_estimate(now, measured_rtt) else { continue };
             let governed = self.engine.link_cc(link.iface) == Some(Kind::FixedRate);
             if governed != estimate.is_some() {
                 let kind = if estimate.is_some() { Kind::FixedRate } else { UNKNOWN_RATE_CC };

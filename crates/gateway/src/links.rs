@@ -132,17 +132,24 @@ impl LinkQueue {
         estimate.on_report(now, &report, busy_since);
     }
 
-    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now, if the rate is
+    /// Time may have come for the estimate; the queue sends at its rate. `measured_rtt`: the smallest of the connections over the
+    /// link. Returns what is known now, if the rate is
     /// being found out at all.
-    pub fn follow_estimate(&mut self, now: Instant) -> Option<Option<LinkEstimate>> {
+    pub fn follow_estimate(
+        &mut self,
+        now: Instant,
+        measured_rtt: Option<Duration>,
+    ) -> Option<Option<LinkEstimate>> {
+        let estimated = self.estimate.as_ref().and_then(RateEstimate::rtt);
+        let rtt = self.declared_rtt.or(estimated).or(measured_rtt);
+        if self.egress.config().rtt != rtt {
+            self.egress.set_rtt(rtt);
+        }
         let estimate = self.estimate.as_mut()?;
         estimate.handle_timeout(now);
         let sending = estimate.sending_bps();
         if self.egress.config().rate_bps != sending {
             self.egress.set_rate(now, sending);
-        }
-        if self.declared_rtt.is_none() && self.egress.config().rtt != estimate.rtt() {
-            self.egress.set_rtt(estimate.rtt());
         }
         Some(estimate.rate_bps().zip(estimate.rtt()).map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
     }
@@ -160,7 +167,11 @@ impl LinkQueue {
 
     /// A leg of a flow has something to send.
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants) {
-        self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
+        // The link is not idle where bytes wait before it that have left here.
+        let is_late = wants == Wants::Repeat && self.estimate.as_ref().is_some_and(|e| e.has_backlog(now));
+        if !is_late {
+            self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
+        }
     }
 
     /// A snapshot.

@@ -51,7 +51,9 @@ impl Sender {
         let prior_in_flight = self.pipe();
         let advanced = ack.after(self.snd_una);
         let sack = if self.sack_permitted { sack } else { &[] };
-        if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end)) {
+        // What was sent twice on purpose is told twice, too.
+        let copied = |b: &SackBlock| self.copied.end.is_some_and(|end| b.end.before_eq(end));
+        if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end) && !copied(b)) {
             self.rack.on_dsack(self.snd_una, self.snd_nxt);
         }
         if ack.before(self.snd_una) || (!advanced && self.board.is_empty()) {

@@ -5,12 +5,14 @@
 //! have waited longest; then the rest from the end backwards: of what was sent a round trip ago the receiver tells soon, of the
 //! end it tells last. Each transmission is repeated twice at most, in two rounds.
 
+use farlink_cc::{Copies, Kind};
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
 
-/// Copies of one transmission.
+/// Copies of one transmission on its way to a gateway, and to a host.
 const COPIES_MAX: u8 = 2;
+const COPIES_TO_HOST_MAX: u8 = 1;
 /// The oldest outstanding byte is this part of an RTT old before a round begins, so that one burst of losses does not take a
 /// byte and its copy.
 const SPACING_PARTS: u32 = 32;
@@ -32,6 +34,13 @@ pub(super) struct Early {
     down: SeqNum,
 }
 
+/// Of all copies so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Copied {
+    /// No copy reaches beyond this; `None`: there has been none.
+    pub end: Option<SeqNum>,
+}
+
 impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
@@ -45,13 +54,26 @@ impl Sender {
         self.early = Early { up: self.snd_una, down: self.snd_nxt, ..Early::default() };
         if let Some(rtt) = self.early_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
             let first = self.board.first().map_or(now, |r| r.sent_at);
-            self.early_from(now, first + rtt / SPACING_PARTS);
+            // A single copy takes its time: the queue that had no room for the last segment of a burst has some then.
+            let only_end = self.cc.copies() == Copies::End;
+            let at = if only_end { now + rtt / ROUND_PARTS } else { first + rtt / SPACING_PARTS };
+            self.early_from(now, at);
         }
     }
 
     /// Measured, or declared.
     fn early_rtt(&self) -> Option<Duration> {
         self.rtt.srtt().or(self.declared_rtt)
+    }
+
+    fn copies_max(&self) -> u8 {
+        let to_gateway = self.cc.kind() == Kind::FixedRate;
+        if to_gateway { COPIES_MAX } else { COPIES_TO_HOST_MAX }
+    }
+
+    /// The smallest that has been measured, or what is declared.
+    pub fn shortest_rtt(&self) -> Option<Duration> {
+        Some(self.rtt.min_rtt()).filter(|rtt| !rtt.is_zero()).or(self.declared_rtt)
     }
 
     /// There is more, but no window for it: the hole that closes it is worth a copy, too.
@@ -85,7 +107,11 @@ impl Sender {
             self.early.on = false;
             return None;
         }
-        while self.early.round < COPIES_MAX {
+        if self.early.round_at.is_some() && self.cc.copies() == Copies::End {
+            self.early.on = false;
+            return None;
+        }
+        while self.early.round < self.copies_max() {
             let Early { up, down, round, round_at, .. } = self.early;
             let mss = self.mss.max(1);
             if let Some((seq, len)) = self.board.early_candidate(up, down, round, mss) {
@@ -102,7 +128,7 @@ impl Sender {
                 }
             }
         }
-        if self.early.round >= COPIES_MAX {
+        if self.early.round >= self.copies_max() {
             self.early.on = false;
         }
         None
@@ -111,6 +137,8 @@ impl Sender {
     /// A copy went out.
     pub(super) fn on_sent_early(&mut self, now: Instant, plan: &Plan) {
         let len = plan.len + u32::from(plan.fin);
+        let end = plan.seq + len;
+        self.copied.end = Some(self.copied.end.map_or(end, |before| before.max(end)));
         let repetition = self.board.copied(now, plan.seq, len);
         if repetition {
             self.early.up = plan.seq + len;

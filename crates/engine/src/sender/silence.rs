@@ -7,6 +7,8 @@ use super::{Sender, Supply};
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
 const ASK_AFTER: u32 = 2;
+/// The same where a queue of others may have held everything up, so that the first one may be too early.
+const ASK_AFTER_WAITING: u32 = 1;
 
 /// How long nothing has been heard of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,13 +19,15 @@ pub(super) struct Silence {
     pub asked_bytes: u32,
     /// When the first of them was.
     pub since: Instant,
+    /// Segments may wait in a queue that is not ours.
+    pub may_wait: bool,
 }
 
 impl Silence {
     /// The receiver, or the way there, may be gone: a segment asks for it. A controller without a window of its own would send
     /// all there is at every timeout, and a link would carry nothing but repetitions for hosts that are off.
     pub fn asks(&self) -> bool {
-        self.timeouts >= ASK_AFTER
+        self.timeouts >= if self.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER }
     }
     /// It has been asked, and nothing else is sent before the answer or the next timeout.
     pub fn waits(&self, mss: u32) -> bool {

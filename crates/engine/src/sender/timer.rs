@@ -76,6 +76,11 @@ impl Sender {
         }
     }
 
+    /// Segments may wait in a queue that is not ours: a timeout of everything at once says little, so the first segment asks.
+    pub fn expect_queues(&mut self, may_wait: bool) {
+        self.silence.may_wait = may_wait;
+    }
+
     /// Whatever is due. Afterwards `plan` may have something.
     pub fn on_timer(&mut self, now: Instant) -> Happened {
         let mut happened = Happened::default();

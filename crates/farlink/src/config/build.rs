@@ -193,6 +193,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             estimate: None,
+            measured_rtt: None,
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -267,6 +268,7 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
         },
         estimate_rate: rate_bps.is_none() && named.is_none(),
         estimate: None,
+        measured_rtt: None,
     })
 }
 

@@ -23,6 +23,7 @@ mod keepalive;
 mod killed;
 mod limits;
 mod memory;
+mod one_sided;
 mod outage;
 mod peers;
 mod receiver;

@@ -15,6 +15,12 @@ fn set(t: &mut Script, key: &str, value: &str) -> Result<(), String> {
     t.with_gateway(|g, now, _| g.set(now, key, value))
 }
 
+/// The handshake, with a gateway at the other end of the link.
+fn open_with_gateway(t: &mut Script) {
+    t.play("a > S 0 win 65535 <mss 1460,sackOK>\n drop b\n b > S. 0 ack 1 win 65535 <mss 1460,sackOK,flsynack>\n drop a");
+    t.play("a > . 1 ack 1\n ~1\n drop");
+}
+
 /// Congestion windows towards a and b.
 fn windows(t: &mut Script) -> (u64, u64) {
     let flows = t.with_gateway(|g, now, _| g.flows(now, 10));
@@ -55,12 +61,12 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn a_link_whose_rate_is_no_longer_known_gets_congestion_control() {
     let mut t = linked(Some(8_000_000), Kind::FixedRate);
-    t.open();
-    t.play("a > P. 1:101 ack 1\n ~20\n drop b\n b > . 1 ack 101\n ~100\n drop a");
+    open_with_gateway(&mut t);
+    t.play("a > P. 1:101 ack 1\n ~20\n drop b\n b > . 1 ack 101 <fl>\n ~100\n drop");
     let (_, before) = windows(&mut t);
     set(&mut t, "link.sat.rate_bps", "unknown").unwrap();
     let (_, after) = windows(&mut t);
-    assert_eq!((before, after), (131_070, 14_600), "an initial window, whatever fixed rate had");
+    assert_eq!((before, after), (131_070, 14_560), "an initial window, whatever fixed rate had");
 }
 
 #[test]
@@ -197,7 +203,7 @@ fn a_window_that_the_gateway_cannot_open_is_the_reason() {
         let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
         s.link = Some(Link { name: "sat".into(), rate_bps: Some(100_000_000), leg, ..Link::default() });
     });
-    t.open();
+    open_with_gateway(&mut t);
     // Its handshake showed the source 65,535 bytes; all of them are filled, and the link has taken them.
     t.play("b > . 1 ack 1 win 65535\n drop");
     for at in (1..65_536u32).step_by(1285) {
@@ -229,7 +235,9 @@ fn what_an_open_connection_may_hold_changes_with_the_bound() {
         s.config.limits.relay_bytes = 256 << 10;
         s.config.pinned = farlink_gateway::config::Pinned::Never;
         let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
-        s.link = Some(Link { name: "sat".into(), rate_bps: Some(1_000_000_000), leg, ..Link::default() });
+        let rtt = Some(farlink_wire::Duration::from_millis(500));
+        s.link =
+            Some(Link { name: "sat".into(), rate_bps: Some(1_000_000_000), rtt, leg, ..Link::default() });
     });
     t.open();
     let held = |t: &mut Script| t.status().custody_bytes;

@@ -62,6 +62,7 @@ fn config(from: &mut Source<'_>) -> Config {
         },
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,
         estimate: None,
+        measured_rtt: None,
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),
