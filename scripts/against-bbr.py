@@ -18,8 +18,8 @@ import subprocess
 import sys
 
 NOT_COMPARED = {"gateways", "host_cc", "iw", "cc", "rate_known", "rtt_known"}
-# With the rate known, not known, and with one gateway: these are compared in any case, others that results have beside them.
-VARIANTS = ["farlink", "farlink-auto", "farlink-one-sided"]
+# With the rate known (with and without the round trip), not known, and with one gateway: these are compared in any case, others that results have beside them.
+VARIANTS = ["farlink", "farlink-no-rtt", "farlink-auto", "farlink-one-sided", "farlink-one-sided-no-rtt"]
 
 
 def run_all(directory, subset):

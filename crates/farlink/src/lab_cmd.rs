@@ -38,7 +38,7 @@ Keys of --set: rate rate_up (8M, bit/s, 0: unlimited) rtt (500ms) ber loss loss_
 ge_loss_bad wink_p wink_i (40ms) wink_side (entry, exit) contacts ('0s-10s 30s-40s@2M') contact_period (60s)
 contact_hold rate_changes ('10s=4M 20s=8M') reorder reorder_by (10ms) duplicate corrupt jitter jitter_keeps_order
 queue (bytes) queue_packets; those of loss, damage, order and queue and rate_changes also with up. or down. before them
-(docs/scenarios.md); gateways (0, 1, 2) gateway_at (client, server) cc rate_known mode (split,
+(docs/scenarios.md); gateways (0, 1, 2) gateway_at (client, server) cc rate_known rtt_known mode (split,
 forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memory (bytes) seed gateway_config")]
     Up(UpArgs),
     /// Remove a topology and everything that was started with it

@@ -57,7 +57,7 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         if lab.rate_known && rate > 0 {
             text.push_str(&format!("rate_bps = {rate}\n"));
         }
-        if lab.rtt_ms >= 1.0 {
+        if lab.rtt_known && lab.rtt_ms >= 1.0 {
             text.push_str(&format!("rtt_ms = {}\n", lab.rtt_ms.round()));
         }
         if lab.link_iw > 0 {
@@ -189,6 +189,9 @@ mod tests {
         assert_eq!(of("gw2", &lab)["link"][0]["initial_window_segments"].as_integer(), Some(4));
         lab.rate_known = false;
         assert!(of("gw2", &lab)["link"][0].get("rate_bps").is_none());
+        assert_eq!(of("gw2", &lab)["link"][0]["rtt_ms"].as_integer(), Some(500));
+        lab.rtt_known = false;
+        assert!(of("gw2", &lab)["link"][0].get("rtt_ms").is_none());
     }
 
     #[test]

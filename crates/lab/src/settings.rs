@@ -112,6 +112,8 @@ pub struct Settings {
     pub cc_window_bytes: Option<u64>,
     /// Whether the gateways are told the link's rate.
     pub rate_known: bool,
+    /// Whether the gateways are told the link's round trip.
+    pub rtt_known: bool,
     /// split, custody or forward.
     pub mode: String,
     /// Which TCP the hosts have.
@@ -180,6 +182,7 @@ impl Default for Settings {
             cc: String::new(),
             cc_window_bytes: None,
             rate_known: true,
+            rtt_known: true,
             mode: "split".into(),
             hosts: Hosts::Modern,
             host_cc: "cubic".into(),
@@ -201,7 +204,7 @@ impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
          wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
-         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
+         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
     /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
@@ -305,6 +308,7 @@ impl Settings {
                 self.cc_window_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?)
             }
             "rate_known" => self.rate_known = value.parse().map_err(|_| bad("true or false"))?,
+            "rtt_known" => self.rtt_known = value.parse().map_err(|_| bad("true or false"))?,
             "mode" => match value {
                 "split" | "custody" | "forward" => self.mode = value.into(),
                 _ => return Err(bad("split, custody or forward")),

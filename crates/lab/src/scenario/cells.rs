@@ -220,6 +220,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("contact_hold", json!(s.contact_hold), s.contact_hold),
         ("rate_changes", json!(s.rate_changes), s.rate_changes != usual.rate_changes),
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
+        ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
     ];
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))
