@@ -446,6 +446,16 @@ impl Gateway {
         let _ = now;
         self.drain_wanted = true;
     }
+    /// Ends draining, complete or not: new connections are split again.
+    pub fn end_drain(&mut self) {
+        self.drain_wanted = false;
+        self.engine.end_drain();
+    }
+    /// Packets that were forwarded as they came, since the start.
+    #[must_use]
+    pub fn packets_forwarded(&self) -> u64 {
+        self.engine.packets_forwarded()
+    }
     /// Whether draining is complete: the gateway may be dropped without harm.
     #[must_use]
     pub fn is_drained(&self) -> bool {
