@@ -66,6 +66,7 @@ pub fn render(status: &Value) -> String {
             );
         }
     }
+    diversion(&mut out, status);
     if let Some(bytes) = status.pointer("/reassembly_bytes").and_then(Value::as_u64) {
         let _ = writeln!(out, "# TYPE farlink_reassembly_bytes gauge\nfarlink_reassembly_bytes {bytes}");
     }
@@ -77,6 +78,18 @@ pub fn render(status: &Value) -> String {
         let _ = writeln!(out, "# TYPE farlink_uptime_seconds gauge\nfarlink_uptime_seconds {uptime}");
     }
     out
+}
+
+/// Whether traffic is diverted at all, and how often something was wrong with that.
+fn diversion(out: &mut String, status: &Value) {
+    for (name, value) in status.pointer("/diversion").and_then(Value::as_object).into_iter().flatten() {
+        let Some(value) = as_number(value) else { continue };
+        let (name, kind) = match name.as_str() {
+            "repairs" | "ends" => (format!("{name}_total"), "counter"),
+            name => (name.to_owned(), "gauge"),
+        };
+        let _ = writeln!(out, "# TYPE farlink_diversion_{name} {kind}\nfarlink_diversion_{name} {value}");
+    }
 }
 
 /// The profile as a histogram in seconds; nothing while it is off.
@@ -180,6 +193,7 @@ mod tests {
         status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
         status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
         let mut value = serde_json::to_value(&status).unwrap();
+        value["diversion"] = serde_json::json!({"ipv4": true, "ipv6": false, "repairs": 3, "found": ["x"]});
         value["driver"] = serde_json::json!({"writes_busy": 7, "profile": [
             {"name": "read", "calls": 3, "ns": 1500, "histogram": [1, 1, 1]},
         ]});
@@ -201,6 +215,9 @@ mod tests {
             "farlink_flows_limited_by{by=\"receiver\"} 0",
             "farlink_memory_bytes{of=\"timers\"} 5",
             "farlink_driver_writes_busy_total 7",
+            "farlink_diversion_ipv4 1",
+            "farlink_diversion_ipv6 0",
+            "farlink_diversion_repairs_total 3",
             "farlink_stage_seconds_bucket{stage=\"read\",le=\"0.000000512\"} 2",
             "farlink_stage_seconds_bucket{stage=\"read\",le=\"+Inf\"} 3",
             "farlink_stage_seconds_sum{stage=\"read\"} 0.0000015",

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use anyhow::{Context, Result};
-use farlink_linux::caps;
-use farlink_linux::driver::{Attendance, Driver, DriverConfig, DriverStatus, End};
+use farlink_linux::driver::{Attendance, DiversionStatus, Driver, DriverConfig, DriverStatus, End, Pulse};
 use farlink_linux::event_loop::Signals;
+use farlink_linux::{caps, watchdog};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -126,6 +126,16 @@ fn serve(settings: Settings) -> Result<End> {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
     caps::keep_net_admin_only()?;
+    // A core would take its time to be written, while the devices stand and nobody reads from them; and it would hold what
+    // the hosts say to each other.
+    let is_watched = std::env::var_os("FARLINK_WATCHDOG").is_none_or(|v| v != "off");
+    let heartbeat = match is_watched {
+        true => {
+            let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+            Some(Arc::new(watchdog::start_outside()?))
+        }
+        false => None,
+    };
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
     let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs());
@@ -134,6 +144,8 @@ fn serve(settings: Settings) -> Result<End> {
         drain_timeout: settings.drain_timeout,
         queue_packets: settings.queue_packets,
         journal: Some(settings.journal),
+        heartbeat,
+        watchdog: is_watched,
         ..DriverConfig::new(gateway)
     })?;
     let waker = driver.waker();
@@ -147,8 +159,30 @@ fn serve(settings: Settings) -> Result<End> {
     }
     // Not under systemd there is nobody to tell.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    tell_supervisor(driver.pulse());
     tracing::info!(socket = %settings.socket.display(), "diverting");
     Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
+}
+
+/// Tells systemd that the event loop turns, twice in the time after which it would end the service (WatchdogSec).
+fn tell_supervisor(pulse: Arc<Pulse>) {
+    let mut period_us = 0;
+    if !sd_notify::watchdog_enabled(false, &mut period_us) {
+        return;
+    }
+    let tell = move || {
+        let mut last = None;
+        loop {
+            let position = pulse.position();
+            if position.is_waiting || last != Some(position) {
+                let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+            }
+            last = Some(position);
+            std::thread::sleep(std::time::Duration::from_micros(period_us / 2));
+        }
+    };
+    // Without it systemd starts the service again, which is what it is told to do.
+    let _ = std::thread::Builder::new().name("supervisor".to_owned()).spawn(tell);
 }
 
 fn random_seed() -> Result<u64> {
@@ -172,6 +206,7 @@ struct Snapshot {
     #[serde(flatten)]
     gateway: farlink_gateway::Status,
     interfaces: Vec<Value>,
+    diversion: DiversionStatus,
     driver: Value,
     /// What `farlink set` changes, and what is in force.
     settings: serde_json::Map<String, Value>,
@@ -222,6 +257,7 @@ impl Answerer {
                     gateway: attendance.gateway().status(now),
                     interfaces: driver.ports.iter().map(port).collect(),
                     driver: driver_counters(&driver),
+                    diversion: driver.diversion,
                 })
             }
             Request::Flows { limit } => {
@@ -287,6 +323,7 @@ impl Answerer {
             table_base: self.divert.table_base,
             rule_priority: self.divert.rule_priority,
             interfaces: interfaces.collect(),
+            trouble: attendance.diversion().found,
         }
     }
 }

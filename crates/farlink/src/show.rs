@@ -196,6 +196,9 @@ fn status_text(status: &Value) -> String {
             counters.row([name.replace('_', " "), value.to_string()]);
         }
     }
+    for found in list(status, "/diversion/found").iter().filter_map(Value::as_str) {
+        out += &format!("problem:     {found}\n");
+    }
     for table in [links, interfaces, rules, stages(status), counters].iter().filter(|t| !t.is_empty()) {
         out += &format!("\n{table}");
     }

@@ -242,16 +242,28 @@ fn check_sees_traffic_being_split_and_drain_ends_the_daemon() {
 }
 
 #[test]
-fn check_says_what_is_wrong_when_nothing_is_diverted_any_more() {
-    if skipped("check_says_what_is_wrong_when_nothing_is_diverted_any_more") {
+fn what_is_removed_is_put_back_and_check_says_so() {
+    if skipped("what_is_removed_is_put_back_and_check_says_so") {
         return;
     }
     let bed = Bed::new("broken");
     let mut daemon = bed.start(&["--link", "to-server"]);
     bed.in_gateway("nft delete table inet farlink");
+    bed.eventually("the table is put back", || bed.log().contains("diversion is put back"));
+    assert!(bed.in_gateway("nft list table inet farlink").contains("chain prerouting"));
     let check = bed.ask(&["check", "--seconds", "1"]);
     assert_eq!(check.status.code(), Some(1), "{}", text(&check));
-    assert!(text(&check).contains("the nftables table inet farlink is gone"), "{}", text(&check));
+    assert!(text(&check).contains("the nftables table inet farlink was removed"), "{}", text(&check));
+    let status = bed.status();
+    assert_eq!(status.pointer("/diversion/repairs").and_then(Value::as_u64), Some(1), "{status}");
+    let metrics = text(&bed.ask(&["status", "--prometheus"]));
+    assert!(metrics.contains("\nfarlink_diversion_repairs_total 1\n"), "{metrics}");
+    // Nothing of it is left when the daemon ends in the middle of a fight.
+    for _ in 0..7 {
+        bed.in_gateway("ip rule del pref 500");
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    assert!(bed.log().contains("it is put back later"), "{}", bed.log());
     bed.gateway.sysctl("ipv4.ip_forward", "0").unwrap();
     let check = text(&bed.ask(&["check", "--seconds", "1"]));
     assert!(

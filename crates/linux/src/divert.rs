@@ -3,17 +3,26 @@
 //! `meta mark` in a table of our own -> `ip rule fwmark` -> a routing table whose only route is the TUN. When the process dies the
 //! TUN and that route vanish, the table is empty, and packets take the main table: fail-open without a watchdog.
 
+mod audit;
+mod blame;
 mod diagnose;
 mod nft;
+mod passage;
 mod plan;
 
 use std::collections::BTreeMap;
 
+pub use audit::{Auditor, Missing};
+pub use blame::{Cause, Lost, blame};
 pub use diagnose::{Diagnosis, Severity, diagnose, verify};
-pub use plan::{DivertConfig, Diverted};
+pub use passage::{Passage, Reading, Suspicion};
+pub(crate) use plan::counter_name;
+pub use plan::{DivertConfig, Diverted, Families};
+
+pub use crate::netlink::Count;
 
 use crate::error::{Error, Result};
-use crate::netlink::{Family, Socket};
+use crate::netlink::{Family, Nftables, Socket};
 use nft::Builder;
 use plan::{PROTOCOL, Plan};
 
@@ -22,15 +31,11 @@ use plan::{PROTOCOL, Plan};
 pub struct Divert {
     plan: Plan,
     is_active: bool,
-}
-
-/// Packets and bytes that a counter of the nftables table has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets (super-segments count once).
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
+    families: Families,
+    /// What is diverted stays out of connection tracking. A kernel without it knows no `notrack`, and needs none.
+    notrack: bool,
+    /// Rules that the nftables table has when it is whole.
+    rule_count: usize,
 }
 
 impl Divert {
@@ -46,18 +51,52 @@ impl Divert {
         }
         remove_leftovers(&plan.config)?;
         // From here on dropping `divert` takes back what has been done.
-        let divert = Self { plan, is_active: true };
-        for route in divert.plan.routes() {
-            unless_no_ipv6(route.family, socket.route_add(&route))?;
-        }
-        for rule in divert.plan.rules() {
-            unless_no_ipv6(rule.family, socket.rule_add(&rule))?;
-        }
-        // A kernel without connection tracking knows no `notrack`, and needs none.
-        if let Err(first) = divert.plan.script(true).apply() {
-            divert.plan.script(false).apply().map_err(|_| first)?;
+        let families = Families::BOTH;
+        let mut divert = Self { plan, is_active: true, families, notrack: true, rule_count: 0 };
+        divert.put_routes(&mut socket)?;
+        if let Err(first) = divert.put_table() {
+            divert.notrack = false;
+            divert.put_table().map_err(|_| first)?;
         }
         Ok(divert)
+    }
+
+    fn put_routes(&self, socket: &mut Socket) -> Result<()> {
+        for route in self.plan.routes() {
+            unless_no_ipv6(route.family, socket.route_add(&route))?;
+        }
+        for rule in self.plan.rules() {
+            unless_no_ipv6(rule.family, socket.rule_add(&rule))?;
+        }
+        Ok(())
+    }
+
+    fn put_table(&mut self) -> Result<()> {
+        let script = self.plan.script(self.notrack, self.families);
+        script.apply()?;
+        self.rule_count = script.rule_count();
+        Ok(())
+    }
+
+    /// Diverts these families from here on, and lets TCP of the others take the ordinary way. Counters begin anew.
+    pub fn set_families(&mut self, families: Families) -> Result<()> {
+        self.families = families;
+        self.put_table()
+    }
+
+    /// The families that are diverted now.
+    #[must_use]
+    pub fn families(&self) -> Families {
+        self.families
+    }
+
+    /// Puts back whatever somebody has removed: devices that are down, routes, rules, the nftables table.
+    pub fn put_back(&mut self, socket: &mut Socket) -> Result<()> {
+        for one in &self.plan.interfaces {
+            socket.link_up(one.tun_index, true)?;
+        }
+        self.put_routes(socket)?;
+        self.put_table()
     }
 
     /// Takes everything back. Packets take the main routing table from here on; those already in a TUN can still be read.
@@ -66,14 +105,27 @@ impl Divert {
         remove_leftovers(&self.plan.config)
     }
 
+    /// How it is configured.
+    #[must_use]
+    pub fn config(&self) -> &DivertConfig {
+        &self.plan.config
+    }
+
+    /// Name of its nftables table.
+    #[must_use]
+    pub fn table_name(&self) -> String {
+        self.plan.config.table_name()
+    }
+
     /// The interfaces and their TUNs.
     #[must_use]
     pub fn interfaces(&self) -> &[Diverted] {
         &self.plan.interfaces
     }
 
-    /// The counters of the nftables table by name: `diverted_N` and `passed_N` of the N-th interface (passed: TCP that the
-    /// kernel would not have routed to the TUN), and `ip_options`.
+    /// The counters of the nftables table by name. Of the N-th interface `diverted_N` (IPv6: `diverted6_N`), `passed_N` (TCP that
+    /// the kernel would not have routed to the TUN), `syn_left_N` and `left_N` (what came out of the TUN and left the machine),
+    /// `local_N` (what came out of it for the machine itself); and `ip_options`.
     pub fn counters(&self) -> Result<BTreeMap<String, Count>> {
         counters(&self.plan.config)
     }
@@ -91,14 +143,7 @@ impl Drop for Divert {
 
 /// As [`Divert::counters`], from any process.
 pub fn counters(config: &DivertConfig) -> Result<BTreeMap<String, Count>> {
-    let entries = nft::list(&["counters", "table", "inet", &config.table_name()])?;
-    let counters = entries.iter().filter_map(|e| {
-        let counter = e.get("counter")?;
-        let number = |key: &str| counter.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let name = counter.get("name")?.as_str()?.to_owned();
-        Some((name, Count { packets: number("packets"), bytes: number("bytes") }))
-    });
-    Ok(counters.collect())
+    Nftables::open()?.counters(&config.table_name())
 }
 
 /// Removes everything that this instance may have left behind, and nothing else: the nftables table of its name; rules and routes

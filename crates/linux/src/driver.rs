@@ -2,28 +2,35 @@
 
 mod network;
 mod profile;
+mod pulse;
 mod shortage;
 mod status;
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
 pub use profile::StageStatus;
-pub use status::{Counters, DriverStatus, PortStatus, TunCounters};
+pub(crate) use pulse::Traffic;
+pub use pulse::{Position, Pulse};
+pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
 
 use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
 use crate::error::{Error, Result};
 use crate::event_loop::{Interest, Poller, Signals, Waker};
+use crate::guard::Guard;
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
 use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
+use crate::watchdog::{Heartbeat, Watchdog};
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
 use shortage::Shortage;
@@ -51,6 +58,10 @@ pub struct DriverConfig {
     pub queue_packets: u32,
     /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their connections hang.
     pub journal: Option<PathBuf>,
+    /// What tells the process outside that this one lives; `None`: nobody watches from outside.
+    pub heartbeat: Option<Arc<Heartbeat>>,
+    /// End the process when the event loop hangs.
+    pub watchdog: bool,
 }
 
 impl DriverConfig {
@@ -63,6 +74,8 @@ impl DriverConfig {
             drain_timeout: Duration::from_secs(30),
             queue_packets: DEFAULT_QUEUE_PACKETS,
             journal: Some(PathBuf::from("/run/farlink/journal")),
+            heartbeat: None,
+            watchdog: true,
         }
     }
 }
@@ -86,8 +99,14 @@ enum Phase {
 
 /// A gateway on this machine. Dropping it takes the diversion back without a drain.
 pub struct Driver {
-    /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is gone.
-    divert: Option<Divert>,
+    /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is gone, and nobody looks whether
+    /// packets wait in one.
+    guard: Option<Guard>,
+    watchdog: Option<Watchdog>,
+    pulse: Arc<Pulse>,
+    diverted: Vec<Diverted>,
+    /// The guard wants nothing to be split.
+    is_unsplit: bool,
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
@@ -118,11 +137,13 @@ impl Driver {
         if interfaces.is_empty() {
             return Err(Error::Refused("no interface is to be diverted".to_owned()));
         }
+        let pulse = Arc::new(Pulse::new(interfaces.len()));
         let mut ports = Vec::new();
         for (n, (id, interface)) in interfaces.iter().enumerate() {
             let tun_config =
                 TunConfig { name: config.divert.tun_name(n), queue_packets: config.queue_packets };
-            ports.push(Port::new(*id, interface.clone(), Tun::create(&tun_config)?));
+            let tun = Tun::create(&tun_config)?;
+            ports.push(Port::new(*id, interface.clone(), tun, (Arc::clone(&pulse), n)));
         }
         // From here on no other process serves this instance: it would hold the TUNs.
         let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
@@ -141,7 +162,7 @@ impl Driver {
         for (port, n) in ports.iter().zip(0u64..) {
             poller.add(&port.tun, n, Interest::Read)?;
         }
-        let diverted = ports
+        let diverted: Vec<_> = ports
             .iter()
             .map(|p| Diverted {
                 interface: p.interface.clone(),
@@ -161,7 +182,11 @@ impl Driver {
         let mut driver = Self {
             gateway: Gateway::new(config.gateway),
             net,
-            divert: None,
+            guard: None,
+            watchdog: None,
+            pulse,
+            diverted,
+            is_unsplit: false,
             poller,
             monitor,
             waker,
@@ -177,7 +202,12 @@ impl Driver {
         for port in 0..driver.net.ports.len() {
             driver.tell_if_down(port);
         }
-        driver.divert = Some(Divert::apply(config.divert, diverted)?);
+        let divert = Divert::apply(config.divert, driver.diverted.clone())?;
+        driver.guard = Some(Guard::start(divert, Arc::clone(&driver.pulse), Arc::clone(&driver.waker))?);
+        if config.watchdog {
+            let devices = driver.net.ports.iter().map(|p| p.tun.as_fd());
+            driver.watchdog = Some(Watchdog::start(Arc::clone(&driver.pulse), devices, config.heartbeat)?);
+        }
         if !records.is_empty() {
             tracing::warn!(
                 connections = records.len(),
@@ -186,6 +216,12 @@ impl Driver {
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
         Ok(driver)
+    }
+
+    /// Whether the event loop turns: for those who tell a supervisor.
+    #[must_use]
+    pub fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
     }
 
     /// Wake it to have `attend` called.
@@ -207,7 +243,11 @@ impl Driver {
         loop {
             let deadline = self.deadline();
             let (mut is_woken, mut has_events, mut is_signalled) = (false, false, false);
-            for ready in self.poller.wait(deadline)? {
+            self.pulse.is_waiting.store(true, Ordering::Release);
+            let ready = self.poller.wait(deadline);
+            self.pulse.is_waiting.store(false, Ordering::Release);
+            self.pulse.turns.add(1);
+            for ready in ready? {
                 match ready.token {
                     WAKER => is_woken = true,
                     EVENTS => has_events = true,
@@ -225,7 +265,10 @@ impl Driver {
             self.watch_processor(began, packets);
             if is_woken {
                 self.waker.clear();
+                self.pulse.is_answering.store(true, Ordering::Relaxed);
                 attend(&mut Attendance { driver: &mut self });
+                self.pulse.is_answering.store(false, Ordering::Relaxed);
+                self.follow_guard();
                 self.work();
             }
             if is_signalled && let Some(signals) = signals {
@@ -276,9 +319,7 @@ impl Driver {
                 };
                 packets += 1;
                 bytes += packet.len();
-                port.counters.packets_in += 1;
-                port.counters.bytes_in += packet.len() as u64;
-                port.counters.super_segments_in += u64::from(packet.offload.is_super_segment());
+                port.note_read(packet.bytes(), packet.offload.is_super_segment());
                 let id = port.id;
                 let now = clock::now();
                 self.gateway.handle_packet(now, id, packet, &mut self.net);
@@ -309,6 +350,7 @@ impl Driver {
             packets += port.counters.packets_out;
             bytes += port.counters.bytes_out;
         }
+        self.pulse.forwarded.set(self.gateway.packets_forwarded());
         self.spreader.attend(now, packets, bytes);
         self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
     }
@@ -384,7 +426,7 @@ impl Driver {
             {
                 tracing::error!(
                     device = port.tun.name(),
-                    "the device was taken down or away: traffic is not split"
+                    "the device was taken down or away; one that is down is brought up again"
                 );
             }
             return;
@@ -404,6 +446,20 @@ impl Driver {
             let state = if is_usable { "up" } else { "down" };
             tracing::info!(interface = %link.name, state, "link state");
             self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
+        }
+    }
+
+    /// Splits, or hands back what is split, as the guard of diversion has decided.
+    fn follow_guard(&mut self) {
+        let wanted = self.pulse.unsplit.load(Ordering::Acquire);
+        if wanted == self.is_unsplit || self.phase != Phase::Running {
+            return;
+        }
+        self.is_unsplit = wanted;
+        if wanted {
+            self.gateway.drain(clock::now());
+        } else {
+            self.gateway.end_drain();
         }
     }
 
@@ -449,7 +505,8 @@ impl Driver {
         } else {
             End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
         };
-        let outcome = self.divert.take().map_or(Ok(()), Divert::remove);
+        self.watchdog = None;
+        let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;
         while clock::now() < until {
             self.read_all()?;
@@ -492,6 +549,7 @@ impl Driver {
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
             spread: self.spreader.is_on(),
+            diversion: self.guard.as_ref().map(Guard::status).unwrap_or_default(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
         }
     }
@@ -529,7 +587,12 @@ impl Attendance<'_> {
     /// What is diverted where.
     #[must_use]
     pub fn diverted(&self) -> Vec<Diverted> {
-        self.driver.divert.as_ref().map(|d| d.interfaces().to_vec()).unwrap_or_default()
+        self.driver.diverted.clone()
+    }
+    /// How diversion stands.
+    #[must_use]
+    pub fn diversion(&self) -> DiversionStatus {
+        self.driver.guard.as_ref().map(Guard::status).unwrap_or_default()
     }
     /// Measures each stage of the datapath from now on, beginning at zero, or no more.
     pub fn set_profile(&mut self, on: bool) {

@@ -8,6 +8,7 @@ pub mod emulator;
 pub mod error;
 pub mod ethtool;
 pub mod event_loop;
+mod guard;
 mod heap;
 pub mod journal;
 pub mod netlink;
@@ -16,5 +17,6 @@ pub mod sandbox;
 mod spread;
 pub mod sysctl;
 pub mod tun;
+pub mod watchdog;
 
 pub use error::{Error, Result};

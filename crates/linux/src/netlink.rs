@@ -4,6 +4,7 @@ mod events;
 mod link;
 mod lookup;
 mod message;
+mod nftables;
 mod route;
 mod socket;
 
@@ -11,6 +12,7 @@ pub use events::{Event, Monitor};
 pub use link::{Link, VethEnd};
 pub use lookup::{Leaves, RouteCache};
 pub use message::{Answer, Answers, Attributes, Message};
+pub use nftables::{Count, Nftables};
 pub use route::{Family, Hop, Route, RouteKey, Rule, TABLE_MAIN};
 pub use socket::Socket;
 pub(crate) use socket::set_option;

@@ -138,7 +138,7 @@ impl Tun {
         netlink.link_sizes(index, Some(MTU_BYTES), Some(config.queue_packets))?;
         netlink.link_without_multicast(index)?;
         netlink.link_up(index, true)?;
-        allow_any_source(&mut netlink, name, index)?;
+        open_source_check(&mut netlink, name, index)?;
         Ok(Self { fd, name: name.to_owned(), index, offloads, spare: None })
     }
 
@@ -345,12 +345,28 @@ fn prepare_sysctls(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The larger of `all` and the device's own rp_filter counts. Where the administrator has set `all`, the device gets an address
-/// that nobody uses and the loose filter (2), which then accepts every source that has a route.
-fn allow_any_source(netlink: &mut Socket, name: &str, index: u32) -> Result<()> {
-    if sysctl::read_number(&["ipv4", "conf", "all", "rp_filter"]).unwrap_or(0) == 0 {
-        return Ok(());
+/// The larger of `all` and the device's own rp_filter counts. 1, and on a device without an address 2, drop everything that comes out of a
+/// TUN: sources of all kinds do. So the device has 0 while `all` is 0. Otherwise it gets an address that nobody uses and 2, which is
+/// then in force whatever `all` says, and accepts every source that has a route. Says what had to be changed.
+pub(crate) fn open_source_check(netlink: &mut Socket, name: &str, index: u32) -> Result<Option<String>> {
+    let value = |of: &str| sysctl::read_number(&["ipv4", "conf", of, "rp_filter"]).unwrap_or(0);
+    let (all, own) = (value("all"), value(name));
+    let wanted = if all == 0 { 0 } else { 2 };
+    if wanted == 2 {
+        // Only asked here: usually there is nothing to ask.
+        let has_address = netlink.addresses_of(index)?.contains(&DUMMY_ADDRESS.into());
+        if !has_address {
+            netlink.address_add(index, DUMMY_ADDRESS.into(), 32)?;
+        }
     }
-    sysctl::write(&["ipv4", "conf", name, "rp_filter"], "2")?;
-    netlink.address_add(index, DUMMY_ADDRESS.into(), 32)
+    if own == wanted {
+        return Ok(None);
+    }
+    sysctl::write(&["ipv4", "conf", name, "rp_filter"], &wanted.to_string())?;
+    // 0 is laxer than needed to the one side, and 2 to the other: only what drops is worth a word.
+    let drops = all.max(own) > 0 && (own != 2 || all != 0);
+    Ok(drops.then(|| {
+        let (key, value) = if own == 1 { (name, own) } else { ("all", all) };
+        format!("net.ipv4.conf.{key}.rp_filter={value}")
+    }))
 }

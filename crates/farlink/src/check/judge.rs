@@ -115,6 +115,9 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         (false, false, false) if split_now > 0 => {
             format!("yes: {} split now, all silent for {seconds} s", are(split_now, "connection"))
         }
+        (false, false, false) if !running.trouble.is_empty() => {
+            "no: there is something wrong with diversion (see above)".to_owned()
+        }
         (false, false, false) => {
             let names: Vec<_> = running.interfaces.iter().map(|i| i.name.as_str()).collect();
             let text = format!(
@@ -142,12 +145,14 @@ fn on_interface<'a>(
         let (now, then): (Count, Count) = (at(after).unwrap_or_default(), at(before).unwrap_or_default());
         now.packets.saturating_sub(then.packets)
     };
+    // Both families of IP together.
+    let diverted = counted("diverted") + counted("diverted6");
     let at = |s: &Sample, key: &str| number(&s.status, &format!("/interfaces/{n}/{key}"));
     let grown = |key: &str| at(after, key).saturating_sub(at(before, key));
     Some(OnInterface {
         name: &interface.name,
         device: &interface.device,
-        diverted: counted("diverted"),
+        diverted,
         passed: counted("passed"),
         got: grown("packets_in"),
         lost: grown("queue_drops"),
@@ -238,6 +243,7 @@ mod tests {
             table_base: 51_000,
             rule_priority: 500,
             interfaces: vec![interface("lan0", 0), interface("sat0", 1)],
+            trouble: Vec::new(),
         }
     }
 

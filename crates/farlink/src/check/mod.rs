@@ -13,7 +13,7 @@ use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::admin::client::{NoGateway, ask};
+use crate::admin::client::{NoGateway, Silent, ask};
 use crate::admin::protocol::Request;
 use crate::cli::CheckArgs;
 use crate::out::outln;
@@ -45,6 +45,9 @@ pub struct Running {
     pub rule_priority: u32,
     /// The diverted interfaces, in the order of their numbers.
     pub interfaces: Vec<Interface>,
+    /// What is wrong with the diversion, as its guard sees it.
+    #[serde(default)]
+    pub trouble: Vec<String>,
 }
 
 /// A diverted interface.
@@ -123,7 +126,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let running = match ask(&args.socket.socket, &Request::Check {}) {
         Ok(value) => Ok(serde_json::from_value::<Running>(value)?),
-        Err(e) if e.is::<NoGateway>() => Err(e),
+        Err(e) if e.is::<NoGateway>() || e.is::<Silent>() => Err(e),
         Err(e) => return Err(e),
     };
     let (divert, interfaces) = match &running {
@@ -133,11 +136,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut answers = vec![host_answer(&divert, &interfaces)];
     match &running {
         Ok(running) => answers.extend(running_answers(args, running)?),
-        Err(e) => answers.push(Answer {
-            question: "Is a gateway running?",
-            answer: "no".to_owned(),
-            found: vec![Diagnosis::new(Severity::Note, e.to_string())],
-        }),
+        Err(e) => answers.push(absent(e)),
     }
     let code = match (answers.iter().any(Answer::has_problem), &running) {
         (true, _) => BAD,
@@ -156,6 +155,21 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         answers.iter().for_each(Answer::print);
     }
     Ok(ExitCode::from(code))
+}
+
+/// Nobody answers.
+fn absent(error: &anyhow::Error) -> Answer {
+    let was_killed = error.downcast_ref::<NoGateway>().is_some_and(|e| e.was_killed);
+    let (answer, severity) = match (error.is::<Silent>(), was_killed) {
+        (true, _) => ("it does not answer", Severity::Problem),
+        (false, true) => ("not any more", Severity::Problem),
+        (false, false) => ("no", Severity::Note),
+    };
+    Answer {
+        question: "Is a gateway running?",
+        answer: answer.to_owned(),
+        found: vec![Diagnosis::new(severity, error.to_string())],
+    }
 }
 
 /// Without a gateway: what one would use.
@@ -184,7 +198,8 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
     let up = view::seconds(running.uptime_seconds);
     let answer = format!("yes, farlink {}, process {}, for {up}", running.version, running.pid);
     let is_running = Answer { question: "Is a gateway running?", answer, found: Vec::new() };
-    let missing = divert::verify(&running.divert(), &running.diverted());
+    let mut missing = divert::verify(&running.divert(), &running.diverted());
+    missing.extend(running.trouble.iter().map(|text| Diagnosis::new(Severity::Problem, text)));
     let pairs: Vec<_> = running.interfaces.iter().map(|i| format!("{} -> {}", i.name, i.device)).collect();
     let in_place = Answer {
         question: "Is its diversion in place?",

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::nft;
 use super::plan::{DivertConfig, Diverted};
+use super::{blame, nft};
 use crate::netlink::{Family, Link, Route, Socket};
 use crate::sysctl;
 
@@ -221,6 +221,46 @@ fn source_filters(interface: &str, found: &mut Vec<Diagnosis>) {
     }
 }
 
+/// Forward chains that would drop what is diverted, or the acknowledgements of split connections.
+fn filters(
+    entries: &[serde_json::Value],
+    config: &DivertConfig,
+    interfaces: &[String],
+    found: &mut Vec<Diagnosis>,
+) {
+    let all: Vec<Diverted> = interfaces
+        .iter()
+        .enumerate()
+        .map(|(n, i)| Diverted { interface: i.clone(), tun: config.tun_name(n), tun_index: 0 })
+        .collect();
+    let is_liberal = sysctl::read_number(&["netfilter", "nf_conntrack_tcp_be_liberal"]) == Some(1);
+    for dropper in blame::droppers(entries, None, &config.table_name()) {
+        let chain = format!("{}/{}", dropper.table, dropper.chain);
+        if dropper.drops_invalid && !is_liberal {
+            let text = format!(
+                "the firewall chain {chain} drops what connection tracking calls invalid, and with it acknowledgements of split \
+                 connections: {}",
+                blame::INVALID_REMEDY
+            );
+            found.push(Diagnosis::new(Severity::Warning, text));
+        }
+        let knows = match dropper.knows_us {
+            (true, true) => continue,
+            (true, false) => "only what goes to Farlink's devices, not what comes out of them",
+            (false, true) => "only what comes out of Farlink's devices, not what goes to them",
+            (false, false) => "nothing of Farlink's devices",
+        };
+        if dropper.hook == "forward" && dropper.drops_the_rest {
+            let text = format!(
+                "the firewall chain {chain} drops what it does not know, and it knows {knows}: diverted connections would be cut off; \
+                 add {}",
+                blame::remedy(Some(&dropper), &all)
+            );
+            found.push(Diagnosis::new(Severity::Warning, text));
+        }
+    }
+}
+
 /// What other nftables tables do to diverted packets.
 fn rulesets(
     entries: &[serde_json::Value],
@@ -231,28 +271,8 @@ fn rulesets(
     let own = config.table_name();
     let text_of = |v: &serde_json::Value, key: &str| v.get(key).and_then(|t| t.as_str()).map(str::to_owned);
     let tun = format!("farlink{}", config.instance);
-    let names_tun = entries.iter().any(|e| {
-        e.get("rule").is_some_and(|r| {
-            text_of(r, "table").is_some_and(|t| t != own) && r.to_string().contains(&format!("\"{tun}"))
-        })
-    });
+    filters(entries, config, interfaces, found);
     for entry in entries {
-        if let Some(chain) = entry.get("chain") {
-            let is_forward = text_of(chain, "hook").as_deref() == Some("forward");
-            let drops = text_of(chain, "policy").as_deref() == Some("drop");
-            if is_forward && drops && !names_tun {
-                let name = text_of(chain, "name").unwrap_or_default();
-                let table = text_of(chain, "table").unwrap_or_default();
-                found.push(Diagnosis::new(
-                    Severity::Warning,
-                    format!(
-                        "the firewall chain {table}/{name} drops what it does not know, and no rule names Farlink's \
-                         devices: diverted connections would be cut off; add `oifname \"{tun}*\" accept` there, and \
-                         let `iifname \"{tun}*\"` pass as the real interfaces do"
-                    ),
-                ));
-            }
-        }
         if let Some(flowtable) = entry.get("flowtable") {
             let devices = flowtable.get("dev").map(ToString::to_string).unwrap_or_default();
             if interfaces.iter().any(|i| devices.contains(&format!("\"{i}\""))) {

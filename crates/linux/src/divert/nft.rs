@@ -168,6 +168,11 @@ pub(crate) fn equal(left: Expr, right: Expr) -> Statement {
 }
 
 impl Script {
+    /// How many rules it adds.
+    pub(crate) fn rule_count(&self) -> usize {
+        self.nftables.iter().filter(|e| matches!(e, Entry::Add(Object::Rule { .. }))).count()
+    }
+
     /// The input for `nft -j -f -`.
     pub(crate) fn to_json(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|e| Error::Refused(format!("writing an nftables script: {e}")))

@@ -12,6 +12,10 @@ const PRIORITY: i32 = -450;
 /// Marks our routes and rules as made by us (RTPROT_...; 192 to 254 are nobody's).
 pub(crate) const PROTOCOL: u8 = 0xFA;
 
+/// Hooks of ours that only count come before everybody's rules, or after them.
+const FIRST: i32 = -450;
+const LAST: i32 = 500;
+
 /// So that "farlink", the instance and a number stay within the 15 bytes of an interface name.
 const INSTANCE_BYTES_MAX: usize = 6;
 
@@ -102,6 +106,45 @@ impl DivertConfig {
     }
 }
 
+/// The families of IP whose TCP is diverted now; that of the others takes the ordinary way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Families {
+    /// IPv4.
+    pub v4: bool,
+    /// IPv6.
+    pub v6: bool,
+}
+
+impl Families {
+    /// Both are diverted.
+    pub const BOTH: Self = Self { v4: true, v6: true };
+
+    /// Whether this one is diverted.
+    #[must_use]
+    pub const fn has(self, family: Family) -> bool {
+        match family {
+            Family::V4 => self.v4,
+            Family::V6 => self.v6,
+        }
+    }
+    /// The same with this one diverted or not.
+    #[must_use]
+    pub const fn with(self, family: Family, on: bool) -> Self {
+        match family {
+            Family::V4 => Self { v4: on, ..self },
+            Family::V6 => Self { v6: on, ..self },
+        }
+    }
+}
+
+/// Name of a counter of the `n`-th interface.
+pub(crate) fn counter_name(what: &str, family: Family, n: usize) -> String {
+    match family {
+        Family::V4 => format!("{what}_{n}"),
+        Family::V6 => format!("{what}6_{n}"),
+    }
+}
+
 /// What is to be applied for a set of interfaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -176,7 +219,7 @@ impl Plan {
 
     /// The nftables table. `notrack`: what is diverted stays out of connection tracking, which then sees each packet once,
     /// on its way out of the TUN (so that NAT and stateful filters work as without us).
-    pub(crate) fn script(&self, notrack: bool) -> Script {
+    pub(crate) fn script(&self, notrack: bool, families: Families) -> Script {
         let mut b = Builder::fresh_table(&self.config.table_name());
         b.counter("ip_options");
         // Before the base chain that refers to them.
@@ -196,34 +239,104 @@ impl Plan {
                 Statement::Return(()),
             ],
         );
+        for family in Family::BOTH.into_iter().filter(|f| !families.has(*f)) {
+            b.rule("prerouting", vec![of(family), Statement::Return(())]);
+        }
         exclusions(&mut b);
         selections(&mut b);
+        self.arrivals(&mut b);
+        for family in Family::BOTH.into_iter().filter(|f| !families.has(*f)) {
+            self.plain(&mut b, family);
+        }
         b.build()
     }
 
     /// Marks, asks the kernel whether the mark would lead into the TUN, and takes the mark back if not: the packet is for this
     /// machine itself, somebody's rule comes before ours, or the TUN is gone. So a killed daemon leaves rules that do nothing.
     fn mark_chain(&self, b: &mut Builder, n: usize, one: &Diverted, notrack: bool) {
-        let (chain, diverted, passed) = (format!("to_{n}"), format!("diverted_{n}"), format!("passed_{n}"));
-        b.counter(&diverted);
+        let (chain, passed) = (format!("to_{n}"), format!("passed_{n}"));
         b.counter(&passed);
         b.chain(&chain, None);
         let cleared = || and(meta("mark"), Expr::Number(!self.config.mark_mask));
         let mangle = |value| Statement::Mangle { key: meta("mark"), value };
         b.rule(&chain, vec![mangle(or(cleared(), Expr::Number(self.mark(n))))]);
-        let leads_to = Expr::Operation(Operation::Fib { result: "oifname", flags: vec!["daddr", "mark"] });
-        let mut take = vec![equal(leads_to, text(&one.tun)), Statement::Counter(diverted)];
-        if notrack {
-            take.push(Statement::Notrack(()));
+        for family in Family::BOTH {
+            let diverted = counter_name("diverted", family, n);
+            b.counter(&diverted);
+            let leads_to =
+                Expr::Operation(Operation::Fib { result: "oifname", flags: vec!["daddr", "mark"] });
+            let mut take = vec![of(family), equal(leads_to, text(&one.tun)), Statement::Counter(diverted)];
+            if notrack {
+                take.push(Statement::Notrack(()));
+            }
+            take.push(Statement::Accept(()));
+            b.rule(&chain, take);
         }
-        take.push(Statement::Accept(()));
-        b.rule(&chain, take);
         b.rule(&chain, vec![Statement::Counter(passed), mangle(cleared())]);
         b.rule(
             "choose",
             vec![equal(meta("iifname"), text(&one.interface)), Statement::Goto { target: chain }],
         );
     }
+
+    /// Counts the TCP that came out of a TUN and has passed everybody's rules and routes, so that it is known whether what is
+    /// written into the TUN gets through. SYNs apart: a filter may know old connections and refuse new ones.
+    fn arrivals(&self, b: &mut Builder) {
+        let hook = |hook, prio| Some(Hook { kind: "filter", hook, prio, policy: "accept" });
+        b.chain("input", hook("input", FIRST));
+        for (n, one) in self.interfaces.iter().enumerate() {
+            let from = || equal(meta("iifname"), text(&one.tun));
+            let chain = format!("left_{n}");
+            b.chain(&chain, None);
+            for family in Family::BOTH {
+                let [local, syn, data] =
+                    ["local", "syn_left", "left"].map(|what| counter_name(what, family, n));
+                for counter in [&local, &syn, &data] {
+                    b.counter(counter);
+                }
+                // Translated to an address of this machine (a transparent proxy, for example).
+                b.rule("input", vec![from(), of(family), is_tcp(meta("l4proto")), Statement::Counter(local)]);
+                b.rule(&chain, vec![of(family), is_syn(), Statement::Counter(syn), Statement::Accept(())]);
+                let count = Statement::Counter(data);
+                b.rule(&chain, vec![of(family), is_tcp(meta("l4proto")), count, Statement::Accept(())]);
+            }
+        }
+        b.chain("postrouting", hook("postrouting", LAST));
+        for (n, one) in self.interfaces.iter().enumerate() {
+            let target = format!("left_{n}");
+            b.rule("postrouting", vec![equal(meta("iifname"), text(&one.tun)), Statement::Goto { target }]);
+        }
+    }
+
+    /// While TCP of a family is not diverted: how many SYNs are to be forwarded, and how many are. What the machine's own rules refuse
+    /// anyway is not the fault of diversion.
+    fn plain(&self, b: &mut Builder, family: Family) {
+        let base = format!("plain_{family}").to_lowercase();
+        b.chain(&base, Some(Hook { kind: "filter", hook: "forward", prio: FIRST, policy: "accept" }));
+        for (n, one) in self.interfaces.iter().enumerate() {
+            for (chain, what) in [(base.as_str(), "plain"), ("postrouting", "plain_left")] {
+                let counter = counter_name(what, family, n);
+                b.counter(&counter);
+                let from = equal(meta("iifname"), text(&one.interface));
+                b.rule(chain, vec![from, of(family), is_syn(), Statement::Counter(counter)]);
+            }
+        }
+    }
+}
+
+fn of(family: Family) -> Statement {
+    equal(meta("nfproto"), text(if family == Family::V4 { "ipv4" } else { "ipv6" }))
+}
+
+const TCP: u32 = 6;
+
+fn is_tcp(left: Expr) -> Statement {
+    equal(left, Expr::Number(TCP))
+}
+
+/// The first packet of a connection: SYN without ACK.
+fn is_syn() -> Statement {
+    equal(and(field("tcp", "flags"), Expr::Number(0x12)), Expr::Number(0x02))
 }
 
 /// What is never diverted, whatever it carries.
@@ -244,10 +357,8 @@ fn exclusions(b: &mut Builder) {
 
 /// TCP, its fragments, and the ICMP errors that quote it.
 fn selections(b: &mut Builder) {
-    const TCP: u32 = 6;
     const FRAGMENT: u32 = 44;
     let choose = || Statement::Goto { target: "choose".to_owned() };
-    let is_tcp = |left: Expr| equal(left, Expr::Number(TCP));
     let is_fragment = |left: Expr| equal(left, Expr::Number(FRAGMENT));
     // Every fragment of an IPv4 packet names the protocol.
     b.rule("prerouting", vec![is_tcp(field("ip", "protocol")), choose()]);
@@ -334,13 +445,18 @@ mod tests {
     #[test]
     fn script_is_one_transaction_that_starts_from_nothing() {
         let plan = Plan::new(DivertConfig::default(), two()).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&plan.script(true).to_json().unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&plan.script(true, Families::BOTH).to_json().unwrap()).unwrap();
         let entries = json["nftables"].as_array().unwrap();
         assert_eq!(entries[1]["add"]["table"]["name"], "farlink");
         assert_eq!(entries[2]["delete"]["table"]["name"], "farlink");
         assert!(entries[3].get("add").is_some());
         let text = json.to_string();
         assert!(text.contains("notrack"));
-        assert!(!plan.script(false).to_json().unwrap().contains("notrack"));
+        assert!(!plan.script(false, Families::BOTH).to_json().unwrap().contains("notrack"));
+        assert!(!text.contains("plain"));
+        let partly = plan.script(true, Families { v4: false, v6: true });
+        assert!(partly.to_json().unwrap().contains("plain_ipv4"));
+        assert!(partly.rule_count() > plan.script(true, Families::BOTH).rule_count());
     }
 }

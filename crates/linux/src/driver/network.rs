@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Instant, Offload, supersegment};
 
 use super::profile::{Profile, Stage};
+use super::pulse::Pulse;
 use super::status::{Counters, TunCounters};
 use crate::clock;
 use crate::journal::Journal;
@@ -31,13 +33,15 @@ pub(crate) struct Port {
     pub(crate) is_usable: bool,
     pub(crate) tun: Tun,
     pub(crate) counters: TunCounters,
+    /// Told what is read and written, under the port's own number.
+    pulse: (Arc<Pulse>, usize),
     waiting: VecDeque<(Offload, Vec<u8>)>,
     waiting_bytes: usize,
     retry_at: Option<Instant>,
 }
 
 impl Port {
-    pub(crate) fn new(id: IfaceId, interface: String, tun: Tun) -> Self {
+    pub(crate) fn new(id: IfaceId, interface: String, tun: Tun, pulse: (Arc<Pulse>, usize)) -> Self {
         Self {
             id,
             interface,
@@ -45,9 +49,20 @@ impl Port {
             is_usable: false,
             tun,
             counters: TunCounters::default(),
+            pulse,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             retry_at: None,
+        }
+    }
+
+    /// A packet was read.
+    pub(crate) fn note_read(&mut self, packet: &[u8], is_super_segment: bool) {
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += packet.len() as u64;
+        self.counters.super_segments_in += u64::from(is_super_segment);
+        if let Some(pulse) = self.pulse.0.ports.get(self.pulse.1) {
+            pulse.note_read(packet);
         }
     }
 
@@ -60,7 +75,7 @@ impl Port {
             return;
         }
         match self.tun.write(&packet.offload, packet.header, packet.payload) {
-            Ok(()) => {}
+            Ok(()) => note_written(&self.pulse, packet.header),
             Err(WriteError::Busy) => {
                 counters.writes_busy += 1;
                 self.wait(packet.offload, packet.header, packet.payload, counters);
@@ -77,7 +92,7 @@ impl Port {
     /// Cuts a super-segment that the kernel does not take.
     fn write_segments(&mut self, whole: &[u8], offload: &Offload, counters: &mut Counters) {
         counters.software_segmented += 1;
-        let Self { tun, waiting, .. } = self;
+        let Self { tun, waiting, pulse, .. } = self;
         supersegment::segment(whole, offload, &mut |segment| {
             let outcome = if waiting.is_empty() {
                 tun.write(&Offload::default(), segment, &[])
@@ -85,7 +100,7 @@ impl Port {
                 Err(WriteError::Busy)
             };
             match outcome {
-                Ok(()) => {}
+                Ok(()) => note_written(pulse, segment),
                 Err(WriteError::Busy) if waiting.len() < RETRY_PACKETS_MAX => {
                     waiting.push_back((Offload::default(), segment.to_vec()));
                 }
@@ -128,7 +143,7 @@ impl Port {
                     return;
                 }
                 Err(_) => counters.writes_refused += 1,
-                Ok(()) => {}
+                Ok(()) => note_written(&self.pulse, &packet),
             }
             self.waiting_bytes = self.waiting_bytes.saturating_sub(packet.len());
         }
@@ -136,6 +151,12 @@ impl Port {
 
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
+    }
+}
+
+fn note_written((pulse, port): &(Arc<Pulse>, usize), header: &[u8]) {
+    if let Some(pulse) = pulse.ports.get(*port) {
+        pulse.note_written(header);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+pub use crate::guard::DiversionStatus;
+
 /// Counters of one TUN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TunCounters {
@@ -73,6 +75,8 @@ pub struct DriverStatus {
     pub journal_refused: u64,
     /// The kernel's part of the work is spread over all processors.
     pub spread: bool,
+    /// How diversion stands.
+    pub diversion: DiversionStatus,
     /// Seconds since the start.
     pub uptime_s: f64,
 }

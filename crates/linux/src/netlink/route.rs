@@ -265,6 +265,12 @@ impl Socket {
         Ok(found)
     }
 
+    /// The addresses of one interface that are more than link-local.
+    pub fn addresses_of(&mut self, index: u32) -> Result<Vec<IpAddr>> {
+        let all = self.addresses()?.into_iter();
+        Ok(all.filter(|(of, _)| *of == index).map(|(_, address)| address).collect())
+    }
+
     /// Adds a route, or replaces one with the same destination, table and metric.
     pub fn route_add(&mut self, route: &Route) -> Result<()> {
         let message = route.message(libc::RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
@@ -333,6 +339,22 @@ impl Socket {
 
     /// Asks the kernel which way a packet goes. `None`: it has no route, or refuses the packet.
     pub fn route_lookup(&mut self, key: &RouteKey) -> Result<Option<Hop>> {
+        match self.ask_route(key) {
+            Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Why the kernel would not route a packet: EXDEV where its source address check refuses it, others where it knows no way; `None`
+    /// where it would.
+    pub fn route_refusal(&mut self, key: &RouteKey) -> Result<Option<i32>> {
+        match self.ask_route(key) {
+            Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(answer.raw_os_error()),
+            other => other.map(|_| None),
+        }
+    }
+
+    fn ask_route(&mut self, key: &RouteKey) -> Result<Option<Hop>> {
         let family = Family::of(key.destination);
         let bits = if family == Family::V4 { 32 } else { 128 };
         let mut body = [0; RTMSG_BYTES];
@@ -350,12 +372,8 @@ impl Socket {
             request.attr_u32(RTA_MARK, key.mark);
         }
         let mut hop = None;
-        let outcome = self.query(request, "looking up a route", |answer| hop = parse_hop(&answer));
-        match outcome {
-            Ok(()) => Ok(hop),
-            Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(None),
-            Err(e) => Err(e),
-        }
+        self.query(request, "looking up a route", |answer| hop = parse_hop(&answer))?;
+        Ok(hop)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A blocking NETLINK_ROUTE socket: one request, its answers, its acknowledgement.
+//! A blocking netlink socket: one request, its answers, its acknowledgement.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,19 +34,24 @@ pub struct Socket {
 impl Socket {
     /// A socket for requests.
     pub fn open() -> Result<Self> {
-        Self::with_groups(0, false)
+        Self::of_protocol(libc::NETLINK_ROUTE, 0, false)
     }
 
     /// A socket that also receives the events of these groups (RTMGRP_... bits).
     pub(crate) fn with_groups(groups: u32, nonblocking: bool) -> Result<Self> {
+        Self::of_protocol(libc::NETLINK_ROUTE, groups, nonblocking)
+    }
+
+    /// A socket for requests to netfilter.
+    pub(crate) fn netfilter() -> Result<Self> {
+        Self::of_protocol(libc::NETLINK_NETFILTER, 0, false)
+    }
+
+    fn of_protocol(protocol: libc::c_int, groups: u32, nonblocking: bool) -> Result<Self> {
         let extra = if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
         // SAFETY: plain system call; the descriptor is owned from here on.
         let fd = unsafe {
-            let fd = libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC | extra,
-                libc::NETLINK_ROUTE,
-            );
+            let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | extra, protocol);
             if fd < 0 {
                 return Err(Error::last_os("opening a netlink socket"));
             }

@@ -1,0 +1,350 @@
+//! Who keeps diverted packets from coming out on the other side, and what helps, in words.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::nft;
+use super::passage::Suspicion;
+use super::plan::Diverted;
+use crate::netlink::{Family, RouteKey, Socket};
+
+/// What was lost, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// How it shows.
+    pub suspicion: Suspicion,
+    /// In which family.
+    pub family: Family,
+    /// On which interface, by its number among the diverted ones.
+    pub n: usize,
+    /// Source and destination of a packet that was written into the TUN meanwhile.
+    pub sample: Option<(IpAddr, IpAddr)>,
+}
+
+/// Who is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// There is no route, with or without diversion.
+    NoRoute,
+    /// Something on this machine, in words, with what helps.
+    Machine(String),
+}
+
+/// Finds the cause. Runs `nft` once.
+pub fn blame(socket: &mut Socket, own_table: &str, all: &[Diverted], lost: &Lost) -> Cause {
+    let Some(one) = all.get(lost.n) else { return Cause::NoRoute };
+    if lost.suspicion != Suspicion::Entry
+        && let Some((source, destination)) = lost.sample
+        && let Some(cause) = of_routing(socket, one, lost.family, source, destination)
+    {
+        return cause;
+    }
+    let ruleset = nft::list(&["ruleset"]).unwrap_or_default();
+    let found = droppers(&ruleset, Some(lost.family), own_table);
+    Cause::Machine(of_rules(&found, &legacy_tables(), all, one, lost))
+}
+
+/// What routing itself says of the sample; `None`: it lets it through.
+fn of_routing(
+    socket: &mut Socket,
+    one: &Diverted,
+    family: Family,
+    source: IpAddr,
+    destination: IpAddr,
+) -> Option<Cause> {
+    let key = |index| RouteKey { destination, from: Some((source, index)), mark: 0 };
+    let refusal = socket.route_refusal(&key(one.tun_index)).ok()??;
+    if refusal == libc::EXDEV {
+        return Some(Cause::Machine(format!(
+            "the source address check (rp_filter) drops what comes out of {tun}: there is no route back to {source}; add one, or set \
+             net.ipv4.conf.all.rp_filter and net.ipv4.conf.{tun}.rp_filter to 0",
+            tun = one.tun
+        )));
+    }
+    let real = socket.link_index(&one.interface).ok()?;
+    if socket.route_refusal(&key(real)).ok()?.is_some() {
+        return Some(Cause::NoRoute);
+    }
+    Some(Cause::Machine(format!(
+        "there is a route to {destination} for what comes in by {real}, but none for what comes out of {tun}: a policy-routing rule names \
+         {real}; add the same rule for {tun} (`ip {flag}rule add iif {tun} ...`)",
+        real = one.interface,
+        tun = one.tun,
+        flag = if family == Family::V6 { "-6 " } else { "" }
+    )))
+}
+
+/// A chain that drops, and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dropper {
+    pub(super) family: String,
+    pub(super) table: String,
+    pub(super) chain: String,
+    pub(super) hook: String,
+    /// It, or a chain of its table, drops what connection tracking calls invalid.
+    pub(super) drops_invalid: bool,
+    /// It drops whatever no rule has accepted.
+    pub(super) drops_the_rest: bool,
+    /// Its table has a rule for what goes to, and for what comes from Farlink's devices.
+    pub(super) knows_us: (bool, bool),
+}
+
+impl Dropper {
+    /// Made by iptables or ip6tables, so told in their language.
+    fn is_iptables(&self) -> bool {
+        self.table == "filter" && self.chain == "FORWARD" && matches!(self.family.as_str(), "ip" | "ip6")
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn drops(rule: &Value) -> bool {
+    let expr = rule.get("expr").map(Value::to_string).unwrap_or_default();
+    expr.contains("{\"drop\":") || expr.contains("{\"reject\":")
+}
+
+/// A rule for every packet, at the end of a chain.
+fn is_unconditional(rule: &Value) -> bool {
+    let expr = rule.get("expr").and_then(Value::as_array);
+    expr.is_some_and(|e| e.iter().all(|s| s.get("match").is_none()))
+}
+
+fn names(rule: &Value, key: &str, stem: &str) -> bool {
+    let expr = rule.get("expr").map(Value::to_string).unwrap_or_default();
+    expr.contains(&format!("\"{key}\"")) && expr.contains(&format!("\"{stem}"))
+}
+
+fn drops_invalid(rule: &Value) -> bool {
+    drops(rule) && rule.get("expr").map(Value::to_string).unwrap_or_default().contains("\"invalid\"")
+}
+
+/// Base chains on the way of forwarded packets of a family (`None`: of either) that drop something, or belong to a table that does.
+pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &str) -> Vec<Dropper> {
+    // The table's name with the instance behind it is that of the devices, without the underscore.
+    let stem = &own_table.replacen("farlink_", "farlink", 1);
+    let fits = |of: &str| match family {
+        Some(Family::V4) => matches!(of, "ip" | "inet"),
+        Some(Family::V6) => matches!(of, "ip6" | "inet"),
+        None => matches!(of, "ip" | "ip6" | "inet"),
+    };
+    let rules: Vec<&Value> = ruleset.iter().filter_map(|e| e.get("rule")).collect();
+    let mut found = Vec::new();
+    for chain in ruleset.iter().filter_map(|e| e.get("chain")) {
+        let (of, table, hook) = (text(chain, "family"), text(chain, "table"), text(chain, "hook"));
+        if !fits(of) || table == own_table || !matches!(hook, "forward" | "prerouting" | "postrouting") {
+            continue;
+        }
+        let name = text(chain, "name");
+        let in_table = |r: &&&Value| text(r, "family") == of && text(r, "table") == table;
+        let in_chain = |r: &&&Value| in_table(r) && text(r, "chain") == name;
+        // Chains that are jumped to may drop, too: of the whole table, where this chain jumps.
+        let jumps = rules.iter().filter(in_chain).any(|r| {
+            let expr = r.get("expr").map(Value::to_string).unwrap_or_default();
+            expr.contains("{\"jump\":") || expr.contains("{\"goto\":") || expr.contains("\"vmap\"")
+        });
+        let scope = |r: &&&Value| if jumps { in_table(r) } else { in_chain(r) };
+        let dropping: Vec<_> = rules.iter().filter(scope).filter(|r| drops(r)).collect();
+        if text(chain, "policy") != "drop" && dropping.is_empty() {
+            continue;
+        }
+        found.push(Dropper {
+            family: of.to_owned(),
+            table: table.to_owned(),
+            chain: name.to_owned(),
+            hook: hook.to_owned(),
+            drops_invalid: dropping.iter().any(|r| drops_invalid(r)),
+            drops_the_rest: text(chain, "policy") == "drop" || dropping.iter().any(|r| is_unconditional(r)),
+            knows_us: (
+                rules.iter().filter(in_table).any(|r| names(r, "oifname", stem)),
+                rules.iter().filter(in_table).any(|r| names(r, "iifname", stem)),
+            ),
+        });
+    }
+    // Where packets are most often dropped comes first.
+    found.sort_by_key(|d| d.hook != "forward");
+    found
+}
+
+/// Tables of the old iptables, which nftables does not show.
+fn legacy_tables() -> Vec<String> {
+    ["ip", "ip6"]
+        .iter()
+        .filter(|of| {
+            let file = format!("/proc/thread-self/net/{of}_tables_names");
+            std::fs::read_to_string(file).is_ok_and(|t| t.lines().any(|l| l == "filter"))
+        })
+        .map(|of| (*of).to_owned())
+        .collect()
+}
+
+/// Which TUN stands for which interface.
+fn pairs(all: &[Diverted]) -> String {
+    let one = |d: &Diverted| format!("{} for {}", d.tun, d.interface);
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The name of all TUNs together in rules: `farlink`, or with the instance's name behind it.
+fn stem(all: &[Diverted]) -> &str {
+    all.first().map_or("farlink", |d| d.tun.trim_end_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// The rules that a filtering forward chain needs, in its own language.
+pub(super) fn remedy(dropper: Option<&Dropper>, all: &[Diverted]) -> String {
+    let stem = stem(all);
+    // No rule for everything that comes out of them: it would let in what the firewall keeps out.
+    let like = format!(
+        "and wherever a rule names the interface that packets come in by, name its device beside it ({})",
+        pairs(all)
+    );
+    match dropper {
+        Some(d) if d.is_iptables() => {
+            let tool = if d.family == "ip6" { "ip6tables" } else { "iptables" };
+            format!("`{tool} -I FORWARD -o {stem}+ -j ACCEPT`, {like}")
+        }
+        Some(d) => format!(
+            "`nft insert rule {0} {1} {2} oifname \"{stem}*\" accept`, {like}",
+            d.family, d.table, d.chain
+        ),
+        None => format!("let everything pass that goes to {stem}*, {like}"),
+    }
+}
+
+/// What helps against `ct state invalid drop`.
+pub(super) const INVALID_REMEDY: &str = "connection tracking sees acknowledgements of data that it has not seen yet; set \
+     net.netfilter.nf_conntrack_tcp_be_liberal=1";
+
+fn of_rules(found: &[Dropper], legacy: &[String], all: &[Diverted], one: &Diverted, lost: &Lost) -> String {
+    let named = |d: &Dropper| format!("{} {} {}", d.family, d.table, d.chain);
+    if let Suspicion::Share { lost: n, of } = lost.suspicion {
+        let invalid: Vec<_> = found.iter().filter(|d| d.drops_invalid).map(named).collect();
+        let whose = if invalid.is_empty() { String::new() } else { format!(" (in {})", invalid.join(", ")) };
+        return format!(
+            "{n} of {of} packets of split connections were dropped behind {}, by a rule such as `ct state invalid drop`{whose}: \
+             {INVALID_REMEDY}",
+            one.tun
+        );
+    }
+    let what = match lost.suspicion {
+        Suspicion::Entry => format!("goes from {} to {}", one.interface, one.tun),
+        _ => format!("comes out of {}, which stands for {}", one.tun, one.interface),
+    };
+    let family = if lost.family == Family::V6 { "ip6" } else { "ip" };
+    match found.first() {
+        Some(first) => {
+            let names: Vec<_> = found.iter().take(3).map(named).collect();
+            let chains = if names.len() == 1 { "chain" } else { "chains" };
+            format!(
+                "the firewall ({chains} {}) drops {} that {what}; add {}",
+                names.join(", "),
+                lost.family,
+                remedy(Some(first), all)
+            )
+        }
+        None if legacy.iter().any(|of| of == family) => {
+            let dropper = Dropper {
+                family: family.to_owned(),
+                table: "filter".to_owned(),
+                chain: "FORWARD".to_owned(),
+                hook: "forward".to_owned(),
+                drops_invalid: false,
+                drops_the_rest: true,
+                knows_us: (false, false),
+            };
+            format!(
+                "the firewall (old {} rules) drops {} that {what}; add {}",
+                if family == "ip6" { "ip6tables" } else { "iptables" },
+                lost.family,
+                remedy(Some(&dropper), all)
+            )
+        }
+        None => format!(
+            "{} that {what} is dropped by something that nftables does not show (BPF, XDP, IPsec policy); {}",
+            lost.family,
+            remedy(None, all)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn all() -> Vec<Diverted> {
+        let one = |interface: &str, n: u32| Diverted {
+            interface: interface.into(),
+            tun: format!("farlink{n}"),
+            tun_index: 10 + n,
+        };
+        vec![one("lan0", 0), one("sat0", 1)]
+    }
+
+    fn lost(suspicion: Suspicion, family: Family) -> Lost {
+        Lost { suspicion, family, n: 0, sample: None }
+    }
+
+    fn said(ruleset: &Value, lost: &Lost) -> String {
+        let found = droppers(ruleset.as_array().unwrap(), Some(lost.family), "farlink");
+        of_rules(&found, &[], &all(), &all()[0], lost)
+    }
+
+    #[test]
+    fn the_chain_is_named_and_the_remedy_speaks_its_language() {
+        let iptables = json!([{"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "hook": "forward",
+            "type": "filter", "policy": "drop"}}]);
+        let text = said(&iptables, &lost(Suspicion::Entry, Family::V4));
+        for part in [
+            "ip filter FORWARD",
+            "goes from lan0 to farlink0",
+            "iptables -I FORWARD -o farlink+ -j ACCEPT",
+            "farlink1 for sat0",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        let text = said(&iptables, &lost(Suspicion::Entry, Family::V6));
+        assert!(text.contains("nftables does not show"), "its IPv4 chain drops no IPv6: {text}");
+        let last_drop = json!([
+            {"chain": {"family": "inet", "table": "fw", "name": "fwd", "hook": "forward", "policy": "accept"}},
+            {"rule": {"family": "inet", "table": "fw", "chain": "fwd", "expr": [{"drop": null}]}},
+        ]);
+        let text = said(&last_drop, &lost(Suspicion::Exit, Family::V6));
+        for part in [
+            "inet fw fwd",
+            "comes out of farlink0, which stands for lan0",
+            "nft insert rule inet fw fwd oifname",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn invalid_is_told_apart() {
+        let rule = json!([
+            {"chain": {"family": "inet", "table": "fw", "name": "fwd", "hook": "forward", "policy": "accept"}},
+            {"rule": {"family": "inet", "table": "fw", "chain": "fwd", "expr": [
+                {"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "invalid"}}, {"drop": null}]}},
+        ]);
+        let text = said(&rule, &lost(Suspicion::Share { lost: 30, of: 90 }, Family::V4));
+        assert!(
+            text.contains("30 of 90") && text.contains("inet fw fwd") && text.contains("be_liberal=1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn chains_that_are_jumped_to_count() {
+        let firewalld = json!([
+            {"chain": {"family": "inet", "table": "firewalld", "name": "filter_FORWARD", "hook": "forward", "policy": "accept"}},
+            {"chain": {"family": "inet", "table": "firewalld", "name": "zone"}},
+            {"rule": {"family": "inet", "table": "firewalld", "chain": "filter_FORWARD", "expr": [{"jump": {"target": "zone"}}]}},
+            {"rule": {"family": "inet", "table": "firewalld", "chain": "zone", "expr": [{"reject": null}]}},
+            {"chain": {"family": "inet", "table": "other", "name": "c", "hook": "forward", "policy": "accept"}},
+        ]);
+        let found = droppers(firewalld.as_array().unwrap(), Some(Family::V4), "farlink");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].chain, "filter_FORWARD");
+    }
+}

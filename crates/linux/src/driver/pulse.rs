@@ -1,0 +1,179 @@
+//! What the event loop tells those who watch over it, without a lock: that it turns, and what went in and out of each TUN.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use farlink_wire::ip;
+
+use crate::netlink::Family;
+
+const TCP: u8 = 6;
+/// SYN and ACK, and SYN alone.
+const SYN_ACK: u8 = 0x12;
+const SYN: u8 = 0x02;
+
+/// A counter with one writer: a plain store is enough.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One TUN in one family.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Packets read.
+    pub(crate) read: Counter,
+    /// SYNs written.
+    pub(crate) syns: Counter,
+    /// Other TCP packets written.
+    pub(crate) others: Counter,
+    /// Somebody wants to know addresses of a packet that is written.
+    wants_sample: AtomicBool,
+    sample: Mutex<Option<(IpAddr, IpAddr)>>,
+}
+
+impl Traffic {
+    /// Asks for the addresses of one of the next packets.
+    pub(crate) fn want_sample(&self) {
+        self.wants_sample.store(true, Ordering::Relaxed);
+    }
+    pub(crate) fn take_sample(&self) -> Option<(IpAddr, IpAddr)> {
+        self.sample.lock().ok()?.take()
+    }
+}
+
+/// One TUN.
+#[derive(Debug, Default)]
+pub(crate) struct PortPulse {
+    v4: Traffic,
+    v6: Traffic,
+}
+
+impl PortPulse {
+    pub(crate) fn of(&self, family: Family) -> &Traffic {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    /// A packet was read.
+    pub(crate) fn note_read(&self, packet: &[u8]) {
+        if let Some(family) = family(packet) {
+            self.of(family).read.add(1);
+        }
+    }
+
+    /// A packet was written; `header` begins with the IP header. Later fragments and what is no TCP do not count: the kernel
+    /// may put fragments together on the way.
+    pub(crate) fn note_written(&self, header: &[u8]) {
+        let Some(family) = family(header) else { return };
+        let at = match family {
+            Family::V4 => {
+                let fragment = header.get(6..8).is_some_and(|f| f[0] & 0x1f != 0 || f[1] != 0);
+                if header.get(9) != Some(&TCP) || fragment {
+                    return;
+                }
+                usize::from(header[0] & 0x0f) * 4
+            }
+            Family::V6 if header.get(6) == Some(&TCP) => 40,
+            Family::V6 => return,
+        };
+        let Some(flags) = header.get(at + 13) else { return };
+        let traffic = self.of(family);
+        if flags & SYN_ACK == SYN { &traffic.syns } else { &traffic.others }.add(1);
+        if traffic.wants_sample.load(Ordering::Relaxed) {
+            traffic.wants_sample.store(false, Ordering::Relaxed);
+            // Nobody holds it for longer than a look.
+            if let Ok(mut sample) = traffic.sample.try_lock() {
+                *sample = ip::addresses(header);
+            }
+        }
+    }
+}
+
+fn family(packet: &[u8]) -> Option<Family> {
+    match packet.first()? >> 4 {
+        4 => Some(Family::V4),
+        6 => Some(Family::V6),
+        _ => None,
+    }
+}
+
+/// Where an event loop is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// How often it has turned.
+    pub turns: u64,
+    /// It waits for something to happen, which it cannot miss.
+    pub is_waiting: bool,
+}
+
+/// The event loop.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    pub(crate) ports: Vec<PortPulse>,
+    /// Grows with each turn.
+    pub(crate) turns: Counter,
+    /// It waits for something to happen, which it cannot miss.
+    pub(crate) is_waiting: AtomicBool,
+    /// It answers an operator, which may take its time.
+    pub(crate) is_answering: AtomicBool,
+    /// Packets that were only forwarded.
+    pub(crate) forwarded: Counter,
+    /// Told to the loop: nothing is to be split now, and what is split is to be handed back.
+    pub(crate) unsplit: AtomicBool,
+}
+
+impl Pulse {
+    pub(crate) fn new(ports: usize) -> Self {
+        Self { ports: (0..ports).map(|_| PortPulse::default()).collect(), ..Self::default() }
+    }
+
+    /// Where the loop is: two equal answers with some time between them mean that it has not moved, unless it waits.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { turns: self.turns.get(), is_waiting: self.is_waiting.load(Ordering::Acquire) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_told_apart_by_their_headers() {
+        let pulse = PortPulse::default();
+        let mut v4 = vec![0u8; 40];
+        (v4[0], v4[9], v4[33]) = (0x45, TCP, 0x02);
+        pulse.note_written(&v4);
+        v4[33] = 0x12;
+        pulse.note_written(&v4);
+        v4[7] = 9; // a later fragment
+        pulse.note_written(&v4);
+        (v4[7], v4[9]) = (0, 17);
+        pulse.note_written(&v4);
+        let mut v6 = vec![0u8; 60];
+        (v6[0], v6[6], v6[53]) = (0x60, TCP, 0x10);
+        pulse.v6.want_sample();
+        pulse.note_written(&v6);
+        for cut in 0..40 {
+            pulse.note_written(&v6[..cut]);
+            pulse.note_written(&v4[..cut]);
+        }
+        let counts = |f| (pulse.of(f).syns.get(), pulse.of(f).others.get());
+        assert_eq!((counts(Family::V4), counts(Family::V6)), ((1, 1), (0, 1)));
+        assert!(pulse.v6.take_sample().is_some() && pulse.v6.take_sample().is_none());
+    }
+}

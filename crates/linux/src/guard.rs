@@ -1,0 +1,353 @@
+//! Keeps diversion from doing harm, on a thread of its own: puts back what somebody removes, and lets TCP take the ordinary way while
+//! what is diverted does not come out on the other side.
+//!
+//! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes and never waits for it.
+
+mod family;
+mod repairs;
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use farlink_wire::{Duration, Instant};
+use serde::Serialize;
+
+use crate::clock;
+use crate::divert::{
+    Auditor, Cause, Diagnosis, Divert, Families, Lost, Reading, Severity, Suspicion, blame, counter_name,
+};
+use crate::driver::{Position, Pulse};
+use crate::error::{Context, Result};
+use crate::event_loop::Waker;
+use crate::netlink::Family;
+use family::{Ended, FamilyGuard, Step};
+use repairs::Repairs;
+
+/// How often it looks.
+const TICK: std::time::Duration = std::time::Duration::from_millis(250);
+/// The same trouble is not logged more often than this.
+const QUIET_FOR: Duration = Duration::from_secs(60);
+/// After changes of the firewall everything is diagnosed anew, at most so often: with large rule sets that costs time.
+const DIAGNOSE_AFTER: Duration = Duration::from_secs(10);
+
+/// How diversion stands: for `farlink status`, `check` and Prometheus.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DiversionStatus {
+    /// IPv4 is diverted.
+    pub ipv4: bool,
+    /// IPv6 is diverted.
+    pub ipv6: bool,
+    /// What is diverted may be split.
+    pub split: bool,
+    /// Times that somebody had removed something and it was put back.
+    pub repairs: u64,
+    /// Times that diversion was ended because what was diverted did not come out.
+    pub ends: u64,
+    /// What is wrong now, or was within the last minute.
+    pub found: Vec<String>,
+}
+
+/// The guard of a diversion. Dropping it ends the thread; diversion is taken back then.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    thread: Option<JoinHandle<Divert>>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    status: Arc<Mutex<DiversionStatus>>,
+}
+
+impl Guard {
+    /// Takes over a diversion that was made in the calling thread's network namespace. `waker` wakes the event loop.
+    pub(crate) fn start(divert: Divert, pulse: Arc<Pulse>, waker: Arc<Waker>) -> Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let status = Arc::new(Mutex::new(DiversionStatus::default()));
+        let auditor = Auditor::open()?;
+        let mut keeper = Keeper::new(divert, auditor, pulse, waker, Arc::clone(&status));
+        keeper.publish(clock::now());
+        let until = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("guard".to_owned())
+            .spawn(move || {
+                while !waited(&until) {
+                    keeper.tick(clock::now());
+                }
+                keeper.divert
+            })
+            .context(|| "starting the guard of diversion".to_owned())?;
+        Ok(Self { thread: Some(thread), stop, status })
+    }
+
+    /// How diversion stands.
+    pub(crate) fn status(&self) -> DiversionStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it and hands the diversion back, as it is.
+    pub(crate) fn end(mut self) -> Option<Divert> {
+        self.halt()
+    }
+
+    fn halt(&mut self) -> Option<Divert> {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.halt());
+    }
+}
+
+/// Waits for a tick; true when it is time to end.
+fn waited((stop, bell): &(Mutex<bool>, Condvar)) -> bool {
+    let stopped = stop.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = bell.wait_timeout_while(stopped, TICK, |stopped| !*stopped);
+    *outcome.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// What the thread knows.
+struct Keeper {
+    divert: Divert,
+    auditor: Auditor,
+    pulse: Arc<Pulse>,
+    waker: Arc<Waker>,
+    status: Arc<Mutex<DiversionStatus>>,
+    families: [FamilyGuard; 2],
+    repairs: Repairs,
+    ends: u64,
+    /// Where the event loop was at the last tick.
+    position: Position,
+    changes: u64,
+    /// Something changed at this time and has not been diagnosed yet.
+    undiagnosed: Option<Instant>,
+    /// What was said in the log.
+    said: Vec<String>,
+    failed_at: Option<Instant>,
+}
+
+impl Keeper {
+    fn new(
+        divert: Divert,
+        auditor: Auditor,
+        pulse: Arc<Pulse>,
+        waker: Arc<Waker>,
+        status: Arc<Mutex<DiversionStatus>>,
+    ) -> Self {
+        let count = divert.interfaces().len();
+        Self {
+            divert,
+            auditor,
+            pulse,
+            waker,
+            status,
+            families: Family::BOTH.map(|family| FamilyGuard::new(family, count)),
+            repairs: Repairs::default(),
+            ends: 0,
+            position: Position::default(),
+            changes: 0,
+            undiagnosed: Some(Instant::ZERO),
+            said: Vec::new(),
+            failed_at: None,
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if let Err(error) = self.try_tick(now)
+            && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
+        {
+            self.failed_at = Some(now);
+            tracing::error!(%error, "diversion cannot be looked after; it is tried again");
+        }
+        self.publish(now);
+    }
+
+    fn try_tick(&mut self, now: Instant) -> Result<()> {
+        self.repair(now)?;
+        // What got through until now got through the old rules.
+        self.judge(now)?;
+        let changes = self.auditor.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.undiagnosed.get_or_insert(now);
+            self.families.iter_mut().for_each(|f| f.rules_changed(now));
+        }
+        if self.undiagnosed.is_some_and(|at| at == Instant::ZERO || now.since(at) > DIAGNOSE_AFTER) {
+            self.undiagnosed = None;
+            self.say_what_is_wrong();
+        }
+        Ok(())
+    }
+
+    /// Puts back what is missing, unless that was done too often.
+    fn repair(&mut self, now: Instant) -> Result<()> {
+        let missing = self.auditor.look(&self.divert)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let what: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let what = what.join("; ");
+        match self.repairs.may(now) {
+            Ok(()) => {
+                self.auditor.put_back(&mut self.divert)?;
+                self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+                tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
+                self.repairs.done(now, what);
+            }
+            Err(again) if self.repairs.is_news(again) => tracing::error!(
+                seconds = again.since(now).as_secs(),
+                "{what}; this happens again and again, so it is put back later: something on this machine and Farlink work against \
+                 each other"
+            ),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Counts what got through, and acts on it.
+    fn judge(&mut self, now: Instant) -> Result<()> {
+        let position = self.pulse.position();
+        let is_turning = position.is_waiting || position != self.position;
+        self.position = position;
+        let written = self.written();
+        let Some(counters) = self.auditor.counters(&self.divert) else { return Ok(()) };
+        let packets = |name: String| counters.get(&name).map_or(0, |c| c.packets);
+        let mut steps: Vec<(Family, Step)> = Vec::new();
+        for guard in &mut self.families {
+            let family = guard.family;
+            let mut plain = Vec::new();
+            for (n, port) in self.pulse.ports.iter().enumerate() {
+                let of = |what: &str| packets(counter_name(what, family, n));
+                let traffic = port.of(family);
+                let (syns, others) = written.get(n).map_or((0, 0), |w| w[family as usize]);
+                let local = of("local");
+                let reading = Reading {
+                    diverted: of("diverted"),
+                    arrived: traffic.read.get(),
+                    syns,
+                    syns_left: of("syn_left") + local,
+                    others,
+                    others_left: of("left") + local,
+                    forwarded: self.pulse.forwarded.get(),
+                };
+                plain.push((of("plain"), of("plain_left")));
+                // While the loop stands still nothing is read, and the firewall is not to blame.
+                let step = guard.look(now, n, is_turning.then_some(reading));
+                if guard.is_losing(n) {
+                    traffic.want_sample();
+                }
+                steps.extend(step.map(|step| (family, step)));
+            }
+            steps.extend(guard.trial(now, &plain).map(|step| (family, step)));
+        }
+        for (family, step) in steps {
+            match step {
+                Step::Suspect { n, suspicion } => self.suspect(now, family, n, suspicion)?,
+                Step::Acquit => self.resume(family, "connections are refused here without diversion, too")?,
+                Step::Try => self.resume(family, "it is tried again")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// SYNs and other packets written until now, for each TUN and family.
+    fn written(&self) -> Vec<[(u64, u64); 2]> {
+        let of = |t: &crate::driver::Traffic| (t.syns.get(), t.others.get());
+        self.pulse.ports.iter().map(|p| Family::BOTH.map(|family| of(p.of(family)))).collect()
+    }
+
+    fn suspect(&mut self, now: Instant, family: Family, n: usize, suspicion: Suspicion) -> Result<()> {
+        let is_on = |k: &Self| k.divert.families().has(family) && !k.guard(family).is_ended();
+        if !is_on(self) {
+            return Ok(());
+        }
+        let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
+        let all = self.divert.interfaces().to_vec();
+        let lost = Lost { suspicion, family, n, sample };
+        let table = self.divert.table_name();
+        let Cause::Machine(cause) = blame(self.auditor.socket(), &table, &all, &lost) else {
+            self.guard_mut(family).start_anew();
+            return Ok(());
+        };
+        self.ends += 1;
+        if let Suspicion::Share { .. } = suspicion {
+            tracing::error!("{cause}. Until then connections are forwarded without being split");
+            self.families.iter_mut().for_each(|f| f.end(now, Ended::unsplit(now, cause.clone())));
+            self.set_unsplit(true);
+            return Ok(());
+        }
+        self.divert.set_families(self.divert.families().with(family, false))?;
+        self.auditor.own_change()?;
+        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+        tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
+        self.guard_mut(family).end(now, Ended::undiverted(now, n, cause));
+        Ok(())
+    }
+
+    fn resume(&mut self, family: Family, why: &str) -> Result<()> {
+        if self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed) {
+            tracing::info!("connections are split again: {why}");
+            self.set_unsplit(false);
+            // A family may have been found to be cut off altogether meanwhile.
+            if self.divert.families() != Families::BOTH {
+                self.divert.set_families(Families::BOTH)?;
+                self.auditor.own_change()?;
+            }
+            self.families.iter_mut().for_each(FamilyGuard::begin_trial);
+            return Ok(());
+        }
+        tracing::info!("{family} TCP is diverted again: {why}");
+        self.divert.set_families(self.divert.families().with(family, true))?;
+        self.auditor.own_change()?;
+        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+        self.guard_mut(family).begin_trial();
+        Ok(())
+    }
+
+    fn set_unsplit(&self, on: bool) {
+        self.pulse.unsplit.store(on, std::sync::atomic::Ordering::Release);
+        self.waker.wake();
+    }
+
+    fn guard(&self, family: Family) -> &FamilyGuard {
+        &self.families[family as usize]
+    }
+    fn guard_mut(&mut self, family: Family) -> &mut FamilyGuard {
+        &mut self.families[family as usize]
+    }
+
+    /// The log says what `farlink check` would call a problem or warn of, once.
+    fn say_what_is_wrong(&mut self) {
+        let interfaces: Vec<String> = self.divert.interfaces().iter().map(|d| d.interface.clone()).collect();
+        let found = crate::divert::diagnose(self.divert.config(), &interfaces);
+        for Diagnosis { severity, text } in &found {
+            if self.said.contains(text) {
+                continue;
+            }
+            match severity {
+                Severity::Problem => tracing::error!("{text}"),
+                Severity::Warning => tracing::warn!("{text}"),
+                Severity::Note => {}
+            }
+        }
+        self.said = found.into_iter().map(|d| d.text).collect();
+    }
+
+    fn publish(&mut self, now: Instant) {
+        let mut found = Vec::new();
+        for guard in &self.families {
+            found.extend(guard.cause().filter(|cause| !found.contains(cause)));
+        }
+        found.extend(self.repairs.recent(now));
+        let families = self.divert.families();
+        let status = DiversionStatus {
+            ipv4: families.v4,
+            ipv6: families.v6,
+            split: !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed),
+            repairs: self.repairs.count(),
+            ends: self.ends,
+            found,
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
