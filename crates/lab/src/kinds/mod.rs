@@ -12,6 +12,7 @@ mod leftovers;
 mod many;
 mod memory_cap;
 pub(crate) mod metrics;
+mod never_worse;
 mod planned;
 mod route_flap;
 mod rules;
@@ -87,6 +88,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "http" => Box::new(http::HttpKind::default()),
         "kill" => Box::new(kill::KillKind),
         "memory-cap" => Box::new(memory_cap::MemoryCapKind),
+        "never-worse" => Box::new(never_worse::NeverWorseKind),
         "route-flap" => Box::new(route_flap::RouteFlapKind),
         "rules" => Box::new(rules::RulesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),

@@ -1,0 +1,218 @@
+//! `never-worse`: something on the gateway's own machine keeps diverted packets from coming out, takes diversion away, or stops the
+//! gateway, while connections are made. Within three seconds (four where the gateway is frozen) new ones work, `farlink check` and
+//! the log say why, and when the fault is mended connections are split again.
+
+mod faults;
+
+use std::process::Output;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use self::faults::Fault;
+use super::session::PORT;
+use super::{Kind, Run};
+use crate::build::{Lab, Life};
+use crate::report::Measured;
+use crate::scenario::{Cell, Scenario};
+use crate::sh;
+use crate::workload::{Direction, Outcome, Server, Transfer, run_all};
+
+/// Bytes that each new connection fetches.
+const PROBE_BYTES: u64 = 1000;
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// New connections are opened for so long after the fault.
+const PROBE_FOR: Duration = Duration::from_secs(6);
+/// Within so long TCP works again, and with a gateway that is frozen.
+const WITHIN_S: f64 = 3.0;
+const FROZEN_WITHIN_S: f64 = 4.0;
+/// A connection that hangs for so long is lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take until connections are split again after the fault is mended.
+const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
+/// An upload shows what lost acknowledgements cost.
+const UPLOAD_BYTES: u64 = 6_000_000;
+
+/// How much longer an upload may take that is not split. Behind a rule that drops acknowledgements a split one took seven times as long.
+const UPLOAD_RATIO_MAX: f64 = 4.0;
+
+/// See the module.
+pub(super) struct NeverWorseKind;
+
+impl Kind for NeverWorseKind {
+    fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
+        let mut lab = Lab::up(&scenario.topology, &cell.settings, &run.prefix, Life::WithUs)?;
+        let _server = Server::start(&lab.ns("server"), PORT)?;
+        let node = lab.gateways.first().context("no gateway runs")?.node.clone();
+        let fault = Fault::named(cell.word("case", ""), &lab, &node)?;
+        let mut measured = Measured::default();
+        let bench = Bench { cell, seed: run.seed, node };
+
+        let before = bench.split_count(&lab)?;
+        let upload_before = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
+        bench.expect_intact(&mut measured, &upload_before, "an upload before the fault");
+        measured.expect(bench.split_count(&lab)? > before, || "nothing was split before the fault".into());
+
+        let (outcomes, broken) =
+            run_all(&bench.probes(&lab)?, &AtomicU64::new(0), || bench.break_it(&mut lab, &fault));
+        let broken = broken?;
+        bench.judge_probes(&mut measured, &outcomes, &fault);
+        if fault.loses_acknowledgements() {
+            // What was lost showed in the probes' time; the next one has what the path has.
+            bench.one(&lab, Direction::Upload, UPLOAD_BYTES / 2)?;
+            let after = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
+            bench.expect_intact(&mut measured, &after, "an upload behind the rules");
+            let ratio = after.seconds / upload_before.seconds.max(1e-9);
+            measured.metric("upload_ratio", ratio);
+            measured.expect(ratio < UPLOAD_RATIO_MAX, || {
+                format!("an upload behind the rules took {ratio:.1} times as long as a split one")
+            });
+        }
+        bench.judge_words(&mut measured, &mut lab, &fault, broken)?;
+        bench.judge_recovery(&mut measured, &mut lab, &fault)?;
+        measured.seconds = outcomes.iter().map(|o| o.ended_s).fold(0.0, f64::max);
+        measured.bytes = outcomes.iter().map(|o| o.bytes).sum();
+        lab.down()?;
+        Ok(measured)
+    }
+}
+
+struct Bench<'a> {
+    cell: &'a Cell,
+    seed: u64,
+    node: String,
+}
+
+impl Bench<'_> {
+    fn one(&self, lab: &Lab, direction: Direction, bytes: u64) -> Result<Outcome> {
+        let to = lab.address("server", self.cell.v6())?;
+        let transfer = Transfer {
+            direction,
+            patience: PATIENCE,
+            ..Transfer::download(lab.ns("client"), to, PORT, bytes, self.seed)
+        };
+        Ok(transfer.run(&AtomicU64::new(0)))
+    }
+
+    fn expect_intact(&self, measured: &mut Measured, outcome: &Outcome, what: &str) {
+        measured.expect(outcome.intact, || {
+            format!("{what}: {}", outcome.error.as_deref().unwrap_or("not intact"))
+        });
+    }
+
+    fn probes(&self, lab: &Lab) -> Result<Vec<Transfer>> {
+        let to = lab.address("server", self.cell.v6())?;
+        let count = (PROBE_FOR.as_millis() / PROBE_EVERY.as_millis()) as u32;
+        let probe = |n| Transfer {
+            start_after: PROBE_EVERY * n,
+            patience: PATIENCE,
+            ..Transfer::download(lab.ns("client"), to, PORT, PROBE_BYTES, u64::from(n))
+        };
+        Ok((0..count).map(probe).collect())
+    }
+
+    fn split_count(&self, lab: &Lab) -> Result<u64> {
+        let gateway = lab.gateways.iter().find(|g| g.node == self.node).context("no gateway runs")?;
+        gateway.engine_number("counters.flows_split")
+    }
+
+    /// Breaks it, and for a frozen gateway asks for its status at once: the answer must come in time, whatever it is.
+    fn break_it(&self, lab: &mut Lab, fault: &Fault) -> Result<Option<Output>> {
+        fault.apply(lab, &self.node)?;
+        match fault.freezes() {
+            true => Ok(Some(self.ask(lab, &["status"])?)),
+            false => Ok(None),
+        }
+    }
+
+    fn ask(&self, lab: &Lab, words: &[&str]) -> Result<Output> {
+        let gateway = lab.gateways.iter().find(|g| g.node == self.node).context("no gateway runs")?;
+        let mut command = lab.ns(&self.node).command(sh::farlink_binary()?)?;
+        command.args(words).arg("--socket").arg(&gateway.socket);
+        Ok(command.output()?)
+    }
+
+    /// Connections work within the time, and from then on each does.
+    fn judge_probes(&self, measured: &mut Measured, outcomes: &[Outcome], fault: &Fault) {
+        let within_s = if fault.freezes() { FROZEN_WITHIN_S } else { WITHIN_S };
+        let works_s = outcomes.iter().filter(|o| o.intact).map(|o| o.ended_s).fold(f64::INFINITY, f64::min);
+        measured.metric("works_after_seconds", works_s);
+        measured.expect(works_s <= within_s, || {
+            format!("the first connection worked {works_s:.2} s after the fault")
+        });
+        for late in outcomes.iter().filter(|o| o.began_s >= within_s) {
+            let took_s = late.ended_s - late.began_s;
+            measured.expect(late.intact && took_s < 1.0, || {
+                format!(
+                    "a connection opened {:.2} s after the fault took {took_s:.2} s ({:?})",
+                    late.began_s, late.error
+                )
+            });
+        }
+        for early in outcomes.iter().filter(|o| o.began_s < within_s) {
+            measured.expect(early.intact, || {
+                format!("a connection opened {:.2} s after the fault: {:?}", early.began_s, early.error)
+            });
+        }
+    }
+
+    /// Both who asks and who reads the log learn why.
+    fn judge_words(
+        &self,
+        measured: &mut Measured,
+        lab: &mut Lab,
+        fault: &Fault,
+        frozen: Option<Output>,
+    ) -> Result<()> {
+        if let Some(status) = frozen {
+            let said = String::from_utf8_lossy(&status.stderr).into_owned();
+            measured.expect(
+                !status.status.success()
+                    && (said.contains("does not answer") || said.contains("before it answered")),
+                || format!("`farlink status` of a frozen gateway said: {said}"),
+            );
+        }
+        let check = self.ask(lab, &["check", "--seconds", "1"])?;
+        let said = String::from_utf8_lossy(&check.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        measured.expect(check.status.code() == Some(1), || {
+            format!("`farlink check` ended with {:?}: {said}", check.status.code())
+        });
+        let log = std::fs::read_to_string(&lab.gateway(&self.node)?.log)?;
+        for word in fault.words() {
+            measured.expect(said.contains(word), || format!("`farlink check` does not say `{word}`: {said}"));
+        }
+        for word in fault.log_words() {
+            measured.expect(log.contains(word), || format!("the log does not say `{word}`: {log}"));
+        }
+        Ok(())
+    }
+
+    /// The fault is mended: connections are split again.
+    fn judge_recovery(&self, measured: &mut Measured, lab: &mut Lab, fault: &Fault) -> Result<()> {
+        fault.mend(lab, &self.node)?;
+        let mended = Instant::now();
+        let before = self.split_count(lab)?;
+        loop {
+            let probe = self.one(lab, Direction::Download, PROBE_BYTES)?;
+            self.expect_intact(measured, &probe, "a connection after the fault was mended");
+            if self.split_count(lab)? > before {
+                break;
+            }
+            if mended.elapsed() > AGAIN_PATIENCE || !probe.intact {
+                measured.failures.push("connections are not split again after the fault is mended".into());
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        measured.metric("split_again_after_seconds", mended.elapsed().as_secs_f64());
+        let check = self.ask(lab, &["status", "--json"])?;
+        let status: serde_json::Value = serde_json::from_slice(&check.stdout)?;
+        for (name, wanted) in [("ipv4", true), ("ipv6", true), ("split", true)] {
+            measured.expect(status["diversion"][name] == wanted, || {
+                format!("the status says {name}: {}", status["diversion"])
+            });
+        }
+        Ok(())
+    }
+}
