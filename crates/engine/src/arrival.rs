@@ -84,6 +84,7 @@ impl Flow {
         let before = self.legs.get(from).heard_at;
         let (runs, arrived) = self.hear(cx, from, s);
         if let Some(r) = self.relays.as_mut() {
+            r.get_mut(from).doubt_fin(s);
             r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
         }
         if self.new_syn.is_some_and(|n| n.from == from) {
@@ -470,12 +471,8 @@ impl Flow {
         let end = seq + len;
         let edge = relay.frozen_at.unwrap_or(relay.rx.edge);
         let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
-        if relay.fin_is_new(s, end, edge) {
-            relay.rx.fin_at = Some(end);
-            relay.fin_since = Some(cx.now);
-            // Nobody will use what was promised beyond it.
-            cx.books.arrived(cx.now, out, if edge.after(end) { edge.since(end) } else { 0 });
-            relay.bypassed |= cx.routes_unsteady;
+        if s.flags.fin() {
+            relay.hear_fin(cx.pool, seq, end, edge, taken == len);
         }
         if s.flags.urg() {
             relay.note_urgent(s, len);
@@ -488,6 +485,13 @@ impl Flow {
         let at = s.payload_offset + dropped as usize;
         let what = receiver::insert(&mut relay.buffer, cx.pool, packet, seq, at, taken as usize, edge);
         cx.books.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
+        if relay.settle_fin() {
+            let fin = relay.buffer.end();
+            relay.fin_since = Some(cx.now);
+            // Nobody will use what was promised beyond it.
+            cx.books.arrived(cx.now, out, if edge.after(fin) { edge.since(fin) } else { 0 });
+            relay.bypassed |= cx.routes_unsteady;
+        }
         if !core::mem::replace(&mut relay.begun, true) {
             cx.books.began(out);
         }
@@ -603,13 +607,5 @@ impl crate::flow::Relay {
         let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));
         let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);
         nothing_acked && larger && self.frozen_at.is_none()
-    }
-
-    /// The segment tells for the first time where the stream ends, at a place that can be true.
-    fn fin_is_new(&self, s: &TcpSegment, end: SeqNum, edge: SeqNum) -> bool {
-        s.flags.fin()
-            && self.rx.fin_at.is_none()
-            && end.after_eq(self.buffer.highest())
-            && end.before_eq(edge.max(self.buffer.end()))
     }
 }

@@ -187,12 +187,18 @@ impl Flow {
             // Draining: the host's own word is passed on from here on.
             towards.acked_beyond = Some(towards.acked_beyond.map_or(ack, |a| a.max(ack)));
             towards.buffer.release(cx.pool, towards.buffer.highest());
+            towards.settle_fin();
             let held = towards.rcv_nxt();
             towards.tx.skip_to(cx.now, held);
             return;
         }
-        let data_end = towards.rx.fin_at.filter(|f| ack.after(*f)).unwrap_or(ack);
+        // Who acknowledges exactly one number more than a FIN's has that FIN.
+        let claimed = towards.rx.fin_claimed.filter(|f| ack == *f + 1);
+        let data_end = towards.rx.fin_at.filter(|f| ack.after(*f)).or(claimed).unwrap_or(ack);
         towards.buffer.release(cx.pool, data_end);
+        if towards.settle_fin() {
+            towards.fin_since = Some(cx.now);
+        }
         towards.tx.skip_to(cx.now, ack);
     }
 

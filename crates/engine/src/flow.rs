@@ -318,7 +318,7 @@ impl Relay {
     /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
     #[must_use]
     pub fn waits_behind_hole(&self) -> bool {
-        let fin_ahead = self.rx.fin_at.is_some_and(|f| f.after(self.buffer.end()));
+        let fin_ahead = self.rx.fin_claimed.is_some();
         (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
     }
     /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in

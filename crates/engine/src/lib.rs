@@ -26,6 +26,7 @@ pub mod config;
 mod dormant;
 pub mod engine;
 mod evidence;
+mod fin;
 mod flow;
 mod govern;
 mod handshake;

@@ -88,7 +88,7 @@ impl Flow {
             for relay in [&mut r.a, &mut r.b] {
                 let highest = relay.buffer.highest();
                 // A FIN that is there belongs to what is held.
-                let fin = u32::from(relay.rx.fin_at == Some(highest));
+                let fin = u32::from(relay.rx.fin_at.or(relay.rx.fin_claimed) == Some(highest));
                 relay.frozen_at = Some(highest + fin);
             }
         }

@@ -93,8 +93,10 @@ impl Stretch {
 /// The receiving half of a relay.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Where the source's FIN stands, once it is known.
+    /// Where the source's FIN stands, once everything before it is there.
     pub fin_at: Option<SeqNum>,
+    /// Where a FIN above a hole says that it stands.
+    pub fin_claimed: Option<SeqNum>,
     /// The acknowledgement that is owed to the source.
     pub owed: Owed,
     /// Last acknowledgement number sent (Last.ACK.sent of RFC 7323).
@@ -134,6 +136,7 @@ impl Receiver {
     pub fn new(next: SeqNum, window: u32) -> Self {
         Self {
             fin_at: None,
+            fin_claimed: None,
             owed: Owed::Nothing,
             last_ack_sent: next,
             edge: next + window,

@@ -222,6 +222,7 @@ impl Flow {
                 let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
                 if relay.waits_behind_hole() && silent {
                     relay.buffer.clear_early(cx.pool);
+                    relay.rx.fin_claimed = None;
                 }
             }
         }

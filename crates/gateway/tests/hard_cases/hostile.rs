@@ -140,6 +140,81 @@ fn a_flood_of_challenges_silences_no_closed_connection() {
 }
 
 #[test]
+fn a_forged_fin_above_a_hole_ends_nothing() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 301 ack 1
+         a < . 1 ack 1
+         # The stream goes on where it is said to end, and ends elsewhere.
+         a > P. 1:401 ack 1
+         b < P. 1:401 ack 1
+         a < . 1 ack 401
+         b > . 1 ack 401
+         a > FP. 401:501 ack 1
+         b < FP. 401:501 ack 1
+         a < . 1 ack 501
+         b > . 1 ack 502
+         a < . 1 ack 502",
+    );
+}
+
+#[test]
+fn a_forged_fin_is_forgotten_when_its_host_speaks_from_beyond_it() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 301 ack 1
+         a < . 1 ack 1
+         b > P. 1:101 ack 1
+         a < P. 1:101 ack 1
+         # It has sent more than this, which is late.
+         a > . 501 ack 101
+         +40
+         b < . 1 ack 101
+         # Had the stream ended at 301, this would be its end.
+         a > . 1:301 ack 101
+         a < . 101 ack 301
+         b < . 1:301 ack 101
+         a > P. 301:501 ack 101
+         a < . 101 ack 501
+         b < P. 301:501 ack 101",
+    );
+}
+
+#[test]
+fn the_later_of_two_fins_counts_and_data_behind_it_does_not() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 301 ack 1
+         a < . 1 ack 1
+         a > P. 601:701 ack 1 {fill 88}
+         a < . 1 ack 1 <sack 601:701>
+         a > FP. 1:101 ack 1
+         b < FP. 1:101 ack 1
+         a < . 1 ack 101
+         b > . 1 ack 102
+         a < . 1 ack 102",
+    );
+}
+
+#[test]
+fn a_fin_that_overtakes_its_data_is_kept() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > FP. 101:201 ack 1
+         a < . 1 ack 1 <sack 101:201>
+         a > P. 1:101 ack 1
+         b < FP. 1:201 ack 1
+         a < . 1 ack 201
+         b > . 1 ack 202
+         a < . 1 ack 202",
+    );
+}
+
+#[test]
 fn wrong_checksums_teach_nothing_and_are_the_hosts_to_judge() {
     let mut t = Script::new();
     t.open();
