@@ -16,6 +16,7 @@ pub mod kinds;
 pub mod limit;
 pub mod link;
 pub mod netns;
+pub mod papers;
 pub mod process;
 pub mod progress;
 pub mod report;

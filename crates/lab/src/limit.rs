@@ -17,6 +17,23 @@ pub enum Clock {
     Request,
     /// At the first byte of the answer.
     FirstByte,
+    /// When the source begins to send, on a connection that is already up: no request crosses the path before.
+    Source,
+}
+
+impl Clock {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Connect => "from connect() to the last byte",
+            Self::Request => "from the request, on a connection that is up, to the last byte",
+            Self::FirstByte => "from the first byte to the last",
+            Self::Source => {
+                "from the source's start, on a connection that is up and unasked, to the last byte"
+            }
+        }
+    }
 }
 
 /// The link and the job, as far as the limit needs them.
@@ -99,6 +116,8 @@ impl Job {
             Clock::Connect => (1.0 + self.round_trips) * self.rtt_s + starved,
             Clock::Request => self.round_trips * self.rtt_s + starved,
             Clock::FirstByte => 0.0,
+            // The source's first byte crosses the path once.
+            Clock::Source => (self.round_trips - 0.5).max(0.0) * self.rtt_s,
         };
         before + self.data_seconds()
     }
@@ -150,6 +169,7 @@ mod tests {
         assert!(near(ten_mb, 1.0 + 8.0 * 10e6 / (8e6 * 1448.0 / 1500.0)), "{ten_mb}");
         assert!(near(geo(10e6, Clock::Request).seconds(), ten_mb - 0.5));
         assert!(near(geo(10e6, Clock::FirstByte).seconds(), ten_mb - 1.0));
+        assert!(near(geo(10e6, Clock::Source).seconds(), ten_mb - 0.75));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::expect::Judgement;
 use crate::limit;
-use crate::scenario::{Cell, Driver, Only, Params};
+use crate::scenario::{Cell, Clocks, Driver, Figures, Only, Params};
 
 /// How often a run is made before what could not be judged of it is a failure.
 const RUNS_MAX: u32 = 3;
@@ -92,6 +92,9 @@ pub struct CellReport {
     pub intact: bool,
     /// What the paper measured.
     pub paper_seconds: Option<f64>,
+    /// All that papers measured, by table; names are those of `metrics`, and `seconds`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub papers: Vec<Figures>,
     /// Further numbers.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
@@ -124,7 +127,8 @@ impl CellReport {
             limit_seconds: measured.limit_seconds,
             ratio_to_limit: seconds.zip(measured.limit_seconds).map(|(s, l)| limit::ratio(s, l)),
             intact: ran && measured.failures.is_empty(),
-            paper_seconds: cell.paper_seconds,
+            paper_seconds: cell.papers.iter().find_map(|p| p.figures.get("seconds").copied()),
+            papers: cell.papers.clone(),
             metrics: measured.metrics,
             failures: measured.failures,
             notes: measured.notes,
@@ -198,6 +202,9 @@ pub struct Report {
     /// The command that makes these results again; empty in files of versions that did not write it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
+    /// When the clocks start, ours and the paper's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
     /// What ran.
     pub cells: Vec<CellReport>,
     /// What could not run on this machine (a program is not installed).
@@ -244,7 +251,10 @@ mod tests {
             variant: "farlink".into(),
             settings: Settings::default(),
             needs: None,
-            paper_seconds: Some(13.84),
+            papers: vec![Figures {
+                from: "table 5.2".into(),
+                figures: [("seconds".to_string(), 13.84)].into_iter().collect(),
+            }],
         }
     }
 
@@ -257,6 +267,8 @@ mod tests {
         assert_eq!(value["ratio_to_limit"], 2.0);
         assert_eq!(value["intact"], true);
         assert_eq!(value["paper_seconds"], 13.84);
+        assert_eq!(value["papers"][0]["from"], "table 5.2");
+        assert_eq!(value["papers"][0]["figures"]["seconds"], 13.84);
         assert!(value["metrics"].is_object() && value.get("failures").is_none());
     }
 

@@ -54,6 +54,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
+        clocks: scenario.clocks(),
         driver: "lab".into(),
         seed: options.seed,
         version: env!("CARGO_PKG_VERSION").into(),

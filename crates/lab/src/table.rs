@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::expect;
+use crate::papers;
 use crate::report::{CellReport, Report};
 
 /// The table, one line per run of a cell, with what differs between cells and what was measured.
@@ -12,13 +13,13 @@ use crate::report::{CellReport, Report};
 pub fn render(report: &Report) -> String {
     let varied = varied(report);
     let mut header: Vec<String> = varied.iter().map(|name| heading(name)).collect();
-    let papers = report.cells.iter().any(|c| c.paper_seconds.is_some());
+    let has_papers = report.cells.iter().any(|c| c.paper_seconds.is_some());
     let limits = report.cells.iter().any(|c| c.limit_seconds.is_some());
     header.extend(["variant", "seconds", "Mbit/s"].map(String::from));
     if limits {
         header.extend(["limit", "x limit"].map(String::from));
     }
-    if papers {
+    if has_papers {
         header.push("paper".into());
     }
     header.push("intact".into());
@@ -36,7 +37,7 @@ pub fn render(report: &Report) -> String {
             row.push(cell.limit_seconds.map_or("-".into(), |s| format!("{s:.3}")));
             row.push(cell.ratio_to_limit.map_or("-".into(), |r| format!("{r:.3}")));
         }
-        if papers {
+        if has_papers {
             row.push(cell.paper_seconds.map_or("-".into(), |s| format!("{s}")));
         }
         row.push(if cell.intact { "yes".into() } else { "NO".into() });
@@ -69,6 +70,7 @@ pub fn render(report: &Report) -> String {
             ));
         }
     }
+    text += &papers::beside(report, &varied);
     text.truncate(text.trim_end().len());
     text.push('\n');
     text + &expect::render(&report.expectations)
@@ -123,11 +125,11 @@ fn order(name: &str) -> u8 {
     }
 }
 
-fn heading(name: &str) -> String {
+pub(crate) fn heading(name: &str) -> String {
     name.trim_end_matches("_bytes").trim_end_matches("_bps").replace('_', " ")
 }
 
-fn param(cell: &CellReport, name: &str) -> String {
+pub(crate) fn param(cell: &CellReport, name: &str) -> String {
     if name == "repeat" {
         return cell.repeat.to_string();
     }
@@ -155,7 +157,7 @@ fn grouped(digits: &str) -> String {
 }
 
 /// Columns side by side, the first `words` of them to the left, numbers to the right.
-fn align(rows: &[Vec<String>], words: usize) -> String {
+pub(crate) fn align(rows: &[Vec<String>], words: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
@@ -200,7 +202,7 @@ mod tests {
                 variant: "direct".into(),
                 settings: Settings::default(),
                 needs: None,
-                paper_seconds: None,
+                papers: Vec::new(),
             };
             let mut measured =
                 Measured { seconds: 1.5, bytes: size, limit_seconds: Some(1.0), ..Measured::default() };

@@ -3,6 +3,7 @@
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`], [`captured`] and [`flows`] which plots there are data
 //! for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
 
+mod beside;
 mod captured;
 mod draw;
 mod figure;
@@ -103,8 +104,9 @@ impl Writer {
         if !fixed.is_empty() {
             body += &format!(" All cells: {}.", escaped(&fixed));
         }
-        body +=
-            &format!("</p>\n<pre>{}</pre>\n<h3>Summary</h3>\n{}", escaped(&command), tables::summary(&table));
+        body += "</p>\n";
+        body += &beside::clocks(report);
+        body += &format!("<pre>{}</pre>\n<h3>Summary</h3>\n{}", escaped(&command), tables::summary(&table));
         let plots = plots::all(&table);
         if !plots.is_empty() {
             body += "<h3>Plots</h3>\n";
@@ -113,6 +115,7 @@ impl Writer {
             body += &self.plot(&report.scenario, plot, &command)?;
         }
         body += &format!("<h3>All cells</h3>\n{}", tables::cells(&table));
+        body += &beside::figures(&table);
         body += &tables::metrics(&table);
         body += &tables::failures(&table);
         body += &notes(report);

@@ -114,12 +114,11 @@ fn papers(table: &Table, group: &Group<'_>, x: &str, y: fn(&Point) -> Option<f64
     let mut papers: Vec<Series> = Vec::new();
     let mut known: Vec<Vec<(f64, f64)>> = Vec::new();
     for subject in &table.subjects {
-        let seconds = line(group, subject, x, |p| p.paper_seconds);
-        if !known.contains(&seconds) {
-            let points = line(group, subject, x, |p| p.paper_seconds.and_then(|_| y(p)));
+        let points = line(group, subject, x, y);
+        if !known.contains(&points) {
+            known.push(points.clone());
             let name = format!("paper, for {}", subject.name);
             papers.push(Series::new(&name, colour(table, subject), Mark::Paper, points));
-            known.push(seconds);
         }
     }
     papers
@@ -167,6 +166,8 @@ struct Sweep {
     value: fn(&Point) -> Option<f64>,
     deviation: fn(&Point) -> Option<f64>,
     limit: fn(&Point) -> Option<f64>,
+    /// What the paper has.
+    paper: fn(&Point) -> Option<f64>,
     /// How to read it, where that is not as always.
     remark: &'static str,
 }
@@ -207,6 +208,7 @@ fn sweep_of(name: &str) -> Sweep {
         value: goodput_mbps,
         deviation: goodput_deviation_mbps,
         limit: limit_mbps,
+        paper: |_| None,
         remark: "",
     };
     match name {
@@ -267,6 +269,47 @@ fn each_flow() -> Sweep {
     }
 }
 
+const BY_SOURCE: &str = "By the clock of the paper's tool, which starts when the source begins to send. Bars: one standard deviation among \
+    the flows of a run. A mean of rates counts the flows that end first more than those that end last: where shares are unequal it can be above the \
+    limit, which is that of equal ones.";
+
+fn named_mbps(p: &Point, name: &str) -> Option<f64> {
+    Some(mean(p.metrics.get(name)?)? / 1e6)
+}
+
+/// The same by the clock of a source that sends unasked, with what the paper measured by it; and of each of two sets.
+fn by_source() -> [Sweep; 3] {
+    let all = Sweep {
+        what: "Goodput of a flow by the source's clock, against the number of flows",
+        file: "goodput-of-a-flow-by-source",
+        value: |p| named_mbps(p, "source_flow_goodput_bps"),
+        deviation: |p| named_mbps(p, "source_flow_goodput_deviation_bps"),
+        limit: |p| named_mbps(p, "source_equal_flow_goodput_bps"),
+        paper: |p| Some(p.paper("source_flow_goodput_bps")? / 1e6),
+        remark: BY_SOURCE,
+        ..each_flow()
+    };
+    let far = Sweep {
+        what: "Goodput of a far flow (set H) by the source's clock, against the number of flows",
+        file: "goodput-of-a-far-flow-by-source",
+        value: |p| named_mbps(p, "source_high_flow_goodput_bps"),
+        deviation: |p| named_mbps(p, "source_high_flow_goodput_deviation_bps"),
+        limit: |_| None,
+        paper: |p| Some(p.paper("source_high_flow_goodput_bps")? / 1e6),
+        ..each_flow()
+    };
+    let near = Sweep {
+        what: "Goodput of a near flow (set L) by the source's clock, against the number of flows",
+        file: "goodput-of-a-near-flow-by-source",
+        value: |p| named_mbps(p, "source_low_flow_goodput_bps"),
+        deviation: |p| named_mbps(p, "source_low_flow_goodput_deviation_bps"),
+        limit: |_| None,
+        paper: |p| Some(p.paper("source_low_flow_goodput_bps")? / 1e6),
+        ..each_flow()
+    };
+    [all, Sweep { remark: BY_SOURCE, ..far }, Sweep { remark: BY_SOURCE, ..near }]
+}
+
 /// Something against a numeric condition that is not the size.
 fn sweep(table: &Table, name: &str) -> Vec<Plot> {
     let is_known = ["loss", "ber", "rate_bps", "flows"].contains(&name);
@@ -301,7 +344,9 @@ fn sweep(table: &Table, name: &str) -> Vec<Plot> {
     let mut plots: Vec<Plot> =
         groups.iter().filter_map(|group| sweep_plot(table, group, name, &sweep, &remark)).collect();
     if name == "flows" {
-        plots.extend(groups.iter().filter_map(|group| sweep_plot(table, group, name, &each_flow(), &remark)));
+        for sweep in [each_flow()].iter().chain(&by_source()) {
+            plots.extend(groups.iter().filter_map(|group| sweep_plot(table, group, name, sweep, &remark)));
+        }
     }
     plots
 }
@@ -317,6 +362,7 @@ fn sweep_plot(table: &Table, group: &Group<'_>, name: &str, sweep: &Sweep, remar
         }
         series.push(s);
     }
+    series.extend(papers(table, group, name, sweep.paper));
     series.retain(|s| !s.points.is_empty());
     if !series.iter().any(|s| s.points.len() > 1 && s.name != LIMIT) {
         return None;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::report::{CellReport, Report};
-use crate::scenario::Params;
+use crate::scenario::{Figures, Params};
 
 /// Params that tell what ran; all others tell under which conditions.
 const OF_SUBJECT: &[&str] = &["hosts", "host_cc", "iw", "gateways", "baseline"];
@@ -39,6 +39,7 @@ pub(super) struct Point {
     pub(super) limit_seconds: Option<f64>,
     pub(super) ratios: Vec<f64>,
     pub(super) paper_seconds: Option<f64>,
+    pub(super) papers: Vec<Figures>,
     pub(super) metrics: BTreeMap<String, Vec<f64>>,
     pub(super) runs: usize,
     pub(super) failures: Vec<String>,
@@ -59,6 +60,11 @@ impl Point {
     pub(super) fn bytes(&self) -> Option<f64> {
         let pairs: Vec<_> = self.seconds.iter().zip(&self.goodput_bps).map(|(s, g)| s * g / 8.0).collect();
         mean(&pairs)
+    }
+
+    /// The first figure of a name in the papers' tables.
+    pub(super) fn paper(&self, name: &str) -> Option<f64> {
+        self.papers.iter().find_map(|of| of.figures.get(name).copied())
     }
 
     /// A condition as a number.
@@ -181,6 +187,7 @@ impl Point {
             limit_seconds: None,
             ratios: Vec::new(),
             paper_seconds: None,
+            papers: Vec::new(),
             metrics: BTreeMap::new(),
             runs: 0,
             failures: Vec::new(),
@@ -191,6 +198,9 @@ impl Point {
         self.runs += 1;
         self.limit_seconds = self.limit_seconds.or(cell.limit_seconds);
         self.paper_seconds = self.paper_seconds.or(cell.paper_seconds);
+        if self.papers.is_empty() {
+            self.papers.clone_from(&cell.papers);
+        }
         self.failures.extend(cell.failures.iter().cloned());
         if !cell.intact && cell.failures.is_empty() {
             self.failures.push("not intact".into());

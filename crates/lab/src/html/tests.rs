@@ -5,7 +5,9 @@ use serde_json::json;
 use super::trace::{DirectionTrace, Event, FORMAT, FlowTrace, Sample, TraceLimit};
 use super::{Rendered, Source, render};
 use crate::capture::Trace;
+use crate::limit::Clock;
 use crate::report::{CellReport, Report};
+use crate::scenario::{Clocks, Figures};
 
 const COMMAND: &str = "farlink sim run tiny --only variant=direct,variant=farlink --repeat 12 --seed 7";
 
@@ -320,4 +322,32 @@ fn what_captures_saw_is_drawn_with_the_other_plots() {
     }
     has(&plots[2].1, &["sent into the link", "delivered", "acknowledged"]);
     has(&plots[4].1, &["hosts alone, CUBIC<", "Farlink<", "Data delivered over time: 1 MB"]);
+}
+
+#[test]
+fn figures_and_clocks_of_papers_stand_beside_ours_in_a_table_and_in_plots() {
+    let mut cells = grid("flows", &[10.0, 40.0], 1);
+    for (number, cell) in cells.iter_mut().enumerate() {
+        cell.metrics.insert("source_flow_goodput_bps".into(), 130_000.0 + number as f64);
+        cell.metrics.insert("source_equal_flow_goodput_bps".into(), 131_000.0);
+        let figures = [("source_flow_goodput_bps".to_string(), 124_400.0 - number as f64)];
+        cell.papers = vec![Figures { from: "table 5.9".into(), figures: figures.into_iter().collect() }];
+    }
+    let mut report = report(cells);
+    report.clocks = Some(Clocks { ours: Clock::Request, paper: Some(Clock::Source), note: String::new() });
+    let text = serde_json::to_string(&report).unwrap();
+    let rendered = render(&[Source { name: "tiny.json".into(), text }]).unwrap();
+    let html = &rendered.html;
+    for part in [
+        "<h3>Beside the papers</h3>",
+        "paper 0.1244, x 1.045",
+        "table 5.9",
+        Clock::Source.text(),
+        "clock of the paper",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    plot(&rendered, "tiny-goodput-of-a-flow-by-source", &["paper, for hosts alone", "paper, for Farlink"]);
+    // Without any of it, nothing is said of it.
+    assert!(!self::rendered(grid("flows", &[10.0, 40.0], 1)).html.contains("Beside the papers"));
 }

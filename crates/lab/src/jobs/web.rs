@@ -61,7 +61,7 @@ fn limit_seconds(cell: &Cell, scenario: &Scenario) -> Result<f64> {
     let rtt = s.rtt_ms / 1e3;
     let handshake = match scenario.clock {
         Clock::Connect => rtt + back(HANDSHAKE_BYTES),
-        Clock::Request | Clock::FirstByte => 0.0,
+        Clock::Request | Clock::FirstByte | Clock::Source => 0.0,
     };
     let (n, all) = (objects.len(), objects.iter().map(|o| seconds(*o)).sum::<f64>());
     let begun = handshake + rtt + request + seconds(document);

@@ -18,6 +18,7 @@ mod route_flap;
 mod rules;
 mod session;
 pub(crate) mod sets;
+pub(crate) mod source_clock;
 mod syn_flood;
 mod topologies;
 pub(crate) mod transfer;

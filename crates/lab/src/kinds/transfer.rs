@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, gauges, sets};
+use super::{Kind, Run, gauges, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -228,6 +228,11 @@ fn measure(
     measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
     let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
     of_flows(&rates, &mut measured);
+    let by_source = outcomes.iter().zip(served).map(|(outcome, served)| {
+        let times = outcome.last_byte.zip(served.began);
+        (outcome.bytes, times.map(|(last, began)| last.saturating_duration_since(began).as_secs_f64()))
+    });
+    source_clock::measure(scenario, cell, &by_source.collect::<Vec<_>>(), &mut measured);
     measured
 }
 

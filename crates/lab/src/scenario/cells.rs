@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::paper::{Figures, of_cells};
 use super::{Only, Scenario};
 use crate::settings::Settings;
 
@@ -45,8 +46,8 @@ pub struct Cell {
     pub settings: Settings,
     /// A program without which it is skipped.
     pub needs: Option<String>,
-    /// What the paper measured.
-    pub paper_seconds: Option<f64>,
+    /// What papers measured.
+    pub papers: Vec<Figures>,
 }
 
 impl Cell {
@@ -102,7 +103,7 @@ impl Scenario {
                     variant: variant.name.clone(),
                     settings: Settings::default(),
                     needs: variant.needs.clone(),
-                    paper_seconds: None,
+                    papers: Vec::new(),
                 };
                 let given = self.settings.iter().chain(&variant.settings).map(|(k, v)| (k.as_str(), v));
                 for (key, value) in given.chain(combination.iter().copied()) {
@@ -113,9 +114,7 @@ impl Scenario {
                 cells.push(cell);
             }
         }
-        for cell in &mut cells {
-            cell.paper_seconds = self.paper_seconds(cell)?;
-        }
+        of_cells(&self.paper, &mut cells)?;
         // No paper has measured these.
         for also in &self.also {
             let of = conditions(&also.of);
@@ -128,26 +127,16 @@ impl Scenario {
                 also.settings.iter().try_for_each(|(key, value)| apply(cell, key, value))?;
                 cell.settings.check().with_context(|| format!("[[also]] of {of}"))?;
                 complete(cell);
-                cell.paper_seconds = None;
+                cell.papers.clear();
             }
             cells.extend(more);
         }
         Ok(cells)
     }
-
-    fn paper_seconds(&self, cell: &Cell) -> Result<Option<f64>> {
-        for paper in &self.paper {
-            let of = conditions(&paper.of);
-            if of.matches(&cell.params, &cell.variant) {
-                return Ok(Some(paper.seconds));
-            }
-        }
-        Ok(None)
-    }
 }
 
 /// A table of params as conditions; the values of a list are alternatives.
-fn conditions(table: &toml::Table) -> Only {
+pub(super) fn conditions(table: &toml::Table) -> Only {
     let mut of = Only::default();
     for (key, value) in table {
         match value {
@@ -307,7 +296,7 @@ mod tests {
     #[test]
     fn the_papers_figures_stand_at_their_cells() {
         let cells = Scenario::parse(TEXT).unwrap().cells().unwrap();
-        let with: Vec<_> = cells.iter().filter(|c| c.paper_seconds.is_some()).collect();
+        let with: Vec<_> = cells.iter().filter(|c| !c.papers.is_empty()).collect();
         assert_eq!(with.len(), 2);
         assert!(with.iter().all(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 2000));
     }

@@ -3,6 +3,7 @@
 mod cells;
 mod expect;
 mod only;
+mod paper;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 pub use cells::{Cell, Params};
 pub use expect::{Driver, Expect, Runs, Subset, Wanted};
 pub use only::Only;
+pub use paper::{Clocks, Figures, Paper};
 
 use crate::limit::Clock;
 
@@ -29,9 +31,12 @@ pub struct Scenario {
     /// When the clock of a transfer starts.
     #[serde(default)]
     pub clock: Clock,
-    /// The paper's clock in words, where figures of a paper stand beside ours.
+    /// The paper's clock, where figures of a paper stand beside ours. Where it is `source`, ours are measured by it, too.
     #[serde(default)]
-    pub paper_clock: String,
+    pub paper_clock: Option<Clock>,
+    /// What else is to be known of the paper's clock, in words.
+    #[serde(default)]
+    pub paper_note: String,
     /// The topology.
     #[serde(default = "line")]
     pub topology: String,
@@ -97,16 +102,6 @@ pub struct Also {
     pub settings: toml::Table,
 }
 
-/// A figure of a paper and the cells it belongs to.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Paper {
-    /// What the paper measured, in seconds.
-    pub seconds: f64,
-    /// Params and `variant` of the cells.
-    #[serde(flatten)]
-    pub of: toml::Table,
-}
-
 fn line() -> String {
     "line".into()
 }
@@ -146,6 +141,13 @@ impl Scenario {
         // A file that cannot make its cells is refused as a whole, before anything runs.
         scenario.cells()?;
         Ok(scenario)
+    }
+
+    /// When the clocks start, ours and the paper's; `None` for kinds whose seconds are no transfer's.
+    #[must_use]
+    pub fn clocks(&self) -> Option<Clocks> {
+        let is_timed = crate::simulate::has_kind(&self.kind) || !self.paper.is_empty();
+        is_timed.then(|| Clocks { ours: self.clock, paper: self.paper_clock, note: self.paper_note.clone() })
     }
 
     /// A number of the kind's own options.

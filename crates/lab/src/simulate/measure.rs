@@ -6,8 +6,8 @@ use farlink_wire::{Duration, Instant};
 use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
-use crate::kinds::sets;
 use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_seconds, request_after};
+use crate::kinds::{sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -41,7 +41,8 @@ fn seconds(clock: Clock, transfer: &Transfer, o: &Outcome) -> f64 {
     let start = match (clock, transfer.direction) {
         (Clock::Connect, _) => o.began,
         (Clock::FirstByte, Direction::Download) => o.first_byte.unwrap_or(o.began),
-        (Clock::Request | Clock::FirstByte, _) => o.asked.unwrap_or(o.began),
+        (Clock::Source, Direction::Download) => o.answered.unwrap_or(o.began),
+        (Clock::Request | Clock::FirstByte | Clock::Source, _) => o.asked.unwrap_or(o.began),
     };
     let end = o.last_byte.unwrap_or(start);
     since(end, start)
@@ -91,6 +92,11 @@ pub(super) fn of_transfers(
         sets::of_flows(&rates, &mut measured);
         sets::share(&sets_of(network, is_upload(cell)), &mut measured);
     }
+    let by_source = all().map(|(t, o)| {
+        let is_timed = t.direction == Direction::Download && o.answered.is_some();
+        (payload((t, o)), is_timed.then(|| seconds(Clock::Source, t, o)))
+    });
+    source_clock::measure(scenario, cell, &by_source.collect::<Vec<_>>(), &mut measured);
     let over =
         all().filter_map(|(_, o)| o.last_byte).min().map_or(f64::INFINITY, |t| since(t, Instant::ZERO));
     gauges::of_samples(cell, samples, over, &mut measured);

@@ -104,6 +104,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     let mut report = Report {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
+        clocks: scenario.clocks(),
         driver: "sim".into(),
         seed: options.seed,
         version: env!("CARGO_PKG_VERSION").into(),

@@ -91,6 +91,8 @@ pub struct Outcome {
     pub began_s: f64,
     /// When it ended, in seconds since the call.
     pub ended_s: f64,
+    /// When a download's last byte arrived.
+    pub last_byte: Option<Instant>,
     /// Bytes that arrived.
     pub bytes: u64,
     /// SHA-256 of what arrived equals that of what was sent, and the stream ended in order.
@@ -169,6 +171,7 @@ impl Transfer {
                 thread::sleep(self.pause_per_chunk);
             }
         }
+        outcome.last_byte = Some(last);
         outcome.seconds = last.saturating_duration_since(start).as_secs_f64();
         let difference = check.first_difference();
         let (_, same) = check.finish();

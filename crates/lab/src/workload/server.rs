@@ -40,6 +40,8 @@ pub struct Served {
     pub info: TcpInfo,
     /// Its congestion control.
     pub congestion_control: String,
+    /// When it began to send what the first request of a download asked for.
+    pub began: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +158,10 @@ fn serve_request(stream: &mut TcpStream, served: &mut Served) -> io::Result<()> 
     let [verb, bytes, seed] = words[..] else { return Err(bad()) };
     let (bytes, seed) = (bytes.parse().map_err(|_| bad())?, seed.parse().map_err(|_| bad())?);
     match verb {
-        "GET" => send(stream, bytes, seed, &mut served.bytes)?,
+        "GET" => {
+            served.began = Some(Instant::now());
+            send(stream, bytes, seed, &mut served.bytes)?;
+        }
         "PUT" => {
             let sha = take(stream, bytes, seed, &mut served.bytes)?;
             stream.write_all(&sha)?;

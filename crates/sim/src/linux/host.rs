@@ -238,6 +238,7 @@ impl LinuxHost {
                 && task.read >= task.due_bytes + step.up_bytes
             {
                 conn.tx.write(step.down_bytes);
+                outcome.answered.get_or_insert(now);
                 task.begun += 1;
                 task.due_bytes += step.up_bytes;
             }

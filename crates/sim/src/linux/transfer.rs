@@ -94,6 +94,8 @@ pub struct Outcome {
     pub connected: Option<Instant>,
     /// When it asked its first question.
     pub asked: Option<Instant>,
+    /// When the server began to answer it.
+    pub answered: Option<Instant>,
     /// When it read its first byte.
     pub first_byte: Option<Instant>,
     /// When it read its newest byte.
