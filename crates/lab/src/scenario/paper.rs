@@ -175,4 +175,25 @@ mod tests {
             assert!(format!("{error:#}").contains(why), "{paper}: {error:#}");
         }
     }
+
+    /// docs/papers.md: with pings in their way transfers of 10 KB cannot be faster than without, and in the thesis they are.
+    #[test]
+    fn the_thesis_has_higher_rates_with_congestion_than_without() {
+        let rate = |scenario: &str, flows: u64, iw: u64| {
+            let cells = Scenario::find(scenario).unwrap().cells().unwrap();
+            let is_meant = |c: &&crate::scenario::Cell| {
+                c.variant == "farlink-auto"
+                    && [c.number("flows", 0), c.number("iw", 0), c.number("size_bytes", 0)]
+                        == [flows, iw, 10_240]
+                    && !c.papers.is_empty()
+            };
+            cells.iter().find(is_meant).unwrap().papers[0].figures["source_flow_goodput_bps"]
+        };
+        for (flows, iw) in [(10, 16), (20, 16), (30, 4)] {
+            assert!(
+                rate("thesis-congested", flows, iw) > rate("thesis-parallel", flows, iw),
+                "{flows} flows"
+            );
+        }
+    }
 }
