@@ -32,7 +32,7 @@ const RAISE_FROM_BYTES: u32 = 512;
 const UNHEARD_ON_LINK: Duration = Duration::from_secs(60);
 /// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
 pub const STRANGER_BYTES: u64 = 1 << 26;
-/// Slack behind MAX.SND.WND for old acknowledgements: one super-segment.
+/// Old acknowledgements reach back so far at least: one super-segment, and the largest window without scaling.
 pub const OLD_ACK_SLACK: u64 = 65_536;
 
 impl Flow {

@@ -138,9 +138,8 @@ impl Flow {
     fn is_ack_of_sent(&self, from: Side, s: &TcpSegment) -> bool {
         let Some(r) = self.relays.as_ref() else { return false };
         let towards = r.get(from.other());
-        let reach = towards.tx.window_max_bytes().max(u64::from(towards.limit_bytes)) + OLD_ACK_SLACK;
-        s.ack.before_eq(towards.tx.snd_nxt)
-            && (s.ack.after_eq(towards.tx.snd_una) || u64::from(towards.tx.snd_una.since(s.ack)) <= reach)
+        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        s.ack.before_eq(towards.tx.snd_nxt) && age <= reach
     }
 
     /// A packet of a sleeping flow passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more.

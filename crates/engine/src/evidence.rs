@@ -16,6 +16,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
 use crate::arrival::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::flow::{Cx, Flow, Relay};
+use crate::peer::Peer;
 use crate::side::Side;
 
 /// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.
@@ -81,13 +82,11 @@ impl Flow {
     pub(crate) fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
         let Some(r) = self.relays.as_ref() else { return AckKind::Good };
         let towards = r.get(from.other());
-        let tx = &towards.tx;
-        if s.ack.after(tx.snd_nxt) {
+        if s.ack.after(towards.tx.snd_nxt) {
             return self.judge_beyond(cx, from, s);
         }
-        let reach = tx.window_max_bytes().max(u64::from(towards.limit_bytes)) + OLD_ACK_SLACK;
-        let age = u64::from(tx.snd_una.since(s.ack));
-        let old = s.ack.before(tx.snd_una) && age > reach;
+        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        let old = age > reach;
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false };
         }
@@ -222,6 +221,15 @@ impl Flow {
 }
 
 impl Relay {
+    /// How old an acknowledgement by the destination is, and how old it may be, bytes: MAX.SND.WND (RFC 5961 section 5). What a gateway
+    /// there has acknowledged, the host behind it need not have. So it counts from what is known of the host, by which custody is
+    /// bounded on every leg.
+    pub(crate) fn age_and_reach(&self, destination: Peer, ack: SeqNum) -> (u64, u64) {
+        let una = self.far_acked(destination).min(self.tx.snd_una);
+        let age = if ack.before(una) { u64::from(una.since(ack)) } else { 0 };
+        (age, self.tx.window_max_bytes().max(OLD_ACK_SLACK))
+    }
+
     /// Nothing that is held in order waits to be sent for the first time.
     fn has_sent_all(&self) -> bool {
         self.tx.snd_nxt.after_eq(self.buffer.end())

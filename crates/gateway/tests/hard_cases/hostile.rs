@@ -81,6 +81,24 @@ fn an_acknowledgement_from_the_distant_past_is_challenged() {
 }
 
 #[test]
+fn what_a_relay_may_hold_lets_no_acknowledgement_be_older() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 16 << 20);
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101
+         +40
+         a < . 1 ack 101
+         # b has shown a window of 65,535.
+         b > P. 1:11 ack -70000 {fill 88}
+         b < . 101 ack 1
+         quiet
+         b > P. 1:11 ack -60000
+         a < P. 1:11 ack 101",
+    );
+}
+
+#[test]
 fn challenges_are_limited() {
     let mut t = Script::new();
     t.open();

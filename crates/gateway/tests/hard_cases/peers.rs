@@ -201,6 +201,21 @@ fn a_far_ack_beyond_the_peers_own_is_nonsense() {
 }
 
 #[test]
+fn a_host_may_be_as_far_behind_as_its_gateway_holds() {
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 win 511 <fl 1 40>\n drop");
+    for i in 0..40u32 {
+        let (from, to) = (1 + i * 2_912, 1 + (i + 1) * 2_912);
+        t.play(&format!("a > . {from}:{to} ack 1 {{gso 1456}}\n ~50\n drop"));
+        t.play(&format!("b > . 1 ack {to} win 511 <fl 1 40>\n ~50\n drop"));
+    }
+    t.assert(t.status().custody_bytes == 0, "the gateway has it all");
+    // The host itself has nothing yet, and speaks round its gateway.
+    t.play("b > P. 1:11 ack 1\n ~10");
+    assert!(t.take(Host::A).iter().any(|s| s.seq == 1 && s.payload.len() == 10), "taken");
+}
+
+#[test]
 fn garbage_in_the_option_is_read_as_a_bare_mark() {
     let mut t = with_peer();
     t.play("b > P. 1:11 ack 1 <fl>\n a < P. 1:11\n b > P. 11:21 ack 1 <fl 4000000000 65535>\n a < P. 11:21");
