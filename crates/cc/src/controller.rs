@@ -173,6 +173,14 @@ impl Controller {
         }
     }
 
+    /// [`Kind::KnownRate`]: the link carries so much payload from now on, bits per second. The others go by what arrives, or by the
+    /// queue of the link.
+    pub fn set_link_rate(&mut self, payload_bps: u64) {
+        if let State::KnownRate(c) = &mut self.0 {
+            c.set_link_rate(payload_bps);
+        }
+    }
+
     /// No window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         match &mut self.0 {

@@ -230,6 +230,21 @@ impl KnownRate {
         }
     }
 
+    /// The link carries another rate from now on. What the trains under way show is of the old one.
+    pub(crate) fn set_link_rate(&mut self, payload_bps: u64) {
+        if payload_bps == self.link_bps {
+            return;
+        }
+        self.link_bps = payload_bps;
+        self.config.fixed_rate_bps = Some(payload_bps);
+        self.train = Train::default();
+        self.queued = (0, 0);
+        let above = |rate: u64| rate >= payload_bps / 100 * SLOW_PERCENT;
+        if matches!(&self.state, State::Trial(trial) if above(trial.rate_bps)) {
+            self.state = State::Link(0);
+        }
+    }
+
     pub(crate) fn set_mss(&mut self, mss: u32) {
         self.config.mss = mss.max(1);
         if self.delivered == 0 {

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 use farlink_wire::time::{Duration, Instant};
 
+use crate::sent::SentLog;
+
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
 /// The smallest one-way delay is that of the last one to two of these.
@@ -113,6 +115,8 @@ pub struct RateEstimate {
     samples: u64,
     /// When the newest packet of the newest sample left, and how long it waited before the link.
     waited: (Instant, Duration),
+    /// What has left of late.
+    sent: SentLog,
     /// Samples of the last round trip, or where that brings none the last few.
     recent: VecDeque<(Instant, Sample)>,
 }
@@ -157,11 +161,23 @@ impl RateEstimate {
         self.rtt
     }
 
-    /// More waits before the link than is meant to, as far as the newest report tells.
+    /// By now `total_bytes` have been sent into the link in all.
+    pub fn note_sent(&mut self, now: Instant, total_bytes: u64) {
+        self.sent.note(now, total_bytes, self.round() / 32);
+    }
+
+    /// More waits before the link than is meant to, as far as the newest report tells, and what has been sent since.
     #[must_use]
-    pub fn has_backlog(&self, now: Instant) -> bool {
+    pub fn has_backlog(&self, now: Instant, total_bytes: u64) -> bool {
         let (sent_at, waited) = self.waited;
-        waited > 2 * self.waiting_wanted() && now < sent_at + waited + 2 * self.round()
+        let wanted = 2 * self.waiting_wanted();
+        if now >= sent_at + waited + 2 * self.round() {
+            return false;
+        }
+        // The report is a round trip old: a queue that nothing has been added to is empty by now.
+        let since = self.rate_bps.zip(self.sent.since(sent_at, now, total_bytes));
+        let added = since.map(|(rate, bytes)| time_of(bytes, rate));
+        added.map_or(waited, |added| (waited + added).saturating_sub(now.since(sent_at))) > wanted
     }
 
     /// Rates taken from reports so far.

@@ -31,6 +31,7 @@ mod config;
 mod egress;
 mod estimate;
 mod flows;
+mod sent;
 mod shaper;
 
 pub use config::{Class, Config, DEFAULT_MTU_BYTES, Grant, MAX_BURST_BYTES, Stats};

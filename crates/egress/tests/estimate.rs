@@ -59,6 +59,14 @@ impl Model {
         }
     }
 
+    fn sent_bytes(&self) -> u64 {
+        u64::from(self.sent) * u64::from(PACKET_BYTES)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.estimate.has_backlog(self.now, self.sent_bytes())
+    }
+
     fn lost(&mut self) -> bool {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -66,6 +74,7 @@ impl Model {
     }
 
     fn send(&mut self) {
+        self.estimate.note_sent(self.now, self.sent_bytes());
         self.sent += 1;
         let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / self.rate_bps);
         self.waited_max = self.waited_max.max(self.link_free.since(self.now.min(self.link_free)));
@@ -228,10 +237,24 @@ fn a_rate_that_rises_is_found() {
 #[test]
 fn what_waits_before_the_link_is_known() {
     let mut m = Model::new(384_000, 500);
-    m.run(Duration::from_millis(1500));
-    assert!(m.estimate.has_backlog(m.now), "a burst of 32 packets");
+    m.run(Duration::from_millis(900));
+    assert!(m.has_backlog(), "a burst of 32 packets takes a second");
     m.run(Duration::from_secs(10));
-    assert!(!m.estimate.has_backlog(m.now));
+    assert!(!m.has_backlog());
+}
+
+/// A report tells what waited a round trip ago. What has left since is known here: nothing, and the queue is empty.
+#[test]
+fn a_burst_that_has_gone_over_the_link_waits_no_longer() {
+    let mut m = Model::new(8_000_000, 500);
+    while m.estimate.rate_bps().is_none() {
+        m.run(Duration::from_millis(1));
+    }
+    assert!(m.waited_max > Duration::from_millis(40) && !m.has_backlog());
+    // What leaves now faster than the link takes it stands there.
+    m.rate_bps /= 2;
+    m.run(Duration::from_millis(800));
+    assert!(m.has_backlog());
 }
 
 /// Where the link holds less than a packet, a rate takes many round trips to show.

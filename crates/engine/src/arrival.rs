@@ -278,7 +278,7 @@ impl Flow {
             // Of the link, not of this connection, all of whose packets may have waited.
             let min_rtt = cx.meters.rtt(iface);
             let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
-            cx.meters.hear(LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
+            cx.meters.hear(now, LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
         }
         let out = self.legs.get(from).out;
         cx.losses.note(out, happened.delivered_bytes, happened.lost_bytes);

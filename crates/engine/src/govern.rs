@@ -37,6 +37,16 @@ impl Flow {
         }
     }
 
+    /// The link towards a host carries another rate than before: a controller that goes by it follows.
+    pub(crate) fn follow_link_rate(&mut self, config: &Config, to: Side) {
+        let from = to.other();
+        let Some(mss) = self.relays.as_ref().map(|r| r.get(from).tx.mss) else { return };
+        let rate = config.link(self.legs.get(to).out).and_then(|link| self.payload_bps(link, to, mss));
+        if let (Some(r), Some(rate)) = (self.relays.as_mut(), rate) {
+            r.get_mut(from).tx.set_link_rate(rate);
+        }
+    }
+
     /// What a link carries of payload in segments of this size towards a host, bits per second.
     pub(crate) fn payload_bps(&self, link: &Link, to: Side, mss: u32) -> Option<u64> {
         let options = if self.agreed.timestamps { 12 } else { 0 };

@@ -9,7 +9,7 @@ use farlink_wire::{Duration, Instant};
 
 use crate::books::Books;
 use crate::config::{Config, Link};
-use crate::flow::{Flow, Relay};
+use crate::flow::{Cx, Flow, Relay};
 use crate::net::IfaceId;
 use crate::side::Side;
 
@@ -191,6 +191,41 @@ impl Flow {
             mss: self.segment_payload(to),
         };
         path.start(link.leg.initial_window)
+    }
+
+    /// Before a connection sends: the burst that tells the rate, where the one at whose beginning it was due had little to send. One
+    /// that has more waiting than its window, and nothing acknowledged yet, sends it instead. One in a round trip, as at the beginning.
+    pub(crate) fn send_train(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let leg = self.legs.get(to);
+        let (out, from) = (leg.out, to.other());
+        let wanted = |l: &&Link| {
+            is_estimated(l) && l.estimate.is_none() && l.leg.initial_window == InitialWindow::AUTO
+        };
+        let Some(link) = cx.config.link(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
+        let rtt = leg.handshake_rtt.or(link.rtt_in_force());
+        let Some(relay) = self.relays.as_ref().map(|r| r.get(from)).filter(|r| r.tx.delivered_bytes() == 0)
+        else {
+            return;
+        };
+        let mss = u64::from(relay.tx.mss);
+        let usual = u64::from(INITIAL_WINDOW_SEGMENTS) * mss;
+        if relay.tx.pipe() > usual {
+            cx.meters.note_train(cx.now, out);
+            return;
+        }
+        let limited = relay.tx.pipe() + mss > relay.tx.cc().cwnd_bytes();
+        let end = relay.supply().end.min(relay.tx.window_edge());
+        let waits = u64::try_from(end.diff(relay.tx.snd_nxt)).unwrap_or(0);
+        let remembered = rtt.and_then(|rtt| cx.books.memory.share_bytes(leg.heard_at, out, rtt));
+        let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
+        if !limited || !enough || remembered.is_some() || cx.meters.train_is_under_way(cx.now, out, rtt) {
+            return;
+        }
+        let config = self.controller_config(cx.config, cx.books, from, relay.tx.snd_nxt);
+        if let Some(r) = self.relays.as_mut() {
+            let config = farlink_cc::Config { initial_window_segments: TRAIN_SEGMENTS, ..config };
+            r.get_mut(from).tx.begin_anew(&config);
+        }
     }
 
     /// What this connection had of declared links is remembered for the next ones.

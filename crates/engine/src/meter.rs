@@ -11,6 +11,11 @@ use crate::peer::Arrived;
 /// A link's round trip is the smallest of one to two of these: long enough for a pause of its users, short enough for a route of the
 /// link layer that has become longer.
 const RTT_WINDOW: Duration = Duration::from_secs(300);
+/// A link delivers while it has told of something within its round trip, or within this where that is shorter: a gateway
+/// acknowledges about twelve times a second where little comes in.
+const DELIVERS_MIN: Duration = Duration::from_millis(250);
+/// The round trip that counts while none is known.
+const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -36,6 +41,10 @@ struct Meter {
     received_bytes: u64,
     told_at: Option<Instant>,
     rtt: SmallestRtt,
+    /// Of all that is known to have arrived at the other end: when the newest of it left, and when that was heard.
+    carried: Option<(Instant, Instant)>,
+    /// When a burst left from which the rate shows.
+    train_at: Option<Instant>,
 }
 
 /// The smallest RTT of the last one to two windows.
@@ -62,7 +71,14 @@ impl Meters {
         Self {
             id: (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16,
             meters: links
-                .map(|i| Meter { iface: i.id, received_bytes: 0, told_at: None, rtt: SmallestRtt::default() })
+                .map(|i| Meter {
+                    iface: i.id,
+                    received_bytes: 0,
+                    told_at: None,
+                    rtt: SmallestRtt::default(),
+                    carried: None,
+                    train_at: None,
+                })
                 .collect(),
             reports: Vec::new(),
         }
@@ -124,8 +140,36 @@ impl Meters {
         rtt.now.into_iter().chain(rtt.before).min()
     }
 
+    /// A burst has left from which the other gateway will tell the rate.
+    pub fn note_train(&mut self, now: Instant, iface: IfaceId) {
+        if let Some(meter) = self.get_mut(iface) {
+            meter.train_at = Some(now);
+        }
+    }
+
+    /// What it tells may still come: the round trip, and half as much again for a queue.
+    #[must_use]
+    pub fn train_is_under_way(&self, now: Instant, iface: IfaceId, rtt: Option<Duration>) -> bool {
+        let until = |at: Instant| at + rtt.or(self.rtt(iface)).unwrap_or(TRAIN_RTT_DEFAULT) / 2 * 3;
+        self.meters.iter().any(|m| m.iface == iface && m.train_at.is_some_and(|at| now < until(at)))
+    }
+
+    /// The newest transmission over this link that is known to have arrived, where the link delivers: what left later stands in line
+    /// behind it, in a queue of others. `None`: nothing has been told of late.
+    #[must_use]
+    pub fn delivers(&self, now: Instant, iface: IfaceId) -> Option<Instant> {
+        let meter = self.meters.iter().find(|m| m.iface == iface)?;
+        let patience = self.rtt(iface).unwrap_or_default().max(DELIVERS_MIN);
+        meter.carried.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(sent_at, _)| sent_at)
+    }
+
     /// The other gateway has told something. More than can be of use is let go.
-    pub fn hear(&mut self, report: LinkReport) {
+    pub fn hear(&mut self, now: Instant, report: LinkReport) {
+        if let Some(sent_at) = report.sent_at.filter(|_| !report.sent_again)
+            && let Some(m) = self.get_mut(report.iface)
+        {
+            m.carried = Some((m.carried.map_or(sent_at, |(newest, _)| newest.max(sent_at)), now));
+        }
         if self.reports.len() < REPORTS_MAX && self.meters.iter().any(|m| m.iface == report.iface) {
             self.reports.push(report);
         }
@@ -144,7 +188,9 @@ mod tests {
     #[test]
     fn the_round_trip_of_a_link_is_the_smallest_of_late() {
         let (sat, ms, at) = (IfaceId(3), Duration::from_millis, Instant::from_millis);
-        let meter = Meter { iface: sat, received_bytes: 0, told_at: None, rtt: SmallestRtt::default() };
+        let rtt = SmallestRtt::default();
+        let meter =
+            Meter { iface: sat, received_bytes: 0, told_at: None, rtt, carried: None, train_at: None };
         let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
         assert_eq!(meters.rtt(sat), None);
         meters.note_rtt(at(1_000), sat, ms(520));
@@ -156,5 +202,30 @@ mod tests {
         assert_eq!(meters.rtt(sat), Some(ms(501)));
         meters.note_rtt(at(800_000), sat, ms(810));
         assert_eq!(meters.rtt(sat), Some(ms(800)));
+    }
+
+    #[test]
+    fn a_link_delivers_while_it_is_heard_to() {
+        let (sat, at) = (IfaceId(3), Instant::from_millis);
+        let rtt = SmallestRtt { now: Some(Duration::from_millis(9)), ..SmallestRtt::default() };
+        let meter =
+            Meter { iface: sat, received_bytes: 0, told_at: None, rtt, carried: None, train_at: None };
+        let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
+        assert_eq!(meters.delivers(at(1_000), sat), None);
+        let arrived = Arrived { by: 2, at_us: 0, received_bytes: 0 };
+        let report = |sent_ms, sent_again| LinkReport {
+            iface: sat,
+            arrived,
+            sent_at: Some(at(sent_ms)),
+            sent_again,
+            min_rtt: None,
+        };
+        meters.hear(at(1_000), report(100, false));
+        assert_eq!(meters.delivers(at(1_250), sat), Some(at(100)));
+        assert_eq!(meters.delivers(at(1_251), sat), None, "silent");
+        meters.hear(at(1_300), report(90, false));
+        assert_eq!(meters.delivers(at(1_300), sat), Some(at(100)), "what was older came later");
+        meters.hear(at(1_600), report(1_500, true));
+        assert_eq!(meters.delivers(at(1_600), sat), None, "which transmission arrived is not known");
     }
 }

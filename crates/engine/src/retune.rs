@@ -129,6 +129,16 @@ impl Engine {
         link.rate_bps = rate_bps;
         self.books.memory.forget(iface);
         self.books.link_changed(iface, link);
+        // Open connections, too: what their relays may hold, and the controllers that go by the rate.
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            for to in [Side::A, Side::B] {
+                if flow.legs.get(to).out == iface {
+                    flow.limit_relays(&self.config);
+                    flow.follow_link_rate(&self.config, to);
+                }
+            }
+        }
     }
 
     /// The controller of what is sent into the link behind `iface`.

@@ -331,6 +331,7 @@ impl Flow {
             return Pulled::default();
         }
         self.refresh_segment_size(cx.now, to);
+        self.send_train(cx, to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.reset_from.is_some_and(|(dead, _)| dead == to);
         let early = self.may_repeat_early(cx, to);

@@ -159,7 +159,11 @@ impl Flow {
                 relay.fin_overdue = true;
                 relay.rx.owe_now();
             }
-            let said = cx.config.link(self.legs.get(side.other()).out).is_some_and(|l| l.rate_bps.is_some());
+            let out = self.legs.get(side.other()).out;
+            let said = cx.config.link(out).is_some_and(|l| l.rate_bps.is_some());
+            if !said && let Some(newest) = cx.meters.delivers(cx.now, out) {
+                relay.tx.wait_in_line(cx.now, newest);
+            }
             let kind = relay.tx.cc().kind();
             relay.tx.expect_queues(match kind {
                 farlink_cc::Kind::FixedRate => !said,

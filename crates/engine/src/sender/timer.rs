@@ -5,6 +5,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::{Happened, Sender, SenderTimers};
 use crate::recovery::Recovery;
+use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux TCP_DELACK_MAX).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
@@ -79,6 +80,20 @@ impl Sender {
     /// Segments may wait in a queue that is not ours: a timeout of everything at once says little, so the first segment asks.
     pub fn expect_queues(&mut self, may_wait: bool) {
         self.silence.may_wait = may_wait;
+    }
+
+    /// The way delivers, and nothing has arrived that left after `newest`. What left later stands in line before a bottleneck, behind
+    /// what others have sent: it is not lost, however long that takes, and a repetition would only stand behind it. Timers that are due
+    /// wait a little, as long as the largest RTO in all.
+    pub fn wait_in_line(&mut self, now: Instant, newest: Instant) {
+        let in_line = |r: &Sent| r.sent_at > newest && now.since(r.sent_at) < self.rto_bounds.max;
+        if !self.board.first().is_some_and(in_line) {
+            return;
+        }
+        let later = now + self.rto_bounds.min;
+        for timer in [&mut self.timers.rto, &mut self.timers.probe] {
+            *timer = timer.map(|at| if at <= now { later } else { at });
+        }
     }
 
     /// Whatever is due. Afterwards `plan` may have something.

@@ -53,6 +53,17 @@ impl Sender {
         self.arm_probe(now);
     }
 
+    /// The link carries so much payload from now on, bits per second.
+    pub fn set_link_rate(&mut self, payload_bps: u64) {
+        self.cc.set_link_rate(payload_bps);
+    }
+
+    /// Nothing has been acknowledged yet: another window to begin with.
+    pub fn begin_anew(&mut self, config: &Config) {
+        *self.cc = Controller::new(config);
+        self.cwnd_stop = None;
+    }
+
     /// The path takes no more than this much payload per segment; what is in flight and larger counts as lost.
     pub fn set_mss(&mut self, mss: u32) {
         if mss >= self.mss || mss == 0 {

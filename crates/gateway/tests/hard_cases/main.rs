@@ -32,5 +32,6 @@ mod retune;
 mod routes;
 mod rst;
 mod timestamps;
+mod unknown_rate;
 mod windows;
 mod zero_window;

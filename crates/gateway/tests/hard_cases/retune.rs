@@ -69,6 +69,43 @@ fn a_link_whose_rate_is_no_longer_known_gets_congestion_control() {
     assert_eq!((before, after), (131_070, 14_560), "an initial window, whatever fixed rate had");
 }
 
+/// What a relay may hold, and so its window, goes by the rate; and so does a controller that knows it, where no gateway answers.
+#[test]
+fn another_rate_reaches_open_connections() {
+    for gateway in [true, false] {
+        let mut t = Script::with(|s| {
+            let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+            let rtt = Some(farlink_wire::Duration::from_millis(100));
+            let link = Link { name: "sat".into(), rate_bps: Some(2_000_000), rtt, leg, ..Link::default() };
+            s.link = Some(link);
+            s.config.limits.relay_bytes = 4 << 20;
+        });
+        let answer = if gateway { ",flsynack" } else { "" };
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n ~100\n drop b
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}>\n drop a
+             a > . 1 ack 1\n ~1\n drop"
+        ));
+        // Enough for two trains without a queue.
+        let mut at = 1;
+        for _ in 0..40 {
+            t.play(&format!("a > P. {at}:{} ack 1\n ~6\n drop", at + 1_400));
+            at += 1_400;
+        }
+        t.play("~94\n drop");
+        let mark = if gateway { " <fl>" } else { "" };
+        for n in 1..=40 {
+            t.play(&format!("b > . 1 ack {} win 8192{mark}\n ~6\n drop", 1 + 1_400 * n));
+        }
+        let (_, before) = windows(&mut t);
+        set(&mut t, "link.sat.rate_bps", "20000000").unwrap();
+        let (_, after) = windows(&mut t);
+        assert!(after >= before * 4, "gateway {gateway}: {before} bytes, then {after}");
+        set(&mut t, "link.sat.rate_bps", "2000000").unwrap();
+        assert_eq!(windows(&mut t).1, before, "gateway {gateway}");
+    }
+}
+
 #[test]
 fn flow_control_and_initial_windows_change_and_say_what_is_allowed() {
     let mut t = linked(None, Kind::Cubic);

@@ -1,0 +1,72 @@
+//! A link whose rate the gateways are finding out.
+
+use crate::script::{Host, Script};
+use farlink_gateway::config::Link;
+
+fn script() -> Script {
+    Script::with(|s| {
+        s.link = Some(Link { name: "sat".into(), estimate_rate: true, ..Link::default() });
+    })
+}
+
+/// The handshake, with a gateway at the other end of the link, a tenth of a second away.
+fn open(t: &mut Script, port: u32) {
+    let syn = "win 65535 <mss 1460,sackOK,ws 7";
+    t.play(&format!("a > S 0 {syn}> {{port {port}}}\n ~100\n drop"));
+    t.play(&format!("b > S. 0 ack 1 {syn},flsynack> {{port {port}}}\n drop a"));
+    t.play(&format!("a > . 1 ack 1 {{port {port}}}\n ~1\n drop"));
+}
+
+/// Plays this. Payload that b gets of a connection meanwhile.
+fn got(t: &mut Script, port: u16, play: &str) -> usize {
+    t.play(play);
+    let got = t.take(Host::B).iter().filter(|s| s.port == port).map(|s| s.payload.len()).sum();
+    t.play("drop");
+    got
+}
+
+/// The first connection was to send the burst from which the rate shows, and had only a request. The next that has much to send sends
+/// it instead, and one that begins in the same round trip does not.
+#[test]
+fn the_burst_that_tells_the_rate_is_sent_by_who_has_enough_for_it() {
+    let mut t = script();
+    open(&mut t, 40_000);
+    t.play("a > P. 1:101 ack 1\n ~1\n drop");
+    let mut burst = |port: u16| {
+        open(&mut t, port.into());
+        let data = (1..58_000).step_by(5_800);
+        data.map(|at| {
+            let segment = format!("a > . {at}:{} ack 1 {{gso 1450,port {port}}}\n ~1", at + 5_800);
+            got(&mut t, port, &segment)
+        })
+        .sum::<usize>()
+    };
+    let sent = burst(5_000);
+    assert!((32 * 1_400..=33 * 1_460).contains(&sent), "{sent} bytes");
+    let next = burst(5_001);
+    assert!(next <= 10 * 1_460, "{next} bytes: one burst in a round trip");
+}
+
+/// A queue before the link takes longer than a timeout, and delivers what others have sent before.
+#[test]
+fn what_stands_in_line_behind_others_is_not_repeated() {
+    let mut t = script();
+    open(&mut t, 40_000);
+    open(&mut t, 5_000);
+    for at in (1..28_000).step_by(1_400) {
+        t.play(&format!("a > P. {at}:{} ack 1\n ~1\n drop", at + 1_400));
+    }
+    assert_eq!(got(&mut t, 5_000, "a > P. 1:101 ack 1 {port 5000}\n ~1"), 100);
+    for n in 1..20u32 {
+        let (us, bytes) = (1_000_000 + 100_000 * n, 1_500 * n);
+        let told = format!("b > . 1 ack {} <flcame 7 {us} {bytes}>\n ~100", 1 + 1_400 * n);
+        assert_eq!(
+            got(&mut t, 5_000, &told),
+            0,
+            "after {n} tenths of a second: what was sent before it still arrives"
+        );
+    }
+    // Something that was sent later has arrived: it is lost.
+    t.play("a > P. 28001:29401 ack 1\n ~100\n drop");
+    assert_eq!(got(&mut t, 5_000, "b > . 1 ack 29401 <flcame 7 3200000 40000>\n ~1000"), 100);
+}
