@@ -1,10 +1,11 @@
-//! Spreads what the kernel does with packets out of the TUNs over all processors.
+//! Spreads what the kernel does with packets out of the TUNs over the other processors.
 //!
 //! A packet that is written into a TUN is routed, filtered and handed to the next device, or to a socket of this machine, within the
 //! write: on one processor, the one that runs the event loop. For small packets that is most of the work, and the other processors
-//! can do it (receive packet steering: Documentation/networking/scaling.rst of the kernel). Large super-segments are better
-//! handled where they are in the cache (`farlink bench`: 10,000 connections at once gain half, 8 bulk ones lose a tenth). So it is
-//! switched on and off by what leaves.
+//! can do it (receive packet steering: Documentation/networking/scaling.rst of the kernel). The event loop's own processor gets
+//! none of it: with many small packets the loop is what everything waits for (`farlink bench --only many --many 8000`: a quarter more than
+//! with all processors). Large super-segments are better handled where they are in the cache (`farlink bench`: 8 bulk connections lose
+//! a tenth). So it is switched on and off by what leaves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,9 +24,11 @@ const OFF: (u64, u64) = (5_000, 16 << 10);
 #[derive(Debug, Default)]
 pub struct Spreader {
     files: Vec<File>,
-    /// All processors, as the kernel reads them; empty: there is one only.
-    mask: String,
+    /// All processors, a bit for each; empty: there is one only.
+    all: Vec<u32>,
     on: bool,
+    /// The processor that gets nothing: the event loop was there when it was looked at last.
+    spared: Option<usize>,
     looked_at: Option<Instant>,
     packets: u64,
     bytes: u64,
@@ -37,20 +40,17 @@ impl Spreader {
     #[must_use]
     pub fn new<'a>(devices: impl Iterator<Item = (&'a str, u32)>) -> Self {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        let mask = mask(online.trim()).unwrap_or_default();
-        if mask.is_empty() {
-            return Self::default();
-        }
+        let Some(all) = processors(online.trim()) else { return Self::default() };
         let files: Vec<File> = devices.filter_map(|(name, index)| open(name, index)).collect();
         if files.is_empty() {
             tracing::info!(
                 "the kernel's part of the work stays on one processor: no access to rps_cpus of the TUNs"
             );
         }
-        Self { files, mask, ..Self::default() }
+        Self { files, all, ..Self::default() }
     }
 
-    /// Packets and bytes written so far, into all TUNs together.
+    /// Packets and bytes written so far, into all TUNs together. Called by the event loop.
     pub fn attend(&mut self, now: Instant, packets: u64, bytes: u64) {
         let Some(before) = self.looked_at else {
             self.looked_at = Some(now);
@@ -65,9 +65,7 @@ impl Spreader {
         (self.packets, self.bytes) = (packets, bytes);
         let per_second = (new_packets as f64 / passed.as_secs_f64()) as u64;
         let want = pays(self.on, per_second, new_bytes / new_packets.max(1));
-        if want != self.on {
-            self.set(want);
-        }
+        self.set(want, rustix::thread::sched_getcpu());
     }
 
     /// The kernel's work is spread now.
@@ -76,15 +74,21 @@ impl Spreader {
         self.on
     }
 
-    fn set(&mut self, on: bool) {
-        let text = if on { self.mask.as_str() } else { "0" };
+    /// `here` is where the event loop runs: it moves seldom, and is followed.
+    fn set(&mut self, on: bool, here: usize) {
+        let spared = on.then_some(here);
+        if spared == self.spared {
+            return;
+        }
+        let text = spared.map_or_else(|| "0".to_owned(), |spared| mask_without(&self.all, spared));
         for file in &self.files {
             if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
                 tracing::debug!(%error, "rps_cpus of a TUN");
             }
         }
         self.on = on;
-        tracing::debug!(on, "spreading the kernel's work over the processors");
+        self.spared = spared;
+        tracing::debug!(on, mask = text, "spreading the kernel's work over the other processors");
     }
 }
 
@@ -96,9 +100,8 @@ fn pays(on: bool, packets_per_s: u64, mean_bytes: u64) -> bool {
     }
 }
 
-/// The kernel's bit mask of a list of processors ("0-3,6"), words of 32 bits separated by commas; `None`: there is one only, or
-/// the list is none.
-fn mask(online: &str) -> Option<String> {
+/// The bits of a list of processors ("0-3,6"); `None`: there is one only, or the list is none.
+fn processors(online: &str) -> Option<Vec<u32>> {
     let mut words: Vec<u32> = Vec::new();
     let mut count = 0;
     for range in online.split(',') {
@@ -110,8 +113,16 @@ fn mask(online: &str) -> Option<String> {
             count += 1;
         }
     }
-    let text: Vec<String> = words.iter().rev().map(|w| format!("{w:08x}")).collect();
-    (count > 1).then(|| text.join(","))
+    (count > 1).then_some(words)
+}
+
+/// All processors but one, as the kernel reads them: words of 32 bits separated by commas, the highest first.
+fn mask_without(all: &[u32], spared: usize) -> String {
+    let text = all.iter().enumerate().rev().map(|(n, word)| {
+        let own = if n == spared / 32 { 1 << (spared % 32) } else { 0 };
+        format!("{:08x}", word & !own)
+    });
+    text.collect::<Vec<_>>().join(",")
 }
 
 /// The file of a device's only receive queue, if /sys shows the network namespace that the device is in.
@@ -129,11 +140,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_become_the_words_that_the_kernel_reads() {
-        assert_eq!(mask("0-1").as_deref(), Some("00000003"));
-        assert_eq!(mask("0-3,6").as_deref(), Some("0000004f"));
-        assert_eq!(mask("0,33").as_deref(), Some("00000002,00000001"));
-        assert_eq!((mask("0"), mask(""), mask("x-1")), (None, None, None));
+    fn processors_become_the_words_that_the_kernel_reads_without_the_event_loops() {
+        let mask = |online, spared| processors(online).map(|all| mask_without(&all, spared));
+        assert_eq!(mask("0-1", 0).as_deref(), Some("00000002"));
+        assert_eq!(mask("0-1", 1).as_deref(), Some("00000001"));
+        assert_eq!(mask("0-3,6", 2).as_deref(), Some("0000004b"));
+        assert_eq!(mask("0,33", 33).as_deref(), Some("00000000,00000001"));
+        assert_eq!(mask("0-1", 7).as_deref(), Some("00000003"), "one that came later");
+        assert_eq!((mask("0", 0), mask("", 0), mask("x-1", 0)), (None, None, None));
+    }
+
+    #[test]
+    fn the_event_loop_is_followed() {
+        let path = std::env::temp_dir().join(format!("flt-spread-{}", std::process::id()));
+        let files = vec![File::options().create(true).truncate(true).write(true).open(&path).unwrap()];
+        let mut spreader = Spreader { files, all: vec![3], ..Spreader::default() };
+        let mut after = |on, here| {
+            std::fs::write(&path, "").unwrap();
+            spreader.set(on, here);
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(after(false, 0), "", "off as it was");
+        assert_eq!(after(true, 0), "00000002");
+        assert_eq!(after(true, 0), "", "it has not moved");
+        assert_eq!(after(true, 1), "00000001");
+        assert_eq!(after(false, 1), "0");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
