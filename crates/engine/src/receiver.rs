@@ -17,6 +17,9 @@ const QUICK_ACKS: u8 = 16;
 /// TCP_RTO_MIN).
 const ROOM_PATIENCE: Duration = Duration::from_millis(100);
 
+/// So often in a row a source repeats a segment that was acknowledged, until what it was told is taken to be lost on the way.
+const REPETITIONS_UNHEARD: u8 = 2;
+
 /// The acknowledgement that is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
@@ -136,6 +139,10 @@ pub struct Receiver {
     /// So many segments more are acknowledged one by one.
     quick: u8,
     dsack: Option<SackBlock>,
+    /// Where the segment began that the source sent last although it was acknowledged, and how often in a row.
+    repeated: Option<(SeqNum, u8)>,
+    /// What is said of bytes above the hole does not arrive.
+    sack_is_lost: bool,
 }
 
 impl Receiver {
@@ -162,6 +169,8 @@ impl Receiver {
             segment_bytes: 536,
             quick: 0,
             dsack: None,
+            repeated: None,
+            sack_is_lost: false,
         }
     }
 
@@ -195,6 +204,7 @@ impl Receiver {
         if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
         }
+        self.note_repetition(seq, seq + len, what, early.waiting);
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
         self.early_untold |= what.early_bytes > 0;
         let odd =
@@ -230,6 +240,20 @@ impl Receiver {
         }
     }
 
+    /// A source that repeats what was acknowledged, again and again, has not got the acknowledgement. A firewall that follows
+    /// connections may have dropped it: it has not seen the bytes above the hole, which wait here, and takes SACK blocks of them
+    /// for forged. Until the holes are filled acknowledgements leave them out (RFC 2018 section 4 lets a receiver say less).
+    fn note_repetition(&mut self, seq: SeqNum, end: SeqNum, what: Inserted, has_holes: bool) {
+        if what.advanced_bytes > 0 {
+            self.repeated = None;
+        } else if what.early_bytes == 0 && what.duplicate_bytes > 0 && !end.after(self.last_ack_sent) {
+            let before = self.repeated.filter(|(at, _)| *at == seq).map_or(0, |(_, times)| times);
+            self.repeated = Some((seq, before.saturating_add(1)));
+            self.sack_is_lost |= before + 1 >= REPETITIONS_UNHEARD;
+        }
+        self.sack_is_lost &= has_holes;
+    }
+
     /// An acknowledgement is owed by `at`.
     pub fn owe_by(&mut self, at: Instant) {
         self.owed = match self.owed {
@@ -257,7 +281,8 @@ impl Receiver {
     /// SACK blocks for the next acknowledgement: a D-SACK first (RFC 2883).
     #[must_use]
     pub fn sack_blocks(&self, buffer: &SeqBuffer) -> ArrayVec<SackBlock, 4> {
-        let mut blocks = buffer.sack_blocks(if self.dsack.is_some() { 3 } else { 4 });
+        let most = if self.dsack.is_some() { 3 } else { 4 };
+        let mut blocks = buffer.sack_blocks(if self.sack_is_lost { 0 } else { most });
         if let Some(d) = self.dsack {
             let _ = blocks.try_insert(0, d);
         }

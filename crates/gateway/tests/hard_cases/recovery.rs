@@ -120,3 +120,32 @@ fn the_head_goes_out_at_the_first_timeout_however_full_the_pipe_is() {
     // RFC 6298 5.4: the earliest segment, at one RTO (300 ms).
     assert_eq!(again, [101], "{sent:?}");
 }
+
+#[test]
+fn a_source_that_does_not_hear_sack_blocks_is_answered_without_them() {
+    // A firewall that follows connections drops SACK blocks of bytes that it has not seen, because they wait here.
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         # 101:201 and 301:401 are lost.
+         a > P. 201:301 ack 1
+         a < . 1 ack 101 <sack 201:301>
+         a > P. 401:501 ack 1
+         a < . 1 ack 101 <sack 401:501 201:301>
+         a > P. 1:101 ack 1
+         a < . 1 ack 101 <sack 1:101 401:501 201:301>
+         a > P. 1:101 ack 1
+         a < . 1 ack 101 <sack 1:101>
+         a > P. 101:201 ack 1
+         b < . 101:301 ack 1
+         a < . 1 ack 301 <no sack>
+         a > P. 301:401 ack 1
+         b < P. 301:501 ack 1
+         a < . 1 ack 501 <no sack>
+         # All holes are filled: of the next one is told again.
+         a > P. 601:701 ack 1
+         a < . 1 ack 501 <sack 601:701>",
+    );
+}
