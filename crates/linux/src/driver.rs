@@ -361,13 +361,7 @@ impl Driver {
         if packets == 0 && self.shortage.deadline().is_none_or(|at| at > ended) {
             return;
         }
-        let ports = &self.net.ports;
-        let drops = || {
-            let mut socket = Socket::open().ok()?;
-            let dropped = |port: &Port| socket.link(port.tun.name()).ok()?.map(|link| link.tx_dropped);
-            ports.iter().map(dropped).sum()
-        };
-        match self.shortage.turn(began, ended, drops) {
+        match self.shortage.turn(began, ended, self.pulse.dropped()) {
             Some(true) => tracing::warn!(
                 "the processor is short: packets wait too long. New connections are forwarded until that is over"
             ),

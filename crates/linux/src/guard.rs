@@ -182,6 +182,9 @@ impl Keeper {
     /// Puts back what is missing, unless that was done too often.
     fn repair(&mut self, now: Instant) -> Result<()> {
         let missing = self.auditor.look(&self.divert)?;
+        for (port, dropped) in self.pulse.ports.iter().zip(self.auditor.dropped()) {
+            port.note_dropped(*dropped);
+        }
         if missing.is_empty() {
             return Ok(());
         }

@@ -56,6 +56,8 @@ pub struct Auditor {
     foreign_rules: usize,
     is_liberal: bool,
     changes: u64,
+    /// For each TUN: packets that it has dropped because nobody read them.
+    dropped: Vec<u64>,
 }
 
 impl Auditor {
@@ -69,6 +71,7 @@ impl Auditor {
             foreign_rules: 0,
             is_liberal: false,
             changes: 0,
+            dropped: Vec::new(),
         })
     }
 
@@ -129,8 +132,11 @@ impl Auditor {
                 missing.push(Missing::Route(route.family.to_string(), tun.tun.clone()));
             }
         }
+        self.dropped.clear();
         for one in &plan.interfaces {
-            if self.route.link(&one.tun)?.is_some_and(|link| !link.up) {
+            let link = self.route.link(&one.tun)?;
+            self.dropped.push(link.as_ref().map_or(0, |link| link.tx_dropped));
+            if link.is_some_and(|link| !link.up) {
                 missing.push(Missing::Device(one.tun.clone()));
             }
         }
@@ -154,6 +160,12 @@ impl Auditor {
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// For each TUN, in the order of the interfaces: packets that it had dropped at the last look, because nobody read them.
+    #[must_use]
+    pub fn dropped(&self) -> &[u64] {
+        &self.dropped
     }
 
     /// The counters of the diversion's table; `None` when it is gone.

@@ -11,7 +11,7 @@ use farlink_wire::{Duration, Instant};
 const UNPROVEN_LOSSES: u64 = 2;
 const UNPROVEN_SPAN: Duration = Duration::from_millis(400);
 /// Where something had got through: a filter that knows the way refuses single connections, again and again.
-const PROVEN_LOSSES: u64 = 20;
+const PROVEN_LOSSES: u64 = 10;
 const PROVEN_SPAN: Duration = Duration::from_millis(900);
 /// After the machine's own rules were found to refuse connections anyway, it takes so many times as many losses.
 const ACQUITTED_TIMES: u64 = 5;
@@ -24,6 +24,10 @@ const SHARE_PACKETS: u64 = 60;
 /// Lost packets of established connections, one in so many. Late segments of connections that have just ended are lost in any
 /// stateful filter, but not by the tenth.
 const SHARE_ONE_IN: u64 = 10;
+/// Or so many, and one in so many, from one look to the next: a connection whose acknowledgements are lost all at once stands still
+/// afterwards, and there is nothing left to count.
+const BURST_PACKETS: u64 = 20;
+const BURST_ONE_IN: u64 = 4;
 
 /// Counters of one interface and family since the start. They may begin anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +148,7 @@ impl Passage {
         self.entry.note(now, reading.diverted - last.diverted, reading.arrived.saturating_sub(last.arrived));
         self.syns.note(now, reading.syns - last.syns, reading.syns_left - last.syns_left);
         self.others.note(now, reading.others - last.others, reading.others_left - last.others_left);
-        let share = self.share(now, &reading);
+        let share = self.share(now, &reading).or(burst(&last, &reading));
         let needed = self.needed;
         if self.entry.is_cut(needed) || self.entry.is_shut(needed) {
             return Some(Suspicion::Entry);
@@ -205,6 +209,16 @@ impl Passage {
     pub fn is_losing(&self) -> bool {
         self.entry.is_losing() || self.syns.is_losing() || self.others.is_losing()
     }
+}
+
+/// Many were lost at once, of connections that got through just before.
+fn burst(last: &Reading, now: &Reading) -> Option<Suspicion> {
+    let of = now.others - last.others;
+    let left = now.others_left - last.others_left;
+    let lost = of.saturating_sub(left);
+    let strangers = now.forwarded.saturating_sub(last.forwarded);
+    let ours = lost.saturating_sub(strangers);
+    (left > 0 && ours >= BURST_PACKETS && ours * BURST_ONE_IN >= of).then_some(Suspicion::Share { lost, of })
 }
 
 /// The table of the counters was made anew, or the TUN.
@@ -304,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn rules_of_the_old_iptables_are_found_in_two_seconds() {
+        // Nobody tells of a change. Four connections a second are begun, and each repeats its SYN after a second.
+        let (mut p, mut at, mut r) = fresh();
+        assert_eq!(feed(&mut p, &mut at, &mut r, SYN_PASSED, 4), None);
+        assert_eq!(feed(&mut p, &mut at, &mut r, SYN_LOST, 4), None);
+        let twice = Reading { diverted: 2, arrived: 2, syns: 2, syns_left: 0, ..SYN_LOST };
+        assert_eq!(feed(&mut p, &mut at, &mut r, twice, 8), Some((Suspicion::Syns, 750)));
+    }
+
+    #[test]
     fn after_an_acquittal_it_takes_more() {
         let (mut p, mut at, mut r) = fresh();
         assert!(feed(&mut p, &mut at, &mut r, SYN_LOST, 9).is_some());
@@ -328,6 +352,22 @@ mod tests {
         assert_eq!(feed(&mut p, &mut at, &mut r, Reading { forwarded: 10, ..some }, 40), None);
         // One in fifty is what a filter loses of connections that have ended.
         assert_eq!(feed(&mut p, &mut at, &mut r, Reading { others_left: 49, ..DATA }, 40), None);
+    }
+
+    #[test]
+    fn many_lost_at_once_count_although_nothing_follows() {
+        let (mut p, mut at, mut r) = fresh();
+        let upload = Reading { others: 400, others_left: 400, ..DATA };
+        assert_eq!(feed(&mut p, &mut at, &mut r, upload, 3), None);
+        let last = Reading { others: 187, others_left: 117, ..DATA };
+        assert_eq!(
+            feed(&mut p, &mut at, &mut r, last, 1),
+            Some((Suspicion::Share { lost: 70, of: 187 }, 250))
+        );
+        // A few late segments of connections that have ended.
+        let (mut p, mut at, mut r) = fresh();
+        assert_eq!(feed(&mut p, &mut at, &mut r, upload, 3), None);
+        assert_eq!(feed(&mut p, &mut at, &mut r, Reading { others: 30, others_left: 15, ..DATA }, 1), None);
     }
 
     #[test]

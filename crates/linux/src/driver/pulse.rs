@@ -58,6 +58,8 @@ impl Traffic {
 pub(crate) struct PortPulse {
     v4: Traffic,
     v6: Traffic,
+    /// One more than the packets that the device has dropped because nobody read them; zero: nobody has looked yet.
+    dropped: Counter,
 }
 
 impl PortPulse {
@@ -66,6 +68,14 @@ impl PortPulse {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
         }
+    }
+
+    /// So many packets has the device dropped, because nobody read them.
+    pub(crate) fn note_dropped(&self, packets: u64) {
+        self.dropped.set(packets.saturating_add(1));
+    }
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        self.dropped.get().checked_sub(1)
     }
 
     /// A packet was read.
@@ -141,6 +151,11 @@ impl Pulse {
         Self { ports: (0..ports).map(|_| PortPulse::default()).collect(), ..Self::default() }
     }
 
+    /// Packets that all devices together have dropped; `None` until each was looked at.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        self.ports.iter().map(PortPulse::dropped).sum()
+    }
+
     /// Where the loop is: two equal answers with some time between them mean that it has not moved, unless it waits.
     #[must_use]
     pub fn position(&self) -> Position {
@@ -151,6 +166,15 @@ impl Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drops_are_known_once_each_device_was_looked_at() {
+        let pulse = Pulse::new(2);
+        pulse.ports[0].note_dropped(0);
+        assert_eq!(pulse.dropped(), None);
+        pulse.ports[1].note_dropped(7);
+        assert_eq!(pulse.dropped(), Some(7));
+    }
 
     #[test]
     fn packets_are_told_apart_by_their_headers() {

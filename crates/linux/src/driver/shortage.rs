@@ -8,7 +8,7 @@ use farlink_wire::{Duration, Instant};
 const SLOW: Duration = Duration::from_millis(50);
 /// So many slow turns within [`PERIOD`] are no accident.
 const SLOW_TURNS: u32 = 3;
-/// How often the evidence is looked at, and the counters of the devices are read.
+/// How often the evidence is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 /// A shortage lasts so long beyond its last evidence.
 const HOLD: Duration = Duration::from_secs(3);
@@ -23,14 +23,9 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// A turn with packets is over. `drops` reads how many packets the devices have dropped so far; it is called once a second.
+    /// A turn with packets is over. `dropped`: how many packets the devices have dropped so far, as far as that is known.
     /// Returns what is new: the shortage has begun, or it is over.
-    pub(crate) fn turn(
-        &mut self,
-        began: Instant,
-        ended: Instant,
-        drops: impl FnOnce() -> Option<u64>,
-    ) -> Option<bool> {
+    pub(crate) fn turn(&mut self, began: Instant, ended: Instant, dropped: Option<u64>) -> Option<bool> {
         let was_short = self.until.is_some();
         self.slow += u32::from(ended.since(began) >= SLOW);
         if self.slow >= SLOW_TURNS {
@@ -40,7 +35,6 @@ impl Shortage {
         if ended.since(since) >= PERIOD {
             self.since = Some(ended);
             self.slow = 0;
-            let dropped = drops();
             if let (Some(before), Some(now)) = (self.drops, dropped)
                 && now > before
             {
@@ -74,7 +68,7 @@ mod tests {
         let mut news = None;
         let mut ms = from_ms;
         while ms < to_ms {
-            news = s.turn(at(ms), at(ms + each_ms), || Some(drops)).or(news);
+            news = s.turn(at(ms), at(ms + each_ms), Some(drops)).or(news);
             ms += each_ms;
         }
         news
