@@ -31,9 +31,16 @@ const FROZEN_WITHIN_S: f64 = 4.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it may take until connections are split again after the fault is mended.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
+/// Where the fault stands before the gateway starts: connections have been made for so long when it does.
+const START_AFTER: Duration = Duration::from_millis(500);
+/// A connection that lasts while the gateway starts: so many bytes, read a little at a time.
+const LASTING_BYTES: u64 = 1_500_000;
+const LASTING_BUFFER_BYTES: u32 = 32 << 10;
+const LASTING_PAUSE: Duration = Duration::from_millis(50);
 /// An upload shows what lost acknowledgements cost.
 const UPLOAD_BYTES: u64 = 6_000_000;
-
+/// So many, until one of them loses a packet on the link and then its acknowledgements.
+const UPLOADS_MAX: u32 = 5;
 /// How much longer an upload may take that is not split. Behind a rule that drops acknowledgements a split one took seven times as long.
 const UPLOAD_RATIO_MAX: f64 = 4.0;
 
@@ -41,6 +48,12 @@ const UPLOAD_RATIO_MAX: f64 = 4.0;
 pub(super) struct NeverWorseKind;
 
 impl Kind for NeverWorseKind {
+    fn cannot_run(&self, cell: &Cell) -> Option<String> {
+        let is_legacy = cell.word("case", "").contains("legacy");
+        let missing = faults::LEGACY.split(' ').find(|program| is_legacy && sh::find(program).is_none())?;
+        Some(format!("{missing} is not installed"))
+    }
+
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
         let mut lab = Lab::up(&scenario.topology, &cell.settings, &run.prefix, Life::WithUs)?;
         let _server = Server::start(&lab.ns("server"), PORT)?;
@@ -54,13 +67,38 @@ impl Kind for NeverWorseKind {
         bench.expect_intact(&mut measured, &upload_before, "an upload before the fault");
         measured.expect(bench.split_count(&lab)? > before, || "nothing was split before the fault".into());
 
-        let (outcomes, broken) =
-            run_all(&bench.probes(&lab)?, &AtomicU64::new(0), || bench.break_it(&mut lab, &fault));
+        if fault.is_first() {
+            bench.end_gateway(&mut lab)?;
+            fault.apply(&mut lab, &bench.node)?;
+            let plain = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
+            bench.expect_intact(&mut measured, &plain, "an upload before the gateway starts");
+        }
+        let mut transfers = bench.probes(&lab)?;
+        transfers.extend(fault.is_first().then(|| bench.lasting(&lab)).transpose()?);
+        let (mut outcomes, broken) =
+            run_all(&transfers, &AtomicU64::new(0), || bench.break_it(&mut lab, &fault));
         let broken = broken?;
-        bench.judge_probes(&mut measured, &outcomes, &fault);
+        if fault.is_first() {
+            let lasting = outcomes.pop().context("a connection lasts while the gateway starts")?;
+            bench.expect_intact(
+                &mut measured,
+                &lasting,
+                "a connection that was open when the gateway started",
+            );
+            measured.expect(lasting.ended_s > broken.since_s + WITHIN_S, || {
+                format!("the lasting connection ended after {:.2} s already", lasting.ended_s)
+            });
+        }
+        bench.judge_probes(&mut measured, &outcomes, &fault, broken.since_s);
         if fault.loses_acknowledgements() {
-            // What was lost showed in the probes' time; the next one has what the path has.
-            bench.one(&lab, Direction::Upload, UPLOAD_BYTES / 2)?;
+            // Those that show what is lost are slow, and arrive; the next one has what the path has.
+            for _ in 0..UPLOADS_MAX {
+                let slow = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
+                bench.expect_intact(&mut measured, &slow, "an upload whose acknowledgements are lost");
+                if lab.gateway(&bench.node)?.status()?["diversion"]["split"] == false {
+                    break;
+                }
+            }
             let after = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
             bench.expect_intact(&mut measured, &after, "an upload behind the rules");
             let ratio = after.seconds / upload_before.seconds.max(1e-9);
@@ -69,13 +107,21 @@ impl Kind for NeverWorseKind {
                 format!("an upload behind the rules took {ratio:.1} times as long as a split one")
             });
         }
-        bench.judge_words(&mut measured, &mut lab, &fault, broken)?;
+        bench.judge_words(&mut measured, &mut lab, &fault, broken.status)?;
         bench.judge_recovery(&mut measured, &mut lab, &fault)?;
         measured.seconds = outcomes.iter().map(|o| o.ended_s).fold(0.0, f64::max);
         measured.bytes = outcomes.iter().map(|o| o.bytes).sum();
         lab.down()?;
         Ok(measured)
     }
+}
+
+/// What was seen while it broke.
+struct Broken {
+    /// From when on it was broken, in seconds since connections began to be made.
+    since_s: f64,
+    /// What a frozen gateway answered.
+    status: Option<Output>,
 }
 
 struct Bench<'a> {
@@ -117,13 +163,41 @@ impl Bench<'_> {
         gateway.engine_number("counters.flows_split")
     }
 
+    /// A download that lasts, and fails when it stands still for longer than it may.
+    fn lasting(&self, lab: &Lab) -> Result<Transfer> {
+        let mut lasting = Transfer {
+            pause_per_chunk: LASTING_PAUSE,
+            patience: Duration::from_secs_f64(WITHIN_S),
+            ..Transfer::download(
+                lab.ns("client"),
+                lab.address("server", self.cell.v6())?,
+                PORT,
+                LASTING_BYTES,
+                self.seed,
+            )
+        };
+        lasting.options.receive_buffer_bytes = LASTING_BUFFER_BYTES;
+        Ok(lasting)
+    }
+
+    fn end_gateway(&self, lab: &mut Lab) -> Result<()> {
+        let gateway = lab.gateway(&self.node)?;
+        gateway.process.signal(libc::SIGTERM);
+        gateway.wait_end(PATIENCE)?.context("the gateway does not end")?;
+        Ok(())
+    }
+
     /// Breaks it, and for a frozen gateway asks for its status at once: the answer must come in time, whatever it is.
-    fn break_it(&self, lab: &mut Lab, fault: &Fault) -> Result<Option<Output>> {
-        fault.apply(lab, &self.node)?;
-        match fault.freezes() {
-            true => Ok(Some(self.ask(lab, &["status"])?)),
-            false => Ok(None),
+    fn break_it(&self, lab: &mut Lab, fault: &Fault) -> Result<Broken> {
+        if fault.is_first() {
+            let began = Instant::now();
+            std::thread::sleep(START_AFTER);
+            lab.restart_gateway(&self.node)?;
+            return Ok(Broken { since_s: began.elapsed().as_secs_f64(), status: None });
         }
+        fault.apply(lab, &self.node)?;
+        let status = fault.freezes().then(|| self.ask(lab, &["status"])).transpose()?;
+        Ok(Broken { since_s: 0.0, status })
     }
 
     fn ask(&self, lab: &Lab, words: &[&str]) -> Result<Output> {
@@ -133,26 +207,25 @@ impl Bench<'_> {
         Ok(command.output()?)
     }
 
-    /// Connections work within the time, and from then on each does.
-    fn judge_probes(&self, measured: &mut Measured, outcomes: &[Outcome], fault: &Fault) {
+    /// Connections work within the time after `since_s`, and from then on each does.
+    fn judge_probes(&self, measured: &mut Measured, outcomes: &[Outcome], fault: &Fault, since_s: f64) {
         let within_s = if fault.freezes() { FROZEN_WITHIN_S } else { WITHIN_S };
-        let works_s = outcomes.iter().filter(|o| o.intact).map(|o| o.ended_s).fold(f64::INFINITY, f64::min);
+        let affected = outcomes.iter().filter(|o| o.began_s >= since_s);
+        let works_s =
+            affected.filter(|o| o.intact).map(|o| o.ended_s - since_s).fold(f64::INFINITY, f64::min);
         measured.metric("works_after_seconds", works_s);
         measured.expect(works_s <= within_s, || {
             format!("the first connection worked {works_s:.2} s after the fault")
         });
-        for late in outcomes.iter().filter(|o| o.began_s >= within_s) {
-            let took_s = late.ended_s - late.began_s;
-            measured.expect(late.intact && took_s < 1.0, || {
+        for outcome in outcomes {
+            let after_s = outcome.began_s - since_s;
+            let took_s = outcome.ended_s - outcome.began_s;
+            let is_well = outcome.intact && (after_s < within_s || took_s < 1.0);
+            measured.expect(is_well, || {
                 format!(
-                    "a connection opened {:.2} s after the fault took {took_s:.2} s ({:?})",
-                    late.began_s, late.error
+                    "a connection opened {after_s:.2} s after the fault took {took_s:.2} s ({:?})",
+                    outcome.error
                 )
-            });
-        }
-        for early in outcomes.iter().filter(|o| o.began_s < within_s) {
-            measured.expect(early.intact, || {
-                format!("a connection opened {:.2} s after the fault: {:?}", early.began_s, early.error)
             });
         }
     }

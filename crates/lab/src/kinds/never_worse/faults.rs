@@ -6,12 +6,17 @@ use crate::build::Lab;
 use crate::netns::Ns;
 use crate::sh;
 
+/// The old iptables, for both families.
+pub(super) const LEGACY: &str = "iptables-legacy ip6tables-legacy";
+
 /// How the machine's own rules treat forwarded packets.
 const INVALID: &str = "ct state invalid drop";
 
 /// See the module.
 pub(super) struct Fault {
     case: String,
+    /// It stands before the gateway starts.
+    is_first: bool,
     what: What,
     words: Vec<&'static str>,
     log_words: Vec<&'static str>,
@@ -26,16 +31,17 @@ enum What {
     Freeze,
 }
 
+/// What the log says before a packet is lost, where a filter stands before the gateway starts.
+const FORESEEN: &str = "diverted connections would be cut off";
+
 impl Fault {
     /// The fault of this name, for the interfaces of a node.
     pub(super) fn named(case: &str, lab: &Lab, node: &str) -> Result<Self> {
         let interfaces: Vec<_> =
             lab.topology.interfaces(lab.topology.index(node)?).into_iter().map(|i| i.name).collect();
         let [a, b] = &interfaces[..] else { bail!("a router with two interfaces is wanted") };
-        let (base, drops_invalid) = match case.strip_suffix("-invalid") {
-            Some(base) => (base, true),
-            None => (case, false),
-        };
+        let (base, is_first) = case.strip_prefix("start-").map_or((case, false), |base| (base, true));
+        let (base, drops_invalid) = base.strip_suffix("-invalid").map_or((base, false), |base| (base, true));
         let invalid = if drops_invalid { INVALID } else { "" };
         let between =
             format!("iifname \"{a}\" oifname \"{b}\" accept\niifname \"{b}\" oifname \"{a}\" accept");
@@ -47,7 +53,7 @@ impl Fault {
             tables: vec!["inet fw"],
         };
         let known = "ct state established,related accept";
-        let (what, words, log_words): (What, Vec<&str>, Vec<&str>) = match base {
+        let (what, words, mut log_words): (What, Vec<&str>, Vec<&str>) = match base {
             // What `iptables -P FORWARD DROP` with two accepts makes, and ip6tables.
             "iptables" => {
                 let of = |family: &str| {
@@ -58,6 +64,17 @@ impl Fault {
                 let what =
                     What::Rules { script: of("ip") + &of("ip6"), tables: vec!["ip filter", "ip6 filter"] };
                 (what, vec!["tables -I FORWARD", "filter FORWARD"], vec!["takes the ordinary way"])
+            }
+            // The same by the old iptables, whose rules nftables does not show.
+            "legacy" => {
+                let both = |line: &str| format!("for t in {LEGACY}; do {line}; done");
+                let accept = |i: &str, o: &str| format!("$t -w -A FORWARD -i {i} -o {o} -j ACCEPT");
+                let fault = both(&format!("$t -w -P FORWARD DROP; {}; {}", accept(a, b), accept(b, a)));
+                (
+                    command(&fault, &both("$t -w -P FORWARD ACCEPT; $t -w -F FORWARD")),
+                    vec!["tables rules)", "tables -I FORWARD"],
+                    vec!["takes the ordinary way"],
+                )
             }
             "last-drop" => (
                 own(format!("{known}\n{between}")),
@@ -118,7 +135,15 @@ impl Fault {
             "stop" => (What::Freeze, vec!["has not ended in order"], vec!["was stopped (SIGSTOP"]),
             other => bail!("unknown case `{other}`"),
         };
-        Ok(Self { case: case.to_owned(), what, words, log_words })
+        if is_first && matches!(what, What::Rules { .. }) {
+            log_words.push(FORESEEN);
+        }
+        Ok(Self { case: case.to_owned(), is_first, what, words, log_words })
+    }
+
+    /// It stands before the gateway starts.
+    pub(super) fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// Every packet still gets through, but acknowledgements are lost.
