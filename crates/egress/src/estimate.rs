@@ -34,7 +34,7 @@ const PROBE_GAIN: u32 = 125;
 const PROBE_GAIN_MAX: u32 = 200;
 /// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the time.
 const PROBE_PARTS: u32 = 64;
-/// Bytes in one sample from which a search for the rate begins: somebody has a lot to send.
+/// Bytes within a round trip from which a search for the rate begins: somebody has a lot to send.
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
@@ -115,6 +115,8 @@ pub struct RateEstimate {
     samples: u64,
     /// When the newest packet of the newest sample left, and how long it waited before the link.
     waited: (Instant, Duration),
+    /// Before there is an estimate: since when so many bytes have been told of that did not fill the link.
+    gathered: (Instant, u32),
     /// What has left of late.
     sent: SentLog,
     /// Samples of the last round trip, or where that brings none the last few.
@@ -262,7 +264,7 @@ impl RateEstimate {
         let Some(old) = self.rate_bps else {
             if sample.saturated {
                 self.found(now, rate);
-            } else if sample.bytes >= SEARCH_BYTES {
+            } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
                 self.confirmed_at = now;
                 self.rate_bps = Some(rate);
                 self.searching = true;
@@ -305,6 +307,14 @@ impl RateEstimate {
             self.confirmed_at = now;
         }
         self.steer(now, sample, busy);
+    }
+
+    /// Bytes that the samples of the last round trip tell of, this one included.
+    fn gathers(&mut self, now: Instant, bytes: u32) -> u32 {
+        let (since, before) = self.gathered;
+        let goes_on = before > 0 && now.since(since) <= self.round();
+        self.gathered = if goes_on { (since, before.saturating_add(bytes)) } else { (now, bytes) };
+        self.gathered.1
     }
 
     /// What the link carries, where all that has been told for a while says that it is full and carries less than was thought.

@@ -7,6 +7,7 @@ use crate::evidence::AckKind;
 use crate::flow::{Cx, Flow, Leg};
 use crate::meter::LinkReport;
 use crate::mode::Mode;
+use crate::net::IfaceId;
 use crate::peer::{Arrived, Peer};
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
@@ -415,49 +416,66 @@ impl Flow {
         }
     }
 
-    fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
+    /// Whether a segment goes on as it came: a keepalive with nothing in custody, or data for a host that is not heard here any more.
+    fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let custody = self.has_custody();
+        let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
+        let patience = if cx.config.link(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
+        let Some(r) = self.relays.as_mut() else { return true };
+        let relay = r.get_mut(from);
+        let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
+        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !custody {
+            relay.keepalive_passed = true;
+            return true;
+        }
+        let unheard = cx.now.since(heard_at) >= patience;
+        let silent = (relay.timeouts >= 3 && unheard) || (relay.timeouts >= 1 && direct);
+        let passes = silent && s.seq.after_eq(nxt) && len > 0;
+        if passes {
+            // No more early acknowledgements: the packet reaches the host, and the answer its source.
+            self.note_passed(cx, from, s);
+        }
+        passes
+    }
+
+    /// Bytes at the beginning of a segment that a source which sends too fast is to send again: the first of several segments that
+    /// came as one may be dropped alone.
+    fn drop_first(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> u32 {
+        // A host without SACK may not know fast retransmit either.
+        let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
+        if !drops || s.payload_len == 0 || s.flags.fin() || s.flags.urg() {
+            return 0;
+        }
+        let upstream = self.round_trip(cx, from).unwrap_or_default();
+        let Some(r) = self.relays.as_mut() else { return 0 };
+        let relay = r.get_mut(from);
+        if relay.frozen_at.is_some() {
+            return 0;
+        }
+        let dropped = relay.drops(cx.now, upstream, s.seq, s.payload_len as u32);
+        cx.counters.dropped_queue += u64::from(dropped > 0);
+        dropped
+    }
+
+    fn take_payload(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
+        if self.lets_pass(cx, from, s) {
+            return Fate::Forward(packet);
+        }
         let (delay, limit) = (self.ack_delay(cx, from), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
         let arrived = cx.meters.arrival(cx.now, via).filter(|_| self.legs.get(from).peer.is_speaking());
-        // The rate of the link shows in the time between two reports: where there was none of late, this is the first.
-        let first_word =
-            matches!(delay, AckDelay::Gateway(interval) if cx.meters.is_due(cx.now, via, interval * 2));
+        let report_due = is_report_due(cx, via, delay);
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
-        let Leg { peer: downstream, window_scale: shift, heard_at, out, direct, .. } =
-            *self.legs.get(from.other());
-        let patience = if cx.config.link(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
-        // A host without SACK may not know fast retransmit either.
-        let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
-        let upstream = if drops { self.round_trip(cx, from).unwrap_or_default() } else { Duration::ZERO };
-        let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
-        let relay = r.get_mut(from);
-        let nxt = relay.rcv_nxt();
-        let len = s.payload_len as u32;
-        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !custody {
-            relay.keepalive_passed = true;
-            return Fate::Forward(packet);
-        }
-        let unheard = cx.now.since(heard_at) >= patience;
-        let silent = (relay.timeouts >= 3 && unheard) || (relay.timeouts >= 1 && direct);
-        if silent && s.seq.after_eq(nxt) && len > 0 {
-            // No more early acknowledgements: the packet reaches the host, and the answer its source.
-            self.note_passed(cx, from, s);
-            return Fate::Forward(packet);
-        }
-        // The first of several segments that came as one may be dropped alone.
-        let dropped = if drops && len > 0 && !s.flags.fin() && !s.flags.urg() && relay.frozen_at.is_none() {
-            relay.drops(cx.now, upstream, s.seq, len)
-        } else {
-            0
-        };
-        cx.counters.dropped_queue += u64::from(dropped > 0);
-        let (seq, len) = (s.seq + dropped, len - dropped);
+        let Leg { peer: downstream, window_scale: shift, out, .. } = *self.legs.get(from.other());
+        let dropped = self.drop_first(cx, from, s);
+        let (seq, len) = (s.seq + dropped, s.payload_len as u32 - dropped);
         if dropped > 0 && len == 0 {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
+        let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
+        let relay = r.get_mut(from);
         let taken = relay.room_for(cx.pool, packet.capacity(), seq, len);
         if taken < len {
             cx.counters.dropped_no_buffer += 1;
@@ -505,7 +523,7 @@ impl Flow {
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, delay);
-        if s.flags.fin() || (first_word && bulk) {
+        if s.flags.fin() || (report_due && bulk) {
             relay.rx.owe_now();
         }
         Fate::Taken
@@ -589,6 +607,14 @@ impl Flow {
         cx.counters.challenge_acks += 1;
         self.owe_now(to);
     }
+}
+
+/// What has come in over a link is to be told at once. The rate of the link shows in the time between two reports: where there was none
+/// of late, this is the first, and a few follow it early.
+fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
+    let AckDelay::Gateway(interval) = delay else { return false };
+    cx.meters.is_due(cx.now, via, interval * 2)
+        || cx.meters.is_due_early(cx.config, cx.now, via, interval / 16)
 }
 
 impl crate::flow::Relay {

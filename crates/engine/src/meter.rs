@@ -16,6 +16,9 @@ const RTT_WINDOW: Duration = Duration::from_secs(300);
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
 /// The round trip that counts while none is known.
 const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
+/// Reports that follow the first one early, and the bytes that each of them tells of at least: a quarter of the burst that is sent for them.
+const EARLY_REPORTS: u8 = 3;
+const EARLY_BYTES: u64 = 12_000;
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -40,6 +43,10 @@ struct Meter {
     iface: IfaceId,
     received_bytes: u64,
     told_at: Option<Instant>,
+    /// What had been received by then.
+    told_bytes: u64,
+    /// Reports that still come early.
+    early: u8,
     rtt: SmallestRtt,
     /// Of all that is known to have arrived at the other end: when the newest of it left, and when that was heard.
     carried: Option<(Instant, Instant)>,
@@ -75,6 +82,8 @@ impl Meters {
                     iface: i.id,
                     received_bytes: 0,
                     told_at: None,
+                    told_bytes: 0,
+                    early: 0,
                     rtt: SmallestRtt::default(),
                     carried: None,
                     train_at: None,
@@ -117,10 +126,27 @@ impl Meters {
         meter.is_some_and(|m| m.told_at.is_none_or(|at| now.since(at) >= interval))
     }
 
+    /// The first report after a silence is followed by a few that do not wait for their time: a rate shows in two of them, and where
+    /// little comes in, or one is lost, no other may follow.
+    #[must_use]
+    pub fn is_due_early(&self, config: &Config, now: Instant, via: IfaceId, apart: Duration) -> bool {
+        // Where the rate is said here, it will be at the other end.
+        let unknown = config.link(via).is_some_and(|l| l.rate_bps.is_none());
+        let meter = self.meters.iter().filter(|_| unknown).find(|m| m.iface == via);
+        meter.is_some_and(|m| {
+            let enough = m.received_bytes.wrapping_sub(m.told_bytes) >= EARLY_BYTES;
+            m.early > 0 && enough && m.told_at.is_some_and(|at| now.since(at) >= apart)
+        })
+    }
+
     /// The other gateway of this link has been told.
     pub fn told(&mut self, now: Instant, via: IfaceId) {
+        let round = self.rtt(via).unwrap_or_default().max(DELIVERS_MIN);
         if let Some(meter) = self.get_mut(via) {
+            let first = meter.told_at.is_none_or(|at| now.since(at) >= round);
+            meter.early = if first { EARLY_REPORTS } else { meter.early.saturating_sub(1) };
             meter.told_at = Some(now);
+            meter.told_bytes = meter.received_bytes;
         }
     }
 
@@ -184,13 +210,18 @@ impl Meters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Interface, Link};
+
+    fn meter(iface: IfaceId, rtt: SmallestRtt) -> Meter {
+        let (told_at, carried, train_at) = (None, None, None);
+        Meter { iface, received_bytes: 0, told_at, told_bytes: 0, early: 0, rtt, carried, train_at }
+    }
 
     #[test]
     fn the_round_trip_of_a_link_is_the_smallest_of_late() {
         let (sat, ms, at) = (IfaceId(3), Duration::from_millis, Instant::from_millis);
         let rtt = SmallestRtt::default();
-        let meter =
-            Meter { iface: sat, received_bytes: 0, told_at: None, rtt, carried: None, train_at: None };
+        let meter = meter(sat, rtt);
         let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
         assert_eq!(meters.rtt(sat), None);
         meters.note_rtt(at(1_000), sat, ms(520));
@@ -208,8 +239,7 @@ mod tests {
     fn a_link_delivers_while_it_is_heard_to() {
         let (sat, at) = (IfaceId(3), Instant::from_millis);
         let rtt = SmallestRtt { now: Some(Duration::from_millis(9)), ..SmallestRtt::default() };
-        let meter =
-            Meter { iface: sat, received_bytes: 0, told_at: None, rtt, carried: None, train_at: None };
+        let meter = meter(sat, rtt);
         let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
         assert_eq!(meters.delivers(at(1_000), sat), None);
         let arrived = Arrived { by: 2, at_us: 0, received_bytes: 0 };
@@ -227,5 +257,37 @@ mod tests {
         assert_eq!(meters.delivers(at(1_300), sat), Some(at(100)), "what was older came later");
         meters.hear(at(1_600), report(1_500, true));
         assert_eq!(meters.delivers(at(1_600), sat), None, "which transmission arrived is not known");
+    }
+
+    #[test]
+    fn the_first_report_is_followed_by_some_that_come_early() {
+        let (sat, at, ms) = (IfaceId(3), Instant::from_millis, Duration::from_millis);
+        let config = |rate_bps| {
+            let link = Link { rate_bps, ..Link::default() };
+            let (name, addresses) = (String::new(), Vec::new());
+            let interface = Interface { id: sat, name, domain: 0, addresses, link: Some(link) };
+            Config { interfaces: vec![interface], ..Config::default() }
+        };
+        let unknown = config(None);
+        let meter = meter(sat, SmallestRtt::default());
+        let mut meters = Meters { id: 1, meters: vec![meter], reports: Vec::new() };
+        let receive = |m: &mut Meters, bytes| m.meters.iter_mut().for_each(|m| m.received_bytes += bytes);
+        receive(&mut meters, 10_000);
+        assert!(!meters.is_due_early(&unknown, at(1_000), sat, ms(20)), "the first is due as ever");
+        meters.told(at(1_000), sat);
+        for n in 1..=3 {
+            receive(&mut meters, 11_999);
+            assert!(!meters.is_due_early(&unknown, at(1_000 + 20 * n), sat, ms(20)), "too little");
+            receive(&mut meters, 1);
+            assert!(meters.is_due_early(&unknown, at(1_000 + 20 * n), sat, ms(20)));
+            assert!(!meters.is_due_early(&unknown, at(999 + 20 * n), sat, ms(20)), "too soon");
+            assert!(!meters.is_due_early(&config(Some(8_000_000)), at(1_000 + 20 * n), sat, ms(20)));
+            meters.told(at(1_000 + 20 * n), sat);
+        }
+        receive(&mut meters, 50_000);
+        assert!(!meters.is_due_early(&unknown, at(1_200), sat, ms(20)), "enough of them");
+        meters.told(at(2_000), sat);
+        receive(&mut meters, 12_000);
+        assert!(meters.is_due_early(&unknown, at(2_020), sat, ms(20)), "after a silence");
     }
 }

@@ -280,8 +280,11 @@ impl Flow {
         let to_gateway = dst.peer.is_speaking();
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
-        let arrived =
-            inbound.rx.arrived.filter(|_| pure && to_gateway && cx.meters.is_due(cx.now, dst.via, every));
+        let due = |via| {
+            cx.meters.is_due(cx.now, via, every)
+                || cx.meters.is_due_early(cx.config, cx.now, via, told_delay / 16)
+        };
+        let arrived = inbound.rx.arrived.filter(|_| pure && to_gateway && due(dst.via));
         Some(Word {
             ack,
             window,
