@@ -230,9 +230,10 @@ impl Receiver {
         } else if odd {
             self.quick = QUICK_ACKS;
             self.owed = Owed::Now;
-        } else if is_room_short {
-            self.owe_by(now + ROOM_PATIENCE);
         } else if self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
+            if is_room_short {
+                return self.owe_by(now + ROOM_PATIENCE);
+            }
             self.quick = self.quick.saturating_sub(1);
             self.owed = Owed::Now;
         } else {
