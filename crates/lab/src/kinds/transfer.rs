@@ -11,7 +11,7 @@ use super::{Kind, Run, gauges, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
-use crate::limit::{Job, Packets, packet_loss};
+use crate::limit::{Clock, Job, Packets, packet_loss};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Way};
@@ -193,6 +193,18 @@ fn slowest_rate(scenario: &Scenario, cell: &Cell, link_bps: u64, flows: u64) -> 
     rates.chain((link_bps > 0).then_some(link_bps)).min().unwrap_or(0)
 }
 
+/// Seconds by the scenario's clock. When a source at the server begins, only the server knows.
+fn seconds(clock: Clock, transfer: &Transfer, outcome: &Outcome, served: &Served) -> f64 {
+    let is_of_source = clock == Clock::Source && transfer.direction == Direction::Download;
+    is_of_source.then(|| since_source(outcome, served)).flatten().unwrap_or(outcome.seconds)
+}
+
+/// Seconds of a download from the moment at which the source began to send.
+fn since_source(outcome: &Outcome, served: &Served) -> Option<f64> {
+    let (last, began) = outcome.last_byte.zip(served.began)?;
+    Some(last.saturating_duration_since(began).as_secs_f64())
+}
+
 fn measure(
     scenario: &Scenario,
     cell: &Cell,
@@ -200,8 +212,9 @@ fn measure(
     outcomes: &[Outcome],
     served: &[Served],
 ) -> Measured {
+    let pairs = || transfers.iter().zip(outcomes.iter().zip(served));
     let mut measured = Measured {
-        seconds: outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max),
+        seconds: pairs().map(|(t, (o, s))| seconds(scenario.clock, t, o, s)).fold(0.0, f64::max),
         bytes: outcomes.iter().map(|o| o.bytes).sum(),
         limit_seconds: limit_seconds(scenario, cell),
         ..Measured::default()
@@ -226,12 +239,9 @@ fn measure(
     });
     measured.metric("source_retransmits", source.map(|i| f64::from(i.retransmits)).sum());
     measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
-    let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
-    of_flows(&rates, &mut measured);
-    let by_source = outcomes.iter().zip(served).map(|(outcome, served)| {
-        let times = outcome.last_byte.zip(served.began);
-        (outcome.bytes, times.map(|(last, began)| last.saturating_duration_since(began).as_secs_f64()))
-    });
+    let rates = pairs().map(|(t, (o, s))| o.bytes as f64 / seconds(scenario.clock, t, o, s).max(1e-9));
+    of_flows(&rates.collect::<Vec<_>>(), &mut measured);
+    let by_source = outcomes.iter().zip(served).map(|(o, s)| (o.bytes, since_source(o, s)));
     source_clock::measure(scenario, cell, &by_source.collect::<Vec<_>>(), &mut measured);
     measured
 }
@@ -247,5 +257,34 @@ mod tests {
         let cell = cells.iter().find(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 10_000_000);
         let seconds = limit_of(&scenario, cell.unwrap(), 1.0).seconds();
         assert!((seconds - 11.36).abs() < 0.01, "{seconds}");
+    }
+
+    #[test]
+    fn the_clock_of_a_source_begins_at_the_server() {
+        let began = std::time::Instant::now();
+        let outcome = Outcome {
+            seconds: 2.0,
+            last_byte: Some(began + Duration::from_millis(1500)),
+            ..Outcome::default()
+        };
+        let served = Served { began: Some(began), ..Served::default() };
+        let lab = crate::netns::Ns::named("a");
+        let down = Transfer::download(lab, std::net::Ipv4Addr::LOCALHOST.into(), PORT, 1, 1);
+        assert!((seconds(Clock::Source, &down, &outcome, &served) - 1.5).abs() < 1e-9);
+        assert!((seconds(Clock::Request, &down, &outcome, &served) - 2.0).abs() < 1e-9);
+        let up = Transfer { direction: Direction::Upload, ..down };
+        assert!((seconds(Clock::Source, &up, &outcome, &served) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_clock_of_a_source_is_refused_where_nobody_knows_it() {
+        let text = |kind: &str| {
+            format!(
+                "name = 't'\ntitle = 't'\nkind = '{kind}'\nclock = 'source'\n[[variant]]\nname = 'farlink'\n"
+            )
+        };
+        assert!(Scenario::parse(&text("transfer")).is_ok());
+        let refused = Scenario::parse(&text("web")).unwrap_err().to_string();
+        assert!(refused.contains("paper_clock") && refused.contains("`web`"), "{refused}");
     }
 }

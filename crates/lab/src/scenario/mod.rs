@@ -138,6 +138,13 @@ impl Scenario {
     /// Reads the text of a scenario file.
     pub fn parse(text: &str) -> Result<Self> {
         let scenario: Self = toml::from_str(text)?;
+        if scenario.clock == Clock::Source && scenario.kind != "transfer" {
+            bail!(
+                "clock = \"source\": only the kind `transfer` knows when a source begins, not `{}`; take another clock, or name this one \
+                 as paper_clock",
+                scenario.kind
+            );
+        }
         // A file that cannot make its cells is refused as a whole, before anything runs.
         scenario.cells()?;
         Ok(scenario)
