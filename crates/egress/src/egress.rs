@@ -1,5 +1,6 @@
 //! The queue itself: who may send, and when.
 
+use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::classes::{self, Credits, Waiting};
@@ -52,10 +53,18 @@ impl<P> Egress<P> {
     /// A packet waits for the link.
     ///
     /// When the queue is full the oldest packets of the longest flow are dropped and handed back; the new one may be among them.
-    pub fn enqueue(&mut self, now: Instant, flow: u64, class: Class, wire_bytes: u32, packet: P) -> Vec<P> {
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        flow: u64,
+        class: Class,
+        size: impl Into<WireSize>,
+        packet: P,
+    ) -> Vec<P> {
         let slot = self.entry(class, flow);
-        self.change(now, slot, |flows| flows.push(slot, wire_bytes, packet));
-        self.stats.backlog_bytes += queued_bytes(wire_bytes);
+        let size = size.into();
+        self.change(now, slot, |flows| flows.push(slot, size, packet));
+        self.stats.backlog_bytes += queued_bytes(size);
         self.stats.backlog_packets += 1;
         let mut victims = Vec::new();
         while self.stats.backlog_bytes > self.config.queue_limit_bytes
@@ -122,8 +131,8 @@ impl<P> Egress<P> {
         let class = self.credits.choose(&self.waiting)?;
         let lead_max = self.lead_max(class);
         let slot = self.flows.next(class, i64::from(self.quantum_bytes), lead_max)?;
-        if let Some((wire_bytes, packet)) = self.take_packet(now, slot) {
-            self.spend(now, slot, class, wire_bytes, 1);
+        if let Some((size, packet)) = self.take_packet(now, slot) {
+            self.spend(now, slot, class, size);
             self.update_waiting_since(now);
             return Some(Grant::Packet(packet));
         }
@@ -141,22 +150,25 @@ impl<P> Egress<P> {
     /// zero bytes it leaves the round in any case, and must be made ready again when it can send.
     pub fn used(&mut self, now: Instant, flow: u64, wire_bytes: u32, packets: u32, still_ready: bool) {
         let granted = self.granted.take();
+        let size = WireSize { bytes: wire_bytes, packets };
         let Some((slot, class)) = granted
             .and_then(|slot| self.flows.get_mut(slot).filter(|f| f.id == flow).map(|f| (slot, f.class)))
         else {
             // Not the one that was asked: the link carried the bytes all the same.
-            self.charge_packets(now, wire_bytes, packets);
+            self.charge(now, size);
             return;
         };
         if wire_bytes > 0 {
-            self.spend(now, slot, class, wire_bytes, packets);
+            self.spend(now, slot, class, size);
         }
         self.set_ready_slot(now, slot, still_ready && wire_bytes > 0);
     }
 
-    /// One packet went past the queue over the same link.
-    pub fn charge(&mut self, now: Instant, wire_bytes: u32) {
-        self.charge_packets(now, wire_bytes, 1);
+    /// Packets went past the queue over the same link.
+    pub fn charge(&mut self, now: Instant, size: impl Into<WireSize>) {
+        let size = size.into();
+        self.shaper.spend(now, self.waiting_since, self.cost(size));
+        self.stats.sent_bytes += u64::from(size.bytes);
     }
 
     /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past. `None`: nothing waits, or
@@ -239,45 +251,39 @@ impl<P> Egress<P> {
         self.trip_bytes.saturating_mul(2) / flows
     }
 
-    fn spend(&mut self, now: Instant, slot: usize, class: Class, wire_bytes: u32, packets: u32) {
-        let cost = self.cost(wire_bytes, packets);
+    fn spend(&mut self, now: Instant, slot: usize, class: Class, size: WireSize) {
+        let cost = self.cost(size);
         self.shaper.spend(now, self.waiting_since, cost);
         self.credits.spend(class, cost, &self.waiting);
         if let Some(flow) = self.flows.get_mut(slot) {
             flow.deficit = flow.deficit.saturating_sub(i64::try_from(cost).unwrap_or(i64::MAX));
         }
-        self.stats.sent_bytes += u64::from(wire_bytes);
+        self.stats.sent_bytes += u64::from(size.bytes);
         self.stats.sent_grants += 1;
     }
 
-    fn charge_packets(&mut self, now: Instant, wire_bytes: u32, packets: u32) {
-        let cost = self.cost(wire_bytes, packets);
-        self.shaper.spend(now, self.waiting_since, cost);
-        self.stats.sent_bytes += u64::from(wire_bytes);
+    fn cost(&self, size: WireSize) -> u64 {
+        u64::from(size.bytes) + u64::from(size.packets) * u64::from(self.config.overhead_bytes)
     }
 
-    fn cost(&self, wire_bytes: u32, packets: u32) -> u64 {
-        u64::from(wire_bytes) + u64::from(packets) * u64::from(self.config.overhead_bytes)
-    }
-
-    fn take_packet(&mut self, now: Instant, slot: usize) -> Option<(u32, P)> {
+    fn take_packet(&mut self, now: Instant, slot: usize) -> Option<(WireSize, P)> {
         let mut taken = None;
         // The wait goes on until the packet is charged: see next_grant.
         let since = self.waiting_since;
         self.change(now, slot, |flows| taken = flows.pop(slot));
         self.waiting_since = since;
-        let (wire_bytes, _) = taken.as_ref()?;
-        self.stats.backlog_bytes = self.stats.backlog_bytes.saturating_sub(queued_bytes(*wire_bytes));
+        let (size, _) = taken.as_ref()?;
+        self.stats.backlog_bytes = self.stats.backlog_bytes.saturating_sub(queued_bytes(*size));
         self.stats.backlog_packets = self.stats.backlog_packets.saturating_sub(1);
         taken
     }
 
     fn drop_from_longest(&mut self, now: Instant) -> Option<P> {
         let slot = self.flows.longest()?;
-        let (wire_bytes, packet) = self.take_packet(now, slot)?;
+        let (size, packet) = self.take_packet(now, slot)?;
         self.update_waiting_since(now);
         self.stats.dropped_packets += 1;
-        self.stats.dropped_bytes += u64::from(wire_bytes);
+        self.stats.dropped_bytes += u64::from(size.bytes);
         Some(packet)
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use farlink_wire::WireSize;
 use slab::Slab;
 
 use crate::config::Class;
@@ -22,8 +23,8 @@ const LEAD_QUANTA: i64 = 2;
 const GOLDEN_SECTION: u32 = 0x9e37_79b9;
 
 /// What a packet counts for in the queue: never less than this, so that the limit on bytes also limits the number of packets.
-pub(crate) fn queued_bytes(wire_bytes: u32) -> usize {
-    wire_bytes.max(64) as usize
+pub(crate) fn queued_bytes(size: WireSize) -> usize {
+    size.bytes.max(64) as usize
 }
 
 /// All flows of one queue, in all classes.
@@ -58,7 +59,7 @@ pub(crate) struct Flow<P> {
     place: u32,
     /// Bytes that it has been given beyond its quanta.
     lead: i64,
-    packets: VecDeque<(u32, P)>,
+    packets: VecDeque<(WireSize, P)>,
     backlog_bytes: usize,
 }
 
@@ -158,24 +159,24 @@ impl<P> Flows<P> {
     }
 
     /// Puts a packet at the end of the flow's queue.
-    pub(crate) fn push(&mut self, slot: usize, wire_bytes: u32, packet: P) {
+    pub(crate) fn push(&mut self, slot: usize, size: WireSize, packet: P) {
         let Some(flow) = self.slots.get_mut(slot) else { return };
         let before = flow.backlog_bytes;
-        flow.backlog_bytes += queued_bytes(wire_bytes);
-        flow.packets.push_back((wire_bytes, packet));
+        flow.backlog_bytes += queued_bytes(size);
+        flow.packets.push_back((size, packet));
         let after = flow.backlog_bytes;
         self.reorder(slot, before, after);
     }
 
     /// Takes the flow's oldest packet.
-    pub(crate) fn pop(&mut self, slot: usize) -> Option<(u32, P)> {
+    pub(crate) fn pop(&mut self, slot: usize) -> Option<(WireSize, P)> {
         let flow = self.slots.get_mut(slot)?;
-        let (wire_bytes, packet) = flow.packets.pop_front()?;
+        let (size, packet) = flow.packets.pop_front()?;
         let before = flow.backlog_bytes;
-        flow.backlog_bytes = before.saturating_sub(queued_bytes(wire_bytes));
+        flow.backlog_bytes = before.saturating_sub(queued_bytes(size));
         let after = flow.backlog_bytes;
         self.reorder(slot, before, after);
-        Some((wire_bytes, packet))
+        Some((size, packet))
     }
 
     /// The flow that holds most bytes.

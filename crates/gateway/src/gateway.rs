@@ -102,7 +102,9 @@ impl Gateway {
                 }
             }
             Parsed::Icmp(e) => {
-                if let Some(packet) = self.engine.handle_icmp(now, from, &e, packet, net) {
+                let unclaimed = self.engine.handle_icmp(now, from, &e, packet, net);
+                self.charge_unasked(now);
+                if let Some(packet) = unclaimed {
                     self.forward(now, from, Place::CONTROL, packet, net);
                 }
             }
@@ -121,7 +123,9 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Option<PacketBuf> {
-        match self.engine.handle_packet(now, from, s, packet, net) {
+        let outcome = self.engine.handle_packet(now, from, s, packet, net);
+        self.charge_unasked(now);
+        match outcome {
             Outcome::Forward(p) => Some(p),
             Outcome::Taken => None,
             Outcome::Refuse(p) => {
@@ -235,6 +239,9 @@ impl Gateway {
             let out = net.route(from, source, s.ip.src).map_or(IfaceId::OTHER, |r| r.iface);
             let offload = Offload::default();
             net.transmit(&Transmit { via: from, out, header: &bytes, payload: &[], offload });
+            if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
+                link.egress.charge(now, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            }
         }
     }
 
@@ -254,6 +261,7 @@ impl Gateway {
         if self.drain_wanted {
             self.drain_wanted = false;
             self.engine.drain(now, net);
+            self.charge_unasked(now);
         }
         self.follow_estimates(now);
         while let Some(r) = self.engine.next_ready(now, net) {
@@ -273,7 +281,6 @@ impl Gateway {
                 self.ordinary.push(now, leg.id, wants);
             }
         }
-        self.charge_unasked(now);
         for i in 0..self.links.len() {
             let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PACKETS_PER_TURN, net);
@@ -282,7 +289,7 @@ impl Gateway {
 
     /// What the engine has sent without being asked took its time on the links, too: else many connections that end at once fill
     /// the queue of a link that nothing empties again.
-    fn charge_unasked(&mut self, now: Instant) {
+    pub(crate) fn charge_unasked(&mut self, now: Instant) {
         for (iface, bytes) in self.engine.take_unasked() {
             if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
                 link.egress.charge(now, bytes);
@@ -354,6 +361,7 @@ impl Gateway {
 
     fn expire(&mut self, now: Instant, net: &mut dyn Network) {
         self.engine.handle_timeout(now, net);
+        self.charge_unasked(now);
         for n in 0..self.reassemblers.len() {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
             let iface = *iface;
@@ -465,11 +473,14 @@ impl Gateway {
     }
     /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many flows.
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
-        self.engine.abandon_all(now, net)
+        let abandoned = self.engine.abandon_all(now, net);
+        self.charge_unasked(now);
+        abandoned
     }
     /// After a crash: resets the connections whose custody died with the last process, and only those.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
         self.engine.reset_recorded(now, records, net);
+        self.charge_unasked(now);
     }
     /// The largest values of gauges (`pool_max_bytes`, `held_max_bytes`) count from now on.
     pub fn reset_peaks(&mut self) {

@@ -89,6 +89,7 @@ impl Gateway {
             }
         }
         self.engine.link_up(now, iface, net);
+        self.charge_unasked(now);
     }
 
     /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that
@@ -131,5 +132,6 @@ impl Gateway {
             }
         }
         self.engine.reroute(now, net);
+        self.charge_unasked(now);
     }
 }

@@ -5,7 +5,7 @@ use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate
 use farlink_engine::net::IfaceId;
 use farlink_engine::status::Load;
 use farlink_engine::{LinkReport, ReadyId, Wants};
-use farlink_wire::{Duration, Instant, PacketBuf, SMALL_BLOCK_BYTES};
+use farlink_wire::{Duration, Instant, PacketBuf, SMALL_BLOCK_BYTES, supersegment};
 
 use crate::status::LinkStatus;
 
@@ -102,8 +102,8 @@ impl LinkQueue {
 
     /// A forwarded packet joins the queue. The victims of a full queue are handed back.
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting) -> Vec<Waiting> {
-        let bytes = u32::try_from(waiting.packet.len()).unwrap_or(u32::MAX);
-        self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, bytes, waiting)
+        let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
+        self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting)
     }
 
     /// Whether the rate is being found out, or said by the operator.

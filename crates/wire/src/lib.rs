@@ -39,7 +39,7 @@ pub use edit::NoRoom;
 pub use fragment::{FragmentError, fragment};
 pub use icmp::{IcmpError, IcmpKind, InnerTcp};
 pub use ip::{Ecn, FragmentInfo, IpInfo, Parsed, parse};
-pub use offload::{ChecksumState, Gso, Offload, OffloadError, VNET_HEADER_BYTES};
+pub use offload::{ChecksumState, Gso, Offload, OffloadError, VNET_HEADER_BYTES, WireSize};
 pub use options::{
     FARLINK_DATA, FARLINK_EXIDS, FARLINK_SYN, FARLINK_SYN_ACK, FarlinkOption, SackBlock, TcpOptions,
     Timestamps,

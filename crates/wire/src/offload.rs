@@ -54,6 +54,45 @@ pub struct Offload {
     pub header_len: u16,
 }
 
+/// What a packet takes on the wire, where a super-segment has become the packets that it is cut into.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct WireSize {
+    /// Bytes of all of them, IP headers included.
+    pub bytes: u32,
+    /// How many they are.
+    pub packets: u32,
+}
+
+impl WireSize {
+    /// Of a packet, or super-segment, with so much header and payload. Each packet has the headers.
+    #[must_use]
+    pub fn of(header_bytes: usize, payload_bytes: usize, offload: &Offload) -> Self {
+        let packets = if offload.is_super_segment() {
+            payload_bytes.div_ceil(usize::from(offload.gso_size).max(1)).max(1)
+        } else {
+            1
+        };
+        let bytes = header_bytes.saturating_mul(packets).saturating_add(payload_bytes);
+        Self {
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            packets: u32::try_from(packets).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Nothing has left.
+    #[must_use]
+    pub const fn is_nothing(self) -> bool {
+        self.packets == 0
+    }
+}
+
+/// One packet of so many bytes.
+impl From<u32> for WireSize {
+    fn from(bytes: u32) -> Self {
+        Self { bytes, packets: 1 }
+    }
+}
+
 /// A virtio-net header that makes no sense here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {

@@ -5,13 +5,23 @@ use crate::bytes::{put, put_u16, u16_at};
 use crate::checksum;
 use crate::edit::{write_ipv4_fragment, write_total_len};
 use crate::ip::{PROTOCOL_TCP, Parsed, clear_jumbo, parse};
-use crate::offload::Offload;
+use crate::offload::{Offload, WireSize};
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TcpSegment};
 
 /// How many packets [`segment`] makes of this one.
 #[must_use]
 pub fn segment_count(s: &TcpSegment, offload: &Offload) -> usize {
-    if offload.is_super_segment() { s.payload_len.div_ceil(usize::from(offload.gso_size)).max(1) } else { 1 }
+    WireSize::of(s.payload_offset, s.payload_len, offload).packets as usize
+}
+
+/// What a packet, or super-segment, takes on the wire.
+#[must_use]
+pub fn wire_size(packet: &[u8], offload: &Offload) -> WireSize {
+    let header_bytes = match offload.is_super_segment().then(|| parse(packet)) {
+        Some(Parsed::Tcp(s)) => s.payload_offset.min(packet.len()),
+        _ => 0,
+    };
+    WireSize::of(header_bytes, packet.len().saturating_sub(header_bytes), offload)
 }
 
 /// Give `f` the packets of `gso_size` payload bytes each, in order, with complete checksums. The sequence number

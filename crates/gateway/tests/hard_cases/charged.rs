@@ -52,3 +52,14 @@ fn a_reset() {
     assert!(seen > 0, "b hears of it");
     assert_eq!(counted, seen);
 }
+
+#[test]
+fn a_forwarded_super_segment_is_the_packets_that_it_becomes() {
+    let link = Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() };
+    let mut t = Script::with(|s| s.link = Some(link.clone()));
+    let mut before = counted(&mut t);
+    // Nobody has seen the handshake: it goes on as it came. Four segments have four headers.
+    t.play("a > P. 1:4001 ack 1 {gso 1000}\n ~10\n b < P. 1:4001 ack 1 {gso 1000}");
+    let now = counted(&mut t);
+    assert_eq!(now - core::mem::replace(&mut before, now), 4_000 + 4 * 40);
+}
