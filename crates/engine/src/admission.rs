@@ -6,10 +6,11 @@ use farlink_wire::TcpSegment;
 use crate::engine::Engine;
 use crate::flow::{Flow, Relays};
 use crate::mode::Mode;
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
 use crate::room::SHARE_MIN_BYTES;
 use crate::side::{Pair, Side};
 use crate::table::{FlowId, Key};
+use crate::world::World;
 
 /// What a split flow takes beside the blocks that it holds: record, relays, places in the index, first lists. Bytes.
 const FLOW_BYTES: usize = size_of::<Flow>() + size_of::<Relays>() + 1024;
@@ -57,7 +58,7 @@ impl Engine {
     }
 
     /// A connection that is about to be split finds a place.
-    pub(crate) fn make_place(&mut self, net: &mut dyn Network) {
+    pub(crate) fn make_place(&mut self, net: &mut dyn World) {
         if self.table.len() >= self.config.limits.flows_max
             && let Some((id, _)) = self.table.oldest_sleeper()
         {
@@ -103,7 +104,7 @@ impl Engine {
         key: &Key,
         a_is_low: bool,
         came_by: Pair<[IfaceId; 2]>,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> bool {
         let Some((id, a)) = self.table.find(key, a_is_low) else { return true };
         let Some(flow) = self.table.get(id) else { return true };

@@ -47,8 +47,6 @@ pub struct Books {
     pub memory: Memory,
     held_bytes: u64,
     held_max_bytes: u64,
-    /// Segments that have left without being asked for: way and bytes.
-    unasked: Vec<(IfaceId, u32)>,
 }
 
 /// One link.
@@ -235,18 +233,6 @@ impl Books {
     #[must_use]
     pub fn has_budget(&self, out: IfaceId) -> bool {
         self.links.iter().any(|b| b.iface == out && b.clean_budget_bytes.is_some())
-    }
-
-    /// A segment of `bytes` has left without being asked for: the link's queue has yet to hear of it.
-    pub fn note_unasked(&mut self, out: IfaceId, bytes: u32) {
-        if bytes > 0 && self.links.iter().any(|b| b.iface == out) {
-            self.unasked.push((out, bytes));
-        }
-    }
-
-    /// What has left without being asked for since the last call.
-    pub fn take_unasked(&mut self) -> Vec<(IfaceId, u32)> {
-        core::mem::take(&mut self.unasked)
     }
 
     /// The most from now on.

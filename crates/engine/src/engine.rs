@@ -20,7 +20,7 @@ use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::losses::Losses;
 use crate::meter::{LinkReport, Meters};
 use crate::mode::Mode;
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
 use crate::peer::Peer;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
@@ -30,6 +30,7 @@ use crate::side::{Pair, Side};
 use crate::status::Counters;
 use crate::strangers::insert_farlink;
 use crate::table::{FlowId, Key, Table};
+use crate::world::World;
 
 /// What is to be done with a packet that was handed in.
 #[derive(Debug)]
@@ -144,17 +145,6 @@ impl Engine {
     pub fn config(&self) -> &Config {
         &self.config
     }
-    /// A packet of any kind was handed to the gateway.
-    pub fn note_packet_in(&mut self, bytes: usize) {
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += bytes as u64;
-    }
-    /// A packet was forwarded as it came.
-    pub fn note_forwarded(&mut self, bytes: usize) {
-        self.counters.packets_forwarded += 1;
-        self.counters.packets_out += 1;
-        self.counters.bytes_out += bytes as u64;
-    }
     /// An address of the gateway for ICMP errors sent back by an interface.
     #[must_use]
     pub fn icmp_source(&self, iface: IfaceId, v4: bool) -> Option<core::net::IpAddr> {
@@ -174,7 +164,7 @@ impl Engine {
         via: IfaceId,
         s: &TcpSegment,
         packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         self.challenges.refill(now);
         self.meters.count(via, s, &packet);
@@ -219,7 +209,7 @@ impl Engine {
         from: Side,
         s: &TcpSegment,
         packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         let sleeps = self.table.is_asleep(id);
         let may_wake = sleeps && !self.draining && !self.short_of_time && self.has_memory();
@@ -284,7 +274,7 @@ impl Engine {
         from_low: bool,
         s: &TcpSegment,
         mut packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         self.counters.syns += 1;
         if self.draining {
@@ -368,7 +358,7 @@ impl Engine {
         from_low: bool,
         s: &TcpSegment,
         mut packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         match self.syns.on_segment(now, &key, from_low, s, via) {
             Step::Unknown => return self.pass(via, s, packet, net),
@@ -425,7 +415,7 @@ impl Engine {
         h: HalfOpen,
         s: &TcpSegment,
         mut packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         let Some(answer) = h.answer else { return Outcome::Forward(packet) };
         if !s.flags.rst()
@@ -514,7 +504,7 @@ impl Engine {
         via: IfaceId,
         e: &IcmpError,
         packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Option<PacketBuf> {
         let Some(inner) = e.inner else { return Some(packet) };
         // The error may come back by another interface than the connection: all domains of this interface's kind.
@@ -532,7 +522,7 @@ impl Engine {
     }
 
     /// The next leg that has something to send; its turn is over unless it is pulled with `more`.
-    pub fn next_ready(&mut self, now: Instant, net: &mut dyn Network) -> Option<Ready> {
+    pub fn next_ready(&mut self, now: Instant, net: &mut dyn World) -> Option<Ready> {
         while let Some((id, to)) = self.ready.pop_front() {
             let generation = self.route_generation;
             let mut cx = cx!(self, now, net);
@@ -547,7 +537,7 @@ impl Engine {
     }
 
     /// Sends one segment of a flow towards a host.
-    pub fn pull(&mut self, now: Instant, ready: ReadyId, turn: Turn, net: &mut dyn Network) -> Pulled {
+    pub fn pull(&mut self, now: Instant, ready: ReadyId, turn: Turn, net: &mut dyn World) -> Pulled {
         let ReadyId { flow: id, to, what } = ready;
         let generation = self.route_generation;
         let mut cx = cx!(self, now, net);
@@ -560,7 +550,7 @@ impl Engine {
             return Pulled::default();
         }
         let mut pulled = flow.pull(&mut cx, to, turn, what);
-        if pulled.wire_bytes > 0 {
+        if !pulled.size.is_nothing() {
             pulled.more = flow.wants(&cx, to);
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
@@ -572,14 +562,8 @@ impl Engine {
         pulled
     }
 
-    /// Segments that have left by declared links outside [`Self::pull`] since the last call, with their bytes: last
-    /// acknowledgements and resets. The links carried them all the same.
-    pub fn take_unasked(&mut self) -> Vec<(IfaceId, u32)> {
-        self.books.take_unasked()
-    }
-
     /// The other host has answered a SYN with its own: the old connection is over, and if anything comes of it, it passes.
-    fn let_sleep(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+    fn let_sleep(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         let mut cx = cx!(self, now, net);
         if let Some(flow) = self.table.get_mut(id) {
             flow.sleep(&mut cx);
@@ -588,7 +572,7 @@ impl Engine {
     }
 
     /// A lost connection's hosts are asked at once, and again by timer.
-    pub(crate) fn ask_now(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+    pub(crate) fn ask_now(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         let mut cx = cx!(self, now, net);
         if let Some(flow) = self.table.get_mut(id) {
             flow.ask_for_reset(&mut cx);
@@ -597,7 +581,7 @@ impl Engine {
     }
 
     /// Starts draining every flow; nothing new is split.
-    pub fn drain(&mut self, now: Instant, net: &mut dyn Network) {
+    pub fn drain(&mut self, now: Instant, net: &mut dyn World) {
         self.draining = true;
         for id in self.table.ids() {
             self.after_event(now, id, net);
@@ -611,7 +595,7 @@ impl Engine {
     }
 
     /// Gives up all custody; returns how many flows that was.
-    pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
+    pub fn abandon_all(&mut self, now: Instant, net: &mut dyn World) -> usize {
         let mut n = 0;
         for id in self.table.ids() {
             let mut cx = cx!(self, now, net);

@@ -14,7 +14,7 @@ use crate::evidence::{Belief, Beyond};
 use crate::losses::Losses;
 use crate::meter::Meters;
 use crate::mode::Mode;
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
@@ -24,6 +24,7 @@ use crate::regulator::{Adaptive, Drain};
 use crate::sender::{Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::status::Counters;
+use crate::world::World;
 
 /// What a relay holds at most between two legs that are no declared links.
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
@@ -56,7 +57,7 @@ pub struct Cx<'a> {
     /// Connections whose handshake is under way.
     pub half_open: usize,
     /// The driver.
-    pub net: &'a mut dyn Network,
+    pub net: &'a mut dyn World,
     /// What comes in over declared links, and what is told of it.
     pub meters: &'a mut Meters,
     /// Split flows, for fair shares of the pool.

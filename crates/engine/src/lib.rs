@@ -63,6 +63,7 @@ mod table;
 mod teardown;
 mod upkeep;
 mod window;
+pub mod world;
 
 pub use engine::{Engine, Outcome};
 pub use meter::LinkReport;

@@ -141,9 +141,7 @@ impl Flow {
         for to in [Side::A, Side::B] {
             let owed = self.relays.as_ref().is_some_and(|r| r.get(to).rx.due().is_some());
             if owed {
-                let out = self.legs.get(to).out;
-                let sent = self.emit(cx, to, None);
-                cx.books.note_unasked(out, sent.wire_bytes);
+                self.emit(cx, to, None);
             }
         }
     }

@@ -8,13 +8,14 @@ use crate::engine::Engine;
 use crate::evidence::Beyond;
 use crate::flow::{Agreed, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::sender::Sender;
 use crate::side::{Pair, Side};
 use crate::status::{Counters, FlowStatus, Load, Memory, Status};
 use crate::table::Key;
+use crate::world::World;
 
 /// How long hosts of lost connections are waited for.
 const RESET_WAIT: Duration = Duration::from_secs(30);
@@ -127,7 +128,7 @@ impl Engine {
 
     /// Connections whose custody died with an earlier process: both hosts are made to reset, at their own exact
     /// sequence numbers.
-    pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
+    pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn World) {
         for r in records {
             let domain = self.config.interfaces.iter().find(|i| i.id == r.iface_a).map_or(0, |i| i.domain);
             let (key, a_is_low) = Key::new(domain, r.a, r.b);

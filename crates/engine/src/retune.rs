@@ -14,12 +14,6 @@ impl Engine {
         self.draining = false;
     }
 
-    /// Packets that were forwarded as they came.
-    #[must_use]
-    pub fn packets_forwarded(&self) -> u64 {
-        self.counters.packets_forwarded
-    }
-
     /// From now on `kind` governs what is sent into the link behind `iface`, or with `None` on all legs that are no links; in
     /// connections that are open too. Returns whether there is such a link.
     pub fn set_cc(&mut self, now: Instant, iface: Option<IfaceId>, kind: cc::Kind) -> bool {

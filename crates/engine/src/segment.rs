@@ -1,12 +1,11 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use farlink_wire::{
-    Duration, Ecn, Flags, Gso, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps, edit,
+    Duration, Ecn, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps, WireSize, edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
 use crate::flow::{Cx, Flow, Leg, Relay};
-use crate::net::Transmit;
 use crate::peer::{Arrived, Message};
 use crate::ready::{Turn, Wants, What};
 use crate::runs::Runs;
@@ -14,6 +13,7 @@ use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::status::Counters;
 use crate::window::{self, Offer};
+use crate::world::Made;
 
 /// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
 /// retransmission timer (Linux TCP_RTO_MIN) misses it.
@@ -33,10 +33,8 @@ const TIMESTAMPS_BYTES: usize = 12;
 /// What a pull sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
-    /// Bytes of the packets as they go on the wire, IP headers included; 0 when there was nothing.
-    pub wire_bytes: u32,
-    /// Packets on the wire.
-    pub packets: u32,
+    /// What it takes on the wire; nothing when there was nothing to send.
+    pub size: WireSize,
     /// Payload bytes that were sent again.
     pub repeated_bytes: u32,
     /// What there may be more of at once.
@@ -247,26 +245,21 @@ impl Flow {
             sack: sack.get(..sack_max.min(sack.len())).unwrap_or_default(),
             farlink: body.as_deref(),
         };
-        let Ok((bytes, mut offload)) = header.write(payload_len) else { return Pulled::default() };
-        let segments = (payload_len as u32).div_ceil(mss.max(1)).max(1);
-        if segments > 1 {
-            offload.gso = if src.addr.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
-            offload.gso_size = u16::try_from(mss).unwrap_or(u16::MAX);
-            offload.gso_ecn = cwr;
+        let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
+        let size = cx.net.send(&made);
+        if size.is_nothing() {
+            return Pulled::default();
         }
-        let tx = Transmit { via: src.via, out: dst.out, header: &bytes, payload: &slices, offload };
-        cx.net.transmit(&tx);
-        let wire_bytes = bytes.len() as u32 * segments + payload_len as u32;
-        count_sent(cx.counters, plan.as_ref(), wire_bytes);
+        count_sent(cx.counters, plan.as_ref(), size);
         if let Some(p) = plan {
             outbound.tx.on_sent(cx.now, &p);
         }
         drop(slices);
         self.note_told(cx, to, &word, message.as_ref());
         let leg = self.legs.get_mut(from);
-        leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(segments).unwrap_or(1));
+        leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(size.packets).unwrap_or(1));
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
-        Pulled { wire_bytes, packets: segments, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
+        Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
     }
 
     /// What a segment to a host tells it of the other direction.
@@ -461,12 +454,10 @@ impl Relay {
     }
 }
 
-fn count_sent(counters: &mut Counters, plan: Option<&Plan>, wire_bytes: u32) {
-    counters.packets_out += 1;
-    counters.bytes_out += u64::from(wire_bytes);
+fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {
     let Some(p) = plan else {
         counters.acks_out += 1;
-        counters.ack_bytes_out += u64::from(wire_bytes);
+        counters.ack_bytes_out += u64::from(size.bytes);
         return;
     };
     counters.payload_out_bytes += u64::from(p.len);

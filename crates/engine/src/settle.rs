@@ -8,9 +8,9 @@ use farlink_wire::{Duration, Instant};
 use crate::engine::{Engine, cx};
 use crate::flow::Cx;
 use crate::mode::Mode;
-use crate::net::Network;
 use crate::side::Side;
 use crate::table::FlowId;
+use crate::world::World;
 
 /// The pool gives back what nobody has wanted this often.
 const POOL_TRIM: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const KEPT_ENTRIES: usize = 256;
 
 impl Engine {
     /// After anything that touched a flow: mode, journal, ready queue, timer.
-    pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn Network) {
+    pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         let bypasses = self.counters.bypass_events;
         if bypasses > self.bypass_seen.map_or(0, |(_, n)| n) {
             self.bypass_seen = Some((now, bypasses));
@@ -110,7 +110,7 @@ impl Engine {
         self.timers = BinaryHeap::from(timers);
     }
 
-    pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn Network) {
+    pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn World) {
         let Some(mut flow) = self.table.remove(id) else { return };
         self.census.forget(&flow);
         self.busy_count = self.busy_count.saturating_sub(usize::from(flow.busy));
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// Time has come for some flows.
-    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+    pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn World) {
         self.challenges.refill(now);
         if now.since(self.trimmed_at) >= POOL_TRIM {
             self.trimmed_at = now;

@@ -133,16 +133,6 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets handed in.
-    packets_in,
-    /// Bytes handed in.
-    bytes_in,
-    /// Packets (super-segments count once) handed out.
-    packets_out,
-    /// Bytes handed out.
-    bytes_out,
-    /// Packets forwarded as they came.
-    packets_forwarded,
     /// Packets that the engine took or answered.
     packets_taken,
     /// Packets that were dropped, with a reason below.

@@ -3,7 +3,8 @@
 use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, edit, parse, verify_checksums};
 
 use crate::engine::{Engine, Outcome};
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
+use crate::world::World;
 
 impl Engine {
     /// A segment with our option that comes from where no gateway stands: nobody is to read it.
@@ -13,7 +14,7 @@ impl Engine {
         via: IfaceId,
         s: &TcpSegment,
         mut packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         if !verify_checksums(packet.bytes(), s, &packet.offload) {
             // Nobody reads it, and it stays as broken as it came.
@@ -33,7 +34,7 @@ impl Engine {
         via: IfaceId,
         s: &TcpSegment,
         mut packet: PacketBuf,
-        net: &mut dyn Network,
+        net: &mut dyn World,
     ) -> Outcome {
         if s.options.farlink.is_some() && verify_checksums(packet.bytes(), s, &packet.offload) {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);

@@ -5,8 +5,8 @@ use farlink_wire::{Duration, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, T
 use crate::arrival::Fate;
 use crate::flow::{Cx, Flow, NewSyn};
 use crate::mode::{Closed, Mode};
-use crate::net::Transmit;
 use crate::side::Side;
+use crate::world::Made;
 
 /// A reset waits this long for custody before it that makes no progress.
 const RESET_STALL: Duration = Duration::from_secs(10);
@@ -135,11 +135,7 @@ impl Flow {
             sack: &[],
             farlink: None,
         };
-        if let Ok((bytes, offload)) = header.write(0) {
-            cx.counters.packets_out += 1;
-            cx.net.transmit(&Transmit { via: src.via, out: dst.out, header: &bytes, payload: &[], offload });
-            cx.books.note_unasked(dst.out, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-        }
+        cx.net.send(&Made { via: src.via, out: dst.out, header, payload: &[], segment_bytes: 0 });
     }
 
     /// SYN (or a repeated SYN-ACK) on a connection that stands.

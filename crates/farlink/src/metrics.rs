@@ -38,7 +38,8 @@ pub fn render(status: &Value) -> String {
             let _ = writeln!(out, "# TYPE farlink_{name} gauge\nfarlink_{name} {value}");
         }
     }
-    for (name, value) in status.pointer("/engine/counters").and_then(Value::as_object).into_iter().flatten() {
+    let groups = ["/traffic", "/engine/counters"].map(|at| status.pointer(at).and_then(Value::as_object));
+    for (name, value) in groups.into_iter().flatten().flatten() {
         if let Some(value) = as_number(value) {
             let _ = writeln!(out, "# TYPE farlink_{name}_total counter\nfarlink_{name}_total {value}");
         }

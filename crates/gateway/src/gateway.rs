@@ -3,22 +3,24 @@
 use farlink_cc::Kind;
 use farlink_egress::Grant;
 use farlink_engine::config::Config;
-use farlink_engine::net::{IfaceId, Network, Transmit};
+use farlink_engine::net::IfaceId;
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
-use farlink_engine::{Engine, Outcome, ReadyId, Turn, room};
+use farlink_engine::{Engine, Outcome, ReadyId, Turn};
 use farlink_wire::{
-    Duration, FragmentInfo, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits,
-    TcpSegment, edit, icmp, ip, parse,
+    Duration, FragmentInfo, Instant, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment,
+    icmp, ip, parse,
 };
 
 use crate::fragments::{Head, cut_as};
 use crate::link_state::Down;
-use crate::links::{self, LinkQueue, Waiting};
+use crate::links::{self, LinkQueue};
+use crate::network::Network;
 use crate::ordinary::Ordinary;
+use crate::outlet::{Grants, Outlet};
 use crate::place::Place;
 use crate::status::Status;
-use crate::tap::{SenderNow, Taken, Tap, Tapped, Wish};
+use crate::tap::{SenderNow, Taken, Tap, Wish};
 
 /// Of one turn, a batch of packets and the flush after it: how many packets a driver reads at most from one interface, and how often at most the
 /// flush makes segments for one link, and for all legs that are no links together.
@@ -36,15 +38,13 @@ pub const UNKNOWN_RATE_CC: Kind = Kind::Bbr;
 /// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
 pub struct Gateway {
     pub(crate) engine: Engine,
-    pub(crate) links: Vec<LinkQueue>,
+    pub(crate) outlet: Outlet,
     /// One for each interface that fragments come in by: equal addresses of different domains do not meet.
     reassemblers: Vec<(IfaceId, Reassembler)>,
     pub(crate) ordinary: Ordinary,
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
-    /// The trace of a connection, while one is wanted.
-    tap: Option<Box<Tap>>,
     /// Links that the operator has declared to be up again: told to the engine with the next flush.
     pub(crate) links_back: Vec<IfaceId>,
     /// Who says that an interface is down.
@@ -64,14 +64,13 @@ impl Gateway {
         };
         let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
-            links: links::queues(&config),
+            outlet: Outlet::new(links::queues(&config)),
             engine: Engine::new(config),
             reassemblers,
             ordinary: Ordinary::default(),
             refusals_left: 0,
             refusals_since: Instant::ZERO,
             drain_wanted: false,
-            tap: None,
             links_back: Vec::new(),
             down: Down::default(),
             reroute_wanted: false,
@@ -84,26 +83,20 @@ impl Gateway {
 
     /// A packet that came in by `from`. What can be forwarded at once is transmitted during the call.
     pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
-        if self.tap.is_some() {
-            if let (Parsed::Tcp(s), Some(tap)) = (parse(packet.bytes()), self.tap.as_mut()) {
-                tap.arrived(now, &s);
-            }
-            return self.tapped(now, net, |gateway, net| gateway.take_packet(now, from, packet, net));
-        }
-        self.take_packet(now, from, packet, net);
-    }
-
-    fn take_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
-        self.engine.note_packet_in(packet.len());
+        self.outlet.traffic.packets_in += 1;
+        self.outlet.traffic.bytes_in += packet.len() as u64;
         match parse(packet.bytes()) {
             Parsed::Tcp(s) => {
+                if let Some(tap) = self.outlet.tap() {
+                    tap.arrived(now, &s);
+                }
                 if let Some(packet) = self.handle_tcp(now, from, &s, packet, net) {
                     self.forward(now, from, Place::of(&s), packet, net);
                 }
             }
             Parsed::Icmp(e) => {
-                let unclaimed = self.engine.handle_icmp(now, from, &e, packet, net);
-                self.charge_unasked(now);
+                let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
+                let unclaimed = self.engine.handle_icmp(now, from, &e, packet, exit);
                 if let Some(packet) = unclaimed {
                     self.forward(now, from, Place::CONTROL, packet, net);
                 }
@@ -123,9 +116,8 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Option<PacketBuf> {
-        let outcome = self.engine.handle_packet(now, from, s, packet, net);
-        self.charge_unasked(now);
-        match outcome {
+        let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
+        match self.engine.handle_packet(now, from, s, packet, exit) {
             Outcome::Forward(p) => Some(p),
             Outcome::Taken => None,
             Outcome::Refuse(p) => {
@@ -179,42 +171,19 @@ impl Gateway {
         }
     }
 
-    /// A packet goes on: through the egress queue when it leaves by a declared link, at once otherwise. The TUN costs
-    /// one hop more than a router; the TTL gets it back.
+    /// A packet goes on: through the egress queue when it leaves by a declared link, at once otherwise.
     fn forward(
         &mut self,
         now: Instant,
         from: IfaceId,
         place: Place,
-        mut packet: PacketBuf,
+        packet: PacketBuf,
         net: &mut dyn Network,
     ) {
-        edit::increment_packet_ttl(packet.bytes_mut());
-        let route = (!self.links.is_empty())
-            .then(|| ip::addresses(packet.bytes()))
-            .flatten()
-            .and_then(|(src, dst)| net.route(from, src, dst));
-        let out = route.map_or(IfaceId::OTHER, |r| r.iface);
-        self.engine.note_forwarded(packet.len());
-        let Place { class, hash } = place;
-        if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
-            let pool = self.engine.pool();
-            if !link.egress.is_idle() && pool.is_pressed() {
-                packet = packet.shrunk(pool);
-                if !room::may_wait(pool) {
-                    link.note_dropped();
-                    packet.recycle(pool);
-                    return;
-                }
-            }
-            for victim in link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }) {
-                victim.packet.recycle(self.engine.pool());
-            }
-            self.drain_link(now, out, PACKETS_PER_TURN, net);
-            return;
+        let pool = self.engine.pool();
+        if let Some(link) = self.outlet.forward(now, from, place, packet, (pool, net)) {
+            self.drain_link(now, link, PACKETS_PER_TURN, net);
         }
-        send(net, from, out, &packet);
-        packet.recycle(self.engine.pool());
     }
 
     fn refuse(
@@ -237,35 +206,24 @@ impl Gateway {
         let mut bytes = Vec::new();
         if icmp::build_admin_prohibited(packet.bytes(), source, &mut bytes).is_ok() {
             let out = net.route(from, source, s.ip.src).map_or(IfaceId::OTHER, |r| r.iface);
-            let offload = Offload::default();
-            net.transmit(&Transmit { via: from, out, header: &bytes, payload: &[], offload });
-            if let Some(link) = self.links.iter_mut().find(|l| l.iface == out) {
-                link.egress.charge(now, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-            }
+            self.outlet.send_own(now, (from, out), &bytes, net);
         }
     }
 
     /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
-        if self.tap.is_some() {
-            return self.tapped(now, net, |gateway, net| gateway.send_ready(now, net));
-        }
-        self.send_ready(now, net);
-    }
-
-    fn send_ready(&mut self, now: Instant, net: &mut dyn Network) {
+        self.outlet.end_tap(now);
         for iface in core::mem::take(&mut self.links_back) {
             self.link_back(now, iface, net);
         }
         self.reroute(now, net);
         if self.drain_wanted {
             self.drain_wanted = false;
-            self.engine.drain(now, net);
-            self.charge_unasked(now);
+            self.engine.drain(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
         self.follow_estimates(now);
-        while let Some(r) = self.engine.next_ready(now, net) {
-            match self.links.iter_mut().find(|l| l.iface == r.out) {
+        while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
+            match self.outlet.link_mut(r.out) {
                 Some(link) => link.set_ready(now, r.id, r.wants),
                 None => self.ordinary.push(now, r.id, r.wants),
             }
@@ -276,24 +234,15 @@ impl Gateway {
         {
             left -= 1;
             let turn = Turn { budget_bytes: ORDINARY_BUDGET_BYTES, waited: now.since(leg.since) };
-            let pulled = self.engine.pull(now, leg.id, turn, net);
+            let exit = &mut self.outlet.exit(now, net, Grants::Given);
+            let pulled = self.engine.pull(now, leg.id, turn, exit);
             if let Some(wants) = pulled.more {
                 self.ordinary.push(now, leg.id, wants);
             }
         }
-        for i in 0..self.links.len() {
-            let Some(iface) = self.links.get(i).map(|l| l.iface) else { break };
+        for i in 0..self.outlet.links().len() {
+            let Some(iface) = self.outlet.links().get(i).map(|l| l.iface) else { break };
             self.drain_link(now, iface, PACKETS_PER_TURN, net);
-        }
-    }
-
-    /// What the engine has sent without being asked took its time on the links, too: else many connections that end at once fill
-    /// the queue of a link that nothing empties again.
-    pub(crate) fn charge_unasked(&mut self, now: Instant) {
-        for (iface, bytes) in self.engine.take_unasked() {
-            if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
-                link.egress.charge(now, bytes);
-            }
         }
     }
 
@@ -301,11 +250,11 @@ impl Gateway {
     /// controller governs; then the queue is the clock, as on a link of known rate.
     fn follow_estimates(&mut self, now: Instant) {
         for report in self.engine.take_link_reports() {
-            if let Some(link) = self.links.iter_mut().find(|l| l.iface == report.iface) {
+            if let Some(link) = self.outlet.link_mut(report.iface) {
                 link.hear(now, &report);
             }
         }
-        for link in &mut self.links {
+        for link in self.outlet.links_mut() {
             let measured_rtt = self.engine.follow_link_rtt(link.iface);
             let Some(estimate) = link.follow_estimate(now, measured_rtt) else { continue };
             let governed = self.engine.link_cc(link.iface) == Some(Kind::FixedRate);
@@ -319,26 +268,21 @@ impl Gateway {
 
     /// Sends what the link's queue grants now.
     fn drain_link(&mut self, now: Instant, iface: IfaceId, mut left: usize, net: &mut dyn Network) {
-        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return };
         while left > 0
-            && let Some(grant) = link.egress.next_grant(now)
+            && let Some(grant) = self.outlet.link_mut(iface).and_then(|link| link.egress.next_grant(now))
         {
             left -= 1;
             match grant {
-                Grant::Packet(w) => {
-                    send(net, w.via, iface, &w.packet);
-                    w.packet.recycle(self.engine.pool());
+                Grant::Packet(waiting) => {
+                    self.outlet.release(now, iface, waiting, (self.engine.pool(), net));
                 }
                 Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
                     let turn = Turn { budget_bytes: bytes, waited: Duration::ZERO };
-                    let pulled = self.engine.pull(now, ready, turn, net);
-                    let same =
-                        pulled.more.is_some_and(|w| ready.wanting(w) == ready && links::class_of(w) == class);
-                    link.repeated_bytes += u64::from(pulled.repeated_bytes);
-                    link.egress.used(now, id, pulled.wire_bytes, pulled.packets, same);
-                    if let (Some(wants), false) = (pulled.more, same) {
-                        link.set_ready(now, ready, wants);
+                    let exit = &mut self.outlet.exit(now, net, Grants::Given);
+                    let pulled = self.engine.pull(now, ready, turn, exit);
+                    if let Some(link) = self.outlet.link_mut(iface) {
+                        link.answer(now, ready, class, &pulled);
                     }
                 }
             }
@@ -353,15 +297,7 @@ impl Gateway {
 
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
-        if self.tap.is_some() {
-            return self.tapped(now, net, |gateway, net| gateway.expire(now, net));
-        }
-        self.expire(now, net);
-    }
-
-    fn expire(&mut self, now: Instant, net: &mut dyn Network) {
-        self.engine.handle_timeout(now, net);
-        self.charge_unasked(now);
+        self.engine.handle_timeout(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         for n in 0..self.reassemblers.len() {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
             let iface = *iface;
@@ -370,21 +306,7 @@ impl Gateway {
                 self.forward(now, iface, place, p, net);
             }
         }
-        self.send_ready(now, net);
-    }
-
-    /// Does something while the trace sees what is transmitted.
-    fn tapped(
-        &mut self,
-        now: Instant,
-        net: &mut dyn Network,
-        what: impl FnOnce(&mut Self, &mut dyn Network),
-    ) {
-        let Some(mut tap) = self.tap.take() else { return what(self, net) };
-        what(self, &mut Tapped { net, tap: &mut tap, now });
-        if !tap.is_over(now) {
-            self.tap = Some(tap);
-        }
+        self.flush(now, net);
     }
 
     /// Traces the first connection that fits `wish` from now on until `until`, or with `None` none. What it records is to be
@@ -394,19 +316,19 @@ impl Gateway {
     /// Somebody else's trace is under way.
     pub fn trace(&mut self, now: Instant, wish: Option<(Wish, Instant)>) -> Result<(), &'static str> {
         let Some((wish, until)) = wish else {
-            self.tap = None;
+            self.outlet.set_tap(None);
             return Ok(());
         };
-        if self.tap.as_ref().is_some_and(|tap| !tap.is_over(now)) {
+        if self.outlet.tap().is_some_and(|tap| !tap.is_over(now)) {
             return Err("a trace is under way already; there is one at a time");
         }
-        self.tap = Some(Box::new(Tap::new(now, wish, until)));
+        self.outlet.set_tap(Some(Tap::new(now, wish, until)));
         Ok(())
     }
 
     /// What the trace has recorded since the last time, and how the flow's senders are. `None`: there is no trace (any more).
     pub fn take_trace(&mut self, now: Instant) -> Option<Taken> {
-        let tap = self.tap.as_mut()?;
+        let tap = self.outlet.tap()?;
         let mut taken = tap.take(now);
         let (client, server) = match tap.flow() {
             Some(flow) => flow,
@@ -421,7 +343,7 @@ impl Gateway {
             let mut senders = SenderNow::of(&flow);
             let (to_server, to_client) = (&flow.out_b, &flow.out_a);
             for (sender, out) in senders.iter_mut().zip([to_server, to_client]) {
-                if let Some(link) = self.links.iter().find(|l| l.interface() == out) {
+                if let Some(link) = self.outlet.links().iter().find(|l| l.interface() == out) {
                     sender.link_queue_bytes = link.egress.stats().backlog_bytes as u64;
                     sender.link_rate_bps = link.egress.config().rate_bps.unwrap_or(0);
                 }
@@ -440,7 +362,7 @@ impl Gateway {
         {
             return Some(Instant::ZERO);
         }
-        let links = self.links.iter().filter_map(LinkQueue::poll_timeout).min();
+        let links = self.outlet.links().iter().filter_map(LinkQueue::poll_timeout).min();
         let fragments = self.reassemblers.iter().filter_map(|(_, r)| r.next_deadline()).min();
         [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
     }
@@ -462,25 +384,22 @@ impl Gateway {
     /// Packets that were forwarded as they came, since the start.
     #[must_use]
     pub fn packets_forwarded(&self) -> u64 {
-        self.engine.packets_forwarded()
+        self.outlet.traffic.packets_forwarded
     }
     /// Whether draining is complete: the gateway may be dropped without harm.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.engine.is_drained()
-            && self.links.iter().all(|l| l.egress.is_idle())
+            && self.outlet.links().iter().all(|l| l.egress.is_idle())
             && self.reassemblers.iter().all(|(_, r)| r.is_empty())
     }
     /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many flows.
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
-        let abandoned = self.engine.abandon_all(now, net);
-        self.charge_unasked(now);
-        abandoned
+        self.engine.abandon_all(now, &mut self.outlet.exit(now, net, Grants::Unasked))
     }
     /// After a crash: resets the connections whose custody died with the last process, and only those.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
-        self.engine.reset_recorded(now, records, net);
-        self.charge_unasked(now);
+        self.engine.reset_recorded(now, records, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
     /// The largest values of gauges (`pool_max_bytes`, `held_max_bytes`) count from now on.
     pub fn reset_peaks(&mut self) {
@@ -498,7 +417,8 @@ impl Gateway {
             |iface| loads.iter().find(|(i, _)| *i == iface).map_or_else(Load::default, |(_, load)| *load);
         Status {
             engine: self.engine.status(),
-            links: self.links.iter().map(|l| l.status(load_of(l.iface), rtt_of(l.iface))).collect(),
+            traffic: self.outlet.traffic,
+            links: self.outlet.links().iter().map(|l| l.status(load_of(l.iface), rtt_of(l.iface))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }
@@ -512,8 +432,4 @@ impl Gateway {
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
         self.engine.flows(now, limit)
     }
-}
-
-pub(crate) fn send(net: &mut dyn Network, via: IfaceId, out: IfaceId, packet: &PacketBuf) {
-    net.transmit(&Transmit { via, out, header: packet.bytes(), payload: &[], offload: packet.offload });
 }

@@ -1,11 +1,13 @@
 //! Links that come and go, and routes that move: who says so, and what becomes of everything that waits.
 
 use farlink_engine::ReadyId;
-use farlink_engine::net::{IfaceId, Network};
+use farlink_engine::net::IfaceId;
 use farlink_wire::{Duration, Instant, ip};
 
-use crate::gateway::{Gateway, send};
+use crate::gateway::Gateway;
 use crate::links::Waiting;
+use crate::network::Network;
+use crate::outlet::Grants;
 
 /// A forwarded packet waits so long for a link that is down. Its source has long repeated it then, and what comes after two minutes may
 /// meet another connection of the same ports (RFC 9293 section 3.4.1, MSL).
@@ -56,7 +58,7 @@ impl Gateway {
     /// The same for the next flush to follow.
     pub(crate) fn tell(&mut self, now: Instant, iface: IfaceId, witness: Witness, up: bool) {
         let up = self.down.tell(iface, witness, up);
-        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+        if let Some(link) = self.outlet.link_mut(iface) {
             link.egress.set_link_up(now, up);
         }
         self.links_back.retain(|i| *i != iface);
@@ -77,19 +79,18 @@ impl Gateway {
 
     /// An interface is up again: what was under way goes out again, and what is too old does not.
     pub(crate) fn link_back(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
-        if let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) {
+        let pool = self.engine.pool();
+        if let Some(link) = self.outlet.link_mut(iface) {
             for waiting in link.egress.take_packets(now) {
                 if now.since(waiting.since) > WAIT_MAX {
                     link.note_dropped();
-                    waiting.packet.recycle(self.engine.pool());
+                    waiting.packet.recycle(pool);
                 } else {
-                    let victims = link.enqueue(now, waiting);
-                    victims.into_iter().for_each(|v| v.packet.recycle(self.engine.pool()));
+                    link.enqueue(now, waiting, pool);
                 }
             }
         }
-        self.engine.link_up(now, iface, net);
-        self.charge_unasked(now);
+        self.engine.link_up(now, iface, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
 
     /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that
@@ -102,7 +103,7 @@ impl Gateway {
             self.engine.requeue(id);
         }
         let mut moved: Vec<(IfaceId, Waiting)> = Vec::new();
-        for link in &mut self.links {
+        for link in self.outlet.links_mut() {
             for id in link.egress.take_ready(now) {
                 self.engine.requeue(ReadyId::from_u64(id));
             }
@@ -114,24 +115,13 @@ impl Gateway {
                 let out = ends.and_then(|(src, dst)| net.route(waiting.via, src, dst)).map(|r| r.iface);
                 match out.filter(|out| *out != link.iface) {
                     Some(out) => moved.push((out, waiting)),
-                    None => {
-                        let victims = link.enqueue(now, waiting);
-                        victims.into_iter().for_each(|v| v.packet.recycle(self.engine.pool()));
-                    }
+                    None => link.enqueue(now, waiting, self.engine.pool()),
                 }
             }
         }
         for (out, waiting) in moved {
-            let pool = self.engine.pool();
-            match self.links.iter_mut().find(|l| l.iface == out) {
-                Some(link) => link.enqueue(now, waiting).into_iter().for_each(|v| v.packet.recycle(pool)),
-                None => {
-                    send(net, waiting.via, out, &waiting.packet);
-                    waiting.packet.recycle(pool);
-                }
-            }
+            self.outlet.move_on(now, out, waiting, (self.engine.pool(), net));
         }
-        self.engine.reroute(now, net);
-        self.charge_unasked(now);
+        self.engine.reroute(now, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
 }

@@ -4,8 +4,8 @@ use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report
 use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate};
 use farlink_engine::net::IfaceId;
 use farlink_engine::status::Load;
-use farlink_engine::{LinkReport, ReadyId, Wants};
-use farlink_wire::{Duration, Instant, PacketBuf, SMALL_BLOCK_BYTES, supersegment};
+use farlink_engine::{LinkReport, Pulled, ReadyId, Wants};
+use farlink_wire::{Duration, Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
 
 use crate::status::LinkStatus;
 
@@ -39,7 +39,7 @@ pub struct LinkQueue {
     /// The queue.
     pub egress: Egress<Waiting>,
     /// Payload bytes that were sent into it again.
-    pub repeated_bytes: u64,
+    repeated_bytes: u64,
     name: String,
     interface: String,
     /// Packets that the pool had no room for.
@@ -100,10 +100,12 @@ impl LinkQueue {
         &self.interface
     }
 
-    /// A forwarded packet joins the queue. The victims of a full queue are handed back.
-    pub fn enqueue(&mut self, now: Instant, waiting: Waiting) -> Vec<Waiting> {
+    /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.
+    pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
-        self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting)
+        for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting) {
+            victim.packet.recycle(pool);
+        }
     }
 
     /// Whether the rate is being found out, or said by the operator.
@@ -174,6 +176,16 @@ impl LinkQueue {
         let is_late = wants == Wants::Repeat && self.estimate.as_ref().is_some_and(waits);
         if !is_late {
             self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
+        }
+    }
+
+    /// A leg of a flow has sent so much in answer to a grant, and may have more.
+    pub fn answer(&mut self, now: Instant, id: ReadyId, class: Class, pulled: &Pulled) {
+        let same = pulled.more.is_some_and(|w| id.wanting(w) == id && class_of(w) == class);
+        self.repeated_bytes += u64::from(pulled.repeated_bytes);
+        self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
+        if let (Some(wants), false) = (pulled.more, same) {
+            self.set_ready(now, id, wants);
         }
     }
 

@@ -16,7 +16,7 @@ impl Gateway {
     pub fn settings(&self) -> Vec<(String, String)> {
         let config = self.engine.config();
         let mut all = Vec::new();
-        for link in &self.links {
+        for link in self.outlet.links() {
             let Some(leg) = config.link(link.iface).map(|l| &l.leg) else { continue };
             let egress = link.egress.config();
             let rate = egress.rate_bps.filter(|_| !link.estimates());
@@ -63,7 +63,7 @@ impl Gateway {
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
     pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), String> {
-        let names: Vec<&str> = self.links.iter().map(|l| l.name()).collect();
+        let names: Vec<&str> = self.outlet.links().iter().map(|l| l.name()).collect();
         let names = names.join(", ");
         let unknown = || {
             format!(
@@ -91,7 +91,7 @@ impl Gateway {
             _ => {
                 let (name, what) =
                     key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
-                let link = self.links.iter().find(|l| l.name() == name).ok_or_else(unknown)?;
+                let link = self.outlet.links().iter().find(|l| l.name() == name).ok_or_else(unknown)?;
                 let iface = link.iface;
                 match what {
                     "rate_bps" => self.set_link_rate(now, iface, value)?,
@@ -117,7 +117,7 @@ impl Gateway {
                 format!("`{v}` is no rate: allowed is a positive number of bits per second, or `unknown`")
             })?),
         };
-        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return Ok(()) };
+        let Some(link) = self.outlet.link_mut(iface) else { return Ok(()) };
         let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
         let estimated = link.estimates();
         link.egress.set_rate(now, rate);
@@ -158,7 +158,7 @@ impl Gateway {
     }
 
     fn set_link_cc(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
-        let Some(link) = self.links.iter_mut().find(|l| l.iface == iface) else { return Ok(()) };
+        let Some(link) = self.outlet.link_mut(iface) else { return Ok(()) };
         let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
         let kind = match value {
             "auto" if said.is_some() => Kind::FixedRate,

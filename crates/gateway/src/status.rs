@@ -7,10 +7,27 @@ use farlink_engine::status as engine;
 pub struct Status {
     /// The engine's part.
     pub engine: engine::Status,
+    /// What has come and gone, in whichever way.
+    pub traffic: Traffic,
     /// One per declared link.
     pub links: Vec<LinkStatus>,
     /// Bytes of fragments awaiting their kin.
     pub reassembly_bytes: u64,
+}
+
+/// What has come and gone since the start; a super-segment counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Traffic {
+    /// Packets handed in.
+    pub packets_in: u64,
+    /// Bytes handed in.
+    pub bytes_in: u64,
+    /// Packets handed out.
+    pub packets_out: u64,
+    /// Bytes handed out.
+    pub bytes_out: u64,
+    /// Packets that went on as they came, or wait to.
+    pub packets_forwarded: u64,
 }
 
 /// A declared link, for people.

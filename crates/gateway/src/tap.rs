@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use core::net::{IpAddr, SocketAddr};
 
-use farlink_engine::net::{IfaceId, Network, Route, Transmit};
-use farlink_engine::record::Record;
 use farlink_engine::status::FlowStatus;
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, ip};
+
+use crate::network::Transmit;
 
 /// Events that wait to be read at most; what comes on top is counted, not kept.
 const EVENTS_MAX: usize = 32_768;
@@ -315,34 +315,10 @@ impl Seen {
     }
 }
 
-/// The driver, with a trace that sees what leaves.
-pub struct Tapped<'a> {
-    /// The driver.
-    pub net: &'a mut dyn Network,
-    /// The trace.
-    pub tap: &'a mut Tap,
-    /// The time.
-    pub now: Instant,
-}
-
-impl Network for Tapped<'_> {
-    fn transmit(&mut self, packet: &Transmit<'_>) {
-        self.tap.leaves(self.now, packet);
-        self.net.transmit(packet);
-    }
-
-    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
-        self.net.route(from, src, dst)
-    }
-
-    fn journal(&mut self, slot: u32, record: Option<&Record>) {
-        self.net.journal(slot, record);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farlink_engine::net::IfaceId;
     use farlink_wire::{Offload, Parsed, SegmentHeader, parse};
 
     const CLIENT: &str = "10.0.0.1:1000";

@@ -132,7 +132,7 @@ pub fn host_of(address: IpAddr) -> Option<usize> {
 }
 
 /// What the gateway sees of its router while it works.
-struct Outlet<'a> {
+struct Driver<'a> {
     ports: &'a [Port],
     routes: &'a [usize],
     records: &'a mut BTreeMap<u32, Record>,
@@ -184,7 +184,7 @@ fn identity(bytes: &[u8]) -> Option<Identity> {
     })
 }
 
-impl Network for Outlet<'_> {
+impl Network for Driver<'_> {
     fn transmit(&mut self, packet: &Transmit<'_>) {
         let mut bytes = packet.header.to_vec();
         for piece in packet.payload {
@@ -242,7 +242,7 @@ impl GatewayNode {
         f: impl FnOnce(&mut Gateway, &mut dyn Network),
     ) {
         let Some(gateway) = &mut self.gateway else { return };
-        let mut net = Outlet {
+        let mut net = Driver {
             ports,
             routes,
             records: &mut self.records,

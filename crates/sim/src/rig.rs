@@ -66,7 +66,7 @@ struct Out {
     flags: Flags,
 }
 
-struct Outlet<'a> {
+struct Driver<'a> {
     out: &'a mut Vec<Out>,
 }
 
@@ -102,7 +102,7 @@ fn flow_at(address: [u8; 4]) -> Option<usize> {
     (bits >> 24 == 10).then_some((bits & 0x00ff_ffff) as usize)
 }
 
-impl Network for Outlet<'_> {
+impl Network for Driver<'_> {
     fn transmit(&mut self, t: &Transmit<'_>) {
         // IPv4 without options: what this rig is fed, it gives back.
         let h = t.header;
@@ -302,7 +302,7 @@ impl Rig {
 
     fn hand_in(&mut self, side: usize) {
         let packet = PacketBuf::from_slice(self.gateway.pool(), &self.bytes, self.offload);
-        let mut net = Outlet { out: &mut self.out };
+        let mut net = Driver { out: &mut self.out };
         self.gateway.handle_packet(self.now, IfaceId(side as u16), packet, &mut net);
         self.gateway.flush(self.now, &mut net);
     }
@@ -333,7 +333,7 @@ impl Rig {
         let end = self.now + by;
         while let Some(at) = self.gateway.poll_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            let mut net = Outlet { out: &mut self.out };
+            let mut net = Driver { out: &mut self.out };
             self.gateway.handle_timeout(self.now, &mut net);
             self.deliver();
         }

@@ -4,9 +4,10 @@ use farlink_wire::Instant;
 
 use super::Engine;
 use crate::flow::Cx;
-use crate::net::{IfaceId, Network};
+use crate::net::IfaceId;
 use crate::ready::ReadyId;
 use crate::side::Side;
+use crate::world::World;
 
 impl Engine {
     /// Routes changed: every flow looks its own up again when it sends next.
@@ -23,7 +24,7 @@ impl Engine {
     }
 
     /// An interface came up: what was in flight there is sent again at once.
-    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
+    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn World) {
         self.links_down.retain(|i| *i != iface);
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
@@ -35,7 +36,7 @@ impl Engine {
 
     /// Flows whose way leads into a link that is down look for another one. Nothing else would make them: such a link grants
     /// no turn, and a host that has said everything says no more.
-    pub fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
+    pub fn reroute(&mut self, now: Instant, net: &mut dyn World) {
         if self.links_down.is_empty() {
             return;
         }

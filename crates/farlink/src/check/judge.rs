@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn splitting() {
         let status = json!({"engine": {"flows_split": 3, "flows_with_peer": 2,
-            "counters": {"packets_in": 900, "packets_taken": 900, "flows_split": 1, "syns": 1}}});
+            "counters": {"packets_taken": 900, "flows_split": 1, "syns": 1}}});
         let (answer, found, bad) = verdict([[500, 0, 500, 0], [400, 0, 400, 0]], status);
         assert_eq!(
             answer,
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn one_direction_only() {
-        let status = json!({"engine": {"counters": {"packets_in": 500, "syns": 3}}});
+        let status = json!({"engine": {"counters": {"syns": 3}}});
         let (answer, found, bad) = verdict([[500, 0, 500, 0], [0; 4]], status);
         assert!(answer.starts_with("no: TCP reaches the gateway"), "{answer}");
         assert!(found.contains("all TCP comes in by lan0, and none by sat0") && bad, "{found}");
@@ -299,14 +299,14 @@ mod tests {
     #[test]
     fn custody_that_is_delivered_is_no_one_way_traffic() {
         let status = json!({"engine": {"flows_split": 2, "flows_with_peer": 2,
-            "counters": {"packets_in": 46, "packets_taken": 46}}});
+            "counters": {"packets_taken": 46}}});
         let (answer, found, bad) = verdict([[0; 4], [46, 0, 46, 0]], status);
         assert!(answer.starts_with("yes: 2 connections are split now") && !bad, "{answer}\n{found}");
     }
 
     #[test]
     fn connections_that_have_just_ended_were_split() {
-        let status = json!({"engine": {"counters": {"packets_in": 9, "packets_taken": 9, "flows_split": 1, "syns": 1}}});
+        let status = json!({"engine": {"counters": {"packets_taken": 9, "flows_split": 1, "syns": 1}}});
         let (answer, found, bad) = verdict([[5, 0, 5, 0], [4, 0, 4, 0]], status);
         assert!(
             answer.starts_with("yes, until just now") && answer.contains("1 began in 2 s") && !bad,
@@ -330,14 +330,14 @@ mod tests {
 
     #[test]
     fn old_connections_are_explained() {
-        let status = json!({"engine": {"counters": {"packets_in": 900}}});
+        let status = json!({"engine": {"counters": {}}});
         let (_, found, bad) = verdict([[500, 0, 500, 0], [400, 0, 400, 0]], status);
         assert!(found.contains("began before the gateway did") && !bad, "{found}");
     }
 
     #[test]
     fn reasons_and_losses_are_named() {
-        let status = json!({"engine": {"draining": true, "counters": {"packets_in": 900, "syns": 9, "flows_passed": 1,
+        let status = json!({"engine": {"draining": true, "counters": {"syns": 9, "flows_passed": 1,
             "flows_forwarded_short": 5}}});
         let (_, found, bad) = verdict([[500, 0, 500, 7], [400, 0, 400, 0]], status);
         assert!(found.contains("1 connection was not split because a rule passes them by") && bad);

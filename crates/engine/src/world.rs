@@ -1,0 +1,43 @@
+//! What the engine asks of the world round it, and what it hands out: made segments, as values.
+
+use core::net::IpAddr;
+
+use farlink_wire::{SegmentHeader, WireSize};
+
+use crate::net::{IfaceId, Route};
+use crate::record::Record;
+
+/// A segment that leaves: its fields, and its payload by reference. Valid only during the call.
+#[derive(Debug)]
+pub struct Made<'a> {
+    /// The interface by which packets of the claimed source come in.
+    pub via: IfaceId,
+    /// The interface that it is expected to leave by.
+    pub out: IfaceId,
+    /// Its fields.
+    pub header: SegmentHeader<'a>,
+    /// Payload in order.
+    pub payload: &'a [&'a [u8]],
+    /// Payload bytes of each segment on the wire: with more payload it is a super-segment.
+    pub segment_bytes: u32,
+}
+
+impl Made<'_> {
+    /// Payload bytes.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payload.iter().map(|p| p.len()).sum()
+    }
+}
+
+/// The world, as the engine sees it during a call.
+pub trait World {
+    /// Takes a segment away, and says what it takes on the wire: nothing where it could not be made. Called while the engine is at
+    /// work, so it must not call back.
+    fn send(&mut self, made: &Made<'_>) -> WireSize;
+    /// Which way a packet with this source and destination would leave, having come in by `from`. `None`: no route.
+    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route>;
+    /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot number that is
+    /// reused. It must survive the process: a restart hands the records to `reset_recorded`.
+    fn journal(&mut self, slot: u32, record: Option<&Record>);
+}

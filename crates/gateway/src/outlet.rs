@@ -1,0 +1,216 @@
+//! The one way out. Everything that leaves passes here, made or forwarded: the outlet finds the link, charges its queue, shows the
+//! packet to the trace, counts it and writes it.
+
+use core::net::IpAddr;
+
+use farlink_engine::net::{IfaceId, Route};
+use farlink_engine::record::Record;
+use farlink_engine::room;
+use farlink_engine::world::{Made, World};
+use farlink_wire::{Flags, Gso, Instant, Offload, PacketBuf, Pool, WireSize, edit, ip, supersegment};
+
+use crate::links::{LinkQueue, Waiting};
+use crate::network::{Network, Transmit};
+use crate::place::Place;
+use crate::status::Traffic;
+use crate::tap::Tap;
+
+/// See the module.
+pub struct Outlet {
+    links: Vec<LinkQueue>,
+    /// The trace of a connection, while one is wanted.
+    tap: Option<Box<Tap>>,
+    /// What has come and gone.
+    pub traffic: Traffic,
+}
+
+/// Whether the queue of a link has granted what leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grants {
+    /// It has, and hears afterwards what was sent.
+    Given,
+    /// Nobody has asked: what leaves by a link is charged to it at once. Else many connections that end together fill the queue of
+    /// a link that nothing empties again.
+    Unasked,
+}
+
+/// The outlet and the driver, as the engine sees them during a call.
+pub struct Exit<'a> {
+    outlet: &'a mut Outlet,
+    net: &'a mut dyn Network,
+    now: Instant,
+    grants: Grants,
+}
+
+impl Outlet {
+    /// An outlet with these links.
+    pub fn new(links: Vec<LinkQueue>) -> Self {
+        Self { links, tap: None, traffic: Traffic::default() }
+    }
+
+    /// The declared links.
+    pub fn links(&self) -> &[LinkQueue] {
+        &self.links
+    }
+
+    /// The declared links, to change.
+    pub fn links_mut(&mut self) -> &mut [LinkQueue] {
+        &mut self.links
+    }
+
+    /// The link behind this interface.
+    pub fn link_mut(&mut self, iface: IfaceId) -> Option<&mut LinkQueue> {
+        self.links.iter_mut().find(|l| l.iface == iface)
+    }
+
+    /// For a call of the engine.
+    pub fn exit<'a>(&'a mut self, now: Instant, net: &'a mut dyn Network, grants: Grants) -> Exit<'a> {
+        Exit { outlet: self, net, now, grants }
+    }
+
+    /// A packet goes on. Returned: the interface of the link in whose queue it waits; without a link it has left. The TUN costs one hop
+    /// more than a router; the TTL gets it back.
+    pub fn forward(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        place: Place,
+        mut packet: PacketBuf,
+        (pool, net): (&mut Pool, &mut dyn Network),
+    ) -> Option<IfaceId> {
+        edit::increment_packet_ttl(packet.bytes_mut());
+        self.traffic.packets_forwarded += 1;
+        let route = (!self.links.is_empty())
+            .then(|| ip::addresses(packet.bytes()))
+            .flatten()
+            .and_then(|(src, dst)| net.route(from, src, dst));
+        let out = route.map_or(IfaceId::OTHER, |r| r.iface);
+        let Some(link) = self.links.iter_mut().find(|l| l.iface == out) else {
+            self.write_packet(now, (from, out), &packet, net);
+            packet.recycle(pool);
+            return None;
+        };
+        if !link.egress.is_idle() && pool.is_pressed() {
+            packet = packet.shrunk(pool);
+            if !room::may_wait(pool) {
+                link.note_dropped();
+                packet.recycle(pool);
+                return None;
+            }
+        }
+        let Place { class, hash } = place;
+        link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);
+        Some(out)
+    }
+
+    /// A packet that has waited for a link moves to another way.
+    pub fn move_on(
+        &mut self,
+        now: Instant,
+        out: IfaceId,
+        waiting: Waiting,
+        (pool, net): (&mut Pool, &mut dyn Network),
+    ) {
+        match self.link_mut(out) {
+            Some(link) => link.enqueue(now, waiting, pool),
+            None => self.release(now, out, waiting, (pool, net)),
+        }
+    }
+
+    /// A packet that has waited leaves.
+    pub fn release(
+        &mut self,
+        now: Instant,
+        out: IfaceId,
+        waiting: Waiting,
+        (pool, net): (&mut Pool, &mut dyn Network),
+    ) {
+        self.write_packet(now, (waiting.via, out), &waiting.packet, net);
+        waiting.packet.recycle(pool);
+    }
+
+    /// A packet of the gateway's own leaves at once.
+    pub fn send_own(
+        &mut self,
+        now: Instant,
+        (via, out): (IfaceId, IfaceId),
+        bytes: &[u8],
+        net: &mut dyn Network,
+    ) {
+        let offload = Offload::default();
+        self.charge(now, out, supersegment::wire_size(bytes, &offload));
+        self.write(now, &Transmit { via, out, header: bytes, payload: &[], offload }, net);
+    }
+
+    fn write_packet(
+        &mut self,
+        now: Instant,
+        (via, out): (IfaceId, IfaceId),
+        packet: &PacketBuf,
+        net: &mut dyn Network,
+    ) {
+        let offload = packet.offload;
+        self.write(now, &Transmit { via, out, header: packet.bytes(), payload: &[], offload }, net);
+    }
+
+    fn charge(&mut self, now: Instant, out: IfaceId, size: WireSize) {
+        if let Some(link) = self.link_mut(out) {
+            link.egress.charge(now, size);
+        }
+    }
+
+    fn write(&mut self, now: Instant, packet: &Transmit<'_>, net: &mut dyn Network) {
+        if let Some(tap) = self.tap.as_mut() {
+            tap.leaves(now, packet);
+        }
+        self.traffic.packets_out += 1;
+        self.traffic.bytes_out += packet.len() as u64;
+        net.transmit(packet);
+    }
+
+    /// The trace that is under way.
+    pub fn tap(&mut self) -> Option<&mut Tap> {
+        self.tap.as_deref_mut()
+    }
+
+    /// Another trace, or none.
+    pub fn set_tap(&mut self, tap: Option<Tap>) {
+        self.tap = tap.map(Box::new);
+    }
+
+    /// A trace whose time is over, or that nobody reads, ends.
+    pub fn end_tap(&mut self, now: Instant) {
+        if self.tap.as_ref().is_some_and(|tap| tap.is_over(now)) {
+            self.tap = None;
+        }
+    }
+}
+
+impl World for Exit<'_> {
+    fn send(&mut self, made: &Made<'_>) -> WireSize {
+        let payload_bytes = made.payload_bytes();
+        let Ok((header, mut offload)) = made.header.write(payload_bytes) else {
+            return WireSize::default();
+        };
+        if payload_bytes > made.segment_bytes.max(1) as usize {
+            offload.gso = if made.header.src.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
+            offload.gso_size = u16::try_from(made.segment_bytes.max(1)).unwrap_or(u16::MAX);
+            offload.gso_ecn = made.header.flags.contains(Flags::CWR);
+        }
+        let size = WireSize::of(header.len(), payload_bytes, &offload);
+        if self.grants == Grants::Unasked {
+            self.outlet.charge(self.now, made.out, size);
+        }
+        let (via, out, payload) = (made.via, made.out, made.payload);
+        self.outlet.write(self.now, &Transmit { via, out, header: &header, payload, offload }, self.net);
+        size
+    }
+
+    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
+        self.net.route(from, src, dst)
+    }
+
+    fn journal(&mut self, slot: u32, record: Option<&Record>) {
+        self.net.journal(slot, record);
+    }
+}
