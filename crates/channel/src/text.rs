@@ -1,17 +1,16 @@
 //! Schedules as people write them: contacts `0s-10s 30s-40s@2M`, rates from given times on `10s=4M 20s=8M`.
 //!
-//! Times take us, ms, s, min and h; rates take k, M and G (powers of ten, bit/s). The same text comes out again.
+//! Times and rates are read as everywhere ([`farlink_wire::quantity`]); a rate without a unit is bit/s. The same text comes out again.
 
 use core::fmt::Write;
 
+use farlink_wire::quantity::{self, Bare};
 use farlink_wire::time::Duration;
 
 use crate::config::{Contact, RateChange};
 
-/// Units of time and their nanoseconds, the longest suffixes first where one ends another.
-const UNITS: [(&str, f64); 5] = [("us", 1e3), ("ms", 1e6), ("min", 60e9), ("h", 3600e9), ("s", 1e9)];
-/// Units of rates.
-const FACTORS: [(char, u64); 4] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000), ('K', 1_000)];
+/// Units that rates are written in.
+const FACTORS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('k', 1_000)];
 /// Entries of one schedule.
 const ENTRIES_MAX: usize = 10_000;
 
@@ -46,19 +45,11 @@ pub fn parse_rate_changes(text: &str) -> Result<Vec<RateChange>, String> {
 /// A time with its unit; zero needs none.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let (digits, factor) = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)))?;
-    let ns = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)? * factor;
-    (ns < 1e18).then(|| Duration::from_nanos(ns.round() as u64))
+    if text == "0" { Some(Duration::ZERO) } else { quantity::time(text, Bare::Refused).ok() }
 }
 
 fn parse_rate(text: &str) -> Option<u64> {
-    let unit = FACTORS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(*unit)?, *factor)));
-    let (digits, factor) = unit.unwrap_or((text, 1));
-    let bps = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)? * factor as f64;
-    (bps <= 1e15).then_some(bps.round() as u64)
+    quantity::rate_bps(text, Bare::Base).ok()
 }
 
 /// Entries apart by blanks; the error is the one that cannot be read.

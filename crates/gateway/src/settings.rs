@@ -6,115 +6,195 @@ use farlink_engine::config::{
 };
 use farlink_engine::net::IfaceId;
 use farlink_wire::Instant;
+use farlink_wire::quantity::{self, Bare};
 
 use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
 use crate::link_state::Witness;
+use crate::links::LinkQueue;
+
+/// A parameter: its name, and how it is read and changed. `OfLink`s belong to a link, whose interface is named.
+enum Setting {
+    OfGateway(&'static str, fn(&Gateway) -> String, fn(&mut Gateway, Instant, &str) -> Result<(), String>),
+    OfLink(
+        &'static str,
+        fn(&Gateway, &LinkQueue) -> String,
+        fn(&mut Gateway, Instant, IfaceId, &str) -> Result<(), String>,
+    ),
+}
+
+use Setting::{OfGateway, OfLink};
+
+/// All that can be changed while the gateway runs.
+const SETTINGS: [Setting; 12] = [
+    OfLink("rate_bps", read_link_rate, Gateway::set_link_rate),
+    OfLink("cc", read_link_cc, Gateway::set_link_cc),
+    OfLink(
+        "initial_window_segments",
+        |gateway, link| window_text(gateway.window_on(link)),
+        |gateway, _, iface, value| gateway.set_link_initial_window(iface, value),
+    ),
+    OfLink("long_path_initial_window_segments", read_link_long_window, |gateway, _, iface, value| {
+        gateway.set_link_long_window(iface, value)
+    }),
+    OfLink(
+        "up",
+        |gateway, link| (!gateway.down.says(link.iface, Witness::Operator)).to_string(),
+        |gateway, now, iface, value| {
+            let up = switch(value)?;
+            gateway.tell(now, iface, Witness::Operator, up);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "ordinary.cc",
+        |gateway| gateway.engine.config().ordinary.cc.name().into(),
+        |gateway, now, value| {
+            gateway.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "ordinary.initial_window_segments",
+        |gateway| window_text(gateway.engine.config().ordinary.initial_window),
+        |gateway, _, value| {
+            gateway.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "flow_control.policy",
+        |gateway| gateway.engine.config().flow_control.name().into(),
+        |gateway, _, value| {
+            gateway.engine.set_flow_control(value.parse()?);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "flow_control.soft_window",
+        |gateway| gateway.engine.config().soft_window.to_string(),
+        |gateway, _, value| {
+            gateway.engine.set_soft_window(switch(value)?);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "flow_control.queue_drop",
+        |gateway| gateway.engine.config().queue_drop.to_string(),
+        |gateway, _, value| {
+            gateway.engine.set_queue_drop(switch(value)?);
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "limits.relay_bytes",
+        |gateway| gateway.engine.config().limits.relay_bytes.to_string(),
+        |gateway, _, value| {
+            let bytes = size(value, Limits::RELAY_BYTES)?;
+            gateway.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+            Ok(())
+        },
+    ),
+    OfGateway(
+        "limits.pool_bytes",
+        |gateway| gateway.engine.config().limits.pool_bytes.to_string(),
+        |gateway, _, value| {
+            let bytes = size(value, Limits::POOL_BYTES)?;
+            gateway.engine.set_pool_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+            Ok(())
+        },
+    ),
+];
+
+fn read_link_rate(_: &Gateway, link: &LinkQueue) -> String {
+    let rate = link.egress.config().rate_bps.filter(|_| !link.estimates());
+    rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())
+}
+
+fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
+    let cc = gateway.engine.link_cc(link.iface).filter(|_| !link.estimates());
+    cc.map_or("auto", Kind::name).into()
+}
+
+fn read_link_long_window(gateway: &Gateway, link: &LinkQueue) -> String {
+    let window = gateway.window_on(link);
+    match window.on_long_paths {
+        OnLongPaths::Segments(n) => n.to_string(),
+        OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
+        OnLongPaths::Same | OnLongPaths::Share => "same".into(),
+    }
+}
 
 impl Gateway {
     /// Every parameter that [`Gateway::set`] changes, with the value that is in force, as `set` takes it.
     #[must_use]
     pub fn settings(&self) -> Vec<(String, String)> {
-        let config = self.engine.config();
         let mut all = Vec::new();
         for link in self.outlet.links() {
-            let Some(leg) = config.link(link.iface).map(|l| &l.leg) else { continue };
-            let egress = link.egress.config();
-            let rate = egress.rate_bps.filter(|_| !link.estimates());
-            let (window, long_window) = (leg.initial_window, leg.initial_window.on_long_paths);
-            for (what, value) in [
-                ("rate_bps", rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())),
-                ("cc", if link.estimates() { "auto" } else { leg.cc.name() }.into()),
-                ("initial_window_segments", window_text(window)),
-                (
-                    "long_path_initial_window_segments",
-                    match long_window {
-                        OnLongPaths::Segments(n) => n.to_string(),
-                        OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
-                        OnLongPaths::Same | OnLongPaths::Share => "same".into(),
-                    },
-                ),
-                ("up", (!self.down.says(link.iface, Witness::Operator)).to_string()),
-            ] {
-                all.push((format!("link.{}.{what}", link.name()), value));
+            for setting in &SETTINGS {
+                if let OfLink(what, read, _) = setting {
+                    all.push((format!("link.{}.{what}", link.name()), read(self, link)));
+                }
             }
         }
-        all.extend(
-            [
-                ("ordinary.cc", config.ordinary.cc.name().into()),
-                ("ordinary.initial_window_segments", window_text(config.ordinary.initial_window)),
-                ("flow_control.policy", config.flow_control.name().into()),
-                ("flow_control.soft_window", config.soft_window.to_string()),
-                ("flow_control.queue_drop", config.queue_drop.to_string()),
-                ("limits.relay_bytes", config.limits.relay_bytes.to_string()),
-                ("limits.pool_bytes", config.limits.pool_bytes.to_string()),
-            ]
-            .map(|(key, value)| (key.to_owned(), value)),
-        );
+        for setting in &SETTINGS {
+            if let OfGateway(key, read, _) = setting {
+                all.push(((*key).to_owned(), read(self)));
+            }
+        }
         all
     }
 
-    /// Changes a running parameter: `link.NAME.rate_bps` (a number, or `unknown`), `link.NAME.up` (`true`, `false`),
-    /// `link.NAME.cc` (a congestion controller, or `auto`) and `ordinary.cc`, `flow_control.policy`,
-    /// `flow_control.soft_window` and `flow_control.queue_drop` (`true`, `false`), `limits.relay_bytes` and `limits.pool_bytes` (bytes, in
-    /// open connections too), `link.NAME.initial_window_segments`,
-    /// `link.NAME.long_path_initial_window_segments` and `ordinary.initial_window_segments` (for connections that begin from then
-    /// on).
+    /// Changes a running parameter, one of [`Self::settings`]. Rates and sizes are read as people type them: `8M`, `8 Mbit/s`,
+    /// `512 MiB`. `link.NAME.rate_bps` may also be `unknown`, `link.NAME.cc` and initial windows `auto`. Initial windows are for
+    /// connections that begin from then on, all else is for those that are open, too.
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
     pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), String> {
-        let names: Vec<&str> = self.outlet.links().iter().map(|l| l.name()).collect();
-        let names = names.join(", ");
-        let unknown = || {
-            format!(
-                "unknown key `{key}`: allowed are link.NAME.rate_bps, link.NAME.cc, link.NAME.initial_window_segments, link.NAME.long_path_initial_window_segments and link.NAME.up, with NAME one of: {names}; ordinary.cc, ordinary.initial_window_segments, flow_control.policy, flow_control.soft_window, flow_control.queue_drop, limits.relay_bytes and limits.pool_bytes"
-            )
-        };
-        match key {
-            "ordinary.cc" => {
-                self.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
-            }
-            "ordinary.initial_window_segments" => {
-                self.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
-            }
-            "flow_control.policy" => self.engine.set_flow_control(value.parse()?),
-            "flow_control.soft_window" => self.engine.set_soft_window(switch(value)?),
-            "flow_control.queue_drop" => self.engine.set_queue_drop(switch(value)?),
-            "limits.relay_bytes" => {
-                let bytes = size(value, Limits::RELAY_BYTES)?;
-                self.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
-            }
-            "limits.pool_bytes" => {
-                let bytes = size(value, Limits::POOL_BYTES)?;
-                self.engine.set_pool_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-            }
-            _ => {
-                let (name, what) =
-                    key.strip_prefix("link.").and_then(|k| k.rsplit_once('.')).ok_or_else(unknown)?;
-                let link = self.outlet.links().iter().find(|l| l.name() == name).ok_or_else(unknown)?;
-                let iface = link.iface;
-                match what {
-                    "rate_bps" => self.set_link_rate(now, iface, value)?,
-                    "initial_window_segments" => self.set_link_initial_window(iface, value)?,
-                    "long_path_initial_window_segments" => self.set_link_long_window(iface, value)?,
-                    "cc" => self.set_link_cc(now, iface, value)?,
-                    "up" => {
-                        let wrong = |_| format!("`{value}`: allowed are true and false");
-                        let up = value.parse::<bool>().map_err(wrong)?;
-                        self.tell(now, iface, Witness::Operator, up);
-                    }
-                    _ => return Err(unknown()),
+        let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
+        let iface = of_link
+            .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
+            .map(|link| link.iface);
+        for setting in &SETTINGS {
+            match (setting, of_link, iface) {
+                (OfGateway(name, _, write), ..) if *name == key => return write(self, now, value),
+                (OfLink(what, _, write), Some((_, wanted)), Some(iface)) if *what == wanted => {
+                    return write(self, now, iface, value);
                 }
+                _ => {}
             }
         }
-        Ok(())
+        Err(self.unknown_key(key))
+    }
+
+    fn unknown_key(&self, key: &str) -> String {
+        let links: Vec<&str> = self.outlet.links().iter().map(LinkQueue::name).collect();
+        let keys: Vec<String> = SETTINGS
+            .iter()
+            .filter(|setting| matches!(setting, OfGateway(..)) || !links.is_empty())
+            .map(|setting| match setting {
+                OfGateway(name, ..) => (*name).to_owned(),
+                OfLink(what, ..) => format!("link.NAME.{what}"),
+            })
+            .collect();
+        let named = if links.is_empty() {
+            "; no link is declared".into()
+        } else {
+            format!("; NAME is one of {}", links.join(", "))
+        };
+        let (last, rest) = keys.split_last().map_or(("", String::new()), |(l, r)| (l.as_str(), r.join(", ")));
+        format!("unknown key `{key}`: allowed are {rest} and {last}{named}")
+    }
+
+    fn window_on(&self, link: &LinkQueue) -> InitialWindow {
+        self.engine.initial_window(link.iface).unwrap_or(InitialWindow::AUTO)
     }
 
     fn set_link_rate(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
         let rate = match value {
             "unknown" => None,
-            v => Some(v.parse::<u64>().ok().filter(|r| *r > 0).ok_or_else(|| {
-                format!("`{v}` is no rate: allowed is a positive number of bits per second, or `unknown`")
+            v => Some(quantity::rate_bps(v, Bare::Base).and_then(above_zero).map_err(|wrong| {
+                format!("{wrong}: allowed is a rate above zero such as `8M` or `8 Mbit/s`, a number of bits per second, or `unknown`")
             })?),
         };
         let Some(link) = self.outlet.link_mut(iface) else { return Ok(()) };
@@ -189,9 +269,15 @@ fn window_text(window: InitialWindow) -> String {
     if window == InitialWindow::AUTO { "auto".into() } else { window.segments.to_string() }
 }
 
+fn above_zero(number: u64) -> Result<u64, String> {
+    if number > 0 { Ok(number) } else { Err("nothing at all is too little".into()) }
+}
+
 fn size(value: &str, (least, most): (u64, u64)) -> Result<u64, String> {
-    let bytes = value.parse::<u64>().ok().filter(|bytes| (least..=most).contains(bytes));
-    bytes.ok_or_else(|| format!("`{value}`: allowed are {least} to {most} bytes"))
+    let bytes = quantity::size_bytes(value, Bare::Base).ok().filter(|bytes| (least..=most).contains(bytes));
+    bytes.ok_or_else(|| {
+        format!("`{value}`: allowed are {least} to {most} bytes, or a size such as `64M` or `64 MiB`")
+    })
 }
 
 fn switch(value: &str) -> Result<bool, String> {

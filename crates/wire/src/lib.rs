@@ -28,6 +28,7 @@ pub mod options;
 pub mod packet;
 pub mod pcap;
 pub mod pool;
+pub mod quantity;
 pub mod reassembly;
 pub mod seq;
 pub mod supersegment;

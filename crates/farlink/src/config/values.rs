@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farlink_gateway::config::InitialWindow;
+use farlink_wire::quantity::{self, Bare};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A rate in bits per second.
@@ -100,37 +101,11 @@ macro_rules! value {
 }
 value!(Rate Size Time Prefix Ports Dscp);
 
-/// Splits `8.5 Mbit/s` into the number and its unit.
-fn number_and_unit(text: &str) -> Result<(f64, &str), String> {
-    let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let number = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
-    Ok((number, unit.trim()))
-}
-
-fn scaled(text: &str, units: &[(&str, f64)]) -> Result<f64, String> {
-    let (number, unit) = number_and_unit(text)?;
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit).ok_or_else(|| {
-        if unit.is_empty() { format!("`{text}` needs a unit") } else { format!("unknown unit `{unit}`") }
-    })?;
-    Ok(number * factor)
-}
-
-fn whole(number: f64, text: &str) -> Result<u64, String> {
-    // 2^53: above it a float no longer counts in ones.
-    if (0.0..=9_007_199_254_740_992.0).contains(&number) {
-        Ok(number.round() as u64)
-    } else {
-        Err(format!("`{text}` is too large"))
-    }
-}
-
 impl Value for Rate {
-    const ALLOWED: &'static str = "a rate above zero such as \"384 kbit/s\", \"8 Mbit/s\" or \"1.5 Gbit/s\"";
+    const ALLOWED: &'static str =
+        "a rate above zero such as \"384 kbit/s\", \"8 Mbit/s\", \"8M\" or \"1.5 Gbit/s\"";
     fn from_text(text: &str) -> Result<Self, String> {
-        let units = [("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
-        match whole(scaled(text, &units)?, text)? {
+        match quantity::rate_bps(text, Bare::Refused)? {
             0 => Err("a link of rate zero carries nothing".to_owned()),
             rate => Ok(Self(rate)),
         }
@@ -144,17 +119,7 @@ impl Value for Size {
     const ALLOWED: &'static str =
         "bytes as a whole number, or a size such as \"64 KiB\", \"512 MiB\" or \"2 GiB\"";
     fn from_text(text: &str) -> Result<Self, String> {
-        let mib = 1024.0 * 1024.0;
-        let units = [
-            ("B", 1.0),
-            ("kB", 1e3),
-            ("MB", 1e6),
-            ("GB", 1e9),
-            ("KiB", 1024.0),
-            ("MiB", mib),
-            ("GiB", mib * 1024.0),
-        ];
-        Ok(Self(whole(scaled(text, &units)?, text)?))
+        quantity::size_bytes(text, Bare::Refused).map(Self)
     }
     fn from_number(number: i64) -> Result<Self, String> {
         u64::try_from(number).map(Self).map_err(|_| format!("{number} is negative"))
@@ -165,12 +130,10 @@ impl Value for Time {
     const ALLOWED: &'static str =
         "a time above zero with its unit, such as \"40 ms\", \"30 s\", \"15 min\" or \"24 h\"";
     fn from_text(text: &str) -> Result<Self, String> {
-        let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0)];
-        let seconds = scaled(text, &units)?;
-        if seconds <= 0.0 || seconds > 3650.0 * 86400.0 {
-            return Err(format!("`{text}` is not between 1 us and ten years"));
+        match quantity::time(text, Bare::Refused)? {
+            Duration::ZERO => Err(format!("`{text}` is no time that passes")),
+            time => Ok(Self(time)),
         }
-        Ok(Self(Duration::from_nanos((seconds * 1e9).round() as u64)))
     }
 }
 

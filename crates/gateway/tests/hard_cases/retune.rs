@@ -195,6 +195,28 @@ fn what_is_in_force_is_told_as_set_takes_it() {
 }
 
 #[test]
+fn quantities_are_read_as_people_type_them() {
+    let mut t = linked(None, Kind::Cubic);
+    for (key, typed, said) in [
+        ("link.sat.rate_bps", "2.5 Mbit/s", "2500000"),
+        ("link.sat.rate_bps", "8M", "8000000"),
+        ("limits.relay_bytes", "1 MiB", "1048576"),
+        ("limits.pool_bytes", "64M", "67108864"),
+    ] {
+        set(&mut t, key, typed).unwrap();
+        assert!(settings(&mut t).contains(&format!("{key}={said}")), "{key} {typed}");
+    }
+    for (key, typed) in
+        [("link.sat.rate_bps", "0"), ("link.sat.rate_bps", "8 parsec"), ("limits.pool_bytes", "1k")]
+    {
+        let refused = set(&mut t, key, typed).unwrap_err();
+        assert!(refused.contains("allowed"), "{refused}");
+    }
+    let unknown = set(&mut t, "link.sat.speed", "8M").unwrap_err();
+    assert!(unknown.contains("link.NAME.rate_bps") && unknown.contains("NAME is one of sat"), "{unknown}");
+}
+
+#[test]
 fn a_controller_that_was_named_can_be_taken_back() {
     let mut t = linked(None, Kind::Cubic);
     set(&mut t, "link.sat.cc", "auto").unwrap();
