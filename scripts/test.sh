@@ -51,6 +51,12 @@ fuzz() {
     CARGO_TARGET_DIR=$target/fuzz cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
 }
 
+# As developers build it, and as routers get it.
+lints() {
+    cargo clippy --workspace --all-targets --locked --quiet -- -D warnings &&
+        cargo clippy --package farlink --no-default-features --locked --quiet -- -D warnings
+}
+
 tests() {
     RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log.full"
     local outcome=${PIPESTATUS[0]}
@@ -60,7 +66,7 @@ tests() {
 
 need_commands || exit 1
 stage format cargo fmt --all --check
-stage lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+stage lints lints
 stage licences licences
 stage wasm wasm
 stage tests tests

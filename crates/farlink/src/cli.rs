@@ -6,19 +6,34 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Rate};
 
+macro_rules! after_help {
+    ($lab:literal) => {
+        concat!(
+            "Examples:
+  farlink run --link sat0                    divert forwarded TCP, treat sat0 as the hard link
+  farlink run --link sat0 --rate '8 Mbit/s'  the same, shaped at the rate that you know
+  farlink check                              can this host do it, and is traffic really being split?
+",
+            $lab,
+            "
+Documentation: docs/configuration.md for the file, docs/operating.md for everyday work."
+        )
+    };
+}
+#[cfg(feature = "lab")]
+const AFTER_HELP: &str = after_help!(
+    "  farlink lab up                             a satellite path in network namespaces, to try things out\n"
+);
+#[cfg(not(feature = "lab"))]
+const AFTER_HELP: &str = after_help!("");
+
 /// The whole command line.
 #[derive(Parser, Debug)]
 #[command(
     name = "farlink",
     version,
     about = "Splits TCP connections at hard links, transparently: addresses, ports and sequence numbers stay the hosts' own",
-    after_help = "Examples:
-  farlink run --link sat0                    divert forwarded TCP, treat sat0 as the hard link
-  farlink run --link sat0 --rate '8 Mbit/s'  the same, shaped at the rate that you know
-  farlink check                              can this host do it, and is traffic really being split?
-  farlink lab up                             a satellite path in network namespaces, to try things out
-
-Documentation: docs/configuration.md for the file, docs/operating.md for everyday work."
+    after_help = AFTER_HELP
 )]
 pub struct Cli {
     /// What to do.
@@ -96,6 +111,7 @@ An unknown key or value changes nothing; the answer says what is allowed.")]
   farlink link sat0 down              the modem's script knows before the kernel does
   farlink link sat0 up")]
     Link(LinkArgs),
+    #[cfg(feature = "lab")]
     /// Make one HTML file with plots and tables of results
     #[command(after_help = "Examples:
   farlink sim run thesis-single --only rtt_ms=500,ber=0 --json single.json
@@ -107,14 +123,18 @@ of `farlink sim run`). The page asks nothing of a network. The same input gives 
 
 Exit status: 0 when it was written, 1 when a file cannot be used; the message says which and why.")]
     Report(ReportArgs),
+    #[cfg(feature = "lab")]
     /// Measure speed and size of the datapath (`make bench`)
     #[command(hide = true)]
     Bench(crate::bench::BenchArgs),
+    #[cfg(feature = "lab")]
     /// The load generator of `bench`
     #[command(hide = true)]
     BenchLoad(crate::bench::LoadArgs),
+    #[cfg(feature = "lab")]
     /// The laboratory: a satellite path in network namespaces
     Lab(crate::lab_cmd::Args),
+    #[cfg(feature = "lab")]
     /// The same scenarios in virtual time
     Sim(crate::sim_cmd::Args),
 }
@@ -276,6 +296,7 @@ pub struct LinkArgs {
 }
 
 /// `farlink report`
+#[cfg(feature = "lab")]
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Results as JSON

@@ -1,20 +1,17 @@
 //! `farlink lab`: the command line of the laboratory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use farlink_lab::build::{Lab, Life};
-use farlink_lab::report::{Outcome, Report};
 use farlink_lab::settings::Settings;
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
 use farlink_linux::sandbox;
 
 use crate::out::{out, outln};
-
-/// Exit status of a run in which all is well but some cells could not run.
-const INCOMPLETE: u8 = 3;
+use crate::scenario_args::ScenarioArgs;
 
 /// `farlink lab`
 #[derive(clap::Args, Debug)]
@@ -96,35 +93,11 @@ struct DownArgs {
 
 #[derive(clap::Args, Debug)]
 struct RunArgs {
-    /// Name of a builtin scenario, or path of a scenario file
-    scenario: String,
-    /// Run only the cells with these params; `variant` is one too
-    #[arg(long, value_name = "K=V,...")]
-    only: Vec<String>,
-    /// Run only the cells of this subset of the scenario
-    #[arg(long, value_name = "NAME")]
-    subset: Option<String>,
-    /// Cells that cannot run here are no failure
-    #[arg(long)]
-    allow_skips: bool,
-    /// How often each cell is run
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: u32,
-    /// Seed of everything random
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Write the results as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    cells: ScenarioArgs,
     /// Write the plots of `farlink report` into a directory (SVG), and time-sequences from the captures
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write what both sides of each gateway carried into a directory (pcap)
-    #[arg(long, value_name = "DIR")]
-    captures: Option<PathBuf>,
-    /// Change settings of all cells, each key=value
-    #[arg(long, value_name = "K=V", num_args = 1..)]
-    set: Vec<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -236,43 +209,18 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
     if sandbox::is_needed() {
         sandbox::enter().context("the laboratory needs network namespaces")?;
     }
+    let RunArgs { cells, plots } = args;
     let options = runner::Options {
-        scenario: args.scenario,
-        only: scenario::Only::parse(&args.only.join(","))?,
-        subset: args.subset,
-        repeat: args.repeat,
-        seed: args.seed,
-        plots: args.plots,
-        captures: args.captures,
-        set: args.set,
+        only: cells.only()?,
+        scenario: cells.scenario.clone(),
+        subset: cells.subset.clone(),
+        repeat: cells.repeat,
+        seed: cells.seed,
+        captures: cells.captures.clone(),
+        set: cells.set.clone(),
+        plots,
     };
-    let report = runner::run(&options)?;
-    publish(&report, args.json.as_deref(), args.allow_skips)
-}
-
-/// Prints the table of a report and writes its JSON where it was asked for.
-pub fn publish(report: &Report, json: Option<&Path>, allow_skips: bool) -> Result<ExitCode> {
-    let table = runner::table(report);
-    match json {
-        Some(path) if path.as_os_str() == "-" => {
-            eprint!("{table}");
-            outln!("{}", serde_json::to_string_pretty(report)?);
-        }
-        Some(path) => {
-            out!("{table}");
-            std::fs::write(path, serde_json::to_string_pretty(report)? + "\n")
-                .with_context(|| format!("{} cannot be written", path.display()))?;
-        }
-        None => out!("{table}"),
-    }
-    Ok(match report.outcome(allow_skips) {
-        Outcome::Good => ExitCode::SUCCESS,
-        Outcome::Bad => ExitCode::FAILURE,
-        Outcome::Incomplete => {
-            eprintln!("{} cells did not run; --allow-skips accepts that", report.skipped.len());
-            ExitCode::from(INCOMPLETE)
-        }
-    })
+    cells.publish(&runner::run(&options)?)
 }
 
 fn list(names: bool) -> Result<ExitCode> {

@@ -5,17 +5,23 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod admin;
+#[cfg(feature = "lab")]
 mod bench;
 mod check;
 mod cli;
 mod config;
 mod ending;
+#[cfg(feature = "lab")]
 mod lab_cmd;
 mod metrics;
 mod out;
+#[cfg(feature = "lab")]
 mod report_cmd;
 mod run;
+#[cfg(feature = "lab")]
+mod scenario_args;
 mod show;
+#[cfg(feature = "lab")]
 mod sim_cmd;
 mod top;
 mod trace_cmd;
@@ -33,10 +39,15 @@ fn main() -> ExitCode {
         Command::Drain(args) => show::drain(&args),
         Command::Link(args) => show::link(&args),
         Command::Trace(args) => trace_cmd::run(&args),
+        #[cfg(feature = "lab")]
         Command::Report(args) => report_cmd::run(&args),
+        #[cfg(feature = "lab")]
         Command::Bench(args) => bench::run(&args),
+        #[cfg(feature = "lab")]
         Command::BenchLoad(args) => bench::load(&args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
         Command::Top(args) => top::run(&args),
     };

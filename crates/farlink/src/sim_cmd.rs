@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use farlink_gateway::config::FlowControl;
 use farlink_lab::compare::Comparison;
-use farlink_lab::scenario::{BUILTIN, Only, Scenario};
+use farlink_lab::scenario::{BUILTIN, Scenario};
 use farlink_lab::simulate;
 use farlink_sim::hostile::blind;
 use farlink_sim::plan::Mode;
@@ -16,6 +16,7 @@ use farlink_sim::runner::{describe_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
 
 use crate::out::{out, outln};
+use crate::scenario_args::ScenarioArgs;
 use crate::view::Table;
 
 /// `farlink sim`
@@ -64,32 +65,8 @@ are the same in every set-up. Exit status: 0 only if no attack is easier with ga
 
 #[derive(clap::Args, Debug)]
 struct RunArgs {
-    /// Name of a builtin scenario, or path of a scenario file
-    scenario: String,
-    /// Run only the cells with these params; `variant` is one too
-    #[arg(long, value_name = "K=V,...")]
-    only: Vec<String>,
-    /// Run only the cells of this subset of the scenario
-    #[arg(long, value_name = "NAME")]
-    subset: Option<String>,
-    /// Cells that have no simulator are no failure
-    #[arg(long)]
-    allow_skips: bool,
-    /// How often each cell is run
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: u32,
-    /// Seed of everything random
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Write the results as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write what each node received and sent into a directory (pcap)
-    #[arg(long, value_name = "DIR")]
-    captures: Option<PathBuf>,
-    /// Change settings of all cells, each key=value
-    #[arg(long, value_name = "K=V", num_args = 1..)]
-    set: Vec<String>,
+    #[command(flatten)]
+    cells: ScenarioArgs,
     /// Write a trace of the first flow of the only cell, for `farlink report`
     #[arg(long, value_name = "FILE")]
     flow_trace: Option<PathBuf>,
@@ -224,23 +201,24 @@ fn list() -> Result<ExitCode> {
 }
 
 fn run_scenario(args: RunArgs) -> Result<ExitCode> {
+    let RunArgs { cells, flow_trace, threads } = args;
     let options = simulate::Options {
-        scenario: args.scenario,
-        only: Only::parse(&args.only.join(","))?,
-        subset: args.subset,
-        repeat: args.repeat,
-        seed: args.seed,
-        set: args.set,
-        threads: args.threads,
-        captures: args.captures,
+        only: cells.only()?,
+        scenario: cells.scenario.clone(),
+        subset: cells.subset.clone(),
+        repeat: cells.repeat,
+        seed: cells.seed,
+        captures: cells.captures.clone(),
+        set: cells.set.clone(),
+        threads,
     };
-    if let Some(path) = &args.flow_trace {
+    if let Some(path) = &flow_trace {
         let trace = simulate::trace(&options, &crate::config::gateway_of)?;
         std::fs::write(path, serde_json::to_string(&trace)? + "\n")
             .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     let report = simulate::run(&options, &crate::config::gateway_of, &|line| eprintln!("{line}"))?;
-    crate::lab_cmd::publish(&report, args.json.as_deref(), args.allow_skips)
+    cells.publish(&report)
 }
 
 fn compare(args: &Compare) -> Result<ExitCode> {

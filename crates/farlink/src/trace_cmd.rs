@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use farlink_gateway::flow_trace::Collector;
 use farlink_gateway::tap::{Taken, What, Wish};
-use farlink_lab::html::trace::Collector;
 
 use crate::admin::client::ask;
 use crate::admin::protocol::Request;

@@ -13,6 +13,7 @@
     )
 )]
 
+pub mod flow_trace;
 mod fragments;
 mod gateway;
 mod link_state;

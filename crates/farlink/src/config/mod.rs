@@ -42,6 +42,7 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
 ///
 /// # Errors
 /// Whatever is wrong with the text, as with a file.
+#[cfg(feature = "lab")]
 pub fn gateway_of(text: &str) -> anyhow::Result<farlink_gateway::Config> {
     let source = Source { file: "generated configuration", text };
     Ok(build(&parse(source)?, source, &Quick::default(), &Vec::new)?.gateway)

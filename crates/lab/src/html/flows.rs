@@ -2,8 +2,8 @@
 
 use super::figure::{Axis, BLACK, COOL, Figure, Mark, Series, WARM};
 use super::plots::{Drawing, Plot};
-use super::trace::{DirectionTrace, Event, FlowTrace, Sample};
 use super::words::{short, slug};
+use farlink_gateway::flow_trace::{DirectionTrace, Event, FlowTrace, Sample};
 
 /// A direction that carried less than this part of the other (one over it) is a request, and its plots would be empty.
 const CARRIED_SHARE: u64 = 100;

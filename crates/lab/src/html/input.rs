@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::trace::FlowTrace;
 use crate::report::Report;
+use farlink_gateway::flow_trace::FlowTrace;
 
 /// A file as it was named and what stands in it.
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@ mod subjects;
 mod tables;
 #[cfg(test)]
 mod tests;
-pub mod trace;
 mod words;
 
 use anyhow::{Result, bail};
@@ -25,10 +24,10 @@ pub use self::input::Source;
 use self::page::Section;
 use self::plots::{Drawing, Plot};
 use self::subjects::Table;
-use self::trace::FlowTrace;
 use self::words::{conditions, escaped, slug};
 use crate::capture::Trace;
 use crate::report::Report;
+use farlink_gateway::flow_trace::FlowTrace;
 
 /// A report: the page, and each of its plots as a file of its own.
 #[derive(Clone, Debug)]

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::trace::{DirectionTrace, Event, FORMAT, FlowTrace, Sample, TraceLimit};
 use super::{Rendered, Source, render};
 use crate::capture::Trace;
 use crate::limit::Clock;
 use crate::report::{CellReport, Report};
 use crate::scenario::{Clocks, Figures};
+use farlink_gateway::flow_trace::{DirectionTrace, Event, FORMAT, FlowTrace, Sample, TraceLimit};
 
 const COMMAND: &str = "farlink sim run tiny --only variant=direct,variant=farlink --repeat 12 --seed 7";
 

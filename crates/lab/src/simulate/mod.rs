@@ -19,11 +19,11 @@ use farlink_sim::trace::Trace;
 use network::Network;
 
 use crate::expect::Judge;
-use crate::html::trace::FlowTrace;
 use crate::jobs::Plan;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{judged, line_of, name_of, skipped};
 use crate::scenario::{Cell, Driver, Only, Scenario, Wanted};
+use farlink_gateway::flow_trace::FlowTrace;
 
 /// Reads the text of a gateway's configuration file. The format is the command's, not the laboratory's.
 pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> + Sync);

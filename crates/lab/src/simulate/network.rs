@@ -21,11 +21,11 @@ use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
 use crate::gateway::config_text;
-use crate::html::trace::Collector;
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings, Way};
 use crate::topology::{Role, Topology};
+use farlink_gateway::flow_trace::Collector;
 
 /// One-way delay of the cable between two nodes, of the order of a veth pair and two kernels.
 const CABLE_DELAY: Duration = Duration::from_micros(25);

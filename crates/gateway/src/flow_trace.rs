@@ -1,7 +1,8 @@
 //! A flow, packet by packet: what `farlink trace` and `farlink sim run --flow-trace` write.
 
-use farlink_gateway::tap::{Taken, What};
 use serde::{Deserialize, Serialize};
+
+use crate::tap::{Taken, What};
 
 /// The format's number, in the field that tells such a file from others.
 pub const FORMAT: u32 = 1;
@@ -157,13 +158,15 @@ impl Collector {
                 link_queue_bytes: sender.link_queue_bytes,
             });
         }
-        for (n, sender) in taken.senders.iter().enumerate() {
-            self.rates_bps[n] = self.rates_bps[n].max(sender.link_rate_bps);
-            self.srtts_us[n] = self.srtts_us[n].max(sender.srtt_us);
+        let known = self.rates_bps.iter_mut().zip(&mut self.srtts_us);
+        for ((rate_bps, srtt_us), sender) in known.zip(&taken.senders) {
+            *rate_bps = sender.link_rate_bps.max(*rate_bps);
+            *srtt_us = sender.srtt_us.max(*srtt_us);
         }
+        let [to_server, to_client] = &mut self.directions;
         for event in &taken.events {
             let (t, from, to) = (event.at_ns as f64 / 1e9, event.from, event.to);
-            let direction = &mut self.directions[usize::from(!event.of_client)];
+            let direction = if event.of_client { &mut *to_server } else { &mut *to_client };
             if direction.events.len() >= EVENTS_MAX {
                 direction.events_lost += 1;
                 continue;
@@ -184,11 +187,16 @@ impl Collector {
             let ends = d.events.iter().map(|e| if let Event::Sent { to, .. } = *e { to } else { 0 });
             ends.max().unwrap_or(0)
         };
-        let busiest = usize::from(sent(&self.directions[1]) >= sent(&self.directions[0]));
-        let bytes = sent(&self.directions[busiest]);
-        let shaped = (self.rates_bps[busiest] as f64, self.srtts_us[busiest] as f64 / 1e6);
-        let (rate_bps, rtt) = known.unwrap_or(shaped);
-        let first = self.directions[busiest].events.iter().find(|e| matches!(e, Event::Sent { .. }));
+        let ([to_server, to_client], [up_bps, down_bps], [up_us, down_us]) =
+            (&self.directions, self.rates_bps, self.srtts_us);
+        let (busiest, rate, srtt_us) = if sent(to_client) >= sent(to_server) {
+            (to_client, down_bps, down_us)
+        } else {
+            (to_server, up_bps, up_us)
+        };
+        let bytes = sent(busiest);
+        let (rate_bps, rtt) = known.unwrap_or((rate as f64, srtt_us as f64 / 1e6));
+        let first = busiest.events.iter().find(|e| matches!(e, Event::Sent { .. }));
         let limit = first.filter(|_| rate_bps > 0.0 && bytes > 0).map(|first| {
             let rate = rate_bps / 8.0;
             let from_seconds = first.at();
