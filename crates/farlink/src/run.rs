@@ -343,7 +343,7 @@ fn set(attendance: &mut Attendance<'_>, key: &str, value: &str) -> std::result::
     attendance.gateway().set(now, &key, &value).map_err(|e| with_profile(&key, e))
 }
 
-/// `link.NAME.rate` with its unit is `link.NAME.rate_bps` without one, and sizes may have theirs.
+/// `link.NAME.rate`, whose value needs a unit as in the file, is `link.NAME.rate_bps` without one.
 fn without_units(key: &str, value: &str) -> std::result::Result<(String, String), String> {
     match key.strip_prefix("link.").and_then(|k| k.strip_suffix(".rate")) {
         Some(name) => {
@@ -355,10 +355,6 @@ fn without_units(key: &str, value: &str) -> std::result::Result<(String, String)
                 }
             };
             Ok((format!("link.{name}.rate_bps"), bps))
-        }
-        None if key.starts_with("limits.") && value.parse::<u64>().is_err() => {
-            let size: config::Size = value.parse()?;
-            Ok((key.to_owned(), size.0.to_string()))
         }
         None => Ok((key.to_owned(), value.to_owned())),
     }
@@ -398,9 +394,11 @@ mod tests {
         assert_eq!(bits("link.a.b.rate", "6 Mbit/s"), pair("link.a.b.rate_bps", "6000000"));
         assert_eq!(bits("link.geo.rate", "unknown"), pair("link.geo.rate_bps", "unknown"));
         assert_eq!(bits("link.geo.rate_bps", "5"), pair("link.geo.rate_bps", "5"));
-        assert_eq!(bits("limits.relay_bytes", "32 MiB"), pair("limits.relay_bytes", "33554432"));
-        assert_eq!(bits("limits.pool_bytes", "1048576"), pair("limits.pool_bytes", "1048576"));
-        assert!(bits("limits.pool_bytes", "32M").unwrap_err().contains("MiB"));
-        assert!(bits("link.geo.rate", "6M").unwrap_err().contains("unknown unit `M`; allowed: a rate"));
+        assert_eq!(bits("limits.pool_bytes", "32 MiB"), pair("limits.pool_bytes", "32 MiB"));
+        assert_eq!(bits("link.geo.rate", "6M"), pair("link.geo.rate_bps", "6000000"));
+        assert!(bits("link.geo.rate", "6").unwrap_err().contains("needs a unit"));
+        assert!(
+            bits("link.geo.rate", "6 Mbits").unwrap_err().contains("unknown unit `Mbits`; allowed: a rate")
+        );
     }
 }

@@ -16,7 +16,7 @@ use build::build;
 pub use build::{Quick, Settings};
 use error::{ConfigError, Source};
 use file::File;
-pub use values::{Rate, Size};
+pub use values::Rate;
 
 /// Where the configuration is looked for when the command line names nothing.
 pub const DEFAULT_FILE: &str = "/etc/farlink/farlink.toml";
