@@ -18,7 +18,7 @@ run single thesis-single --only "rtt_ms=500,ber=0,rate_bps=384000,rate_bps=80000
 run ber thesis-single --only rtt_ms=500,rate_bps=8000000,size_bytes=10240000
 run loss loss-sweep --only size_bytes=10000000 --repeat 5
 run tail loss-sweep --only size_bytes=100000,loss=0.01,loss_burst=1 --repeat 200
-"$farlink" sim run loss-sweep --only variant=farlink,size_bytes=1000000,loss=0.01,loss_burst=1 --flow-trace "$out/flow.json"
+"$farlink" sim run loss-sweep --only variant=farlink,size_bytes=1000000,loss=0.003,loss_burst=1 --flow-trace "$out/flow.json"
 run parallel thesis-parallel --only flows=1,flows=10,flows=20,flows=40
 
 "$farlink" report "$out/single.json" "$out/ber.json" "$out/loss.json" "$out/tail.json" "$out/parallel.json" "$out/flow.json" \
