@@ -92,7 +92,17 @@ impl Flow {
                 relay.frozen_at = Some(highest + fin);
             }
         }
+        self.lets_go_until = None;
         self.mode = Mode::Draining;
+    }
+
+    /// Draining has ended before it began for this flow: it stays split, and its hosts need not know the path's RTT.
+    pub fn keep_hold(&mut self) {
+        self.lets_go_until = None;
+        if let Some(r) = self.relays.as_mut() {
+            r.a.rx.stretch = None;
+            r.b.rx.stretch = None;
+        }
     }
 
     /// After any event: moves on when nothing is left to do in this mode. Returns true when the flow may be removed.

@@ -12,6 +12,11 @@ impl Engine {
     /// Ends draining, complete or not: new connections are split again.
     pub fn end_drain(&mut self) {
         self.draining = false;
+        for id in self.table.ids() {
+            if let Some(flow) = self.table.get_mut(id) {
+                flow.keep_hold();
+            }
+        }
     }
 
     /// From now on `kind` governs what is sent into the link behind `iface`, or with `None` on all legs that are no links; in

@@ -16,6 +16,9 @@ use crate::world::World;
 const POOL_TRIM: Duration = Duration::from_secs(1);
 /// Timers that no flow waits for any longer stay in the heap until their time. So many for each flow, and it is made anew.
 const TIMERS_PER_FLOW: usize = 4;
+/// A flow whose time has come is served so often in a row, at one moment. What is still due then is put off for so long.
+const SERVED_MAX: u32 = 64;
+const PUT_OFF: Duration = Duration::from_millis(1);
 /// Room for so many timers, or legs with something to send, is kept. What a crowd has made beyond that goes back.
 const KEPT_ENTRIES: usize = 256;
 
@@ -145,6 +148,7 @@ impl Engine {
         {
             self.remove(id, net);
         }
+        let (mut served, mut times) = (None, 0);
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
             if at > now {
                 break;
@@ -158,6 +162,23 @@ impl Engine {
             flow.timer_queued = None;
             flow.on_timer(&mut cx);
             self.after_event(now, id, net);
+            times = if served == Some(id) { times + 1 } else { 1 };
+            served = Some(id);
+            if times >= SERVED_MAX {
+                self.put_off(now, id);
+            }
+        }
+    }
+
+    /// A deadline that stays in the past however often it is served is a mistake of ours. It must not keep everything else waiting.
+    fn put_off(&mut self, now: Instant, id: FlowId) {
+        let Some(flow) = self.table.get_mut(id) else { return };
+        let is_served = flow.timer_queued.is_none_or(|at| at > now);
+        debug_assert!(is_served, "a deadline that nothing moves: {flow:?}");
+        if !is_served {
+            let at = now + PUT_OFF;
+            flow.timer_queued = Some(at);
+            self.timers.push(Reverse((at, id)));
         }
     }
 

@@ -291,3 +291,34 @@ fn a_dormant_record_is_forgotten_after_a_day() {
     // Without us, as any connection that is not known here.
     t.play("a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n b > . 1 ack 201\n a < . 1 ack 201\n quiet");
 }
+
+#[test]
+fn a_drain_that_ends_early_leaves_connections_as_they_were() {
+    let mut t = Script::new();
+    t.open();
+    // b's leg is slow, so a is to be shown the path's RTT before it is let go.
+    t.play("a > P. 1:101 ack 1\n ~400\n drop\n b > . 1 ack 101\n drop");
+    t.play("a > P. 101:201 ack 1\n b < P. 101:201\n a > P. 201:301 ack 1\n ~40\n drop");
+    t.drain();
+    t.assert(t.mode() == "split", "not yet let go");
+    t.end_drain();
+    // The time to let go would have passed by then.
+    t.play("~5s\n drop");
+    t.assert(t.mode() == "split", "nobody wants it to be let go any more");
+    t.play("b > . 1 ack 301\n drop\n a > P. 301:401 ack 1\n b < P. 301:401\n +40\n a < . 1 ack 401");
+}
+
+#[test]
+fn a_connection_that_was_let_go_is_split_again_when_draining_has_ended() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+    t.drain();
+    t.assert(t.mode() == "draining", "custody is left");
+    t.end_drain();
+    t.play("b > . 1 ack 101\n drop");
+    t.assert(t.mode() == "dormant", "nothing is held");
+    t.play("~5s\n drop\n b > P. 1:101 ack 101\n a < P. 1:101 ack 101\n +40\n b < . 101 ack 101");
+    t.assert(t.mode() == "split", "awake");
+    t.play("a > . 101 ack 101\n ~5s\n quiet");
+}

@@ -503,6 +503,10 @@ impl Script {
         self.trace.push("           (drain)".to_owned());
         self.with_gateway(|g, now, _| g.drain(now));
     }
+    pub fn end_drain(&mut self) {
+        self.trace.push("           (drain ended)".to_owned());
+        self.with_gateway(|g, _, _| g.end_drain());
+    }
     /// The first gateway is killed and starts anew with its journal.
     pub fn kill_and_restart(&mut self) {
         self.trace.push("           (killed and started again)".to_owned());
