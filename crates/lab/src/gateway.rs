@@ -126,7 +126,10 @@ impl Gateway {
     fn ask(&self, words: &[&str]) -> Result<Value> {
         let mut command = Command::new(sh::farlink_binary()?);
         command.args(words).arg("--socket").arg(&self.socket);
-        let text = sh::output(command).with_context(|| format!("the gateway on {}", self.node))?;
+        // One that is gone said last why.
+        let text = sh::output(command).with_context(|| {
+            format!("the gateway on {}, whose log ends with `{}`", self.node, self.last_words())
+        })?;
         serde_json::from_str(&text).with_context(|| format!("the gateway on {} answers no JSON", self.node))
     }
 
@@ -205,6 +208,22 @@ mod tests {
         assert_eq!(parsed["drain_timeout"].as_str(), Some("5s"));
         assert_eq!(parsed["default_action"].as_str(), Some("pass"));
         assert_eq!(parsed["rule"][0]["name"].as_str(), Some("ssh"));
+    }
+
+    #[test]
+    fn of_a_gateway_that_is_gone_the_last_words_are_told() {
+        let directory = std::env::temp_dir().join(format!("farlink-last-words-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let log = directory.join("gw2.log");
+        std::fs::write(&log, "it began\nit saw the end coming\n").unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        let process = Recorded::of(child.id(), "gw2");
+        let (socket, config) = (directory.join("gw2.sock"), directory.join("gw2.toml"));
+        let mut gateway = Gateway { node: "gw2".into(), process, socket, config, log, child };
+        gateway.child.wait().unwrap();
+        let told = format!("{:#}", gateway.status().unwrap_err());
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(told.contains("the gateway on gw2") && told.contains("it saw the end coming"), "{told}");
     }
 
     #[test]
