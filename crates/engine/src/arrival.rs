@@ -66,11 +66,13 @@ impl Flow {
                 cx.pool.give_back(packet.into_block().0);
                 return Fate::Taken;
             }
-            AckKind::Doubtful { exact } => {
+            AckKind::Doubtful { exact, repeated } => {
                 cx.counters.bypass_events += 1;
                 self.note_bypass();
-                if exact {
+                if exact && repeated {
                     self.hear(cx, from, s);
+                }
+                if exact {
                     self.see_direct(from.other());
                 }
                 return Fate::Forward(packet);
@@ -83,6 +85,7 @@ impl Flow {
             return self.out_of_window(cx, from, s, packet);
         }
         let before = self.legs.get(from).heard_at;
+        let current = self.is_current(from, s);
         let (runs, arrived) = self.hear(cx, from, s);
         if let Some(r) = self.relays.as_mut() {
             r.get_mut(from).doubt_fin(s);
@@ -105,7 +108,8 @@ impl Flow {
             self.owe_now(from.other());
         }
         let sack = if runs.is_empty() { s.options.sack.as_slice() } else { runs.as_slice() };
-        let news = self.take_ack(cx, from, s, sack, arrived) || believed;
+        // What a host would drop as a duplicate acknowledges nothing, and shows no window.
+        let news = current && self.take_ack(cx, from, s, sack, arrived) || believed;
         if matches!(kind, AckKind::AllSent) {
             // What lies beyond concerns the host that sent it.
             return Fate::Forward(packet);

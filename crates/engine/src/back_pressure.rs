@@ -2,6 +2,7 @@
 
 use farlink_wire::{Duration, SeqNum};
 
+use crate::books::Asking;
 use crate::buffer::Grain;
 use crate::config::FlowControl;
 use crate::flow::{Cx, Flow, Relay};
@@ -95,6 +96,27 @@ impl Flow {
         })
     }
 
+    fn asking(&self, cx: &Cx<'_>) -> Asking {
+        Asking { age: cx.now.since(self.began_at), handshake: self.handshake, half_open: cx.half_open }
+    }
+
+    /// A source whose window is closed because others are expected gets a larger one when they do not come, though nothing else
+    /// happens on its connection until then.
+    pub(crate) fn watch_room(&mut self, cx: &Cx<'_>) {
+        self.room_at = None;
+        let Some(r) = self.relays.as_ref().filter(|_| cx.config.flow_control == FlowControl::Automatic)
+        else {
+            return;
+        };
+        let closed = |from: &Side| {
+            let rx = &r.get(*from).rx;
+            rx.edge.diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
+        };
+        let again =
+            |from: Side| cx.books.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
+        self.room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
+    }
+
     /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.
     fn ack_interval(&self, cx: &Cx<'_>, to: Side) -> Duration {
         if self.legs.get(to).peer.is_speaking() { self.ack_delay(cx, to).longest() } else { Duration::ZERO }
@@ -159,11 +181,11 @@ impl Flow {
                 let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
                 let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);
                 let out = self.legs.get(from.other()).out;
-                let arriving = cx.books.arriving(out, cx.half_open, cx.now.since(self.began_at));
+                let arriving = cx.books.arriving(cx.now, out, self.asking(cx));
                 let mut share = cx.books.share(out, held, arriving);
                 if !relay.begun {
                     // It gets its part at once; those that hold more have to wait.
-                    share = cx.books.equal_share(out, cx.half_open);
+                    share = cx.books.equal_share(out, arriving);
                 }
                 let drained = drained.min(self.within_soft_window(cx, from, segment));
                 share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)

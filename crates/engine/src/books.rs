@@ -6,6 +6,7 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::arrivals::Arrivals;
 use crate::config::{Interface, Link};
 use crate::initial_window::Memory;
 use crate::net::IfaceId;
@@ -66,6 +67,19 @@ struct Book {
     /// Connections that began in these two periods and have not sent anything yet.
     opened: [usize; 2],
     fresh_since: Instant,
+    /// Handshakes, over whichever link.
+    arrivals: Arrivals,
+}
+
+/// A connection as it asks for room.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Since it was split.
+    pub age: Duration,
+    /// So long its handshake took here.
+    pub handshake: Duration,
+    /// Connections whose handshake is under way.
+    pub half_open: usize,
 }
 
 impl Books {
@@ -77,7 +91,8 @@ impl Books {
                 iface: i.id,
                 clean_budget_bytes: budget(link),
                 loss_permille: 1000,
-                period: link.rtt_in_force().unwrap_or_default().max(RTT_MIN),
+                period: period(link),
+                arrivals: Arrivals::new(period(link)),
                 held_bytes: 0,
                 relays: 0,
                 fresh: [0; 2],
@@ -92,7 +107,10 @@ impl Books {
     pub fn link_changed(&mut self, iface: IfaceId, link: &Link) {
         if let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) {
             book.clean_budget_bytes = budget(link);
-            book.period = link.rtt_in_force().unwrap_or_default().max(RTT_MIN);
+            if book.period != period(link) {
+                book.period = period(link);
+                book.arrivals = Arrivals::new(book.period);
+            }
         }
     }
 
@@ -172,12 +190,34 @@ impl Books {
         }
     }
 
-    /// Of so many connections whose handshake is under way, how many a relay makes room for: all of them in its own first round
-    /// trip, and later only so many that handshakes that are never finished leave most to those that speak.
+    /// A handshake begins.
+    pub fn handshake_begins(&mut self, now: Instant) {
+        self.links.iter_mut().for_each(|b| b.arrivals.begin(now));
+    }
+
+    /// The one that began at `syn_at` is complete.
+    pub fn handshake_completes(&mut self, syn_at: Instant) {
+        self.links.iter_mut().for_each(|b| b.arrivals.complete(syn_at));
+    }
+
+    /// For how many connections whose handshake is under way a relay makes room: for all that are expected in its own first round
+    /// trip, and later only for so many that handshakes that are never finished leave most to those that speak.
     #[must_use]
-    pub fn arriving(&self, out: IfaceId, half_open: usize, age: Duration) -> usize {
+    pub fn arriving(&self, now: Instant, out: IfaceId, asking: Asking) -> usize {
+        if asking.half_open == 0 {
+            return 0;
+        }
         let Some(book) = self.links.iter().find(|b| b.iface == out) else { return 0 };
-        if age <= book.period { half_open } else { half_open.min(book.relays) }
+        let expected = book.arrivals.expected(now, asking.handshake).min(asking.half_open);
+        if asking.age <= book.period { expected } else { expected.min(book.relays) }
+    }
+
+    /// When a connection that has little room because of those that are expected looks again whether they have come.
+    #[must_use]
+    pub fn looks_again(&self, now: Instant, out: IfaceId, asking: Asking) -> Option<Instant> {
+        let book = self.links.iter().find(|b| b.iface == out)?;
+        let waits = asking.age <= book.period * 2 && self.arriving(now, out, asking) > 0;
+        waits.then(|| now + book.arrivals.width())
     }
 
     /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others are about to begin; `None`
@@ -269,6 +309,11 @@ impl Book {
     }
 }
 
+/// How often what was promised grows old.
+fn period(link: &Link) -> Duration {
+    link.rtt_in_force().unwrap_or_default().max(RTT_MIN)
+}
+
 /// Bytes of all flows together that keep this link full.
 fn budget(link: &Link) -> Option<u64> {
     let (rate, rtt) = (link.rate_in_force_bps()?, link.rtt_in_force()?.max(RTT_MIN));
@@ -323,8 +368,14 @@ mod tests {
         assert!(alone > 500_000, "{alone}");
         let share = b.share(OUT, 10_000, 9).unwrap();
         assert!(share < 100_000, "{share}");
-        assert_eq!(b.arriving(OUT, 5_000, Duration::from_millis(400)), 5_000);
-        assert_eq!(b.arriving(OUT, 5_000, Duration::from_secs(1)), 1, "handshakes that are never finished");
+        (0..5_000).for_each(|_| b.handshake_begins(Instant::ZERO));
+        let (handshake, half_open) = (Duration::from_millis(510), 5_000);
+        let arriving = |ms| {
+            let age = Duration::from_millis(ms);
+            b.arriving(Instant::ZERO + handshake, OUT, Asking { age, handshake, half_open })
+        };
+        assert_eq!(arriving(400), 5_000);
+        assert_eq!(arriving(1_000), 1, "handshakes that are never finished");
     }
 
     #[test]

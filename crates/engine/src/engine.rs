@@ -313,6 +313,9 @@ impl Engine {
             return self.pass(via, s, packet, net);
         };
         let first = h.syns == 1;
+        if first {
+            self.books.handshake_begins(now);
+        }
         if let Some(option) = o.farlink.as_ref() {
             // It came by a declared link: `handle_packet` has seen to that.
             if option.form == FARLINK_SYN {
@@ -430,6 +433,8 @@ impl Engine {
             return self.pass(via, s, packet, net);
         }
         let mut a = h.a;
+        let syn_at = a.heard_at;
+        self.books.handshake_completes(syn_at);
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
         let shown_b = a.window_bytes.min(h.shown_bytes.unwrap_or(u16::MAX).into());
         let shown_a = answer.b.window_bytes.min(answer.shown_bytes.unwrap_or(u16::MAX).into());
@@ -446,6 +451,8 @@ impl Engine {
             class: h.class,
             free: self.config.pinned == Pinned::Never || answer.agreed.window_scale,
             began_at: now,
+            handshake: now.since(syn_at),
+            room_at: None,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),

@@ -46,6 +46,8 @@ pub enum AckKind {
     Doubtful {
         /// Its sequence number is the next one of its host.
         exact: bool,
+        /// So was that of another one before, and both acknowledge what its host can have got since it was heard last.
+        repeated: bool,
     },
     /// The host has all that was sent; what it says beyond that is not believed.
     AllSent,
@@ -88,7 +90,7 @@ impl Flow {
         let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
         let old = age > reach;
         if old && age > STRANGER_BYTES {
-            return AckKind::Doubtful { exact: false };
+            return AckKind::Doubtful { exact: false, repeated: false };
         }
         *self.beyond.get_mut(from) = Beyond::default();
         if old { AckKind::TooOld } else { AckKind::Good }
@@ -96,7 +98,7 @@ impl Flow {
 
     fn judge_beyond(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
         if self.is_stranger(from, s) || !self.is_next_in_window(from, s) {
-            return AckKind::Doubtful { exact: false };
+            return AckKind::Doubtful { exact: false, repeated: false };
         }
         let Some(r) = self.relays.as_ref() else { return AckKind::Good };
         let towards = r.get(from.other());
@@ -112,7 +114,7 @@ impl Flow {
         }
         if !(exact || near || real) {
             // Whoever guesses hits a large part of the sequence space more easily than a window.
-            return AckKind::Doubtful { exact: false };
+            return AckKind::Doubtful { exact: false, repeated: false };
         }
         let lasting = if near { REPEATED_TIME } else { REPEATED_TIME_FAR };
         let patience = towards.tx.rtt.srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
@@ -130,13 +132,15 @@ impl Flow {
             highest,
             ..*b
         };
+        let again = b.count >= REPEATED_EXACT;
         let asked = b.asked_at.is_some_and(|at| exact || cx.now.since(at) >= patience);
         let repeated =
             exact && b.count >= REPEATED_EXACT || b.count >= REPEATED && cx.now.since(b.first_at) >= lasting;
         match (asked && repeated, real) {
             (true, true) => AckKind::Certain,
             (true, false) => AckKind::AllSent,
-            (false, _) => AckKind::Doubtful { exact },
+            // One guess among all sequence numbers hits the next one. It must not teach a timestamp as well.
+            (false, _) => AckKind::Doubtful { exact, repeated: near && again },
         }
     }
 

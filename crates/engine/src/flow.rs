@@ -216,6 +216,10 @@ pub struct Flow {
     pub free: bool,
     /// When it was split for the first time.
     pub began_at: Instant,
+    /// So long its handshake took, seen from here.
+    pub handshake: Duration,
+    /// When to look whether a source can be shown more.
+    pub room_at: Option<Instant>,
     /// Last packet of either host.
     pub active_at: Instant,
     /// A host was reset or has reset: which, when it began.
@@ -602,15 +606,16 @@ impl Flow {
         }
     }
 
-    /// Eight times the bandwidth-delay product where the link is known, within the configured bound: repetitions that
-    /// are lost, too, keep most of it waiting behind the gap. Where no leg is a declared link there is no hard path to fill.
+    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
+    /// keep most of it waiting. No more out of a link: hosts take acknowledgements as old as their windows (RFC 5961 section 5).
     fn relay_limit(&self, config: &Config, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
-        let leg = self.legs.get(to);
-        let known = config
-            .link(leg.out)
-            .and_then(|l| l.rate_in_force_bps().zip(l.rtt_in_force().or(leg.srtt).or(leg.handshake_rtt)));
-        let Some((rate, rtt)) = known else {
+        let known = |side: Side, whole: bool| {
+            let leg = self.legs.get(side);
+            let (link, measured) = (config.link(leg.out)?, leg.srtt.or(leg.handshake_rtt));
+            link.rate_in_force_bps().zip(link.rtt_in_force().max(measured.filter(|_| whole)).or(measured))
+        };
+        let Some((rate, rtt)) = known(to, false).or_else(|| known(to.other(), true)) else {
             return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;

@@ -17,6 +17,7 @@
 
 mod admission;
 mod arrival;
+mod arrivals;
 mod back_pressure;
 mod books;
 mod buffer;

@@ -161,6 +161,8 @@ impl Flow {
             class: Default::default(),
             free: true,
             began_at: now,
+            handshake: Duration::ZERO,
+            room_at: None,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),

@@ -36,6 +36,7 @@ impl Engine {
         let remove = flow.settle(&mut cx, self.draining);
         flow.book(cx.books);
         flow.regulate(&cx);
+        flow.watch_room(&cx);
         let split = flow.relays.is_some();
         let busy = flow.relays.as_ref().is_some_and(|r| r.a.is_busy() || r.b.is_busy());
         if busy != flow.busy {

@@ -106,6 +106,7 @@ impl Flow {
             idle,
             self.lets_go_until.filter(|_| matches!(self.mode, Mode::Split)),
             self.reset_deadline(),
+            self.room_at,
             r.a.fin_deadline(),
             r.b.fin_deadline(),
             r.a.waits_since.map(|at| at + config.timers.user_timeout),

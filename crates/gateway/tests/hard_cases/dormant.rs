@@ -182,6 +182,23 @@ fn a_sleeping_connection_learns_nothing_from_guesses() {
 }
 
 #[test]
+fn guesses_within_windows_teach_a_sleeping_connection_nothing() {
+    for guess in ["300 ack 5000 win 60000", "1 ack -20000 win 60000", "-5000 ack 101 win 60000"] {
+        let mut t = Script::new();
+        t.open();
+        t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n b > . 1 ack 101\n ~40\n drop a\n +11s");
+        t.assert(t.mode() == "dormant", "asleep");
+        for _ in 0..3 {
+            t.play(&format!("b > . {guess}\n a < . {guess}"));
+        }
+        t.play("a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n ~40\n drop");
+        t.assert(t.status().counters.flows_woken == 1, "what the host says itself wakes it");
+        // What the guesses showed is no window of b's: an acknowledgement from beyond the real one is challenged.
+        t.play("b > P. 1:11 ack -70000 {fill 88}\n b < . 201 ack 1\n quiet");
+    }
+}
+
+#[test]
 fn guesses_keep_no_connection_awake() {
     let mut t = Script::new();
     t.open();

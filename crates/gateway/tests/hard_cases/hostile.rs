@@ -36,6 +36,42 @@ fn the_first_copy_wins_above_a_hole() {
     );
 }
 
+/// Somewhere in the window a guess falls easily, on exactly the next number hardly ever.
+#[test]
+fn what_comes_in_order_wins_over_a_guess_above_it() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 51:101 ack 1 {fill 88}
+         a < . 1 ack 1 <sack 51:101>
+         a > P. 151:301 ack 1
+         a < . 1 ack 1 <sack 151:301 51:101>
+         a > P. 1:201 ack 1
+         a < . 1 ack 301
+         b < P. 1:301 ack 1",
+    );
+}
+
+#[test]
+fn what_a_host_would_drop_as_a_duplicate_acknowledges_nothing() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "b > P. 1:201 ack 1
+         a < P. 1:201 ack 1
+         a > . 1 ack 201
+         ~40
+         drop b
+         a > P. 1:101 ack 201
+         b < P. 1:101 ack 201
+         ~40
+         drop a
+         b > . 50 ack 101 win 60000
+         b < . 101 ack 201",
+    );
+    t.assert(t.status().custody_bytes == 100, "what b has not got is still held");
+}
+
 #[test]
 fn data_outside_the_window_is_not_taken() {
     let mut t = Script::new();

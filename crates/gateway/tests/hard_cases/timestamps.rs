@@ -62,6 +62,22 @@ fn a_segment_below_the_last_acknowledgement_teaches_no_timestamps() {
     );
 }
 
+/// A guess that hits the next number, and acknowledges something that was never sent, passes. It teaches nothing.
+#[test]
+fn an_acknowledgement_of_nothing_that_was_sent_teaches_no_timestamps() {
+    for ack in [5_001, 400_000_001u32] {
+        let mut t = open_with_timestamps(|_| {});
+        t.play(&format!(
+            "b > . 1 ack {ack} <ts 1000005000 1000>
+             a < . 1 ack {ack} <ts 1000005000 1000>
+             a > P. 1:101 ack 1 <ts 1010 5000>
+             b < P. 1:101 ack 1 <ts 1010 5000>
+             +40
+             a < . 1 ack 101 <ts 5000 1010>"
+        ));
+    }
+}
+
 /// Minutes of a receiver that reads nothing and answers each probe.
 fn paused(t: &mut Script, minutes: u32) -> usize {
     let mut probes = 0;

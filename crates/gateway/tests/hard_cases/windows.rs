@@ -3,6 +3,7 @@
 use farlink_gateway::config::Link;
 
 use crate::script::{Host, Script};
+use farlink_wire::Duration;
 
 /// A gateway before a link, whose relays may hold so much.
 fn on_a_link(relay_bytes: u32) -> Script {
@@ -52,6 +53,32 @@ fn bytes_in_custody_stay_within_the_largest_window_shown() {
         assert!(acked - 1 <= limit.max(65_535), "and no more: {acked}");
         t.assert(t.status().custody_bytes == u64::from(acked - 1), "all of it is held");
     }
+}
+
+/// What a host is shown decides how old an acknowledgement it takes from whoever guesses (RFC 5961 section 5).
+#[test]
+fn windows_out_of_a_known_link_are_no_larger_than_into_it() {
+    let link = Link {
+        name: "sat".into(),
+        rate_bps: Some(10_000_000),
+        rtt: Some(Duration::from_millis(100)),
+        ..Link::default()
+    };
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 16 << 20;
+        s.link = Some(link);
+    });
+    t.open();
+    let mut largest = [0; 2];
+    for said in ["a > P. 1:1001 ack 1", "b > P. 1:1001 ack 1001", "a > . 1001 ack 1001"] {
+        t.play(&format!("{said}\n ~200"));
+        for (host, largest) in [Host::A, Host::B].into_iter().zip(&mut largest) {
+            let windows = t.take(host).into_iter().map(|s| u32::from(s.segment.window) << 7);
+            *largest = windows.fold(*largest, u32::max);
+        }
+    }
+    // Eight times a round trip of the link.
+    assert!(largest.iter().all(|w| (500_000..=1_000_000).contains(w)), "{largest:?}");
 }
 
 #[test]
