@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,7 +11,7 @@ use farlink_gateway::config::FlowControl;
 use farlink_lab::compare::Comparison;
 use farlink_lab::scenario::{BUILTIN, Scenario};
 use farlink_lab::simulate;
-use farlink_sim::hostile::blind;
+use farlink_sim::hostile::{blind, run::run_alone};
 use farlink_sim::plan::Mode;
 use farlink_sim::runner::{describe_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
@@ -54,7 +55,7 @@ have run are within the tolerance.")]
     /// Count the guesses that end, stall or corrupt a connection, without gateways and with them
     #[command(after_help = "Examples:
   farlink sim blind
-  farlink sim blind --guesses 256 --seeds 2
+  farlink sim blind --guesses 256 --seeds 8
 
 The attacker knows addresses and ports, and sequence numbers to within 4,096 (acknowledgement numbers to within 8 million). Its guesses
 are the same in every set-up. Exit status: 0 only if no attack is easier with gateways than between the hosts alone.")]
@@ -93,9 +94,12 @@ struct Blind {
     /// Most guesses in one run
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     guesses: u64,
-    /// How many orders of guesses; in the client's name and in the server's by turns
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Attacks of each kind; the guesses of each come in another order
+    #[arg(long, value_name = "N", default_value_t = 16)]
     seeds: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
 }
 
 /// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit. An observer checks the invariants
@@ -131,6 +135,9 @@ struct Faults {
     /// Print every packet and event of the run (one seed only); with a text, the lines that contain it
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "")]
     trace: Option<String>,
+    /// With --hostile and --trace: the run without attackers, which the honest connections are compared with
+    #[arg(long, requires_all = ["hostile", "trace"])]
+    alone: bool,
 }
 
 /// Runs it.
@@ -148,46 +155,71 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn blind(args: &Blind) -> ExitCode {
-    outln!("Guesses that were enough, of {} (-: none were)", args.guesses);
+    let kinds = blind::Kind::all();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..args.threads.max(1) {
+            scope.spawn(|| {
+                while let Some(kind) = kinds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let compared = blind::compare(*kind, args.seeds, args.guesses);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push(compared);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outln!(
+        "One of how many guesses did harm, in {} attacks of up to {} guesses each (-: none did)",
+        args.seeds,
+        args.guesses
+    );
     let mut table = Table::new(&[
         "STATE",
         "TIMESTAMPS",
         "GUESSED",
         "NAME",
         "HOSTS ALONE",
+        "LARGE WINDOWS",
         "CLIENT'S SIDE",
         "SERVER'S SIDE",
         "BOTH",
         "",
     ]);
-    let mut easier = 0;
-    for state in blind::State::ALL {
-        for timestamps in [true, false] {
-            for guess in blind::Guess::ALL {
-                for seed in 0..args.seeds {
-                    let c = blind::compare(blind::Attack { guess, state, timestamps, seed }, args.guesses);
-                    let shown = |h: &Option<blind::Harm>| {
-                        h.as_ref().map_or("-".to_owned(), |h| h.guesses.to_string())
-                    };
-                    easier += u64::from(c.is_easier());
-                    let [client, server, both] = c.with.each_ref().map(shown);
-                    table.row([
-                        state.name().to_owned(),
-                        if timestamps { "yes" } else { "no" }.to_owned(),
-                        guess.name().to_owned(),
-                        if seed % 2 == 0 { "client" } else { "server" }.to_owned(),
-                        shown(&c.direct),
-                        client,
-                        server,
-                        both,
-                        if c.is_easier() { "EASIER" } else { "" }.to_owned(),
-                    ]);
-                }
-            }
-        }
+    let shown = |t: &blind::Tally| match t.harmed {
+        0 => "-".to_owned(),
+        n => (t.guesses / n).to_string(),
+    };
+    let (mut easier, mut by_window) = (0, 0);
+    for kind in &kinds {
+        let is_it = |c: &&blind::Compared| c.kind == *kind;
+        let Some(c) = done.iter().find(is_it) else { continue };
+        let verdict = match c.verdict() {
+            blind::Verdict::NoEasier => "",
+            blind::Verdict::ByWindow => "by window",
+            blind::Verdict::Easier => "EASIER",
+        };
+        easier += u64::from(c.verdict() == blind::Verdict::Easier);
+        by_window += u64::from(c.verdict() == blind::Verdict::ByWindow);
+        let [client, server, both] = c.with.each_ref().map(shown);
+        table.row([
+            kind.state.name().to_owned(),
+            if kind.timestamps { "yes" } else { "no" }.to_owned(),
+            kind.guess.name().to_owned(),
+            kind.name.name().to_owned(),
+            shown(&c.direct),
+            c.direct_wide.as_ref().map_or(String::new(), shown),
+            client,
+            server,
+            both,
+            verdict.to_owned(),
+        ]);
     }
     out!("{table}");
-    outln!("{easier} attacks are easier with gateways");
+    outln!(
+        "{easier} of {} kinds of attack are easier with gateways, and {by_window} no easier than between hosts that show \
+         windows as large",
+        kinds.len()
+    );
     if easier == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -251,7 +283,7 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
             bail!("--trace shows one seed: --seeds wants a single number with it");
         }
         let filter = (!filter.is_empty()).then(|| filter.clone());
-        return Ok(trace_one(seeds.start, mode, policy, filter));
+        return Ok(trace_one(seeds.start, mode, policy, filter, args.alone));
     }
     let total = seeds.end - seeds.start;
     let (done, start) = (AtomicU64::new(0), Instant::now());
@@ -277,9 +309,16 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
     Ok(if sum.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn trace_one(seed: u64, mode: Mode, policy: Option<FlowControl>, filter: Option<String>) -> ExitCode {
+fn trace_one(
+    seed: u64,
+    mode: Mode,
+    policy: Option<FlowControl>,
+    filter: Option<String>,
+    alone: bool,
+) -> ExitCode {
     outln!("{}", describe_seed(seed, mode, policy));
-    let traced = trace_seed(seed, mode, policy, Trace::with_text(filter));
+    let trace = Trace::with_text(filter);
+    let traced = if alone { run_alone(seed, policy, trace) } else { trace_seed(seed, mode, policy, trace) };
     for line in &traced.lines {
         outln!("{line}");
     }

@@ -19,6 +19,8 @@ pub struct Meter {
     pub bytes: u64,
     /// Of these, bytes of packets from and to hosts that lie.
     pub hostile_bytes: u64,
+    /// Of the rest, bytes of packets that were forged in the name of honest hosts.
+    pub forged_bytes: u64,
     /// Pure acknowledgements.
     pub ack_packets: u64,
     /// Their bytes.

@@ -560,6 +560,8 @@ impl World {
             meter.count(self.now, &packet.bytes);
             if self.observer.hostile.is_packet_of_liar(&packet.bytes) {
                 meter.hostile_bytes += packet.bytes.len() as u64;
+            } else if self.observer.hostile.is_packet_forged(&packet.bytes) {
+                meter.forged_bytes += packet.bytes.len() as u64;
             }
         }
         w.channel.push(self.now, packet);

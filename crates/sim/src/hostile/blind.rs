@@ -2,7 +2,7 @@
 //!
 //! The attacker knows addresses and ports, and the sequence numbers to within a few thousand bytes: so a run of a few thousand
 //! packets stands for one of billions by somebody who does not. All its guesses are the same in all set-ups, relative to the
-//! numbers in use. The hosts follow RFC 5961. Where a guess does harm with gateways it must have done harm without them.
+//! numbers in use. The hosts follow RFC 5961. Guesses must do harm no more often with gateways than without them.
 
 use std::collections::VecDeque;
 
@@ -21,6 +21,10 @@ use crate::linux::{Direction, LinuxConfig, Step, Transfer, congestion};
 use crate::packet::{hash, tcp};
 use crate::trace::Trace;
 
+/// A difference that comes by chance less often than this is none.
+const BY_CHANCE: f64 = 1e-3;
+/// What gateways show on the link of these runs: eight times its round trip.
+const GATEWAY_WINDOW_BYTES: u64 = 1_000_000;
 /// The guesses that are tried, one run for each.
 pub const BUDGETS: [u64; 6] = [4, 16, 64, 256, 1_024, 4_096];
 /// Sequence numbers that the attacker has to choose from.
@@ -114,65 +118,183 @@ pub struct Attack {
     pub seed: u64,
 }
 
-/// What an attack came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Harm {
-    /// So many guesses were enough.
-    pub guesses: u64,
-    /// What became of the connection.
-    pub how: String,
+/// Whose word is guessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Name {
+    /// The client's.
+    Client,
+    /// The server's.
+    Server,
 }
 
-/// What one attack came to in each set-up.
+impl Name {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Server];
+
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// A kind of attacks, which is tried with many seeds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind {
+    /// What is guessed.
+    pub guess: Guess,
+    /// In which state.
+    pub state: State,
+    /// The hosts use timestamps.
+    pub timestamps: bool,
+    /// In whose name.
+    pub name: Name,
+}
+
+impl Kind {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for state in State::ALL {
+            for timestamps in [true, false] {
+                for guess in Guess::ALL {
+                    all.extend(Name::ALL.map(|name| Self { guess, state, timestamps, name }));
+                }
+            }
+        }
+        all
+    }
+
+    fn attack(&self, n: u64) -> Attack {
+        let seed = 2 * n + u64::from(self.name == Name::Server);
+        Attack { guess: self.guess, state: self.state, timestamps: self.timestamps, seed }
+    }
+}
+
+/// What a number of attacks came to, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Guesses, up to the one that did harm in each attack.
+    pub guesses: u64,
+    /// Attacks that did harm.
+    pub harmed: u64,
+}
+
+/// What a kind of attacks came to in each set-up.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Which attack.
-    pub attack: Attack,
+    /// Which kind.
+    pub kind: Kind,
     /// Without a gateway.
-    pub direct: Option<Harm>,
+    pub direct: Tally,
+    /// The same between hosts that show each other windows as large as gateways do, where that was to be known.
+    pub direct_wide: Option<Tally>,
     /// With one before the client's end of the link, one before the server's, and both.
-    pub with: [Option<Harm>; 3],
+    pub with: [Tally; 3],
 }
 
 /// Which of the link's ends have a gateway, in the order of [`Compared::with`].
 pub const SET_UPS: [[bool; 2]; 3] = [[true, false], [false, true], [true, true]];
 
-impl Compared {
-    /// Fewer guesses are enough where there are gateways.
+/// What a comparison says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Gateways make it no easier.
+    NoEasier,
+    /// They do, and no more than hosts would that show windows as large: the larger its window, the older an acknowledgement a
+    /// host takes (RFC 5961 section 5.2).
+    ByWindow,
+    /// They do.
+    Easier,
+}
+
+/// The chance that so many or more of `harmed` attacks fall to the side that made the part `share` of all guesses.
+fn tail(harmed: u64, at_least: u64, share: f64) -> f64 {
+    let mut p = 0.0;
+    let mut ln_choose = 0.0;
+    for k in 0..=harmed {
+        if k > 0 {
+            ln_choose += ((harmed - k + 1) as f64 / k as f64).ln();
+        }
+        if k >= at_least {
+            let k = k as f64;
+            p += (ln_choose + k * share.ln() + (harmed as f64 - k) * (1.0 - share).ln()).exp();
+        }
+    }
+    p
+}
+
+impl Tally {
+    /// More of its guesses do harm than of the other's, by more than comes by chance: were they equally good, harm would fall to both
+    /// in proportion to their guesses.
     #[must_use]
-    pub fn is_easier(&self) -> bool {
-        let needed = |h: &Option<Harm>| h.as_ref().map_or(u64::MAX, |h| h.guesses);
-        self.with.iter().any(|h| needed(h) < needed(&self.direct))
+    pub fn is_easier_than(&self, other: &Self) -> bool {
+        let share = self.guesses as f64 / (self.guesses + other.guesses).max(1) as f64;
+        self.harmed > 0 && tail(self.harmed + other.harmed, self.harmed, share) < BY_CHANCE
     }
 }
 
-/// Plays an attack in all set-ups, with up to `most` guesses.
-#[must_use]
-pub fn compare(attack: Attack, most: u64) -> Compared {
-    // What a link that is away keeps from the hosts would have reached them before or after.
-    let quiet =
-        Attack { state: if attack.state == State::Outage { State::Quiet } else { attack.state }, ..attack };
-    Compared {
-        attack,
-        direct: try_all(quiet, [false, false], most),
-        with: SET_UPS.map(|gateways| try_all(attack, gateways, most)),
+impl Compared {
+    /// What it says.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let easier_than = |direct: &Tally| self.with.iter().any(|t| t.is_easier_than(direct));
+        match &self.direct_wide {
+            _ if !easier_than(&self.direct) => Verdict::NoEasier,
+            Some(wide) if !easier_than(wide) => Verdict::ByWindow,
+            _ => Verdict::Easier,
+        }
     }
 }
 
-/// The least of [`BUDGETS`] (of those up to `most`) that does harm, if any, between hosts with these gateways before the link's
-/// ends.
+/// Plays a kind of attacks in all set-ups, `seeds` of them, each with up to `most` guesses.
 #[must_use]
-pub fn try_all(attack: Attack, gateways: [bool; 2], most: u64) -> Option<Harm> {
-    BUDGETS
-        .into_iter()
-        .filter(|b| *b <= most)
-        .find_map(|guesses| try_one(attack, gateways, guesses).map(|how| Harm { guesses, how }))
+pub fn compare(kind: Kind, seeds: u64, most: u64) -> Compared {
+    let tally = |set_up: SetUp| {
+        let mut tally = Tally::default();
+        for n in 0..seeds {
+            let needed = needed(kind.attack(n), set_up, most);
+            tally.guesses += needed.unwrap_or(most);
+            tally.harmed += u64::from(needed.is_some());
+        }
+        tally
+    };
+    let direct = SetUp { gateways: [false; 2], window_bytes: None };
+    let with = SET_UPS.map(|gateways| tally(SetUp { gateways, window_bytes: None }));
+    let mut compared = Compared { kind, direct: tally(direct), direct_wide: None, with };
+    if compared.verdict() == Verdict::Easier {
+        let wide = SetUp { window_bytes: Some(GATEWAY_WINDOW_BYTES), ..direct };
+        compared.direct_wide = Some(tally(wide));
+    }
+    compared
+}
+
+/// Who stands between the hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct SetUp {
+    /// Which ends of the link have a gateway.
+    pub gateways: [bool; 2],
+    /// The hosts show this window from the start.
+    pub window_bytes: Option<u64>,
+}
+
+/// The least of [`BUDGETS`] (of those up to `most`) that does harm, if any.
+#[must_use]
+pub fn needed(attack: Attack, set_up: SetUp, most: u64) -> Option<u64> {
+    let budgets: Vec<u64> = BUDGETS.into_iter().filter(|b| *b <= most).collect();
+    // Most attacks fail, and need one run to show it.
+    try_one(attack, set_up, *budgets.last()?)?;
+    budgets.into_iter().find(|guesses| try_one(attack, set_up, *guesses).is_some())
 }
 
 /// What becomes of the connection after so many guesses, if it is harmed.
 #[must_use]
-pub fn try_one(attack: Attack, gateways: [bool; 2], guesses: u64) -> Option<String> {
-    let plan = plan(attack, gateways);
+pub fn try_one(attack: Attack, set_up: SetUp, guesses: u64) -> Option<String> {
+    let plan = plan(attack, set_up);
     let from_client = attack.seed.is_multiple_of(2);
     let ends = [(address(CLIENT, false), CLIENT_PORT), (address(SERVER, false), SERVER_PORT)];
     let [src, dst] = if from_client { ends } else { [ends[1], ends[0]] };
@@ -194,17 +316,21 @@ pub fn try_one(attack: Attack, gateways: [bool; 2], guesses: u64) -> Option<Stri
     }
 }
 
-fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
+fn plan(attack: Attack, set_up: SetUp) -> HostilePlan {
+    let SetUp { gateways, window_bytes } = set_up;
+    // What a link that is away keeps from hosts without gateways would have reached them before or after.
+    let has_outage = attack.state == State::Outage && gateways != [false; 2];
     let mut config = Config { pinned: Pinned::Auto, seed: attack.seed, ..Config::default() };
     let dormant_after = if attack.state == State::Asleep { 2 } else { 120 };
     config.timers.dormant_after = Duration::from_secs(dormant_after);
     let step = |wait| Step { wait, up_bytes: 300, down_bytes: 20_000 };
     let mut steps = vec![step(Duration::from_millis(100)), step(PAUSE), step(PAUSE)];
-    let outage = (attack.state == State::Outage).then(|| {
+    let outage = has_outage.then(|| {
         // The second question is asked while the link is away.
         steps[1].wait = Duration::from_secs(4);
         (Duration::from_secs(3), Duration::from_secs(35), false)
     });
+    let modern = LinuxConfig::modern(congestion::Kind::Cubic);
     HostilePlan {
         seed: attack.seed,
         policy: None,
@@ -216,7 +342,11 @@ fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
             declared: Declared::WithRate,
             outage,
         },
-        linux: LinuxConfig { timestamps: attack.timestamps, ..LinuxConfig::modern(congestion::Kind::Cubic) },
+        linux: LinuxConfig {
+            timestamps: attack.timestamps,
+            window_bytes: window_bytes.unwrap_or(modern.window_bytes),
+            ..modern
+        },
         honest: vec![Transfer {
             steps,
             server_closes: false,
@@ -346,5 +476,39 @@ impl Host for Sender {
         let nxt = said.map_or(s.end_seq(), |x| x.nxt.max(s.end_seq()));
         let stamp = s.options.timestamps.map_or(said.map_or(0, |x| x.stamp), |t| t.val);
         *said = Some(Said { nxt, stamp });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chance_makes_nothing_easier() {
+        let tally = |harmed, guesses| Tally { guesses, harmed };
+        assert!((tail(10, 0, 0.3) - 1.0).abs() < 1e-9 && (tail(1, 1, 0.25) - 0.25).abs() < 1e-9);
+        assert!(!tally(3, 4_096).is_easier_than(&tally(1, 4_096)));
+        assert!(!tally(0, 10).is_easier_than(&tally(0, 4_096)));
+        assert!(tally(16, 16 * 16).is_easier_than(&tally(16, 16 * 256)), "sixteen times");
+        assert!(!tally(16, 16 * 256).is_easier_than(&tally(16, 16 * 16)));
+        assert!(tally(12, 30_000).is_easier_than(&tally(0, 65_536)), "one in 4,096 and none");
+        let kind = Kind { guess: Guess::Fin, state: State::Quiet, timestamps: true, name: Name::Client };
+        let (direct, easy) = (tally(0, 65_536), tally(12, 30_000));
+        let compared =
+            |direct_wide, both| Compared { kind, direct, direct_wide, with: [direct, direct, both] };
+        assert_eq!(compared(None, direct).verdict(), Verdict::NoEasier);
+        assert_eq!(compared(None, easy).verdict(), Verdict::Easier);
+        assert_eq!(compared(Some(direct), easy).verdict(), Verdict::Easier);
+        assert_eq!(compared(Some(easy), easy).verdict(), Verdict::ByWindow);
+    }
+
+    /// One guess of these hits the next number, with an acknowledgement that no host would take.
+    #[test]
+    fn the_next_number_alone_is_worth_nothing() {
+        for guess in [Guess::Stamp, Guess::Fin] {
+            let attack = Attack { guess, state: State::Quiet, timestamps: true, seed: 0 };
+            let set_up = SetUp { gateways: [true, true], window_bytes: None };
+            assert_eq!(try_one(attack, set_up, 1_500), None, "{guess:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! What a gateway says in an honest host's name is judged by the observer, as in all runs. What liars say, and what is said to
 //! them, is judged by nobody.
 
+mod beside;
 pub mod blind;
 pub mod day;
 pub mod liar;
@@ -24,6 +25,9 @@ use farlink_wire::{Flags, Parsed, TcpSegment, parse};
 
 use crate::packet::{hash, tcp};
 
+/// By so many bytes at its end a fragment or an error is known again.
+const REST_BYTES: usize = 24;
+
 /// Whose word counts for nothing.
 #[derive(Debug, Default)]
 pub struct Hostile {
@@ -33,6 +37,8 @@ pub struct Hostile {
     forged: BTreeSet<u64>,
     /// The same, by what a gateway never edits.
     forged_cores: BTreeSet<u64>,
+    /// Fragments and errors in the name of others: by their length and end.
+    forged_rests: BTreeSet<u64>,
 }
 
 fn ends(s: &TcpSegment) -> u64 {
@@ -56,6 +62,10 @@ fn whole_of(bytes: &[u8], s: &TcpSegment) -> u64 {
     hash(core_of(bytes, s) ^ u64::from(s.ack.0) << 16 ^ u64::from(s.window), &stamps.to_le_bytes())
 }
 
+fn rest_of(bytes: &[u8]) -> u64 {
+    hash(bytes.len() as u64, &bytes[bytes.len().saturating_sub(REST_BYTES)..])
+}
+
 impl Hostile {
     /// All that comes from this address, or goes there, is nobody's concern.
     pub fn add_liar(&mut self, address: IpAddr) {
@@ -64,7 +74,12 @@ impl Hostile {
 
     /// An attacker sends a packet.
     pub fn note(&mut self, bytes: &[u8]) {
-        let Some(s) = tcp(bytes) else { return };
+        let Some(s) = tcp(bytes) else {
+            if !self.is_packet_of_liar(bytes) {
+                self.forged_rests.insert(rest_of(bytes));
+            }
+            return;
+        };
         if !self.is_of_liar(&s) {
             self.forged.insert(whole_of(bytes, &s));
             self.forged_cores.insert(core_of(bytes, &s));
@@ -93,6 +108,15 @@ impl Hostile {
             Parsed::Tcp(s) => self.is_of_liar(&s),
             Parsed::Fragment(f) => self.liars.contains(&f.ip.src) || self.liars.contains(&f.ip.dst),
             _ => false,
+        }
+    }
+
+    /// Forged, of any kind, by what a gateway never edits.
+    #[must_use]
+    pub fn is_packet_forged(&self, bytes: &[u8]) -> bool {
+        match tcp(bytes) {
+            Some(s) => self.is_forged_but_edited(bytes, &s),
+            None => !self.forged_rests.is_empty() && self.forged_rests.contains(&rest_of(bytes)),
         }
     }
 

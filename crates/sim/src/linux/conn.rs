@@ -13,6 +13,8 @@ use super::receiver::Receiver;
 use super::sender::{Arrived, Piece, Sender};
 use crate::content::Endpoint;
 
+/// Linux `tcp_retries2`.
+const RETRIES: u32 = 15;
 /// Repetitions of a SYN or its answer (Linux `tcp_syn_retries` and `tcp_synack_retries`).
 const SYN_RETRIES: u32 = 6;
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -320,6 +322,9 @@ impl Conn {
         if self.is_open() {
             self.tx.timeout(now);
             self.rx.timeout(now);
+            if self.tx.rtt.backoff > RETRIES {
+                self.failed = Some("nothing is acknowledged");
+            }
         }
     }
 

@@ -93,6 +93,10 @@ impl Receiver {
             self.ack_now = true;
             return;
         }
+        if self.fin_taken {
+            // Linux `tcp_rcv_state_process`: nobody says anything behind a FIN.
+            return;
+        }
         if offset > self.nxt {
             self.keep(offset, payload);
             self.ack_now = true;
