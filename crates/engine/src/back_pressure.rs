@@ -4,8 +4,8 @@ use farlink_wire::{Duration, SeqNum};
 
 use crate::books::Asking;
 use crate::buffer::Grain;
-use crate::config::FlowControl;
-use crate::flow::{Cx, Flow, Relay};
+use crate::config::{Config, FlowControl};
+use crate::flow::{Cx, Flow, Leg, Relay};
 use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::room;
 use crate::side::Side;
@@ -21,6 +21,16 @@ const MANY_BYTES: u32 = 1460;
 const FINE_BELOW_BYTES: u32 = 32 << 10;
 /// With a smaller share of the pool than this it is not spent on large blocks, which are seldom full.
 const SMALL_SHARE_BYTES: u32 = 256 << 10;
+
+/// What a relay holds at most between two legs that are no declared links.
+const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
+/// What such a relay may hold at first: as much as Linux hosts show.
+const START_BYTES: u32 = 64 << 10;
+/// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
+const ORDINARY_BYTES_PER_MS: u128 = 12_500;
+/// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the least of each.
+const START_PARTS: usize = 16;
+const START_LEAST_BYTES: u32 = 16 << 10;
 
 impl Relay {
     /// A gateway that was told a soft window, or is to be told the first, hears of the next: nothing else may be under way from it
@@ -94,6 +104,61 @@ impl Flow {
             losing: relay.tx.in_recovery(),
             timeouts: relay.timeouts,
         })
+    }
+
+    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
+    /// keep most of it waiting. No more out of a link, of what it carries in a round trip of the whole way: hosts take
+    /// acknowledgements as old as their windows (RFC 5961 section 5).
+    pub(crate) fn relay_limit(&self, config: &Config, to: Side) -> u32 {
+        let max = config.limits.relay_bytes;
+        let measured = |side: Side| {
+            let leg = self.legs.get(side);
+            leg.srtt.or(leg.handshake_rtt)
+        };
+        let link =
+            |side: Side| config.link(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
+        let known = match (link(to), link(to.other())) {
+            (Some(into), _) => into.rate_in_force_bps().zip(into.rtt_in_force().or(measured(to))),
+            (None, Some(from)) => {
+                let over = from.rtt_in_force().max(measured(to.other()));
+                let behind = measured(to).unwrap_or_default();
+                from.rate_in_force_bps().zip(over.map(|over| over + behind))
+            }
+            (None, None) => None,
+        };
+        let Some((rate, rtt)) = known else {
+            return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
+        };
+        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
+        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+    }
+
+    /// Other bounds of the configuration are in force.
+    pub(crate) fn limit_relays(&mut self, config: &Config) {
+        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, from.other())));
+        let starts_whole = self.is_on_link(config);
+        let Some(relays) = self.relays.as_mut() else { return };
+        for (from, limit_bytes) in limits {
+            let relay = relays.get_mut(from);
+            relay.limit_bytes = limit_bytes;
+            relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
+            relay.tx.set_window_limit(window_limit_bytes(limit_bytes));
+        }
+    }
+
+    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
+    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
+    pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
+        if self.is_on_link(cx.config) {
+            return limit_bytes;
+        }
+        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
+        let round_trip = of(&self.legs.a) + of(&self.legs.b);
+        let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
+        let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);
+        let part = u32::try_from(part).unwrap_or(u32::MAX).max(START_LEAST_BYTES);
+        bytes.min(part).min(limit_bytes)
     }
 
     fn asking(&self, cx: &Cx<'_>) -> Asking {
@@ -192,4 +257,9 @@ impl Flow {
             }
         }
     }
+}
+
+/// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
+pub(crate) fn window_limit_bytes(relay_bytes: u32) -> u64 {
+    u64::from(relay_bytes) * 2
 }

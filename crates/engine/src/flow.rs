@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
+use crate::back_pressure::window_limit_bytes;
 use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
 use crate::census::Counted;
@@ -26,15 +27,6 @@ use crate::side::{Pair, Side};
 use crate::status::Counters;
 use crate::world::World;
 
-/// What a relay holds at most between two legs that are no declared links.
-const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
-/// What such a relay may hold at first: as much as Linux hosts show.
-const START_BYTES: u32 = 64 << 10;
-/// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
-const ORDINARY_BYTES_PER_MS: u128 = 12_500;
-/// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the least of each.
-const START_PARTS: usize = 16;
-const START_LEAST_BYTES: u32 = 16 << 10;
 /// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
 /// so many more.
 const GROWTH: u64 = 2;
@@ -606,54 +598,10 @@ impl Flow {
         }
     }
 
-    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
-    /// keep most of it waiting. No more out of a link: hosts take acknowledgements as old as their windows (RFC 5961 section 5).
-    fn relay_limit(&self, config: &Config, to: Side) -> u32 {
-        let max = config.limits.relay_bytes;
-        let known = |side: Side, whole: bool| {
-            let leg = self.legs.get(side);
-            let (link, measured) = (config.link(leg.out)?, leg.srtt.or(leg.handshake_rtt));
-            link.rate_in_force_bps().zip(link.rtt_in_force().max(measured.filter(|_| whole)).or(measured))
-        };
-        let Some((rate, rtt)) = known(to, false).or_else(|| known(to.other(), true)) else {
-            return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
-        };
-        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
-        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
-    }
-
-    /// Other bounds of the configuration are in force.
-    pub(crate) fn limit_relays(&mut self, config: &Config) {
-        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, from.other())));
-        let starts_whole = self.is_on_link(config);
-        let Some(relays) = self.relays.as_mut() else { return };
-        for (from, limit_bytes) in limits {
-            let relay = relays.get_mut(from);
-            relay.limit_bytes = limit_bytes;
-            relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
-            relay.tx.set_window_limit(window_limit_bytes(limit_bytes));
-        }
-    }
-
     /// One of the legs is a declared link.
     #[must_use]
     pub fn is_on_link(&self, config: &Config) -> bool {
         [self.legs.a.out, self.legs.b.out].into_iter().any(|out| config.link(out).is_some())
-    }
-
-    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
-    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
-    fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
-        if self.is_on_link(cx.config) {
-            return limit_bytes;
-        }
-        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
-        let round_trip = of(&self.legs.a) + of(&self.legs.b);
-        let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
-        let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);
-        let part = u32::try_from(part).unwrap_or(u32::MAX).max(START_LEAST_BYTES);
-        bytes.min(part).min(limit_bytes)
     }
 
     /// The link towards a host is known to be down.
@@ -693,9 +641,4 @@ impl Flow {
             r.b.buffer.clear(pool);
         }
     }
-}
-
-/// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
-fn window_limit_bytes(relay_bytes: u32) -> u64 {
-    u64::from(relay_bytes) * 2
 }

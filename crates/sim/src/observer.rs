@@ -33,6 +33,8 @@ struct Heard {
     at: Instant,
     /// The right edge of the window that the gateway announced in this side's name, as an offset in the other stream.
     edge: Option<u64>,
+    /// The newest acknowledgement that left in this side's name with fields of the gateway's, as an offset in the other stream.
+    ack_made: Option<u64>,
 }
 
 impl Allowances {
@@ -531,7 +533,13 @@ fn check_made(
     {
         return Err(format!("TSval {}, newer than the newest that came by, {newest}", t.val));
     }
-    if let Some(t) = s.options.timestamps {
+    // A host's acknowledgement that is passed on with other fields may wait for the link in another queue than what the gateway
+    // says next. What acknowledges less than the one before shows no window (RFC 9293 section 3.10.7.4).
+    let ack = other.offset(s.ack);
+    let late =
+        s.payload_len == 0 && !s.flags.fin() && heard[side].ack_made.is_some_and(|newest| ack < newest);
+    heard[side].ack_made = heard[side].ack_made.max(Some(ack));
+    if let (Some(t), false) = (s.options.timestamps, late) {
         if heard[side].tsval_made.is_some_and(|before| SeqNum(t.val).before(SeqNum(before))) {
             return Err(format!("TSval {} after {:?}", t.val, heard[side].tsval_made));
         }
@@ -557,6 +565,7 @@ fn check_made(
     if let Some(before) = heard[side].edge
         && edge + (1 << conn.shift(side)) <= before
         && !over
+        && !late
     {
         return Err(format!("the window's right edge goes back from {before} to {edge}"));
     }

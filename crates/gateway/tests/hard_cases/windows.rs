@@ -81,6 +81,29 @@ fn windows_out_of_a_known_link_are_no_larger_than_into_it() {
     assert!(largest.iter().all(|w| (500_000..=1_000_000).contains(w)), "{largest:?}");
 }
 
+/// A destination far behind a short link is filled as far as the link goes.
+#[test]
+fn windows_out_of_a_short_link_fill_a_long_leg_behind_it() {
+    let link = Link {
+        name: "short".into(),
+        rate_bps: Some(100_000_000),
+        rtt: Some(Duration::from_millis(10)),
+        ..Link::default()
+    };
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 64 << 20;
+        s.link = Some(link);
+    });
+    let syn = "win 65535 <mss 1460,sackOK,ws 12>";
+    t.play(&format!(
+        "a > S 0 {syn}\n drop\n +10\n b > S. 0 ack 1 {syn}\n drop\n +500\n a > . 1 ack 1\n ~600\n drop"
+    ));
+    t.play("b > P. 1:1001 ack 1\n ~600");
+    let windows = t.take(Host::B).into_iter().map(|s| u32::from(s.segment.window) << 12);
+    let largest = windows.max().unwrap_or_default();
+    assert!(largest >= 12_500_000 / 2, "what 100 Mbit/s carry in half a second: {largest}");
+}
+
 #[test]
 fn without_window_scaling_a_flow_is_pinned_unless_that_is_forbidden() {
     for (pinned, reaches) in

@@ -91,15 +91,18 @@ pub fn run_plan(plan: &HostilePlan, trace: Trace) -> Traced {
         let mut alone = build(plan, Trace::default(), Vec::new());
         let without = play(&mut alone, plan, false);
         packets += alone.world.packets;
-        let by_chance = |n| {
-            let mut bed = build(&beside::shifted(plan, n), Trace::default(), beside::chaff(attackers(plan)));
-            play(&mut bed, plan, false)
+        let again = |n, attacked| {
+            let shifted = beside::shifted(plan, n);
+            let attackers = attackers(&shifted);
+            let attackers = if attacked { attackers } else { beside::chaff(attackers) };
+            let mut bed = build(&shifted, Trace::default(), attackers);
+            play(&mut bed, &shifted, false)
         };
         failure = without
             .failure
             .clone()
             .map(|f| format!("without attackers: {f}"))
-            .or_else(|| beside::compare(plan, &with, without, &by_chance));
+            .or_else(|| beside::compare(plan, &with, without, &again));
     }
     told(&mut bed, plan, &with, failure, packets)
 }
