@@ -585,10 +585,7 @@ impl Flow {
             .then(|| link().and_then(|l| l.rtt).or_else(measured))
             .flatten()
             .and_then(AckDelay::of_gateway)
-            .unwrap_or(match cx.config.timers.delayed_ack {
-                delay if self.is_in_crowd(cx) => AckDelay::Crowd(delay),
-                delay => AckDelay::Host(delay),
-            })
+            .unwrap_or(AckDelay::Host(cx.config.timers.delayed_ack))
     }
 
     /// The acknowledgement number that a host was sent last.

@@ -13,10 +13,6 @@ const SEGMENTS_PER_ACK: u32 = 2;
 /// TCP_MAX_QUICKACKS).
 const QUICK_ACKS: u8 = 16;
 
-/// So long an acknowledgement waits at most for room to go with it: half of the smallest retransmission timeout that hosts use (Linux
-/// TCP_RTO_MIN).
-const ROOM_PATIENCE: Duration = Duration::from_millis(100);
-
 /// So often in a row a source repeats a segment that was acknowledged, until what it was told is taken to be lost on the way.
 const REPETITIONS_UNHEARD: u8 = 2;
 
@@ -36,10 +32,6 @@ pub enum Owed {
 pub enum AckDelay {
     /// A host: every second segment is acknowledged at once, a single one after this (RFC 9293 3.8.6.3).
     Host(Duration),
-    /// A host as one of so many that each may have little under way. The same, but where less than half of its window is left the
-    /// acknowledgement waits for room to go with it: an acknowledgement alone would call up a small segment or none, and each
-    /// packet costs as much as a large one.
-    Crowd(Duration),
     /// A gateway, which sends by what it knows of the link and not by the clock of acknowledgements: one for each interval.
     Gateway(Duration),
 }
@@ -56,7 +48,7 @@ impl AckDelay {
     #[must_use]
     pub const fn longest(self) -> Duration {
         match self {
-            Self::Host(d) | Self::Crowd(d) | Self::Gateway(d) => d,
+            Self::Host(d) | Self::Gateway(d) => d,
         }
     }
 }
@@ -221,19 +213,13 @@ impl Receiver {
             }
             return;
         }
-        let left = self.edge.diff(seq + len).max(0).unsigned_abs();
-        let is_room_short =
-            matches!(delay, AckDelay::Crowd(_)) && self.quick == 0 && left < self.window_shown_max / 2;
-        let delay = delay.longest();
+        let AckDelay::Host(delay) = delay else { return };
         if let (Some(stretch), false) = (self.stretch, odd) {
             self.owe_by(now + stretch.delay);
         } else if odd {
             self.quick = QUICK_ACKS;
             self.owed = Owed::Now;
         } else if self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
-            if is_room_short {
-                return self.owe_by(now + ROOM_PATIENCE);
-            }
             self.quick = self.quick.saturating_sub(1);
             self.owed = Owed::Now;
         } else {

@@ -6,15 +6,13 @@
 
 use farlink_wire::{Pool, SMALL_BLOCK_BYTES, SeqNum};
 
-use crate::flow::{Cx, Flow, Relay};
+use crate::flow::Relay;
 
 /// Relays on a way with a declared link share one over this of the pool, all flows one over that.
 const LINK_PARTS: usize = 2;
 const ORDINARY_PARTS: usize = 4;
 /// A relay may hold one over this of what is free.
 const FREE_PARTS: usize = 16;
-/// With a smaller share than this, which is also the largest window without scaling, packets get small.
-const CROWD_SHARE_BYTES: u32 = 64 * 1024;
 /// It may always hold this.
 pub(crate) const SHARE_MIN_BYTES: u32 = 16 * 1024;
 
@@ -63,20 +61,6 @@ pub fn share(pool: &Pool, flows: usize, on_link: bool) -> u32 {
     let equal = pool.limit_bytes() / parts / flows.max(1);
     let free = mark(pool, Place::Shared).saturating_sub(pool.used_bytes());
     u32::try_from(equal.min(free / FREE_PARTS)).unwrap_or(u32::MAX).max(SHARE_MIN_BYTES)
-}
-
-/// So many connections between ordinary interfaces that each may have little under way: what is sent in fewer and larger
-/// packets then costs less.
-fn is_crowd(pool: &Pool, flows: usize) -> bool {
-    share(pool, flows, false) < CROWD_SHARE_BYTES
-}
-
-impl Flow {
-    /// It is one of so many that each may have little under way, none of its legs a declared link.
-    #[must_use]
-    pub fn is_in_crowd(&self, cx: &Cx<'_>) -> bool {
-        is_crowd(cx.pool, cx.flows_split) && !self.is_on_link(cx.config)
-    }
 }
 
 /// Payload bytes for which there is room, when their packet's block of `block_bytes` is given back for them.

@@ -22,10 +22,6 @@ const MOVING: Duration = Duration::from_millis(120);
 /// custody waits for a repetition: it would keep new data from the link until that has arrived.
 const RAISE_QUARTERS: u32 = 3;
 const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
-/// A window that has grown by one over this is news; and by one over that where packets are small because there are so many
-/// connections.
-const UPDATE_PARTS: u32 = 4;
-const UPDATE_PARTS_IN_CROWD: u32 = 2;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
 const OPTION_BODY_BYTES_MAX: usize = 36;
 const TIMESTAMPS_BYTES: usize = 12;
@@ -145,10 +141,9 @@ impl Flow {
         let edge = self.edge_for(cx, to, ack);
         let edge = if told.is_some() { ack + self.told_window(cx, to, ack, edge) } else { edge };
         let grown = edge.diff(before).max(0).unsigned_abs();
-        let parts = if self.is_in_crowd(cx) { UPDATE_PARTS_IN_CROWD } else { UPDATE_PARTS };
         // A source that has no room for a segment waits for this alone: what silly-window avoidance lets through is news.
         (grown > 0 && left < relay.rx.segment_bytes())
-            || grown >= (shown / parts).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
+            || grown >= (shown / 4).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
     }
 
     /// The window that a gateway is told, beside the header's with this right edge: as large as the policy allows now, less than

@@ -323,36 +323,16 @@ fn without_a_link_a_long_way_has_room_for_what_a_fast_one_brings() {
     assert!(windows > Some(200_000), "100 Mbit/s for 200 ms are more than 65,535 bytes: {windows:?}");
 }
 
-/// With little memory for each connection packets get small: an acknowledgement goes with room for what it calls up.
+/// Every second full segment is acknowledged at once (RFC 9293 3.8.6.3), however little each connection may hold and however much
+/// of its window is taken: an acknowledgement that waited for room let hosts' timers run out where very many connections share a machine.
 #[test]
-fn in_a_crowd_an_acknowledgement_waits_for_room() {
-    for (pool_bytes, waits) in [(1 << 20, true), (512 << 20, false)] {
+fn with_little_memory_for_each_every_second_segment_is_answered_at_once() {
+    for pool_bytes in [1 << 20, 512 << 20] {
         let mut t = Script::with(|s| s.config.limits.pool_bytes = pool_bytes);
         t.open();
-        t.play("a > . 1:14601 ack 1 {gso 1460}\n ~1\n drop b");
-        assert!(t.take(Host::A).iter().any(|s| s.ack == 14_601), "most of the window is left");
-        t.play("a > . 14601:43801 ack 1 {gso 1460}\n ~1\n drop b");
-        assert_eq!(!t.take(Host::A).iter().any(|s| s.ack == 43_801), waits, "a pool of {pool_bytes}");
-        // The other host takes it.
-        t.play("b > . 1 ack 43801 win 512\n ~1\n drop b");
-        let room = t.take(Host::A).last().map(|s| (s.ack, u32::from(s.segment.window) << 7));
-        assert!(!waits || room.is_some_and(|(ack, window)| ack == 43_801 && window > 32_000), "{room:?}");
+        for (from, to) in [(1, 14_601), (14_601, 43_801)] {
+            t.play(&format!("a > . {from}:{to} ack 1 {{gso 1460}}\n ~1\n drop b"));
+            assert!(t.take(Host::A).iter().any(|s| s.ack == to), "{to} with a pool of {pool_bytes}");
+        }
     }
-}
-
-/// The other host takes nothing: the source hears of what is held before its retransmission timer (RFC 6298) runs out.
-#[test]
-fn in_a_crowd_an_acknowledgement_waits_no_longer_than_a_timer() {
-    let mut t = Script::with(|s| s.config.limits.pool_bytes = 1 << 20);
-    t.open();
-    t.play("a > . 1:14601 ack 1 {gso 1460}\n ~1\n drop");
-    t.play("a > . 14601:43801 ack 1 {gso 1460}\n ~90\n drop b");
-    assert!(t.take(Host::A).is_empty());
-    t.play("~20\n drop b");
-    assert!(t.take(Host::A).iter().any(|s| s.ack == 43_801));
-    // After a gap each segment is answered at once.
-    t.play("a > . 45261:46721 ack 1\n ~1\n drop b");
-    assert!(t.take(Host::A).iter().any(|s| s.ack == 43_801), "a gap");
-    t.play("a > . 43801:45261 ack 1\n ~1\n drop b");
-    assert!(t.take(Host::A).iter().any(|s| s.ack == 46_721), "filled");
 }
