@@ -254,7 +254,7 @@ impl Answerer {
                     settings: settings.into_iter().map(|(key, value)| (key, value.into())).collect(),
                     version: env!("CARGO_PKG_VERSION"),
                     uptime_seconds: driver.uptime_s as u64,
-                    gateway: attendance.gateway().status(now),
+                    gateway: attendance.gateway().status(),
                     interfaces: driver.ports.iter().map(port).collect(),
                     driver: driver_counters(&driver),
                     diversion: driver.diversion,

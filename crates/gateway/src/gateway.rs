@@ -372,8 +372,7 @@ impl Gateway {
         self.engine.set_short_of_time(is_short);
     }
     /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and simply forwarded.
-    pub fn drain(&mut self, now: Instant) {
-        let _ = now;
+    pub fn drain(&mut self) {
         self.drain_wanted = true;
     }
     /// Ends draining, complete or not: new connections are split again.
@@ -407,8 +406,7 @@ impl Gateway {
     }
     /// A snapshot.
     #[must_use]
-    pub fn status(&self, now: Instant) -> Status {
-        let _ = now;
+    pub fn status(&self) -> Status {
         let rtt_of = |iface: IfaceId| {
             self.engine.config().link(iface).and_then(farlink_engine::config::Link::rtt_in_force)
         };

@@ -451,7 +451,7 @@ impl Driver {
         }
         self.is_unsplit = wanted;
         if wanted {
-            self.gateway.drain(clock::now());
+            self.gateway.drain();
         } else {
             self.gateway.end_drain();
         }
@@ -479,7 +479,7 @@ impl Driver {
             timeout_s = self.drain_timeout.as_secs_f64(),
             "draining: nothing new is split, custody is delivered"
         );
-        self.gateway.drain(now);
+        self.gateway.drain();
         self.phase = Phase::Draining { until: now + self.drain_timeout };
         self.work();
     }

@@ -58,8 +58,7 @@ impl Daemon {
     fn status(&self) -> (Status, DriverStatus) {
         let (answer, answered) = std::sync::mpsc::channel();
         self.ask(Box::new(move |a| {
-            let now = a.now();
-            answer.send((a.gateway().status(now), a.status())).unwrap();
+            answer.send((a.gateway().status(), a.status())).unwrap();
         }));
         answered.recv().unwrap()
     }

@@ -315,9 +315,9 @@ impl GatewayNode {
     }
 
     /// Starts a drain that may take until `limit`.
-    pub fn drain(&mut self, now: Instant, limit: Instant, restart_after: Duration) {
+    pub fn drain(&mut self, limit: Instant, restart_after: Duration) {
         if let Some(g) = &mut self.gateway {
-            g.drain(now);
+            g.drain();
             self.drain_limit = Some(limit);
             self.restart_after = Some(restart_after);
             self.dirty = true;

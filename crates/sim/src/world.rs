@@ -282,7 +282,7 @@ impl World {
             }),
             Fault::Drain { node, limit, restart_after } => {
                 if let Some(g) = self.gateway(node) {
-                    g.drain(now, now + limit, restart_after);
+                    g.drain(now + limit, restart_after);
                 }
             }
             Fault::Kill { node, restart_after } => {

@@ -111,14 +111,14 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
             0x22 => gateway.routes_changed(now),
             0x33 => sum += u64::from(gateway.set(now, "link.link.rate_bps", "4000000").is_ok()),
             0x44 => sum += gateway.flows(now, 10).len() as u64,
-            0x55 => sum += gateway.status(now).engine.counters.packets_in,
+            0x55 => sum += gateway.status().engine.counters.packets_in,
             _ => {}
         }
         while let Some(out) = net.channel.pop(now) {
             sum = sum.wrapping_mul(31).wrapping_add(out.len() as u64);
         }
     }
-    gateway.drain(now);
+    gateway.drain();
     gateway.reset_recorded(now, &net.records.clone(), &mut net);
     sum.wrapping_add(gateway.abandon_all(now, &mut net) as u64) + u64::from(gateway.is_drained())
 }

@@ -388,7 +388,7 @@ fn report(t: &mut Script, by: [u32; 2]) -> u64 {
         t.play(&format!("b > . 1 ack {end} <flcame {by} {us} {bytes}>\n ~20\n drop"));
         at = end;
     }
-    t.with_gateway(|g, now, _| g.status(now)).links[0].estimated_bps
+    t.with_gateway(|g, _, _| g.status()).links[0].estimated_bps
 }
 
 #[test]

@@ -454,7 +454,7 @@ impl Script {
 
     /// The engine of the (first) gateway.
     pub fn status(&self) -> Status {
-        self.nodes[0].gateway.status(self.now).engine
+        self.nodes[0].gateway.status().engine
     }
     /// How the only flow is treated; "none" without a flow.
     pub fn mode(&self) -> &'static str {
@@ -501,7 +501,7 @@ impl Script {
     }
     pub fn drain(&mut self) {
         self.trace.push("           (drain)".to_owned());
-        self.with_gateway(|g, now, _| g.drain(now));
+        self.with_gateway(|g, _, _| g.drain());
     }
     pub fn end_drain(&mut self) {
         self.trace.push("           (drain ended)".to_owned());

@@ -300,7 +300,7 @@ impl Bed {
             }
             6 if choice & 0x30 == 0 => {
                 self.draining = true;
-                self.gateway.drain(self.now);
+                self.gateway.drain();
             }
             7 => {
                 self.truth.may_reset = true;
@@ -359,7 +359,7 @@ impl Bed {
     fn take_out(&mut self) {
         let out = core::mem::take(&mut self.world.out);
         assert!(out.len() <= PACKETS_PER_CALL, "{} packets at once", out.len());
-        let abandoned = self.gateway.status(self.now).engine.counters.flows_abandoned;
+        let abandoned = self.gateway.status().engine.counters.flows_abandoned;
         self.truth.may_reset |= abandoned > 0;
         for p in &out {
             self.truth.check(p);
@@ -382,7 +382,7 @@ impl Bed {
 
     /// Everything is bounded (invariant 8).
     fn check_limits(&mut self) {
-        let status = self.gateway.status(self.now);
+        let status = self.gateway.status();
         let (e, l) = (&status.engine, &self.config.limits);
         let flows = e.flows_split + e.flows_dormant + e.flows_draining + e.flows_closed;
         assert!(flows <= l.flows_max as u64, "{flows} flows of {}", l.flows_max);
@@ -407,7 +407,7 @@ impl Bed {
         }
         self.settle();
         self.advance(END);
-        let status = self.gateway.status(self.now);
+        let status = self.gateway.status();
         let e = &status.engine;
         let flows = e.flows_split + e.flows_dormant + e.flows_draining + e.flows_closed;
         assert_eq!((flows, e.half_open, e.custody_bytes), (0, 0, 0), "left behind: {e:?}");

@@ -183,20 +183,18 @@ fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
 
 /// Copies that this gateway has sent before a loss could be known.
 fn early_bytes(network: &mut Network, gateway: &str) -> f64 {
-    let now = network.world.now();
     let Some(node) = network.node(gateway) else { return 0.0 };
     let gateway = network.world.gateway(node).and_then(|g| g.gateway.as_mut());
-    gateway.map_or(0.0, |g| g.status(now).engine.counters.early_repeated_bytes as f64)
+    gateway.map_or(0.0, |g| g.status().engine.counters.early_repeated_bytes as f64)
 }
 
 fn of_gateways(network: &mut Network, measured: &mut Measured) {
-    let now = network.world.now();
     let (mut memory, mut split, mut count) = (0, 0, 0);
     let mut peaks = Vec::new();
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
     for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
-        let status = gateway.status(now);
+        let status = gateway.status();
         let backlogs = status.links.iter().map(|l| l.backlog_max_bytes as f64);
         queue = backlogs.fold(queue, f64::max);
         peaks.push((node, status.engine.held_max_bytes, status.engine.pool_max_bytes));

@@ -245,19 +245,19 @@ impl Network {
             samples.push(Sample {
                 at_s: now.since(Instant::ZERO).as_secs_f64(),
                 payload,
-                gateways: self.gauges(now),
+                gateways: self.gauges(),
             });
         }
         self.run()?;
         Ok(samples)
     }
 
-    fn gauges(&mut self, now: Instant) -> Vec<Gauge> {
+    fn gauges(&mut self) -> Vec<Gauge> {
         let mut gauges = Vec::new();
         for node in self.world.gateways() {
             let name = self.world.name(node).to_string();
             if let Some(gateway) = self.running(node) {
-                let e = gateway.status(now).engine;
+                let e = gateway.status().engine;
                 gauges.push(Gauge::new(&name, e.custody_bytes, e.in_flight_bytes, e.pool_bytes));
             }
         }

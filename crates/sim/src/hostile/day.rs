@@ -27,12 +27,12 @@ pub struct Look {
 /// All bytes that a gateway holds by its own count.
 #[must_use]
 pub fn held_bytes(rig: &Rig) -> u64 {
-    let status = rig.gateway.status(rig.now);
+    let status = rig.gateway.status();
     status.engine.memory.total_bytes() + status.reassembly_bytes
 }
 
 fn look(rig: &Rig, since: farlink_wire::Instant, exchanges: u64) -> Look {
-    let e = rig.gateway.status(rig.now).engine;
+    let e = rig.gateway.status().engine;
     Look {
         hours: rig.now.since(since).as_secs_f64() / 3600.0,
         held_bytes: held_bytes(rig),

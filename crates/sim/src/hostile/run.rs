@@ -173,12 +173,11 @@ fn memory_in_use_bytes(e: &engine_status::Status, limits: &Limits) -> u64 {
 
 /// Everything is bounded, at any time.
 fn look(bed: &mut Bed) -> Option<String> {
-    let now = bed.world.now();
     for n in bed.gateways.clone() {
         let Some(node) = bed.world.gateway(n) else { continue };
         let limits = node.config.limits.clone();
         let Some(gateway) = &mut node.gateway else { continue };
-        let status = gateway.status(now);
+        let status = gateway.status();
         let e = &status.engine;
         let flows = e.flows_split + e.flows_dormant + e.flows_draining + e.flows_closed;
         let bounds = [
@@ -206,7 +205,7 @@ fn left_behind(bed: &mut Bed) -> Option<String> {
     let now = bed.world.now();
     for n in bed.gateways.clone() {
         let Some(gateway) = bed.world.gateway(n).and_then(|g| g.gateway.as_mut()) else { continue };
-        let status = gateway.status(now);
+        let status = gateway.status();
         let e = &status.engine;
         let left = [
             ("half-open connections", e.half_open),
