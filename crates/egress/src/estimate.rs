@@ -172,14 +172,16 @@ impl RateEstimate {
     #[must_use]
     pub fn has_backlog(&self, now: Instant, total_bytes: u64) -> bool {
         let (sent_at, waited) = self.waited;
-        let wanted = 2 * self.waiting_wanted();
-        if now >= sent_at + waited + 2 * self.round() {
-            return false;
-        }
-        // The report is a round trip old: a queue that nothing has been added to is empty by now.
-        let since = self.rate_bps.zip(self.sent.since(sent_at, now, total_bytes));
-        let added = since.map(|(rate, bytes)| time_of(bytes, rate));
-        added.map_or(waited, |added| (waited + added).saturating_sub(now.since(sent_at))) > wanted
+        now < sent_at + waited + 2 * self.round()
+            && self.waits_now(now, total_bytes).unwrap_or(waited) > 2 * self.waiting_wanted()
+    }
+
+    /// How long a byte that leaves now will wait before the link. The newest report is a round trip old: a queue that nothing has been
+    /// added to since is empty by now. `None`: nobody knows.
+    fn waits_now(&self, now: Instant, total_bytes: u64) -> Option<Duration> {
+        let (sent_at, waited) = self.waited;
+        let added = time_of(self.sent.since(sent_at, now, total_bytes)?, self.rate_bps?);
+        Some((waited + added).saturating_sub(now.since(sent_at)))
     }
 
     /// Rates taken from reports so far.
@@ -339,7 +341,9 @@ impl RateEstimate {
         }
         // A queue stands; a machine that is late now and then does not make one.
         let waited = self.recent.iter().rev().take(3).map(|(_, s)| s.waited).min().unwrap_or(sample.waited);
-        let gain = self.gain_for(waited, busy);
+        // And one that has gone since is not to be drained once more, while the link has nothing to do.
+        let left = self.waits_now(now, self.sent.total_bytes()).filter(|_| waited > self.round() / 4);
+        let gain = self.gain_for(waited.min(left.unwrap_or(waited)), busy);
         if gain != self.gain {
             self.gain = gain;
             self.changed_at = now;

@@ -9,25 +9,34 @@ const POINTS_MAX: usize = 128;
 
 /// Bytes that have left, over the time of a few round trips.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SentLog(VecDeque<(Instant, u64)>);
+pub(crate) struct SentLog {
+    points: VecDeque<(Instant, u64)>,
+    total_bytes: u64,
+}
 
 impl SentLog {
     /// By now `total_bytes` have left in all. Points nearer to each other than `apart` are not kept.
     pub(crate) fn note(&mut self, now: Instant, total_bytes: u64, apart: Duration) {
-        if self.0.back().is_some_and(|(at, total)| now.since(*at) < apart || *total == total_bytes) {
+        self.total_bytes = total_bytes;
+        if self.points.back().is_some_and(|(at, total)| now.since(*at) < apart || *total == total_bytes) {
             return;
         }
-        if self.0.len() >= POINTS_MAX {
-            self.0.pop_front();
+        if self.points.len() >= POINTS_MAX {
+            self.points.pop_front();
         }
-        self.0.push_back((now, total_bytes));
+        self.points.push_back((now, total_bytes));
+    }
+
+    /// What had left in all when that was noted last.
+    pub(crate) const fn total_bytes(&self) -> u64 {
+        self.total_bytes
     }
 
     /// Bytes that have left since `then`, where `total_bytes` have left in all by `now`; `None`: that is too long ago.
     pub(crate) fn since(&self, then: Instant, now: Instant, total_bytes: u64) -> Option<u64> {
-        let at = self.0.iter().rposition(|(at, _)| *at <= then)?;
-        let &(from, before) = self.0.get(at)?;
-        let &(to, after) = self.0.get(at + 1).unwrap_or(&(now, total_bytes));
+        let at = self.points.iter().rposition(|(at, _)| *at <= then)?;
+        let &(from, before) = self.points.get(at)?;
+        let &(to, after) = self.points.get(at + 1).unwrap_or(&(now, total_bytes));
         // Evenly between two points.
         let span = to.since(from).as_nanos().max(1);
         let part = then.since(from).as_nanos().min(span);
