@@ -111,7 +111,7 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
             0x22 => gateway.routes_changed(now),
             0x33 => sum += u64::from(gateway.set(now, "link.link.rate_bps", "4000000").is_ok()),
             0x44 => sum += gateway.flows(now, 10).len() as u64,
-            0x55 => sum += gateway.status().engine.counters.packets_in,
+            0x55 => sum += gateway.status().traffic.packets_in,
             _ => {}
         }
         while let Some(out) = net.channel.pop(now) {
