@@ -20,6 +20,8 @@ pub struct Transmit<'a> {
     pub payload: &'a [&'a [u8]],
     /// Checksum and segmentation that are still to be done.
     pub offload: Offload,
+    /// It was made here; else it is a packet that came in, fields of it perhaps changed.
+    pub is_made: bool,
 }
 
 impl Transmit<'_> {

@@ -139,7 +139,8 @@ impl Outlet {
     ) {
         let offload = Offload::default();
         self.charge(now, out, supersegment::wire_size(bytes, &offload));
-        self.write(now, &Transmit { via, out, header: bytes, payload: &[], offload }, net);
+        let packet = Transmit { via, out, header: bytes, payload: &[], offload, is_made: true };
+        self.write(now, &packet, net);
     }
 
     fn write_packet(
@@ -150,7 +151,8 @@ impl Outlet {
         net: &mut dyn Network,
     ) {
         let offload = packet.offload;
-        self.write(now, &Transmit { via, out, header: packet.bytes(), payload: &[], offload }, net);
+        let header = packet.bytes();
+        self.write(now, &Transmit { via, out, header, payload: &[], offload, is_made: false }, net);
     }
 
     fn charge(&mut self, now: Instant, out: IfaceId, size: WireSize) {
@@ -202,7 +204,8 @@ impl World for Exit<'_> {
             self.outlet.charge(self.now, made.out, size);
         }
         let (via, out, payload) = (made.via, made.out, made.payload);
-        self.outlet.write(self.now, &Transmit { via, out, header: &header, payload, offload }, self.net);
+        let packet = Transmit { via, out, header: &header, payload, offload, is_made: true };
+        self.outlet.write(self.now, &packet, self.net);
         size
     }
 

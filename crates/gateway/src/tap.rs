@@ -359,7 +359,14 @@ mod tests {
         let iface = IfaceId(0);
         tap.leaves(
             at(ms),
-            &Transmit { via: iface, out: iface, header: &header, payload, offload: Offload::default() },
+            &Transmit {
+                via: iface,
+                out: iface,
+                header: &header,
+                payload,
+                offload: Offload::default(),
+                is_made: true,
+            },
         );
     }
 
@@ -439,7 +446,14 @@ mod tests {
             let header = whole.get(..end).unwrap();
             tap.leaves(
                 at(1),
-                &Transmit { via: iface, out: iface, header, payload: &[], offload: Offload::default() },
+                &Transmit {
+                    via: iface,
+                    out: iface,
+                    header,
+                    payload: &[],
+                    offload: Offload::default(),
+                    is_made: true,
+                },
             );
         }
         assert!(shown(&mut tap).is_empty());

@@ -190,8 +190,9 @@ impl Network for Driver<'_> {
         for piece in packet.payload {
             bytes.extend_from_slice(piece);
         }
-        let now = packet.payload.is_empty() && self.input == Some(identity(&bytes));
-        let late = packet.payload.is_empty() && whole(&bytes).is_some_and(|w| self.waiting.take(&w));
+        // What the gateway calls forwarded must be what came in, too: only then is it excused from what made packets must obey.
+        let now = !packet.is_made && self.input == Some(identity(&bytes));
+        let late = !packet.is_made && whole(&bytes).is_some_and(|w| self.waiting.take(&w));
         let forwarded = now || late;
         self.outbox.push(Outgoing {
             via: packet.via,
