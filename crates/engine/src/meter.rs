@@ -2,7 +2,7 @@
 //!
 //! The engine only counts and carries; what the numbers mean for the rate of a link is for the one that owns its queue.
 
-use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
+use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
 use crate::config::Config;
 use crate::net::IfaceId;
@@ -100,11 +100,9 @@ impl Meters {
     /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
     pub fn count(&mut self, via: IfaceId, s: &TcpSegment, packet: &PacketBuf) {
         let Some(meter) = self.get_mut(via) else { return };
-        let size = usize::from(packet.offload.gso_size);
-        let segments =
-            if packet.offload.is_super_segment() && size > 0 { s.payload_len.div_ceil(size) } else { 1 };
-        let headers = segments.saturating_sub(1) * s.payload_offset;
-        meter.received_bytes = meter.received_bytes.wrapping_add((packet.len() + headers) as u64);
+        let payload_bytes = packet.len().saturating_sub(s.payload_offset);
+        let size = WireSize::of(s.payload_offset, payload_bytes, &packet.offload);
+        meter.received_bytes = meter.received_bytes.wrapping_add(u64::from(size.bytes));
     }
 
     /// What a segment that has just come in over this link leaves to be told; `None`: no declared link.

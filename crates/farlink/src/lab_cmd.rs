@@ -210,16 +210,7 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
         sandbox::enter().context("the laboratory needs network namespaces")?;
     }
     let RunArgs { cells, plots } = args;
-    let options = runner::Options {
-        only: cells.only()?,
-        scenario: cells.scenario.clone(),
-        subset: cells.subset.clone(),
-        repeat: cells.repeat,
-        seed: cells.seed,
-        captures: cells.captures.clone(),
-        set: cells.set.clone(),
-        plots,
-    };
+    let options = runner::Options { chosen: cells.chosen()?, plots };
     cells.publish(&runner::run(&options)?)
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use farlink_lab::report::{Outcome, Report};
 use farlink_lab::runner;
-use farlink_lab::scenario::Only;
+use farlink_lab::scenario::{Chosen, Only};
 
 use crate::out::{out, outln};
 
@@ -17,37 +17,45 @@ const INCOMPLETE: u8 = 3;
 #[derive(clap::Args, Debug)]
 pub struct ScenarioArgs {
     /// Name of a builtin scenario, or path of a scenario file
-    pub scenario: String,
+    scenario: String,
     /// Run only the cells with these params; `variant` is one too
     #[arg(long, value_name = "K=V,...")]
     only: Vec<String>,
     /// Run only the cells of this subset of the scenario
     #[arg(long, value_name = "NAME")]
-    pub subset: Option<String>,
+    subset: Option<String>,
     /// Cells that cannot run here are no failure
     #[arg(long)]
     allow_skips: bool,
     /// How often each cell is run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub repeat: u32,
+    repeat: u32,
     /// Seed of everything random
     #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
+    seed: u64,
     /// Write the results as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write what each node carried into a directory (pcap)
     #[arg(long, value_name = "DIR")]
-    pub captures: Option<PathBuf>,
+    captures: Option<PathBuf>,
     /// Change settings of all cells, each key=value
     #[arg(long, value_name = "K=V", num_args = 1..)]
-    pub set: Vec<String>,
+    set: Vec<String>,
 }
 
 impl ScenarioArgs {
-    /// The cells that are wanted.
-    pub fn only(&self) -> Result<Only> {
-        Only::parse(&self.only.join(","))
+    /// What is to be run.
+    pub fn chosen(&self) -> Result<Chosen> {
+        Ok(Chosen {
+            scenario: self.scenario.clone(),
+            only: Only::parse(&self.only.join(","))?,
+            subset: self.subset.clone(),
+            repeat: self.repeat,
+            seed: self.seed,
+            set: self.set.clone(),
+            captures: self.captures.clone(),
+        })
     }
 
     /// Prints the table of a report and writes its JSON where it was asked for.

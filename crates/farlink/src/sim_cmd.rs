@@ -240,16 +240,7 @@ fn list() -> Result<ExitCode> {
 
 fn run_scenario(args: RunArgs) -> Result<ExitCode> {
     let RunArgs { cells, flow_trace, threads } = args;
-    let options = simulate::Options {
-        only: cells.only()?,
-        scenario: cells.scenario.clone(),
-        subset: cells.subset.clone(),
-        repeat: cells.repeat,
-        seed: cells.seed,
-        captures: cells.captures.clone(),
-        set: cells.set.clone(),
-        threads,
-    };
+    let options = simulate::Options { chosen: cells.chosen()?, threads };
     if let Some(path) = &flow_trace {
         let trace = simulate::trace(&options, &crate::config::gateway_of)?;
         std::fs::write(path, serde_json::to_string(&trace)? + "\n")

@@ -9,43 +9,32 @@ use crate::expect::{Judge, Judgement};
 use crate::kinds::{self, Kind, Run};
 use crate::progress::Progress;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
-use crate::scenario::{Cell, Driver, Only, Scenario, Wanted};
+use crate::scenario::{Cell, Chosen, Driver, Scenario, Wanted};
 use crate::{html, interrupt, sh, state, table};
 
 /// What `lab run` is told.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Name of a builtin scenario, or a path.
-    pub scenario: String,
-    /// Which cells.
-    pub only: Only,
-    /// Which of the scenario's subsets.
-    pub subset: Option<String>,
-    /// How often each.
-    pub repeat: u32,
-    /// Seed of everything random.
-    pub seed: u64,
+    /// What is run.
+    pub chosen: Chosen,
     /// Where plots go, if anywhere.
     pub plots: Option<PathBuf>,
-    /// Where captures go, if anywhere.
-    pub captures: Option<PathBuf>,
-    /// Changes to the settings of all cells, `k=v`.
-    pub set: Vec<String>,
 }
 
 /// Runs it. Call from the main thread: what the laboratory starts ends with the thread that started it.
 pub fn run(options: &Options) -> Result<Report> {
-    let scenario = Scenario::find(&options.scenario)?;
+    let scenario = Scenario::find(&options.chosen.scenario)?;
     let mut kind = kinds::of(&scenario.kind)?;
     let all = kind.cells(&scenario)?;
     let judge = Judge::new(&scenario, &all, Driver::Lab)?;
-    let subset = options.subset.as_deref();
-    let wanted = Wanted { only: &options.only, subset, driver: Driver::Lab, repeat: options.repeat };
+    let subset = options.chosen.subset.as_deref();
+    let wanted =
+        Wanted { only: &options.chosen.only, subset, driver: Driver::Lab, repeat: options.chosen.repeat };
     let mut cells = scenario.select(all.clone(), &wanted)?;
     for (cell, _) in &mut cells {
-        cell.set_all(options.set.iter().map(String::as_str))?;
+        cell.set_all(options.chosen.set.iter().map(String::as_str))?;
     }
-    for directory in options.plots.iter().chain(&options.captures) {
+    for directory in options.plots.iter().chain(&options.chosen.captures) {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("{} cannot be made", directory.display()))?;
     }
@@ -56,15 +45,15 @@ pub fn run(options: &Options) -> Result<Report> {
         title: scenario.title.clone(),
         clocks: scenario.clocks(),
         driver: "lab".into(),
-        seed: options.seed,
+        seed: options.chosen.seed,
         version: env!("CARGO_PKG_VERSION").into(),
         command: command_line(
             Driver::Lab,
-            &options.scenario,
-            (&options.only, subset),
-            options.repeat,
-            options.seed,
-            &options.set,
+            &options.chosen.scenario,
+            (&options.chosen.only, subset),
+            options.chosen.repeat,
+            options.chosen.seed,
+            &options.chosen.set,
         ),
         ..Report::default()
     };
@@ -82,13 +71,13 @@ pub fn run(options: &Options) -> Result<Report> {
         }
         for repeat in 0..*repeats {
             progress.begin(&name_of(cell));
-            let seed = options.seed.wrapping_add(1_000_003 * u64::from(repeat));
+            let seed = options.chosen.seed.wrapping_add(1_000_003 * u64::from(repeat));
             let mut run = Run {
                 seed,
                 prefix: format!("flrun{}", std::process::id()),
                 progress: &progress,
                 keeps_moments: options.plots.is_some() && repeat == 0,
-                captures: options.captures.clone().map(|d| (d, format!("{number:03}-{repeat}"))),
+                captures: options.chosen.captures.clone().map(|d| (d, format!("{number:03}-{repeat}"))),
                 trace: None,
             };
             let outcome = Measured::until_judged(|| kind.run(&scenario, cell, &mut run));
@@ -106,7 +95,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     progress.finish();
     report.details = kind.details();
-    report.expectations = judged(judge, &options.set, &report);
+    report.expectations = judged(judge, &options.chosen.set, &report);
     if let Some(directory) = &options.plots {
         for (name, svg) in html::plots(&report, &traces)? {
             let path = directory.join(format!("{name}.svg"));

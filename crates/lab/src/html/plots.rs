@@ -295,6 +295,7 @@ fn by_source() -> [Sweep; 3] {
         value: |p| named_mbps(p, "source_high_flow_goodput_bps"),
         deviation: |p| named_mbps(p, "source_high_flow_goodput_deviation_bps"),
         limit: |_| None,
+        remark: BY_SOURCE,
         paper: |p| Some(p.paper("source_high_flow_goodput_bps")? / 1e6),
         ..each_flow()
     };
@@ -304,10 +305,11 @@ fn by_source() -> [Sweep; 3] {
         value: |p| named_mbps(p, "source_low_flow_goodput_bps"),
         deviation: |p| named_mbps(p, "source_low_flow_goodput_deviation_bps"),
         limit: |_| None,
+        remark: BY_SOURCE,
         paper: |p| Some(p.paper("source_low_flow_goodput_bps")? / 1e6),
         ..each_flow()
     };
-    [all, Sweep { remark: BY_SOURCE, ..far }, Sweep { remark: BY_SOURCE, ..near }]
+    [all, far, near]
 }
 
 /// Something against a numeric condition that is not the size.

@@ -1,6 +1,7 @@
 //! Scenario files: what is varied, which variants stand side by side, what the papers measured.
 
 mod cells;
+mod chosen;
 mod expect;
 mod only;
 mod paper;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use cells::{Cell, Params};
+pub use chosen::Chosen;
 pub use expect::{Driver, Expect, Runs, Subset, Wanted};
 pub use only::Only;
 pub use paper::{Clocks, Figures, Paper};

@@ -9,7 +9,7 @@ mod planned;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ use crate::expect::Judge;
 use crate::jobs::Plan;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{judged, line_of, name_of, skipped};
-use crate::scenario::{Cell, Driver, Only, Scenario, Wanted};
+use crate::scenario::{Cell, Chosen, Driver, Scenario, Wanted};
 use farlink_gateway::flow_trace::FlowTrace;
 
 /// Reads the text of a gateway's configuration file. The format is the command's, not the laboratory's.
@@ -31,22 +31,10 @@ pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> +
 /// What `sim run` is told.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Name of a builtin scenario, or a path.
-    pub scenario: String,
-    /// Which cells.
-    pub only: Only,
-    /// Which of the scenario's subsets.
-    pub subset: Option<String>,
-    /// How often each.
-    pub repeat: u32,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Changes to the settings of all cells, `k=v`.
-    pub set: Vec<String>,
+    /// What is run. Of captures each node of each run has a file.
+    pub chosen: Chosen,
     /// How many cells run at once. The results do not depend on it.
     pub threads: usize,
-    /// Where captures go, if anywhere: a file for each node of each run.
-    pub captures: Option<PathBuf>,
 }
 
 /// One run of one cell.
@@ -71,20 +59,20 @@ pub fn has_kind(kind: &str) -> bool {
 
 /// Runs it. `say` hears a line about each run that has ended, in no particular order.
 pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) + Sync)) -> Result<Report> {
-    let scenario = Scenario::find(&options.scenario)?;
+    let scenario = Scenario::find(&options.chosen.scenario)?;
     if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
              scenarios of the kinds `transfer`, `web` and `mixed`",
             scenario.name,
             scenario.kind,
-            options.scenario
+            options.chosen.scenario
         );
     }
     let all = scenario.cells()?;
     let judge = Judge::new(&scenario, &all, Driver::Sim)?;
     let cells = cells_of(&scenario, options)?;
-    if let Some(directory) = &options.captures {
+    if let Some(directory) = &options.chosen.captures {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("{} cannot be made", directory.display()))?;
     }
@@ -95,8 +83,8 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
             (0..*repeats).map(move |repeat| Job {
                 cell,
                 repeat,
-                seed: options.seed.wrapping_add(1_000_003 * u64::from(repeat)),
-                captures: options.captures.as_deref().map(|d| (d, format!("{number:03}-{repeat}"))),
+                seed: options.chosen.seed.wrapping_add(1_000_003 * u64::from(repeat)),
+                captures: options.chosen.captures.as_deref().map(|d| (d, format!("{number:03}-{repeat}"))),
             })
         })
         .collect();
@@ -106,15 +94,15 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
         title: scenario.title.clone(),
         clocks: scenario.clocks(),
         driver: "sim".into(),
-        seed: options.seed,
+        seed: options.chosen.seed,
         version: env!("CARGO_PKG_VERSION").into(),
         command: command_line(
             Driver::Sim,
-            &options.scenario,
-            (&options.only, options.subset.as_deref()),
-            options.repeat,
-            options.seed,
-            &options.set,
+            &options.chosen.scenario,
+            (&options.chosen.only, options.chosen.subset.as_deref()),
+            options.chosen.repeat,
+            options.chosen.seed,
+            &options.chosen.set,
         ),
         ..Report::default()
     };
@@ -125,17 +113,18 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
             Done::Skipped(cell) => report.skipped.push(cell),
         }
     }
-    report.expectations = judged(judge, &options.set, &report);
+    report.expectations = judged(judge, &options.chosen.set, &report);
     Ok(report)
 }
 
 /// The cells that are asked for, with what is changed in them, and how often each is run.
 fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<(Cell, u32)>> {
-    let subset = options.subset.as_deref();
-    let wanted = Wanted { only: &options.only, subset, driver: Driver::Sim, repeat: options.repeat };
+    let subset = options.chosen.subset.as_deref();
+    let wanted =
+        Wanted { only: &options.chosen.only, subset, driver: Driver::Sim, repeat: options.chosen.repeat };
     let mut cells = scenario.select(scenario.cells()?, &wanted)?;
     for (cell, _) in &mut cells {
-        cell.set_all(options.set.iter().map(String::as_str))?;
+        cell.set_all(options.chosen.set.iter().map(String::as_str))?;
     }
     Ok(cells)
 }
@@ -145,7 +134,7 @@ fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<(Cell, u32)>> 
 /// # Errors
 /// A scenario that has no plain transfers, more cells than one, or one without gateways.
 pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace> {
-    let scenario = Scenario::find(&options.scenario)?;
+    let scenario = Scenario::find(&options.chosen.scenario)?;
     if scenario.kind != "transfer" {
         bail!(
             "flows are traced in scenarios of the kind `transfer`; `{}` is of kind `{}`",
@@ -163,8 +152,9 @@ pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace
     if let Some(reason) = network::cannot_run(&scenario, cell) {
         bail!("{}: {reason}", name_of(cell));
     }
-    let play = Play::new(measure::transfers(&scenario, cell, options.seed)?, Vec::new());
-    let mut network = Network::build(&scenario, cell, options.seed, play, Trace::default(), read_config)?;
+    let play = Play::new(measure::transfers(&scenario, cell, options.chosen.seed)?, Vec::new());
+    let mut network =
+        Network::build(&scenario, cell, options.chosen.seed, play, Trace::default(), read_config)?;
     let is_upload = crate::kinds::transfer::is_upload(cell);
     let collected = network.run_traced(is_upload)?;
     let collected = collected.ok_or_else(|| anyhow!("{}: no gateway runs in this cell", name_of(cell)))?;
@@ -172,11 +162,11 @@ pub fn trace(options: &Options, read_config: ReadConfig<'_>) -> Result<FlowTrace
     let known = (rate_bps > 0).then(|| (rate_bps as f64, cell.settings.rtt_ms / 1e3));
     let command = command_line(
         Driver::Sim,
-        &options.scenario,
-        (&options.only, options.subset.as_deref()),
+        &options.chosen.scenario,
+        (&options.chosen.only, options.chosen.subset.as_deref()),
         1,
-        options.seed,
-        &options.set,
+        options.chosen.seed,
+        &options.chosen.set,
     ) + " --flow-trace FILE";
     let mut trace = collected.finish(known, &command);
     trace.title = format!("{}, {}", scenario.name, name_of(cell));

@@ -1,20 +1,19 @@
 use super::*;
+use crate::scenario::Only;
 
 fn no_gateway(_: &str) -> Result<farlink_gateway::Config> {
     bail!("these tests run without gateways")
 }
 
 fn direct(only: &str, threads: usize) -> Report {
-    let options = Options {
+    let chosen = Chosen {
         scenario: "geo-download".into(),
         only: Only::parse(&format!("variant=direct,{only}")).unwrap(),
-        subset: None,
         repeat: 1,
         seed: 1,
-        set: Vec::new(),
-        threads,
-        captures: None,
+        ..Chosen::default()
     };
+    let options = Options { chosen, threads };
     run(&options, &no_gateway, &|_| ()).unwrap()
 }
 
@@ -49,14 +48,16 @@ fn the_results_are_the_seeds_whatever_the_threads() {
 
 #[test]
 fn what_has_no_simulator_is_said() {
-    let options = Options { scenario: "drain".into(), ..Options::default() };
+    let chosen = Chosen { scenario: "drain".into(), ..Chosen::default() };
+    let options = Options { chosen, ..Options::default() };
     let error = run(&options, &no_gateway, &|_| ()).unwrap_err().to_string();
     assert!(error.contains("drain") && error.contains("lab run") && error.contains("transfer"), "{error}");
-    let options = Options {
+    let chosen = Chosen {
         scenario: "geo-download".into(),
         only: Only::parse("variant=haproxy").unwrap(),
-        ..Options::default()
+        ..Chosen::default()
     };
+    let options = Options { chosen, ..Options::default() };
     let report = run(&options, &no_gateway, &|_| ()).unwrap();
     assert!(report.cells.is_empty() && report.skipped.iter().all(|s| s.reason.contains("haproxy")));
     assert_eq!(report.skipped.len(), 3);
