@@ -38,7 +38,7 @@ pub fn run(options: &Options) -> Result<Report> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("{} cannot be made", directory.display()))?;
     }
-    interrupt::install()?;
+    interrupt::install(interrupt::remove_laboratories)?;
     state::sweep();
     let mut report = Report {
         scenario: scenario.name.clone(),

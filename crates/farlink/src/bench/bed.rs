@@ -9,6 +9,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use farlink_lab::interrupt;
 use farlink_linux::netns::{self, Namespace};
 use serde_json::Value;
 
@@ -98,7 +99,8 @@ impl Bed {
     pub fn new(before: Option<PathBuf>) -> Result<Self> {
         remove_leftovers();
         let own = std::process::id();
-        let directory = std::env::temp_dir().join(format!("{PREFIX}{own}"));
+        let directory = directory_of(own);
+        interrupt::install(move || remove(own)).context("cannot watch for interrupts")?;
         fs::create_dir_all(&directory)?;
         let make = |who: &str| Namespace::create(&format!("{PREFIX}{own}-{who}"));
         let made = || -> Result<_> {
@@ -116,13 +118,13 @@ impl Bed {
             client.sysctl("ipv4.ip_local_port_range", "1024 65535")?;
             Ok((client, gateway, server))
         };
-        let (client, gateway, server) = made().inspect_err(|_| remove_namespaces(own))?;
+        let (client, gateway, server) = made().inspect_err(|_| remove(own))?;
         let program = std::env::current_exe().context("cannot find the own program")?;
-        let cc = congestion_control().inspect_err(|_| remove_namespaces(own))?;
+        let cc = congestion_control().inspect_err(|_| remove(own))?;
         let mut command = server.command(&program);
         command.args(["bench-load", "server"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let server_process =
-            command.spawn().context("cannot start the server").inspect_err(|_| remove_namespaces(own))?;
+            command.spawn().context("cannot start the server").inspect_err(|_| remove(own))?;
         let mut bed = Self { client, gateway, server, directory, server_process, program, cc, before };
         // It says when it listens.
         let out = bed.server_process.stdout.take().context("the server has no output")?;
@@ -411,18 +413,30 @@ fn congestion_control() -> Result<String> {
     Ok(fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?.trim().to_owned())
 }
 
-fn remove_namespaces(own: u32) {
-    for name in Namespace::list(&format!("{PREFIX}{own}-")) {
-        let _ = Namespace::delete_named(&name);
-    }
+/// Where the process with this number keeps logs and sockets.
+fn directory_of(pid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{PREFIX}{pid}"))
 }
 
-/// Namespaces of benchmarks whose process has gone.
+/// Removes what the benchmark of this process has made: what runs in its namespaces, these, and its directory.
+fn remove(pid: u32) {
+    for name in Namespace::list(&format!("{PREFIX}{pid}-")) {
+        // Nobody else starts anything in a namespace of this name.
+        for inside in Namespace::open(&name).map(|n| n.pids()).unwrap_or_default() {
+            // SAFETY: a plain system call.
+            unsafe { libc::kill(inside.cast_signed(), libc::SIGKILL) };
+        }
+        let _ = Namespace::delete_named(&name);
+    }
+    let _ = fs::remove_dir_all(directory_of(pid));
+}
+
+/// What benchmarks have left whose process has gone.
 fn remove_leftovers() {
     for name in Namespace::list(PREFIX) {
         let pid = name.trim_start_matches(PREFIX).split('-').next().and_then(|p| p.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = Namespace::delete_named(&name);
+        if let Some(pid) = pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(pid);
         }
     }
 }
