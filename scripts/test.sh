@@ -16,8 +16,10 @@ times=()
 started=$SECONDS
 
 # cpu: seconds of processor time that the stages have taken so far, all cores together. On a busy machine it says more than the clock.
+# In a pipe `times` would tell of a subshell that has no children.
 cpu() {
-    times | awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, "m"); sum += 60 * t[1] + t[2] } printf "%d\n", sum }'
+    times >"$target/times"
+    awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, "m"); sum += 60 * t[1] + t[2] } printf "%d\n", sum }' "$target/times"
 }
 
 # stage NAME COMMAND...: runs it, notes its time, and goes on after a failure.
