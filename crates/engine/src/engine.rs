@@ -312,8 +312,8 @@ impl Engine {
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
-        let first = h.syns == 1;
-        if first {
+        let syns = h.syns;
+        if syns == 1 {
             self.books.handshake_begins(now);
         }
         if let Some(option) = o.farlink.as_ref() {
@@ -335,10 +335,13 @@ impl Engine {
             }
         }
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        if first && self.is_link(out) && !o.mptcp && !o.fast_open {
+        // A connection that does not find the other gateway is worse off for its whole life. But a box on the way may drop what it does
+        // not know: the host's second repetition goes as it came, and the first one, too, where no gateway answers.
+        let asks = syns == 1 || (syns == 2 && self.meters.may_answer(out));
+        if asks && self.is_link(out) && !o.mptcp && !o.fast_open {
             let asked = insert_farlink(&mut packet, FARLINK_SYN);
             if let Some(h) = self.syns.get_mut(&key) {
-                h.asked = asked;
+                h.asked |= asked;
             }
         }
         Outcome::Forward(packet)
@@ -384,9 +387,14 @@ impl Engine {
                     }
                     let cut = self.first_window(via).filter(|cut| *cut < s.window);
                     let over_link = self.is_link(via);
-                    if let Some(answer) = self.syns.get_mut(&key).and_then(|h| h.answer.as_mut()) {
+                    if let Some(h) = self.syns.get_mut(&key)
+                        && let Some(answer) = h.answer.as_mut()
+                    {
                         if !over_link {
                             answer.b.peer = Peer::None;
+                        }
+                        if h.asked {
+                            self.meters.note_answer(via, answer.b.peer.is_marked());
                         }
                         let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if shown < s.window {

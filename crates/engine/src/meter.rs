@@ -52,6 +52,8 @@ struct Meter {
     carried: Option<(Instant, Instant)>,
     /// When a burst left from which the rate shows.
     train_at: Option<Instant>,
+    /// The newest answer to a SYN that asked for a gateway came from one.
+    answers: Option<bool>,
 }
 
 /// The smallest RTT of the last one to two windows.
@@ -87,6 +89,7 @@ impl Meters {
                     rtt: SmallestRtt::default(),
                     carried: None,
                     train_at: None,
+                    answers: None,
                 })
                 .collect(),
             reports: Vec::new(),
@@ -164,6 +167,19 @@ impl Meters {
         rtt.now.into_iter().chain(rtt.before).min()
     }
 
+    /// A SYN that asked for a gateway over this link has been answered, by a gateway or by the host alone.
+    pub fn note_answer(&mut self, iface: IfaceId, of_gateway: bool) {
+        if let Some(meter) = self.get_mut(iface) {
+            meter.answers = Some(of_gateway);
+        }
+    }
+
+    /// Nothing speaks against a gateway at the other end. A SYN that is repeated may ask once more: it was lost, as far as is known.
+    #[must_use]
+    pub fn may_answer(&self, iface: IfaceId) -> bool {
+        self.meters.iter().any(|m| m.iface == iface && m.answers != Some(false))
+    }
+
     /// A burst has left from which the other gateway will tell the rate.
     pub fn note_train(&mut self, now: Instant, iface: IfaceId) {
         if let Some(meter) = self.get_mut(iface) {
@@ -212,7 +228,17 @@ mod tests {
 
     fn meter(iface: IfaceId, rtt: SmallestRtt) -> Meter {
         let (told_at, carried, train_at) = (None, None, None);
-        Meter { iface, received_bytes: 0, told_at, told_bytes: 0, early: 0, rtt, carried, train_at }
+        Meter {
+            iface,
+            received_bytes: 0,
+            told_at,
+            told_bytes: 0,
+            early: 0,
+            rtt,
+            carried,
+            train_at,
+            answers: None,
+        }
     }
 
     #[test]

@@ -33,15 +33,44 @@ fn the_option_goes_only_into_syns_that_leave_over_a_declared_link() {
     t.play(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
          b < S 0 <flsyn,mss 1460,sackOK,ws 7>
-         # Repeated: perhaps the option is what was in the way.
-         a > S 0 win 65535 <mss 1460,sackOK,ws 7>
-         b < S 0 <no flsyn>
          # The other direction leaves over an ordinary interface.
          b > S 0 win 65535 <mss 1460> {port 41000}
          a < S 0 <no flsyn> {port 41000}",
     );
     let mut t = Script::new();
     t.play("a > S 0 win 65535 <mss 1460>\n b < S 0 <no flsyn>");
+}
+
+/// A connection on a port of its own, whose SYN the host repeats twice; `second` is what the first repetition carries. Then the
+/// handshake is answered with `answer`.
+fn repeated(port: u32, second: &str, answer: &str) -> String {
+    format!(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
+         b < S 0 <flsyn> {{port {port}}}
+         a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
+         b < S 0 <{second}> {{port {port}}}
+         a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
+         b < S 0 <no flsyn> {{port {port}}}
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}
+         a < S. 0 ack 1 <no flsynack> {{port {port}}}
+         a > . 1 ack 1 {{port {port}}}
+         b < . 1 ack 1 {{port {port}}}\n"
+    )
+}
+
+#[test]
+fn a_repeated_syn_asks_again_where_no_connection_has_shown_that_nobody_answers() {
+    // The first connection of all: that the SYN was lost is likelier than that the option was in its way.
+    let mut t = linked();
+    t.play(&repeated(41_000, "flsyn", ",flsynack"));
+    t.play(&repeated(41_001, "flsyn", ",flsynack"));
+    t.play("b > . 1 ack 1 <fl 1 1024> {port 41001}\n drop");
+    t.assert(t.status().flows_with_peer == 1, "the answer counts");
+    // A host has answered in a gateway's stead: here the option may be what is in the way, and nobody waits for it twice.
+    t.play(&repeated(41_002, "flsyn", ""));
+    t.play(&repeated(41_003, "no flsyn", ""));
+    t.play(&repeated(41_004, "no flsyn", ",flsynack"));
+    t.play(&repeated(41_005, "flsyn", ",flsynack"));
 }
 
 #[test]
@@ -330,7 +359,7 @@ fn a_host_that_marks_its_segments_is_no_gateway() {
          drop",
     );
     t.assert(t.status().flows_with_peer == 0, "nobody was found there");
-    // Nor where it answers a SYN that did not ask: a repeated one goes on without the option, and one with Fast Open.
+    // Nor where it answers a SYN that did not ask, as one with Fast Open.
     let mut t = linked();
     t.play(
         "a > S 0 win 65535 <mss 1460,fo>
