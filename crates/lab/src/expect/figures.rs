@@ -20,6 +20,10 @@ pub const DERIVED: &[(&str, &str)] = &[
     ("repaired_share", "the part of it that had been taken for lost"),
     ("early_share", "the part of it that an idle link carried before a loss could be known"),
     ("round_trips_late", "round trips of the link beyond 1.05 times the limit"),
+    (
+        "ratio_after_handshake",
+        "ratio_to_limit of one transfer, without what connect() took beyond a round trip of the link",
+    ),
     ("splits_per_flow", "gateways that have split each connection"),
     (
         "held_over_aim",
@@ -62,6 +66,11 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
         "early_share" => Some(metric("early_bytes")? / payload()?),
         "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),
+        // A lost SYN waits for its host's timer, which no gateway can shorten.
+        "ratio_after_handshake" if flows() <= 1.0 => {
+            let waited = (metric("connect_seconds")? - round_trip_s()?).max(0.0);
+            Some((cell.seconds? - waited) / cell.limit_seconds.filter(|s| *s > 0.0)?)
+        }
         "splits_per_flow" => Some(metric("flows_split")? / flows()),
         "held_over_aim" => Some(largest("held")? / aim()?),
         "blocks_over_aim" => Some(largest("blocks")? / aim()?),
@@ -107,6 +116,19 @@ mod tests {
             let is = figure(&cell, name).unwrap_or_else(|| panic!("{name}"));
             assert!((is - value).abs() < 1e-9, "{name}: {is}");
         }
+        let of_one = |connect: f64| {
+            let mut cell = cell.clone();
+            cell.params.insert("flows".into(), 1.into());
+            cell.metrics.insert("connect_seconds".into(), connect);
+            figure(&cell, "ratio_after_handshake").unwrap()
+        };
+        assert!((of_one(1.5) - 1.0).abs() < 1e-9, "a second of waiting is not counted");
+        assert!((of_one(0.4) - 4.0 / 3.0).abs() < 1e-9, "nothing waited");
+        assert_eq!(
+            figure(&cell, "ratio_after_handshake"),
+            None,
+            "of a hundred handshakes only the longest is known"
+        );
         assert_eq!(figure(&cell, "jain"), None);
         assert!(names(&cell).contains(&"acks_per_s".to_string()));
         assert!(!names(&cell).contains(&"blocks_over_aim".to_string()));
