@@ -1,7 +1,6 @@
 //! The only door of the engine: packets in, segments and deadlines out.
 
-use core::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use farlink_wire::{
     Duration, FARLINK_SYN, FARLINK_SYN_ACK, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit,
@@ -63,7 +62,7 @@ pub struct Engine {
     pub(crate) books: Books,
     pub(crate) census: Census,
     pub(crate) ready: VecDeque<(FlowId, Side)>,
-    pub(crate) timers: BinaryHeap<Reverse<(Instant, FlowId)>>,
+    pub(crate) timers: BTreeSet<(Instant, FlowId)>,
     pub(crate) split_count: usize,
     pub(crate) busy_count: usize,
     pub(crate) draining: bool,
@@ -119,7 +118,7 @@ impl Engine {
             books: Books::new(&config.interfaces),
             census: Census::default(),
             ready: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             split_count: 0,
             busy_count: 0,
             draining: false,

@@ -1,8 +1,5 @@
 //! What follows each event: a flow's mode, its place in the table, journal, queue and timers; and the passing of time.
 
-use core::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use farlink_wire::{Duration, Instant};
 
 use crate::engine::{Engine, cx};
@@ -14,12 +11,10 @@ use crate::world::World;
 
 /// The pool gives back what nobody has wanted this often.
 const POOL_TRIM: Duration = Duration::from_secs(1);
-/// Timers that no flow waits for any longer stay in the heap until their time. So many for each flow, and it is made anew.
-const TIMERS_PER_FLOW: usize = 4;
 /// A flow whose time has come is served so often in a row, at one moment. What is still due then is put off for so long.
 const SERVED_MAX: u32 = 64;
 const PUT_OFF: Duration = Duration::from_millis(1);
-/// Room for so many timers, or legs with something to send, is kept. What a crowd has made beyond that goes back.
+/// Room for so many legs with something to send is kept. What a crowd has made beyond that goes back.
 const KEPT_ENTRIES: usize = 256;
 
 impl Engine {
@@ -88,34 +83,30 @@ impl Engine {
             return self.table.wake(id);
         }
         self.table.sleep(now, id);
-        if let Some(flow) = self.table.get_mut(id) {
-            flow.timer_queued = None;
+        if let Some(at) = self.table.get_mut(id).and_then(|flow| flow.timer_queued.take()) {
+            self.timers.remove(&(at, id));
         }
     }
 
+    /// Each flow has one timer at most, and the old one goes when a new one comes: to clear them away later, many at once, would
+    /// hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
         flow.watch_custody(now, &self.links_down);
         let Some(at) = flow.deadline(now, &self.config) else { return };
         if flow.timer_queued.is_none_or(|t| at < t) {
-            flow.timer_queued = Some(at);
-            self.timers.push(Reverse((at, id)));
-            if self.timers.len() > TIMERS_PER_FLOW * self.table.len() + KEPT_ENTRIES {
-                self.renew_timers();
+            if let Some(old) = flow.timer_queued.replace(at) {
+                self.timers.remove(&(old, id));
             }
+            self.timers.insert((at, id));
         }
-    }
-
-    /// Only what flows wait for stays. It costs as much as the timers that were queued since the last time.
-    fn renew_timers(&mut self) {
-        let mut timers = core::mem::take(&mut self.timers).into_vec();
-        timers.clear();
-        timers.extend(self.table.iter().filter_map(|(id, flow)| Some(Reverse((flow.timer_queued?, id)))));
-        self.timers = BinaryHeap::from(timers);
     }
 
     pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn World) {
         let Some(mut flow) = self.table.remove(id) else { return };
+        if let Some(at) = flow.timer_queued {
+            self.timers.remove(&(at, id));
+        }
         self.census.forget(&flow);
         self.busy_count = self.busy_count.saturating_sub(usize::from(flow.busy));
         if flow.counted {
@@ -129,9 +120,6 @@ impl Engine {
         }
         if flow.is_open {
             self.rules.closed(flow.rule);
-        }
-        if self.table.len() == 0 {
-            self.timers.clear();
         }
     }
 
@@ -150,16 +138,10 @@ impl Engine {
             self.remove(id, net);
         }
         let (mut served, mut times) = (None, 0);
-        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
-            if at > now {
-                break;
-            }
-            self.timers.pop();
+        while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.pop_first();
             let mut cx = cx!(self, now, net);
             let Some(flow) = self.table.get_mut(id) else { continue };
-            if flow.timer_queued != Some(at) {
-                continue;
-            }
             flow.timer_queued = None;
             flow.on_timer(&mut cx);
             self.after_event(now, id, net);
@@ -178,18 +160,17 @@ impl Engine {
         debug_assert!(is_served, "a deadline that nothing moves: {flow:?}");
         if !is_served {
             let at = now + PUT_OFF;
-            flow.timer_queued = Some(at);
-            self.timers.push(Reverse((at, id)));
+            if let Some(old) = flow.timer_queued.replace(at) {
+                self.timers.remove(&(old, id));
+            }
+            self.timers.insert((at, id));
         }
     }
 
     /// Room that a crowd has left goes back.
     fn trim_queues(&mut self) {
-        let wasted = |capacity: usize, len: usize| capacity > KEPT_ENTRIES && len < capacity / 8;
-        if wasted(self.timers.capacity(), self.timers.len()) {
-            self.timers.shrink_to((self.timers.len() * 2).max(KEPT_ENTRIES));
-        }
-        if wasted(self.ready.capacity(), self.ready.len()) {
+        let capacity = self.ready.capacity();
+        if capacity > KEPT_ENTRIES && self.ready.len() < capacity / 8 {
             self.ready.shrink_to((self.ready.len() * 2).max(KEPT_ENTRIES));
         }
     }
@@ -197,15 +178,15 @@ impl Engine {
     /// When `handle_timeout` wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let flows = self.timers.peek().map(|Reverse((at, _))| *at);
+        let flows = self.timers.first().map(|(at, _)| *at);
         let sleepers = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
         let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
         [flows, sleepers, self.syns.deadline(), trim].into_iter().flatten().min()
     }
 
-    /// Memory of the timers, bytes.
+    /// Memory of the timers, bytes: the nodes of the tree are half full at least, but for the root.
     pub(crate) fn timers_bytes(&self) -> usize {
-        self.timers.capacity() * size_of::<Reverse<(Instant, FlowId)>>()
+        self.timers.len() * size_of::<(Instant, FlowId)>() * 5 / 2
     }
 
     /// Memory of the queue of legs with something to send, bytes.

@@ -1,6 +1,7 @@
 //! Hosts that lie, forged packets, blind guesses, long times. `farlink sim faults --hostile` runs as many seeds as you like.
 
 use farlink_sim::hostile::day;
+use farlink_sim::hostile::work::{Case, measure};
 use farlink_sim::plan::Mode;
 use farlink_sim::runner::{run_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
@@ -43,4 +44,25 @@ fn memory_after_many_hours_is_what_it_was_after_one() {
         "{first:?} {last:?}"
     );
     assert_eq!(last.flows.0 + last.flows.1, 40, "{last:?}");
+}
+
+/// Whatever a host says on one connection, a packet of it makes the gateway keep little, and send little.
+#[test]
+fn one_connection_cannot_make_a_gateway_hold_or_send_much() {
+    const PACKETS: usize = 3_000;
+    for case in Case::ALL {
+        let cost = |packets| measure(case, 10, packets, 1, &|| 0);
+        let (few, many) = (cost(500), cost(PACKETS));
+        assert_eq!(many.packets, PACKETS, "{many:?}");
+        let grown = many.held_bytes.saturating_sub(few.held_bytes);
+        assert!(grown <= 256 << 10, "{case:?}: {grown} bytes more are held");
+        assert!(many.packets_out <= 8 * PACKETS as u64, "{many:?}");
+        let at_stake = match case {
+            // So much in flight as made it slow when each block was looked for among all segments.
+            Case::SackCuts | Case::Runs => 512 << 10,
+            Case::TinySegments | Case::EarlyChunks => 1_000,
+            Case::Honest | Case::Fragments => 0,
+        };
+        assert!(many.at_stake_bytes >= at_stake, "{many:?}: little is attacked");
+    }
 }

@@ -148,10 +148,14 @@ fn honest(rig: &mut Rig, packets: usize, timed: Timed<'_>) {
     }
 }
 
+/// Until all connections sleep that say nothing. One that is awake beside thousands of others has a small share of the pool.
+const OTHERS_SLEEP: Duration = Duration::from_secs(20);
+
 /// Brings as much into flight towards one side as there is to be had: first what opens the window, then what stays unacknowledged.
 fn fill(rig: &mut Rig, receiver: usize) {
     let sender = 1 - receiver;
-    for round in 0..12 {
+    rig.pass(OTHERS_SLEEP);
+    for round in 0..24 {
         for _ in 0..round + 2 {
             rig.send(0, sender, 58_400);
         }
@@ -164,7 +168,7 @@ fn fill(rig: &mut Rig, receiver: usize) {
     }
     // From here on it takes nothing of what comes.
     rig.flows[0][receiver].deaf = true;
-    for _ in 0..20 {
+    for _ in 0..40 {
         rig.send(0, sender, 58_400);
         rig.pass(Duration::from_micros(200));
     }
