@@ -4,9 +4,10 @@
 use farlink_wire::TcpSegment;
 
 use crate::engine::Engine;
-use crate::flow::{Flow, Relays};
+use crate::flow::Flow;
 use crate::mode::Mode;
 use crate::net::IfaceId;
+use crate::relays::Relays;
 use crate::room::SHARE_MIN_BYTES;
 use crate::side::{Pair, Side};
 use crate::table::{FlowId, Key};

@@ -90,9 +90,7 @@ impl Flow {
         if let Some(r) = self.relays.as_mut() {
             r.get_mut(from).doubt_fin(s);
             r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
-        }
-        if self.new_syn.is_some_and(|n| n.from == from) {
-            self.new_syn = None;
+            r.new_syn = r.new_syn.filter(|n| n.from != from);
         }
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);

@@ -168,18 +168,18 @@ impl Flow {
     /// A source whose window is closed because others are expected gets a larger one when they do not come, though nothing else
     /// happens on its connection until then.
     pub(crate) fn watch_room(&mut self, cx: &Cx<'_>) {
-        self.room_at = None;
-        let Some(r) = self.relays.as_ref().filter(|_| cx.config.flow_control == FlowControl::Automatic)
-        else {
-            return;
-        };
+        let Some(r) = self.relays.as_ref() else { return };
+        let looks = cx.config.flow_control == FlowControl::Automatic;
         let closed = |from: &Side| {
             let rx = &r.get(*from).rx;
-            rx.edge.diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
+            looks && rx.edge.diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
         };
         let again =
             |from: Side| cx.books.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
-        self.room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
+        let room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
+        if let Some(r) = self.relays.as_mut() {
+            r.room_at = room_at;
+        }
     }
 
     /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.

@@ -17,7 +17,7 @@ const KEEP_MIN_BYTES: usize = LARGE_BLOCK_BYTES * 2 / 5;
 /// losses leave more than a thousand.
 const EARLY_RUNS_MAX: usize = 4096;
 /// The same for small pieces, which hold more memory than they have bytes.
-const EARLY_SMALL_RUNS_MAX: usize = 256;
+const EARLY_SMALL_RUNS_MAX: usize = 128;
 const EARLY_SMALL_BYTES: usize = 512;
 /// Above this many bytes held, new compaction blocks are large.
 const LARGE_FROM_BYTES: u32 = 12 * 1024;
@@ -603,8 +603,8 @@ mod tests {
         const BYTES: u32 = 65_535;
         let orders: [fn(u32) -> u32; 2] = [
             |i| i,
-            // Of each 400 bytes those in odd places come first: as many early runs as small ones may be.
-            |i| i / 400 * 400 + if i % 400 < 200 { i % 200 * 2 + 1 } else { i % 200 * 2 },
+            // Of each 200 bytes those in odd places come first: about as many early runs as small ones may be.
+            |i| i / 200 * 200 + if i % 200 < 100 { i % 100 * 2 + 1 } else { i % 100 * 2 },
         ];
         for order in orders {
             for grain in [Grain::Fine, Grain::Small, Grain::Large] {

@@ -1,11 +1,15 @@
 //! Sums over all flows, kept as they change: who asks for them does not make the packets wait for a walk through the table.
 //!
-//! An event only notes that a flow has changed. What changed is counted when many have, or when somebody asks: so a busy
-//! flow costs one count for many packets, and an answer costs no more than the bound below.
+//! An event only notes that a flow has changed. It is counted when many others have changed after it, or when somebody asks: so
+//! a busy flow costs one count for many packets, and an answer costs no more than the bound below. Each event counts one
+//! flow at most. Who counted many at once would hold up the packet that has the bad luck.
 
-use crate::flow::{Flow, Relays};
+use std::collections::VecDeque;
+
+use crate::flow::Flow;
 use crate::mode::Mode;
 use crate::net::IfaceId;
+use crate::relays::Relays;
 use crate::side::{Pair, Side};
 use crate::status::{LimitedBy, Load};
 use crate::table::{FlowId, Table};
@@ -75,10 +79,11 @@ pub struct Sums {
 }
 
 impl Counted {
-    /// That the flow has changed is known already: [`Census::note`] has nothing to do.
+    /// That the flow has changed is known already: [`Census::note`] has nothing to do. One that was `split` and is no longer has
+    /// something to give back.
     #[must_use]
-    pub const fn is_noted(&self) -> bool {
-        self.waits
+    pub const fn is_noted(&self, split: bool) -> bool {
+        self.waits && (split || self.work.is_none())
     }
 }
 
@@ -142,19 +147,24 @@ fn change_load(sum: &mut Load, load: &Load, by: fn(u64, u64) -> u64) {
 #[derive(Debug, Default)]
 pub struct Census {
     sums: Sums,
-    changed: Vec<FlowId>,
+    /// The one that changed first stands first.
+    changed: VecDeque<FlowId>,
 }
 
 impl Census {
     /// Something has happened to a flow.
     pub fn note(&mut self, table: &mut Table, id: FlowId) {
         let Some(flow) = table.get_mut(id) else { return };
+        if flow.relays.is_none() && flow.census.work.is_some() {
+            // What it has to give back goes at once: a few hundred small blocks would keep as many pages of the heap.
+            return self.count(flow);
+        }
         if core::mem::replace(&mut flow.census.waits, true) {
             return;
         }
-        self.changed.push(id);
-        if self.changed.len() >= CHANGED_MAX {
-            self.settle(table);
+        self.changed.push_back(id);
+        if self.changed.len() > CHANGED_MAX {
+            self.settle_first(table);
         }
     }
 
@@ -163,14 +173,17 @@ impl Census {
         self.sums.change(&flow.census, u64::wrapping_sub);
     }
 
-    fn settle(&mut self, table: &mut Table) {
-        for id in self.changed.drain(..) {
-            let Some(flow) = table.get_mut(id) else { continue };
-            self.sums.change(&flow.census, u64::wrapping_sub);
-            let place = flow.census.work.take();
-            flow.census = flow.counted_now(place);
-            self.sums.change(&flow.census, u64::wrapping_add);
-        }
+    fn settle_first(&mut self, table: &mut Table) {
+        let Some(flow) = self.changed.pop_front().and_then(|id| table.get_mut(id)) else { return };
+        flow.census.waits = false;
+        self.count(flow);
+    }
+
+    fn count(&mut self, flow: &mut Flow) {
+        self.sums.change(&flow.census, u64::wrapping_sub);
+        let (place, waits) = (flow.census.work.take(), flow.census.waits);
+        flow.census = Counted { waits, ..flow.counted_now(place) };
+        self.sums.change(&flow.census, u64::wrapping_add);
     }
 
     /// The sums as they are.
@@ -235,5 +248,40 @@ impl Flow {
             lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
         };
         Work { limit: self.limited_by(), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::IpAddr;
+
+    use farlink_wire::{Instant, SeqNum};
+
+    use super::*;
+    use crate::record::Record;
+
+    /// However many flows have changed, none waits for more than one of them to be counted.
+    #[test]
+    fn an_event_counts_one_flow_at_most() {
+        let at = |n: usize| (IpAddr::from([10, 0, (n >> 8) as u8, n as u8]), 80);
+        let record = |n: usize| Record {
+            iface_a: IfaceId(0),
+            iface_b: IfaceId(1),
+            a: at(n),
+            b: at(60_000),
+            acked_by_a: SeqNum(1),
+            acked_by_b: SeqNum(1),
+            reach_bytes: 0,
+        };
+        let (mut table, mut census) = (Table::new(1), Census::default());
+        for n in 0..3 * CHANGED_MAX {
+            let id = table.insert(0, Flow::lost(Instant::ZERO, &record(n)));
+            let before = census.sums.closed;
+            census.note(&mut table, id);
+            assert!(census.sums.closed <= before + 1, "flow {n}");
+            assert!(census.changed.len() <= CHANGED_MAX, "flow {n}");
+            assert_eq!(census.sums(&table).closed, n as u64 + 1);
+        }
+        assert_eq!(census.sums.closed, 2 * CHANGED_MAX as u64);
     }
 }

@@ -8,33 +8,24 @@
 use farlink_wire::{Duration, Instant};
 
 /// Answers that a connection may give at once, and the time in which it gets another one.
-const ANSWERS_MAX: u8 = 8;
+const ANSWERS_MAX: u32 = 8;
 const ANSWER_EVERY: Duration = Duration::from_millis(125);
 
 /// The answers of one connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Answers {
-    left: u8,
-    since: Instant,
-}
-
-impl Default for Answers {
-    fn default() -> Self {
-        Self { left: ANSWERS_MAX, since: Instant::ZERO }
-    }
+    /// Until then what it has given counts.
+    spent_until: Instant,
 }
 
 impl Answers {
     /// One more may be given, and is.
     pub fn may_answer(&mut self, now: Instant) -> bool {
-        let grown = now.since(self.since).as_nanos() / ANSWER_EVERY.as_nanos();
-        if grown > 0 {
-            let grown = u8::try_from(grown).unwrap_or(u8::MAX);
-            self.left = self.left.saturating_add(grown).min(ANSWERS_MAX);
-            self.since = now;
+        let next = self.spent_until.max(now) + ANSWER_EVERY;
+        let may = next.since(now) <= ANSWER_EVERY * ANSWERS_MAX;
+        if may {
+            self.spent_until = next;
         }
-        let may = self.left > 0;
-        self.left = self.left.saturating_sub(1);
         may
     }
 }

@@ -13,7 +13,6 @@ use crate::census::Census;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::dormant::Told;
-use crate::evidence::Beyond;
 use crate::flow::{Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::losses::Losses;
@@ -459,7 +458,6 @@ impl Engine {
             free: self.config.pinned == Pinned::Never || answer.agreed.window_scale,
             began_at: now,
             handshake: now.since(syn_at),
-            room_at: None,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),
@@ -471,12 +469,8 @@ impl Engine {
             asked_anew: false,
             journaled: None,
             route_generation: self.route_generation,
-            new_syn: None,
-            lets_go_until: None,
-            beyond: Pair { a: Beyond::default(), b: Beyond::default() },
             came_by: via,
             answers: Answers::default(),
-            booked: Pair::default(),
         };
         let mut cx = cx!(self, now, net);
         flow.split(&mut cx, answer.ack, s.ack);
@@ -493,7 +487,7 @@ impl Engine {
         }
         let rule = h.rule;
         self.make_place(net);
-        let id = self.table.insert(key, h.a_is_low, flow);
+        let id = self.table.insert(key.domain(), flow);
         self.counters.flows_split += 1;
         self.rules.opened(rule);
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
@@ -569,7 +563,7 @@ impl Engine {
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
         }
-        if !flow.census.is_noted() {
+        if !flow.census.is_noted(flow.relays.is_some()) {
             self.census.note(&mut self.table, id);
         }
         self.queue_timer(now, id);

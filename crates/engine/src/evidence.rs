@@ -82,8 +82,8 @@ pub struct Belief {
 impl Flow {
     /// What the acknowledgement number of a host's segment says of what was sent to it.
     pub(crate) fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
-        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
-        let towards = r.get(from.other());
+        let Some(r) = self.relays.as_mut() else { return AckKind::Good };
+        let towards = r.get_mut(from.other());
         if s.ack.after(towards.tx.snd_nxt) {
             return self.judge_beyond(cx, from, s);
         }
@@ -92,7 +92,7 @@ impl Flow {
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        *self.beyond.get_mut(from) = Beyond::default();
+        towards.beyond = Beyond::default();
         if old { AckKind::TooOld } else { AckKind::Good }
     }
 
@@ -100,9 +100,9 @@ impl Flow {
         if self.is_stranger(from, s) || !self.is_next_in_window(from, s) {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        let Some(r) = self.relays.as_ref() else { return AckKind::Good };
-        let towards = r.get(from.other());
-        let exact = s.seq == r.get(from).rcv_nxt();
+        let Some(r) = self.relays.as_mut() else { return AckKind::Good };
+        let (speaks, towards) = r.both_mut(from);
+        let exact = s.seq == speaks.rcv_nxt();
         let real = s.ack.before_eq(towards.source_nxt);
         let distance = u64::from(s.ack.since(towards.tx.snd_nxt));
         // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
@@ -119,7 +119,7 @@ impl Flow {
         let lasting = if near { REPEATED_TIME } else { REPEATED_TIME_FAR };
         let patience = towards.tx.rtt.srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
         let (asked_at, highest) = (towards.tx.asked_at, towards.buffer.highest());
-        let b = self.beyond.get_mut(from);
+        let b = &mut towards.beyond;
         if b.count == 0 || s.ack.before(b.ack) {
             *b = Beyond { first_at: cx.now, ..Beyond::default() };
         }
@@ -168,8 +168,8 @@ impl Flow {
     /// The source goes on exactly where the destination says that it stands, and none of what lies between has come this way
     /// since: it went round us.
     pub(crate) fn confirm(&mut self, cx: &mut Cx<'_>, source: Side, s: &TcpSegment) {
-        let b = *self.beyond.get(source.other());
         let Some(relay) = self.relays.as_ref().map(|r| r.get(source)) else { return };
+        let b = relay.beyond;
         let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
         let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
         if fresh && fits && relay.has_sent_all() && relay.frozen_at.is_none() {
@@ -179,10 +179,10 @@ impl Flow {
 
     /// The host has everything before `ack`, part of which went round us.
     pub(crate) fn believe(&mut self, cx: &mut Cx<'_>, from: Side, ack: SeqNum) {
-        *self.beyond.get_mut(from) = Beyond::default();
         let Some(r) = self.relays.as_mut() else { return };
         cx.counters.bypass_events += 1;
         let towards = r.get_mut(from.other());
+        towards.beyond = Beyond::default();
         towards.bypassed = true;
         towards.timeouts = 0;
         towards.believed = Some(Belief { upto: ack, at: cx.now, against: 0 });

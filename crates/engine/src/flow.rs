@@ -22,6 +22,7 @@ use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::record::Record;
 use crate::regulator::{Adaptive, Drain};
+use crate::relays::Relays;
 use crate::sender::{Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::status::Counters;
@@ -184,10 +185,11 @@ pub struct Relay {
     pub waits_since: Option<Instant>,
     /// A keepalive of the source went on: the answer must, too.
     pub keepalive_passed: bool,
+    /// Evidence of a path round us: what the destination acknowledges and never passed here.
+    pub beyond: Beyond,
+    /// What it is booked with.
+    pub booked: Entry,
 }
-
-/// The two relays.
-pub type Relays = Pair<Relay>;
 
 /// A connection.
 #[derive(Debug)]
@@ -210,8 +212,6 @@ pub struct Flow {
     pub began_at: Instant,
     /// So long its handshake took, seen from here.
     pub handshake: Duration,
-    /// When to look whether a source can be shown more.
-    pub room_at: Option<Instant>,
     /// Last packet of either host.
     pub active_at: Instant,
     /// A host was reset or has reset: which, when it began.
@@ -229,36 +229,15 @@ pub struct Flow {
     /// What it adds to the sums over all flows.
     pub census: Counted,
     /// Its record stands in the journal.
-    pub journaled: Option<Record>,
+    pub journaled: Option<Box<Record>>,
     /// Routes must be looked up again.
     pub route_generation: u32,
     /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come since.
     pub asked_anew: bool,
-    /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
-    pub new_syn: Option<NewSyn>,
-    /// Draining is to begin, at this time at the latest.
-    pub lets_go_until: Option<Instant>,
-    /// Evidence of a path round us: acknowledgements of what never passed here.
-    pub beyond: Pair<Beyond>,
     /// The interface by which the packet at hand came in.
     pub came_by: IfaceId,
     /// How many odd segments may be answered still.
     pub answers: Answers,
-    /// What each host's relay is booked with.
-    pub booked: Pair<Entry>,
-}
-
-/// SYNs for a new connection while the old one holds something.
-#[derive(Clone, Copy, Debug)]
-pub struct NewSyn {
-    /// Who asks.
-    pub from: Side,
-    /// Its initial sequence number.
-    pub isn: SeqNum,
-    /// How often, repetitions in haste not counted.
-    pub count: u8,
-    /// When it was counted last.
-    pub at: Instant,
 }
 
 impl Relay {
@@ -431,6 +410,13 @@ impl Leg {
 }
 
 impl Relay {
+    fn book(&mut self, books: &mut Books, new: Entry) {
+        let old = core::mem::replace(&mut self.booked, new);
+        if old != new {
+            books.change(old, new);
+        }
+    }
+
     /// Bytes that may be held by what the destination has taken so far.
     #[must_use]
     pub fn earned_bytes(&self) -> u32 {
@@ -451,7 +437,7 @@ impl Flow {
         }
         let a = self.new_relay(cx, Side::A, next_from_a);
         let b = self.new_relay(cx, Side::B, next_from_b);
-        self.relays = Some(Box::new(Pair { a, b }));
+        self.relays = Some(Box::new(Relays { a, b, new_syn: None, lets_go_until: None, room_at: None }));
         self.mode = Mode::Split;
     }
 
@@ -565,6 +551,8 @@ impl Flow {
             timeouts: 0,
             waits_since: None,
             keepalive_passed: false,
+            beyond: Beyond::default(),
+            booked: Entry::default(),
         }
     }
 
@@ -618,27 +606,26 @@ impl Flow {
 
     /// Books what is held now.
     pub fn book(&mut self, books: &mut Books) {
+        let Some(r) = self.relays.as_mut() else { return };
         for from in [Side::A, Side::B] {
-            let new = self.relays.as_ref().map_or_else(Entry::default, |r| {
-                let relay = r.get(from);
+            let relay = r.get_mut(from);
+            relay.book(
+                books,
                 Entry {
                     out: self.legs.get(from.other()).out,
                     held_bytes: relay.buffer.len().saturating_add(relay.buffer.early_bytes()),
                     sacked_bytes: u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX),
-                }
-            });
-            let old = core::mem::replace(self.booked.get_mut(from), new);
-            if old != new {
-                books.change(old, new);
-            }
+                },
+            );
         }
     }
 
     /// Gives all memory back.
-    pub fn free_buffers(&mut self, pool: &mut Pool) {
-        if let Some(mut r) = self.relays.take() {
-            r.a.buffer.clear(pool);
-            r.b.buffer.clear(pool);
+    pub fn free_buffers(&mut self, pool: &mut Pool, books: &mut Books) {
+        let Some(mut r) = self.relays.take() else { return };
+        for relay in [&mut r.a, &mut r.b] {
+            relay.buffer.clear(pool);
+            relay.book(books, Entry::default());
         }
     }
 }

@@ -47,6 +47,7 @@ mod receiver;
 pub mod record;
 mod recovery;
 mod regulator;
+mod relays;
 mod report;
 mod retune;
 pub mod room;

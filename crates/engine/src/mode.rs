@@ -65,10 +65,11 @@ impl Flow {
     /// given a few seconds. Returns whether that is over.
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
         let Some(r) = self.relays.as_mut() else { return true };
-        let until = *self.lets_go_until.get_or_insert_with(|| {
+        let crate::relays::Relays { a, b, lets_go_until, .. } = &mut **r;
+        let until = *lets_go_until.get_or_insert_with(|| {
             let known = |relay: &crate::flow::Relay| relay.tx.rtt.srtt().unwrap_or_default();
-            let path = known(&r.a) + known(&r.b);
-            for relay in [&mut r.a, &mut r.b] {
+            let path = known(a) + known(b);
+            for relay in [a, b] {
                 relay.rx.stretch = Stretch::towards(path).filter(|_| !relay.buffer.is_empty());
             }
             cx.now + LET_GO_MAX
@@ -91,15 +92,15 @@ impl Flow {
                 let fin = u32::from(relay.rx.fin_at.or(relay.rx.fin_claimed) == Some(highest));
                 relay.frozen_at = Some(highest + fin);
             }
+            r.lets_go_until = None;
         }
-        self.lets_go_until = None;
         self.mode = Mode::Draining;
     }
 
     /// Draining has ended before it began for this flow: it stays split, and its hosts need not know the path's RTT.
     pub fn keep_hold(&mut self) {
-        self.lets_go_until = None;
         if let Some(r) = self.relays.as_mut() {
+            r.lets_go_until = None;
             r.a.rx.stretch = None;
             r.b.rx.stretch = None;
         }
@@ -167,7 +168,7 @@ impl Flow {
         let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
         let reach_bytes = self.reach_bytes();
         self.remember_shares(cx.now, cx.config, cx.books);
-        self.free_buffers(cx.pool);
+        self.free_buffers(cx.pool, cx.books);
         let reset_by = self.reset_from.take().map(|(side, _)| side);
         self.mode = Mode::Closed(Closed {
             until,
@@ -183,7 +184,7 @@ impl Flow {
     /// Nothing is held: remember what it takes to split again, give the rest back.
     pub fn sleep(&mut self, cx: &mut Cx<'_>) {
         self.remember_shares(cx.now, cx.config, cx.books);
-        let Some(r) = self.relays.take() else { return };
+        let Some(r) = self.relays.as_ref() else { return };
         let acked = |x: &crate::flow::Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
         // What the destination acknowledged, the source has sent.
         let sent = Pair { a: r.a.rcv_nxt().max(acked(&r.a)), b: r.b.rcv_nxt().max(acked(&r.b)) };
@@ -197,13 +198,11 @@ impl Flow {
         self.legs.b.soft_edge = None;
         self.legs.a.window_bytes = self.legs.a.field_window_bytes;
         self.legs.b.window_bytes = self.legs.b.field_window_bytes;
-        let mut r = *r;
-        r.a.buffer.clear(cx.pool);
-        r.b.buffer.clear(cx.pool);
         cx.counters.flows_slept += 1;
         let acked = Pair { a: acked(&r.b), b: acked(&r.a) };
         let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
         let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
+        self.free_buffers(cx.pool, cx.books);
         self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, fin });
     }
 }

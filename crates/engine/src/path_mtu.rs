@@ -15,9 +15,16 @@ const PROBES_MAX: u8 = 3;
 const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
 
 /// The path MTU of a leg.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PathMtu {
     route_bytes: u32,
+    /// On most paths nothing is.
+    found: Option<Box<Found>>,
+}
+
+/// What was found out beyond the route.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
     /// By ICMP, and when.
     told: Option<(u32, Instant)>,
     suspected: Option<Suspicion>,
@@ -38,7 +45,7 @@ struct Suspicion {
 
 impl Default for PathMtu {
     fn default() -> Self {
-        Self { route_bytes: 1500, told: None, suspected: None }
+        Self { route_bytes: 1500, found: None }
     }
 }
 
@@ -46,12 +53,16 @@ impl PathMtu {
     /// Largest IP packet, bytes.
     #[must_use]
     pub fn bytes(&self) -> u32 {
-        let suspected = self.suspected.map_or(u32::MAX, |s| s.bytes);
+        let suspected = self.suspected().map_or(u32::MAX, |s| s.bytes);
         self.believed_bytes().min(suspected)
     }
     /// The same without suspicions.
     fn believed_bytes(&self) -> u32 {
-        self.route_bytes.min(self.told.map_or(u32::MAX, |(bytes, _)| bytes))
+        let told = self.found.as_ref().and_then(|f| f.told);
+        self.route_bytes.min(told.map_or(u32::MAX, |(bytes, _)| bytes))
+    }
+    fn suspected(&self) -> Option<Suspicion> {
+        self.found.as_ref()?.suspected
     }
     /// The route was looked up.
     pub fn set_route(&mut self, now: Instant, bytes: u32) {
@@ -61,7 +72,11 @@ impl PathMtu {
     /// What was told long ago may no longer be so. Returns whether packets may be larger now.
     pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.bytes();
-        self.told = self.told.filter(|(_, at)| now.since(*at) < HELD);
+        let Some(found) = &mut self.found else { return false };
+        found.told = found.told.filter(|(_, at)| now.since(*at) < HELD);
+        if found.told.is_none() && found.suspected.is_none() {
+            self.found = None;
+        }
         self.bytes() > before
     }
     /// A router has told so. Returns whether packets must be smaller now.
@@ -69,7 +84,7 @@ impl PathMtu {
         if bytes >= self.bytes() {
             return false;
         }
-        self.told = Some((bytes, now));
+        self.found.get_or_insert_default().told = Some((bytes, now));
         true
     }
     /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns whether they must be smaller now.
@@ -79,15 +94,17 @@ impl PathMtu {
         if bytes >= self.bytes() {
             return false;
         }
-        self.suspected = Some(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now });
+        self.found.get_or_insert_default().suspected =
+            Some(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now });
         true
     }
     /// Something was acknowledged after so many timeouts in a row. Returns whether packets may be larger now.
     pub fn on_progress(&mut self, timeouts: u32) -> bool {
-        match &mut self.suspected {
+        let Some(found) = &mut self.found else { return false };
+        match &mut found.suspected {
             // The small ones were lost, too: their size was not the reason.
             Some(s) if !s.confirmed && timeouts > s.timeouts => {
-                self.suspected = None;
+                found.suspected = None;
                 true
             }
             Some(s) => {
@@ -100,14 +117,15 @@ impl PathMtu {
     /// The size of packet to try, if it is time to test a suspicion.
     #[must_use]
     pub fn probe_bytes(&self, now: Instant) -> Option<u32> {
-        let s = self.suspected.filter(|s| s.confirmed && s.probe_from <= now)?;
+        let s = self.suspected().filter(|s| s.confirmed && s.probe_from <= now)?;
         Some(self.believed_bytes()).filter(|bytes| *bytes > s.bytes)
     }
     /// A large segment has arrived, or has been lost. Returns whether packets may be larger now.
     pub fn on_probe(&mut self, now: Instant, arrived: bool) -> bool {
-        let Some(s) = &mut self.suspected else { return false };
+        let Some(found) = &mut self.found else { return false };
+        let Some(s) = &mut found.suspected else { return false };
         if arrived {
-            self.suspected = None;
+            found.suspected = None;
             return true;
         }
         s.probes += 1;

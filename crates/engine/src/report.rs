@@ -5,7 +5,6 @@ use farlink_wire::{Duration, Instant};
 use crate::census::Sums;
 use crate::challenge::Answers;
 use crate::engine::Engine;
-use crate::evidence::Beyond;
 use crate::flow::{Agreed, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
 use crate::net::IfaceId;
@@ -136,7 +135,7 @@ impl Engine {
                 continue;
             }
             let flow = Flow::lost(now, r);
-            let id = self.table.insert(key, a_is_low, flow);
+            let id = self.table.insert(domain, flow);
             self.counters.flows_abandoned += 1;
             self.ask_now(now, id, net);
         }
@@ -145,7 +144,7 @@ impl Engine {
 
 impl Flow {
     /// A connection known only by its record: closed, its hosts still to be reset.
-    fn lost(now: Instant, r: &Record) -> Self {
+    pub(crate) fn lost(now: Instant, r: &Record) -> Self {
         let next = Pair { a: r.acked_by_b, b: r.acked_by_a };
         let reach_bytes = u64::from(r.reach_bytes);
         let ask = Some((now, ASKS));
@@ -162,7 +161,6 @@ impl Flow {
             free: true,
             began_at: now,
             handshake: Duration::ZERO,
-            room_at: None,
             active_at: now,
             reset_from: None,
             queued: Pair::default(),
@@ -174,12 +172,8 @@ impl Flow {
             asked_anew: false,
             journaled: None,
             route_generation: 0,
-            new_syn: None,
-            lets_go_until: None,
-            beyond: Pair { a: Beyond::default(), b: Beyond::default() },
             came_by: r.iface_a,
             answers: Answers::default(),
-            booked: Pair::default(),
         }
     }
 

@@ -50,8 +50,8 @@ impl Engine {
         }
         let record = flow.has_custody().then(|| flow.record());
         if flow.is_journal_stale(record.as_ref()) {
-            flow.journaled = record;
             cx.net.journal(id.slot, record.as_ref());
+            flow.journaled = record.map(Box::new);
         }
         for to in [Side::A, Side::B] {
             if !*flow.queued.get(to) && flow.wants(&cx, to).is_some() {
@@ -61,7 +61,7 @@ impl Engine {
         }
         let asleep = matches!(flow.mode, Mode::Dormant(_));
         let spoke = flow.active_at == now;
-        let noted = flow.census.is_noted();
+        let noted = flow.census.is_noted(split);
         if split_changed {
             self.share_memory();
         }
@@ -113,8 +113,7 @@ impl Engine {
             self.split_count = self.split_count.saturating_sub(1);
             self.share_memory();
         }
-        flow.free_buffers(&mut self.pool);
-        flow.book(&mut self.books);
+        flow.free_buffers(&mut self.pool, &mut self.books);
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }

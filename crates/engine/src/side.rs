@@ -44,11 +44,4 @@ impl<T> Pair<T> {
             Side::B => &mut self.b,
         }
     }
-    /// This side's value and the other side's, both to change.
-    pub const fn both_mut(&mut self, side: Side) -> (&mut T, &mut T) {
-        match side {
-            Side::A => (&mut self.a, &mut self.b),
-            Side::B => (&mut self.b, &mut self.a),
-        }
-    }
 }

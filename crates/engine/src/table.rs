@@ -1,10 +1,11 @@
 //! The flow table: lookup by 4-tuple and domain, limits, memory.
 
+use core::hash::BuildHasher;
 use core::net::IpAddr;
 
 use farlink_wire::Instant;
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use slab::Slab;
 
 use crate::flow::Flow;
@@ -28,6 +29,11 @@ impl Key {
             (Self { low: dst, high: src, domain }, false)
         }
     }
+    /// The routing domain.
+    #[must_use]
+    pub fn domain(&self) -> u16 {
+        self.domain
+    }
 }
 
 /// Names a flow while it lives.
@@ -39,14 +45,23 @@ pub struct FlowId {
     pub generation: u32,
 }
 
+/// What an idle connection costs, beside its [`Found`]: ten thousand of them are nothing unusual.
 #[derive(Debug)]
 struct Entry {
-    key: Key,
+    domain: u16,
     a_is_low: bool,
     generation: u32,
     /// Its place among the sleepers.
     place: Option<Place>,
     flow: Flow,
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        let [a, b] = [&self.flow.legs.a, &self.flow.legs.b].map(|leg| (leg.addr, leg.port));
+        let (low, high) = if self.a_is_low { (a, b) } else { (b, a) };
+        Key { low, high, domain: self.domain }
+    }
 }
 
 /// A place in the list of the sleepers: slots of its neighbours, and since when it is there.
@@ -57,10 +72,24 @@ struct Place {
     since: Instant,
 }
 
+/// Where a flow is found by the hash of its key. The key itself stands nowhere: the flow has the endpoints. The hash is kept, so
+/// that the index can grow without a look at every flow.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    hash: u32,
+    slot: u32,
+}
+
+/// The index looks for the highest bits and the lowest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
 /// All flows.
 #[derive(Debug)]
 pub struct Table {
-    map: HashMap<Key, u32, FixedState>,
+    index: HashTable<Found>,
+    hasher: FixedState,
     flows: Slab<Entry>,
     generation: u32,
     /// The sleeper that has been silent longest, and the one that spoke last: a list through the entries, so that
@@ -74,7 +103,8 @@ impl Table {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
-            map: HashMap::with_hasher(FixedState::with_seed(seed)),
+            index: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
             flows: Slab::new(),
             generation: 0,
             oldest: None,
@@ -89,10 +119,17 @@ impl Table {
     /// Which flow, and from which of its hosts.
     #[must_use]
     pub fn find(&self, key: &Key, from_low: bool) -> Option<(FlowId, Side)> {
-        let slot = *self.map.get(key)?;
+        let hash = self.hash(key);
+        let slot = self.index.find(spread(hash), |f| f.hash == hash && self.is_at(f.slot, key))?.slot;
         let e = self.flows.get(slot as usize)?;
         let from = if e.a_is_low == from_low { Side::A } else { Side::B };
         Some((FlowId { slot, generation: e.generation }, from))
+    }
+    fn hash(&self, key: &Key) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+    fn is_at(&self, slot: u32, key: &Key) -> bool {
+        self.flows.get(slot as usize).is_some_and(|e| e.key() == *key)
     }
     /// A flow by its name, if it still lives.
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
@@ -105,13 +142,17 @@ impl Table {
         let e = self.flows.get(id.slot as usize)?;
         (e.generation == id.generation).then_some(&e.flow)
     }
-    /// Adds a flow.
-    pub fn insert(&mut self, key: Key, a_is_low: bool, flow: Flow) -> FlowId {
+    /// Adds a flow between endpoints that have none in this domain.
+    pub fn insert(&mut self, domain: u16, flow: Flow) -> FlowId {
         self.generation = (self.generation + 1) & crate::ready::GENERATION_MASK;
         let generation = self.generation;
-        let slot = self.flows.insert(Entry { key, a_is_low, generation, place: None, flow });
+        let [a, b] = [&flow.legs.a, &flow.legs.b].map(|leg| (leg.addr, leg.port));
+        let (key, a_is_low) = Key::new(domain, a, b);
+        debug_assert!(self.find(&key, a_is_low).is_none(), "two flows between the same ports");
+        let hash = self.hash(&key);
+        let slot = self.flows.insert(Entry { domain, a_is_low, generation, place: None, flow });
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.map.insert(key, slot);
+        self.index.insert_unique(spread(hash), Found { hash, slot }, |f| spread(f.hash));
         FlowId { slot, generation }
     }
     /// Takes a flow out.
@@ -119,9 +160,12 @@ impl Table {
         self.get(id)?;
         self.wake(id);
         let e = self.flows.try_remove(id.slot as usize)?;
-        self.map.remove(&e.key);
-        if self.flows.is_empty() && self.map.capacity() > 1024 {
-            self.map.shrink_to(0);
+        let hash = self.hash(&e.key());
+        if let Ok(found) = self.index.find_entry(spread(hash), |f| f.slot == id.slot) {
+            found.remove();
+        }
+        if self.flows.is_empty() && self.index.capacity() > 1024 {
+            self.index.shrink_to(0, |f| spread(f.hash));
             self.flows.shrink_to_fit();
         }
         Some(e.flow)
@@ -184,6 +228,21 @@ impl Table {
     /// Memory of the index and the records, bytes; what split flows have beside their records is not counted.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.map.capacity() * (size_of::<Key>() + 5) + self.flows.capacity() * (size_of::<Entry>() + 8)
+        self.index.capacity() * (size_of::<Found>() + 1) + self.flows.capacity() * (size_of::<Entry>() + 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buckets of the index for each flow, when it has just grown.
+    const BUCKETS_MAX: usize = 3;
+
+    #[test]
+    fn an_idle_connection_takes_little() {
+        let entry = size_of::<Option<Entry>>();
+        let bytes = entry + BUCKETS_MAX * (size_of::<Found>() + 1);
+        assert!(bytes <= 530, "{bytes} bytes, {entry} of them in the table");
     }
 }

@@ -3,8 +3,9 @@
 use farlink_wire::{Duration, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps};
 
 use crate::arrival::Fate;
-use crate::flow::{Cx, Flow, NewSyn};
+use crate::flow::{Cx, Flow};
 use crate::mode::{Closed, Mode};
+use crate::relays::NewSyn;
 use crate::side::Side;
 use crate::world::Made;
 
@@ -185,12 +186,13 @@ impl Flow {
 
     /// How often this new connection has been asked for, by the way that the host's packets come, and not in haste.
     fn count_syn(&mut self, cx: &Cx<'_>, from: Side, isn: SeqNum) -> u8 {
-        let old = self.new_syn.filter(|n| n.from == from && n.isn == isn);
+        let Some(r) = self.relays.as_mut() else { return 0 };
+        let old = r.new_syn.filter(|n| n.from == from && n.isn == isn);
         if self.came_by != self.legs.get(from).via || old.is_some_and(|n| cx.now.since(n.at) < SYN_SPACING) {
             return 0;
         }
         let count = old.map_or(1, |n| n.count.saturating_add(1));
-        self.new_syn = Some(NewSyn { from, isn, count, at: cx.now });
+        r.new_syn = Some(NewSyn { from, isn, count, at: cx.now });
         count
     }
 

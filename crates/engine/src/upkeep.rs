@@ -104,9 +104,9 @@ impl Flow {
             ack(r.a.rx.owed),
             ack(r.b.rx.owed),
             idle,
-            self.lets_go_until.filter(|_| matches!(self.mode, Mode::Split)),
+            r.lets_go_until.filter(|_| matches!(self.mode, Mode::Split)),
             self.reset_deadline(),
-            self.room_at,
+            r.room_at,
             r.a.fin_deadline(),
             r.b.fin_deadline(),
             r.a.waits_since.map(|at| at + config.timers.user_timeout),
@@ -350,7 +350,7 @@ impl Flow {
     /// connection to look like a stranger after a restart.
     #[must_use]
     pub fn is_journal_stale(&self, now: Option<&Record>) -> bool {
-        match (&self.journaled, now) {
+        match (self.journaled.as_deref(), now) {
             (None, None) => false,
             (Some(old), Some(new)) => {
                 let moved = |a: SeqNum, b: SeqNum| a.diff(b).unsigned_abs() > RECORD_STALE_BYTES;

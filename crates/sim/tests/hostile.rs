@@ -3,6 +3,7 @@
 use farlink_sim::hostile::day;
 use farlink_sim::hostile::work::{Case, measure};
 use farlink_sim::plan::Mode;
+use farlink_sim::rig::{Rig, Saying, config};
 use farlink_sim::runner::{run_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
 
@@ -65,4 +66,19 @@ fn one_connection_cannot_make_a_gateway_hold_or_send_much() {
         };
         assert!(many.at_stake_bytes >= at_stake, "{many:?}: little is attacked");
     }
+}
+
+/// A connection is waited for once, however often the time changes at which something is due. Times that nobody waits for any longer
+/// would have to be cleared away some day, and the packet that comes just then would wait for all of them.
+#[test]
+fn a_connection_has_one_timer_however_often_its_time_changes() {
+    const FLOWS: usize = 20;
+    let mut rig = Rig::new(config(None), FLOWS);
+    for i in 0..10_000 {
+        rig.say(i % FLOWS, 0, &Saying { len: 100, ..Saying::default() });
+        rig.settle(i % FLOWS);
+        rig.pass(farlink_wire::Duration::from_millis(3));
+    }
+    let bytes = rig.gateway.status().engine.memory.timers_bytes;
+    assert!((1..=100 * FLOWS as u64).contains(&bytes), "{bytes} bytes of timers for {FLOWS} connections");
 }

@@ -113,7 +113,7 @@ pub fn text(cells: &[Cell]) -> String {
         });
     }
     let each = median(cells, "idle", "farlink", None, metric("resident_bytes_each_idle"));
-    out += &judged("resident bytes of an idle connection", each, "at most 1024", |v| v <= 1024.0);
+    out += &judged("resident bytes of an idle connection", each, "at most 600", |v| v <= 600.0);
     out
 }
 
