@@ -5,7 +5,7 @@ use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegm
 
 use crate::evidence::AckKind;
 use crate::flow::{Cx, Flow, Leg};
-use crate::meter::LinkReport;
+use crate::link::LinkReport;
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::peer::{Arrived, Peer};
@@ -274,18 +274,19 @@ impl Flow {
         let ack = s.ack.min(towards.tx.snd_nxt);
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
-        if happened.progress && towards.tx.rtt.srtt().is_some() {
-            cx.meters.note_rtt(now, iface, towards.tx.rtt.min_rtt());
-        }
-        if let Some(arrived) = arrived {
+        if let Some(link) = cx.links.at_mut(iface) {
+            if happened.progress && towards.tx.rtt.srtt().is_some() {
+                link.note_rtt(now, towards.tx.rtt.min_rtt());
+            }
+            link.note_losses(happened.delivered_bytes, happened.lost_bytes);
+            cx.books.losses_changed(iface, link.sent_and_lost());
             // Of the link, not of this connection, all of whose packets may have waited.
-            let min_rtt = cx.meters.rtt(iface);
-            let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
-            cx.meters.hear(now, LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
+            let min_rtt = link.measured_rtt();
+            if let Some(arrived) = arrived {
+                let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
+                cx.links.hear(now, LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
+            }
         }
-        let out = self.legs.get(from).out;
-        cx.losses.note(out, happened.delivered_bytes, happened.lost_bytes);
-        cx.books.losses_changed(out, cx.losses.of(out));
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
@@ -466,7 +467,8 @@ impl Flow {
         let (delay, limit) = (self.ack_delay(cx, from), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
-        let arrived = cx.meters.arrival(cx.now, via).filter(|_| self.legs.get(from).peer.is_speaking());
+        let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
+        let arrived = over.map(|link| link.arrival(cx.now));
         let report_due = is_report_due(cx, via, delay);
         let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
         let Leg { peer: downstream, window_scale: shift, out, .. } = *self.legs.get(from.other());
@@ -612,8 +614,7 @@ impl Flow {
 /// of late, this is the first, and a few follow it early.
 fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
     let AckDelay::Gateway(interval) = delay else { return false };
-    cx.meters.is_due(cx.now, via, interval * 2)
-        || cx.meters.is_due_early(cx.config, cx.now, via, interval / 16)
+    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.config, cx.now, interval * 2, interval / 16))
 }
 
 impl crate::flow::Relay {

@@ -15,8 +15,7 @@ use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::dormant::Told;
 use crate::flow::{Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
-use crate::losses::Losses;
-use crate::meter::{LinkReport, Meters};
+use crate::link::{Link, LinkReport, Links};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::peer::Peer;
@@ -56,8 +55,7 @@ pub struct Engine {
     pub(crate) syns: SynCache,
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
-    pub(crate) meters: Meters,
-    pub(crate) losses: Losses,
+    pub(crate) links: Links,
     pub(crate) books: Books,
     pub(crate) census: Census,
     pub(crate) ready: VecDeque<(FlowId, Side)>,
@@ -82,11 +80,10 @@ macro_rules! cx {
             config: &$self.config,
             pool: &mut $self.pool,
             counters: &mut $self.counters,
-            losses: &mut $self.losses,
+            links: &mut $self.links,
             books: &mut $self.books,
             half_open: $self.syns.len(),
             net: $net,
-            meters: &mut $self.meters,
             flows_split: $self.split_count,
             links_down: &$self.links_down,
             routes_unsteady: $self
@@ -112,8 +109,7 @@ impl Engine {
             syns: SynCache::new(l.half_open_max, config.timers.half_open, config.seed),
             rules,
             counters: Counters::default(),
-            meters: Meters::new(&config),
-            losses: Losses::new(&config),
+            links: Links::new(&config),
             books: Books::new(&config.interfaces),
             census: Census::default(),
             ready: VecDeque::new(),
@@ -136,7 +132,7 @@ impl Engine {
     }
     /// What gateways at the other ends of declared links have told since this was last asked.
     pub fn take_link_reports(&mut self) -> Vec<LinkReport> {
-        self.meters.take()
+        self.links.take_reports()
     }
     /// The configuration.
     #[must_use]
@@ -165,7 +161,9 @@ impl Engine {
         net: &mut dyn World,
     ) -> Outcome {
         self.challenges.refill(now);
-        self.meters.count(via, s, &packet);
+        if let Some(link) = self.links.at_mut(via) {
+            link.count(s, &packet);
+        }
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);
@@ -335,7 +333,7 @@ impl Engine {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         // A connection that does not find the other gateway is worse off for its whole life. But a box on the way may drop what it does
         // not know: the host's second repetition goes as it came, and the first one, too, where no gateway answers.
-        let asks = syns == 1 || (syns == 2 && self.meters.may_answer(out));
+        let asks = syns == 1 || (syns == 2 && self.links.at(out).is_some_and(Link::may_answer));
         if asks && self.is_link(out) && !o.mptcp && !o.fast_open {
             let asked = insert_farlink(&mut packet, FARLINK_SYN);
             if let Some(h) = self.syns.get_mut(&key) {
@@ -391,8 +389,8 @@ impl Engine {
                         if !over_link {
                             answer.b.peer = Peer::None;
                         }
-                        if h.asked {
-                            self.meters.note_answer(via, answer.b.peer.is_marked());
+                        if let Some(link) = self.links.at_mut(via).filter(|_| h.asked) {
+                            link.note_answer(answer.b.peer.is_marked());
                         }
                         let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if shown < s.window {

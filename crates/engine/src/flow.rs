@@ -12,8 +12,7 @@ use crate::census::Counted;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Class, Config};
 use crate::evidence::{Belief, Beyond};
-use crate::losses::Losses;
-use crate::meter::Meters;
+use crate::link::Links;
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::path_mtu::PathMtu;
@@ -43,16 +42,14 @@ pub struct Cx<'a> {
     pub pool: &'a mut Pool,
     /// Counters.
     pub counters: &'a mut Counters,
-    /// How lossy declared links are.
-    pub losses: &'a mut Losses,
+    /// The declared links.
+    pub links: &'a mut Links,
     /// What all flows hold.
     pub books: &'a mut Books,
     /// Connections whose handshake is under way.
     pub half_open: usize,
     /// The driver.
     pub net: &'a mut dyn World,
-    /// What comes in over declared links, and what is told of it.
-    pub meters: &'a mut Meters,
     /// Split flows, for fair shares of the pool.
     pub flows_split: usize,
     /// Interfaces whose link is known to be down: no progress there means nothing.
@@ -431,8 +428,8 @@ impl Flow {
     pub fn split(&mut self, cx: &mut Cx<'_>, next_from_a: SeqNum, next_from_b: SeqNum) {
         self.find_routes(cx);
         for leg in [&self.legs.a, &self.legs.b] {
-            if let Some(rtt) = leg.handshake_rtt {
-                cx.meters.note_rtt(cx.now, leg.out, rtt);
+            if let (Some(rtt), Some(link)) = (leg.handshake_rtt, cx.links.at_mut(leg.out)) {
+                link.note_rtt(cx.now, rtt);
             }
         }
         let a = self.new_relay(cx, Side::A, next_from_a);

@@ -210,7 +210,9 @@ impl Flow {
         let mss = u64::from(relay.tx.mss);
         let usual = u64::from(INITIAL_WINDOW_SEGMENTS) * mss;
         if relay.tx.pipe() > usual {
-            cx.meters.note_train(cx.now, out);
+            if let Some(link) = cx.links.at_mut(out) {
+                link.note_train(cx.now);
+            }
             return;
         }
         let limited = relay.tx.pipe() + mss > relay.tx.cc().cwnd_bytes();
@@ -218,7 +220,8 @@ impl Flow {
         let waits = u64::try_from(end.diff(relay.tx.snd_nxt)).unwrap_or(0);
         let remembered = rtt.and_then(|rtt| cx.books.memory.share_bytes(leg.heard_at, out, rtt));
         let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
-        if !limited || !enough || remembered.is_some() || cx.meters.train_is_under_way(cx.now, out, rtt) {
+        let under_way = cx.links.at(out).is_some_and(|link| link.train_is_under_way(cx.now, rtt));
+        if !limited || !enough || remembered.is_some() || under_way {
             return;
         }
         let config = self.controller_config(cx.config, cx.books, from, relay.tx.snd_nxt);

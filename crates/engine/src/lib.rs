@@ -32,8 +32,7 @@ mod flow;
 mod govern;
 mod handshake;
 mod initial_window;
-mod losses;
-mod meter;
+mod link;
 mod mode;
 pub mod net;
 mod pacing;
@@ -68,6 +67,6 @@ mod window;
 pub mod world;
 
 pub use engine::{Engine, Outcome};
-pub use meter::LinkReport;
+pub use link::LinkReport;
 pub use ready::{Ready, ReadyId, Turn, Wants};
 pub use segment::Pulled;

@@ -5,6 +5,7 @@ use farlink_wire::{Duration, Instant};
 
 use crate::config::{FlowControl, InitialWindow, LinkEstimate};
 use crate::engine::Engine;
+use crate::link::Link;
 use crate::net::IfaceId;
 use crate::side::Side;
 
@@ -62,7 +63,7 @@ impl Engine {
     /// The smallest round trip of any connection over the link behind `iface` of late, where nobody has said one, is in force from
     /// now on. Returns it.
     pub fn follow_link_rtt(&mut self, iface: IfaceId) -> Option<Duration> {
-        let measured = self.meters.rtt(iface);
+        let measured = self.links.at(iface).and_then(Link::measured_rtt);
         if let Some(link) = self.config.link_mut(iface).filter(|l| l.measured_rtt != measured) {
             link.measured_rtt = measured;
             self.books.link_changed(iface, link);

@@ -268,11 +268,9 @@ impl Flow {
         let to_gateway = dst.peer.is_speaking();
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
-        let due = |via| {
-            cx.meters.is_due(cx.now, via, every)
-                || cx.meters.is_due_early(cx.config, cx.now, via, told_delay / 16)
-        };
-        let arrived = inbound.rx.arrived.filter(|_| pure && to_gateway && due(dst.via));
+        let over = cx.links.at(dst.via).filter(|_| pure && to_gateway);
+        let due = over.is_some_and(|l| l.is_report_due(cx.config, cx.now, every, told_delay / 16));
+        let arrived = inbound.rx.arrived.filter(|_| due);
         Some(Word {
             ack,
             window,
@@ -309,7 +307,9 @@ impl Flow {
         }
         if word.arrived.is_some() {
             rx.arrived = None;
-            cx.meters.told(cx.now, dst.via);
+            if let Some(link) = cx.links.at_mut(dst.via) {
+                link.note_reported(cx.now);
+            }
         }
         rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {

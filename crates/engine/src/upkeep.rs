@@ -6,6 +6,7 @@ use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 use crate::arrival::OLD_ACK_SLACK;
 use crate::config::{Class, Config, Link};
 use crate::flow::{Cx, Flow, Relay};
+use crate::link;
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::ready::Wants;
@@ -63,11 +64,12 @@ impl Flow {
         let link = || cx.config.link(leg.out);
         let Some(tx) = self.relays.as_ref().map(|r| &r.get(to.other()).tx) else { return false };
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
+        let measured = cx.links.at(leg.out);
         // Of the link: all that this connection has sent may have waited.
-        let rtt = |l: &Link| l.rtt.or(cx.meters.rtt(leg.out)).or(tx.shortest_rtt());
+        let rtt = |l: &Link| l.rtt.or(measured.and_then(link::Link::measured_rtt)).or(tx.shortest_rtt());
         let known = |l: &Link| l.rate_in_force_bps().zip(rtt(l));
         (leg.peer.is_marked() || self.agreed.sack)
-            && cx.losses.is_repeating_worth(leg.out)
+            && measured.is_some_and(link::Link::is_repeating_worth)
             && tx.cc().copies() != farlink_cc::Copies::None
             && link().and_then(known).is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
     }
@@ -162,7 +164,8 @@ impl Flow {
             }
             let out = self.legs.get(side.other()).out;
             let said = cx.config.link(out).is_some_and(|l| l.rate_bps.is_some());
-            if !said && let Some(newest) = cx.meters.delivers(cx.now, out) {
+            let delivers = cx.links.at(out).and_then(|link| link.delivers(cx.now));
+            if !said && let Some(newest) = delivers {
                 relay.tx.wait_in_line(cx.now, newest);
             }
             let kind = relay.tx.cc().kind();
@@ -172,7 +175,9 @@ impl Flow {
             });
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
-            cx.losses.note(self.legs.get(side.other()).out, 0, happened.lost_bytes);
+            if let Some(link) = cx.links.at_mut(out) {
+                link.note_losses(0, happened.lost_bytes);
+            }
             if happened.rto {
                 cx.counters.rtos += 1;
             }

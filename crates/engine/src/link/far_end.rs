@@ -1,0 +1,101 @@
+//! What the gateway at the far end of a link has told, and what it is still expected to tell.
+
+use farlink_wire::{Duration, Instant};
+
+use crate::net::IfaceId;
+use crate::peer::Arrived;
+
+/// The round trip that counts while none is known.
+const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// What a gateway has told of a link, and what is known here of the segment that it tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkReport {
+    /// The link's interface here.
+    pub iface: IfaceId,
+    /// What it told.
+    pub arrived: Arrived,
+    /// When the newest segment that the same acknowledgement covers for the first time left.
+    pub sent_at: Option<Instant>,
+    /// It had been sent before.
+    pub sent_again: bool,
+    /// Smallest RTT over the link of late.
+    pub min_rtt: Option<Duration>,
+}
+
+/// What is known of the far end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FarEnd {
+    /// Of all that is known to have arrived there: when the newest of it left, and when that was heard.
+    carried: Option<(Instant, Instant)>,
+    /// When a burst left from which the rate shows.
+    train_at: Option<Instant>,
+    /// The newest answer to a SYN that asked for a gateway came from one.
+    answers: Option<bool>,
+}
+
+impl FarEnd {
+    /// It has told something.
+    pub fn hear(&mut self, now: Instant, report: &LinkReport) {
+        if let Some(sent_at) = report.sent_at.filter(|_| !report.sent_again) {
+            self.carried = Some((self.carried.map_or(sent_at, |(newest, _)| newest.max(sent_at)), now));
+        }
+    }
+
+    /// The newest transmission that is known to have arrived, where the link delivers: what left later stands in line behind it, in a
+    /// queue of others. `None`: nothing has been told for longer than `patience`.
+    #[must_use]
+    pub fn delivers(&self, now: Instant, patience: Duration) -> Option<Instant> {
+        self.carried.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(sent_at, _)| sent_at)
+    }
+
+    /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone.
+    pub fn note_answer(&mut self, of_gateway: bool) {
+        self.answers = Some(of_gateway);
+    }
+
+    /// Nothing speaks against a gateway there.
+    #[must_use]
+    pub fn may_answer(&self) -> bool {
+        self.answers != Some(false)
+    }
+
+    /// A burst has left from which it will tell the rate.
+    pub fn note_train(&mut self, now: Instant) {
+        self.train_at = Some(now);
+    }
+
+    /// What it tells of the burst may still come: the round trip, and half as much again for a queue.
+    #[must_use]
+    pub fn train_is_under_way(&self, now: Instant, rtt: Option<Duration>) -> bool {
+        self.train_at.is_some_and(|at| now < at + rtt.unwrap_or(TRAIN_RTT_DEFAULT) / 2 * 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_delivers_while_it_is_heard_to() {
+        let at = Instant::from_millis;
+        let mut far_end = FarEnd::default();
+        let delivers = |far_end: &FarEnd, ms| far_end.delivers(at(ms), Duration::from_millis(250));
+        assert_eq!(delivers(&far_end, 1_000), None);
+        let arrived = Arrived { by: 2, at_us: 0, received_bytes: 0 };
+        let report = |sent_ms, sent_again| LinkReport {
+            iface: IfaceId(3),
+            arrived,
+            sent_at: Some(at(sent_ms)),
+            sent_again,
+            min_rtt: None,
+        };
+        far_end.hear(at(1_000), &report(100, false));
+        assert_eq!(delivers(&far_end, 1_250), Some(at(100)));
+        assert_eq!(delivers(&far_end, 1_251), None, "silent");
+        far_end.hear(at(1_300), &report(90, false));
+        assert_eq!(delivers(&far_end, 1_300), Some(at(100)), "what was older came later");
+        far_end.hear(at(1_600), &report(1_500, true));
+        assert_eq!(delivers(&far_end, 1_600), None, "which transmission arrived is not known");
+    }
+}

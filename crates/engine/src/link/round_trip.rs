@@ -1,0 +1,51 @@
+//! The smallest round trip of any connection over a link of late.
+
+use farlink_wire::{Duration, Instant};
+
+/// It is the smallest of one to two of these: long enough for a pause of the link's users, short enough for a route of the link
+/// layer that has become longer.
+const WINDOW: Duration = Duration::from_secs(300);
+
+/// The smallest of the last one to two windows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundTrip {
+    now: Option<Duration>,
+    before: Option<Duration>,
+    since: Instant,
+}
+
+impl RoundTrip {
+    /// A connection over the link has measured its leg: the link, and what lies behind it.
+    pub fn note(&mut self, now: Instant, rtt: Duration) {
+        if now.since(self.since) >= WINDOW {
+            *self = Self { now: None, before: self.now, since: now };
+        }
+        self.now = Some(self.now.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// The smallest.
+    #[must_use]
+    pub fn smallest(&self) -> Option<Duration> {
+        self.now.into_iter().chain(self.before).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_of_late_counts() {
+        let (ms, at) = (Duration::from_millis, Instant::from_millis);
+        let mut rtt = RoundTrip::default();
+        assert_eq!(rtt.smallest(), None);
+        rtt.note(at(1_000), ms(520));
+        rtt.note(at(2_000), ms(501));
+        rtt.note(at(3_000), ms(900));
+        assert_eq!(rtt.smallest(), Some(ms(501)));
+        rtt.note(at(400_000), ms(800));
+        assert_eq!(rtt.smallest(), Some(ms(501)));
+        rtt.note(at(800_000), ms(810));
+        assert_eq!(rtt.smallest(), Some(ms(800)));
+    }
+}
