@@ -60,6 +60,13 @@ impl Engine {
         }
     }
 
+    /// From now on the gateways find out the rate of the link behind `iface`, or no longer.
+    pub fn set_link_estimated(&mut self, iface: IfaceId, on: bool) {
+        if let Some(link) = self.config.link_mut(iface) {
+            link.estimate_rate = on;
+        }
+    }
+
     /// The smallest round trip of any connection over the link behind `iface` of late, where nobody has said one, is in force from
     /// now on. Returns it.
     pub fn follow_link_rtt(&mut self, iface: IfaceId) -> Option<Duration> {

@@ -201,7 +201,8 @@ impl Gateway {
         let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
         let estimated = link.estimates();
         link.egress.set_rate(now, rate);
-        link.set_estimates(rate.is_none() && (governed || estimated));
+        let estimates = rate.is_none() && (governed || estimated);
+        link.set_estimates(estimates);
         self.engine.set_link_rate(iface, rate);
         self.engine.set_link_estimate(iface, None);
         if rate.is_none() && governed {
@@ -210,6 +211,8 @@ impl Gateway {
         } else if rate.is_some() && estimated {
             self.engine.set_cc(now, Some(iface), Kind::FixedRate);
         }
+        // For connections that begin from now on.
+        self.engine.set_link_estimated(iface, estimates);
         Ok(())
     }
 
@@ -246,6 +249,7 @@ impl Gateway {
                 if !link.estimates() {
                     link.set_estimates(true);
                     self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
+                    self.engine.set_link_estimated(iface, true);
                 }
                 return Ok(());
             }
@@ -257,6 +261,7 @@ impl Gateway {
         if link.estimates() {
             // The controller finds the rate from now on.
             link.set_estimates(false);
+            self.engine.set_link_estimated(iface, false);
             link.egress.set_rate(now, None);
             self.engine.set_link_estimate(iface, None);
         }

@@ -352,3 +352,25 @@ fn another_pool_counts_at_once() {
     set(&mut t, "limits.pool_bytes", "16777216").unwrap();
     assert!(opens(&mut t, 6001));
 }
+
+/// The burst from which a link's rate shows is sent while somebody wants to know it, and not longer.
+#[test]
+fn whether_a_rate_is_to_be_found_out_changes_too() {
+    let begins_with = |rate_bps, cc, estimate_rate, set_it: (&str, &str)| {
+        let mut t = Script::with(|s| {
+            let leg = LegConfig { cc, ..LegConfig::default() };
+            s.link = Some(Link { name: "sat".into(), rate_bps, leg, estimate_rate, ..Link::default() });
+        });
+        set(&mut t, set_it.0, set_it.1).unwrap();
+        open_with_gateway(&mut t);
+        windows(&mut t).1 / 1_400
+    };
+    let unknown = ("link.sat.rate_bps", "unknown");
+    assert_eq!(
+        begins_with(Some(8_000_000), Kind::FixedRate, false, unknown),
+        33,
+        "32 segments of 1456 bytes"
+    );
+    assert_eq!(begins_with(None, Kind::Vegas, false, ("link.sat.cc", "auto")), 33);
+    assert_eq!(begins_with(None, Kind::Bbr, true, ("link.sat.cc", "vegas")), 10, "who needs no rate");
+}
