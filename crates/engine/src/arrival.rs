@@ -5,7 +5,7 @@ use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegm
 
 use crate::evidence::AckKind;
 use crate::flow::{Cx, Flow, Leg};
-use crate::link::LinkReport;
+use crate::link::{Link, LinkReport};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::peer::{Arrived, Peer};
@@ -146,7 +146,7 @@ impl Flow {
             leg.heard_at = cx.now;
         }
         // Only a gateway speaks our option, and gateways stand at the ends of declared links.
-        let option = s.options.farlink.as_ref().filter(|_| cx.config.link(leg.via).is_some());
+        let option = s.options.farlink.as_ref().filter(|_| cx.links.at(leg.via).is_some());
         let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();
         let nothing = (ArrayVec::new(), None);
@@ -423,7 +423,7 @@ impl Flow {
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let custody = self.has_custody();
         let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
-        let patience = if cx.config.link(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
+        let patience = if cx.links.at(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
         let Some(r) = self.relays.as_mut() else { return true };
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
@@ -578,11 +578,11 @@ impl Flow {
     /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
     pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
         let leg = self.legs.get(to);
-        let link = || cx.config.link(leg.out);
+        let link = || cx.links.at(leg.out);
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         leg.peer
             .is_speaking()
-            .then(|| link().and_then(|l| l.rtt).or_else(measured))
+            .then(|| link().and_then(Link::declared_rtt).or_else(measured))
             .flatten()
             .and_then(AckDelay::of_gateway)
             .unwrap_or(AckDelay::Host(cx.config.timers.delayed_ack))
@@ -614,7 +614,7 @@ impl Flow {
 /// of late, this is the first, and a few follow it early.
 fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
     let AckDelay::Gateway(interval) = delay else { return false };
-    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.config, cx.now, interval * 2, interval / 16))
+    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval / 16))
 }
 
 impl crate::flow::Relay {

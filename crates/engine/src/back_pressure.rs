@@ -6,6 +6,7 @@ use crate::books::Asking;
 use crate::buffer::Grain;
 use crate::config::{Config, FlowControl};
 use crate::flow::{Cx, Flow, Leg, Relay};
+use crate::link::{Link, Links};
 use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::room;
 use crate::side::Side;
@@ -109,14 +110,13 @@ impl Flow {
     /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
     /// keep most of it waiting. No more out of a link, of what it carries in a round trip of the whole way: hosts take
     /// acknowledgements as old as their windows (RFC 5961 section 5).
-    pub(crate) fn relay_limit(&self, config: &Config, to: Side) -> u32 {
+    pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
         let measured = |side: Side| {
             let leg = self.legs.get(side);
             leg.srtt.or(leg.handshake_rtt)
         };
-        let link =
-            |side: Side| config.link(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
+        let link = |side: Side| links.at(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
         let known = match (link(to), link(to.other())) {
             (Some(into), _) => into.rate_in_force_bps().zip(into.rtt_in_force().or(measured(to))),
             (None, Some(from)) => {
@@ -127,16 +127,16 @@ impl Flow {
             (None, None) => None,
         };
         let Some((rate, rtt)) = known else {
-            return if self.is_on_link(config) { max } else { max.min(ORDINARY_RELAY_BYTES) };
+            return if self.is_on_link(links) { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
         u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }
 
     /// Other bounds of the configuration are in force.
-    pub(crate) fn limit_relays(&mut self, config: &Config) {
-        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, from.other())));
-        let starts_whole = self.is_on_link(config);
+    pub(crate) fn limit_relays(&mut self, config: &Config, links: &Links) {
+        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, links, from.other())));
+        let starts_whole = self.is_on_link(links);
         let Some(relays) = self.relays.as_mut() else { return };
         for (from, limit_bytes) in limits {
             let relay = relays.get_mut(from);
@@ -149,7 +149,7 @@ impl Flow {
     /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
     /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
     pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
-        if self.is_on_link(cx.config) {
+        if self.is_on_link(cx.links) {
             return limit_bytes;
         }
         let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
@@ -196,7 +196,7 @@ impl Flow {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
             _ if !shared => {
-                let share = room::share(cx.pool, cx.flows_split, self.is_on_link(cx.config));
+                let share = room::share(cx.pool, cx.flows_split, self.is_on_link(cx.links));
                 if share < SMALL_SHARE_BYTES { Grain::Small } else { Grain::Large }
             }
             0..FINE_BELOW_BYTES => Grain::Fine,
@@ -208,7 +208,7 @@ impl Flow {
     /// Round-trip time of the leg to a host: of the link, where it is declared, or as measured.
     pub(crate) fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
-        let link = cx.config.link(leg.out).and_then(|l| l.rtt_in_force());
+        let link = cx.links.at(leg.out).and_then(Link::rtt_in_force);
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         link.or_else(measured).or(leg.srtt)
     }

@@ -7,8 +7,8 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::arrivals::Arrivals;
-use crate::config::{Interface, Link};
 use crate::initial_window::Memory;
+use crate::link::{Link, Links};
 use crate::net::IfaceId;
 use crate::receiver::AckDelay;
 
@@ -83,24 +83,22 @@ pub struct Asking {
 }
 
 impl Books {
-    /// Books of these interfaces' links.
+    /// Books of these links.
     #[must_use]
-    pub fn new(interfaces: &[Interface]) -> Self {
-        let book = |i: &Interface| {
-            i.link.as_ref().map(|link| Book {
-                iface: i.id,
-                clean_budget_bytes: budget(link),
-                loss_permille: 1000,
-                period: period(link),
-                arrivals: Arrivals::new(period(link)),
-                held_bytes: 0,
-                relays: 0,
-                fresh: [0; 2],
-                opened: [0; 2],
-                fresh_since: Instant::ZERO,
-            })
+    pub fn new(links: &Links) -> Self {
+        let book = |link: &Link| Book {
+            iface: link.iface(),
+            clean_budget_bytes: budget(link),
+            loss_permille: 1000,
+            period: period(link),
+            arrivals: Arrivals::new(period(link)),
+            held_bytes: 0,
+            relays: 0,
+            fresh: [0; 2],
+            opened: [0; 2],
+            fresh_since: Instant::ZERO,
         };
-        Self { links: interfaces.iter().filter_map(book).collect(), ..Self::default() }
+        Self { links: links.iter().map(book).collect(), ..Self::default() }
     }
 
     /// The rate of a link has changed, or has become known.
@@ -327,19 +325,20 @@ fn budget(link: &Link) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{self, Config, Interface};
 
     const OUT: IfaceId = IfaceId(3);
 
     fn books() -> Books {
-        let link = Link {
+        let link = config::Link {
             name: "sat".into(),
             rate_bps: Some(8_000_000),
             rtt: Some(Duration::from_millis(500)),
-            ..Link::default()
+            ..config::Link::default()
         };
         let interface =
             Interface { id: OUT, name: "sat0".into(), domain: 0, addresses: Vec::new(), link: Some(link) };
-        Books::new(&[interface])
+        Books::new(&Links::new(&Config { interfaces: vec![interface], ..Config::default() }))
     }
     fn entry(held_bytes: u32) -> Entry {
         Entry { out: OUT, held_bytes, sacked_bytes: 0 }

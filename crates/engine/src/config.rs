@@ -59,18 +59,6 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// The declared link behind an interface.
-    #[must_use]
-    pub fn link(&self, iface: IfaceId) -> Option<&Link> {
-        self.interfaces.iter().find(|i| i.id == iface).and_then(|i| i.link.as_ref())
-    }
-    /// The same, to be changed.
-    pub(crate) fn link_mut(&mut self, iface: IfaceId) -> Option<&mut Link> {
-        self.interfaces.iter_mut().find(|i| i.id == iface).and_then(|i| i.link.as_mut())
-    }
-}
-
 impl FlowControl {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Fixed, Self::SendWindow, Self::Adaptive, Self::Automatic];
@@ -129,32 +117,6 @@ pub struct Link {
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs until it is.
     pub estimate_rate: bool,
-    /// What has been found out so far.
-    pub estimate: Option<LinkEstimate>,
-    /// The smallest round trip of any connection over it of late, for where nobody has said one.
-    pub measured_rtt: Option<Duration>,
-}
-
-/// What the gateway has found out about a link while it runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LinkEstimate {
-    /// Bits per second of IP packets.
-    pub rate_bps: u64,
-    /// Smallest round-trip time over the link.
-    pub rtt: Duration,
-}
-
-impl Link {
-    /// Bits per second of IP packets: as the operator says, else as estimated.
-    #[must_use]
-    pub fn rate_in_force_bps(&self) -> Option<u64> {
-        self.rate_bps.or(self.estimate.map(|e| e.rate_bps))
-    }
-    /// Round-trip time: as the operator says, else as measured.
-    #[must_use]
-    pub fn rtt_in_force(&self) -> Option<Duration> {
-        self.rtt.or(self.estimate.map(|e| e.rtt)).or(self.measured_rtt)
-    }
 }
 
 /// How data is sent on a leg.

@@ -102,6 +102,7 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let rules = Rules::new(&config);
+        let links = Links::new(&config);
         let l = &config.limits;
         Self {
             pool: Pool::new(l.pool_bytes),
@@ -109,8 +110,8 @@ impl Engine {
             syns: SynCache::new(l.half_open_max, config.timers.half_open, config.seed),
             rules,
             counters: Counters::default(),
-            links: Links::new(&config),
-            books: Books::new(&config.interfaces),
+            books: Books::new(&links),
+            links,
             census: Census::default(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -139,6 +140,11 @@ impl Engine {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    /// The declared link behind an interface, as it is now.
+    #[must_use]
+    pub fn link(&self, iface: IfaceId) -> Option<&Link> {
+        self.links.at(iface)
+    }
     /// An address of the gateway for ICMP errors sent back by an interface.
     #[must_use]
     pub fn icmp_source(&self, iface: IfaceId, v4: bool) -> Option<core::net::IpAddr> {
@@ -149,7 +155,7 @@ impl Engine {
         self.config.interfaces.iter().find(|i| i.id == iface).map_or(0, |i| i.domain)
     }
     pub(crate) fn is_link(&self, iface: IfaceId) -> bool {
-        self.config.link(iface).is_some()
+        self.links.at(iface).is_some()
     }
     /// A TCP packet that came in by `via`.
     pub fn handle_packet(

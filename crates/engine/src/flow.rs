@@ -12,7 +12,7 @@ use crate::census::Counted;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Class, Config};
 use crate::evidence::{Belief, Beyond};
-use crate::link::Links;
+use crate::link::{Link, Links};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::path_mtu::PathMtu;
@@ -474,12 +474,12 @@ impl Flow {
         let from = to.other();
         let Some(next) = self.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { return };
         let out = self.legs.get(to).out;
-        let link = cx.config.link(out);
-        if link.is_some() || cx.config.link(before).is_some() {
+        let link = cx.links.at(out);
+        if link.is_some() || cx.links.at(before).is_some() {
             self.legs.get_mut(to).srtt = None;
-            let config = self.controller_config(cx.config, cx.books, from, next);
-            let paced_over = self.start(cx.config, cx.books, to).paced_over;
-            let declared = link.and_then(crate::config::Link::rtt_in_force);
+            let config = self.controller_config(cx.config, cx.links, cx.books, from, next);
+            let paced_over = self.start(cx.config, cx.links, cx.books, to).paced_over;
+            let declared = link.and_then(Link::rtt_in_force);
             if let Some(r) = self.relays.as_mut() {
                 r.get_mut(from).tx.change_way(cx.now, &config, paced_over, declared);
             }
@@ -509,9 +509,9 @@ impl Flow {
         let to = from.other();
         let dst = self.legs.get(to);
         let mss = self.segment_payload(to);
-        let link = cx.config.link(dst.out);
-        let limit_bytes = self.relay_limit(cx.config, to);
-        let governed = self.controller_config(cx.config, cx.books, from, next);
+        let link = cx.links.at(dst.out);
+        let limit_bytes = self.relay_limit(cx.config, cx.links, to);
+        let governed = self.controller_config(cx.config, cx.links, cx.books, from, next);
         let controller = cc::Controller::new(&governed);
         let bounds =
             crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
@@ -519,8 +519,8 @@ impl Flow {
         if let Some(srtt) = dst.srtt {
             tx.rtt.sample(srtt);
         }
-        tx.pace_start(self.start(cx.config, cx.books, to).paced_over);
-        tx.declare_rtt(link.and_then(crate::config::Link::rtt_in_force));
+        tx.pace_start(self.start(cx.config, cx.links, cx.books, to).paced_over);
+        tx.declare_rtt(link.and_then(Link::rtt_in_force));
         Relay {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes),
@@ -557,24 +557,24 @@ impl Flow {
     pub(crate) fn controller_config(
         &self,
         config: &Config,
+        links: &Links,
         books: &Books,
         from: Side,
         next: SeqNum,
     ) -> cc::Config {
         let to = from.other();
-        let start = self.start(config, books, to);
+        let start = self.start(config, links, books, to);
         let dst = self.legs.get(to);
-        let link = config.link(dst.out);
-        let leg = link.map_or(&config.ordinary, |l| &l.leg);
-        let kind = self.controller_kind(config, to);
+        let link = links.at(dst.out);
+        let kind = self.controller_kind(config, links, to);
         let (mss, known) = (self.segment_payload(to), kind == cc::Kind::KnownRate);
         cc::Config {
             kind,
             mss,
             initial_window_segments: start.segments,
             fixed_rate_bps: link.filter(|_| known).and_then(|l| self.payload_bps(l, to, mss)),
-            window_limit_bytes: window_limit_bytes(self.relay_limit(config, to)),
-            unfair_window_bytes: leg.unfair_window_bytes,
+            window_limit_bytes: window_limit_bytes(self.relay_limit(config, links, to)),
+            unfair_window_bytes: link.map_or(config.ordinary.unfair_window_bytes, Link::unfair_window_bytes),
             handshake_rtt: dst.srtt.or(start.paced_over).or(dst.handshake_rtt.filter(|_| known)),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
@@ -585,8 +585,8 @@ impl Flow {
 
     /// One of the legs is a declared link.
     #[must_use]
-    pub fn is_on_link(&self, config: &Config) -> bool {
-        [self.legs.a.out, self.legs.b.out].into_iter().any(|out| config.link(out).is_some())
+    pub fn is_on_link(&self, links: &Links) -> bool {
+        [self.legs.a.out, self.legs.b.out].into_iter().any(|out| links.at(out).is_some())
     }
 
     /// The link towards a host is known to be down.

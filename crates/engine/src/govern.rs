@@ -2,8 +2,9 @@
 
 use farlink_cc as cc;
 
-use crate::config::{Config, Link};
+use crate::config::Config;
 use crate::flow::{Cx, Flow};
+use crate::link::{Clock, Link, Links};
 use crate::side::Side;
 
 impl Flow {
@@ -12,10 +13,11 @@ impl Flow {
     /// On a link of known rate no congestion control is needed where the leg ends with the link. That is so where a gateway is heard at
     /// its other end, or has answered the handshake and nothing has been acknowledged since by anybody. Else the leg leads on through
     /// networks of others.
-    pub(crate) fn controller_kind(&self, config: &Config, to: Side) -> cc::Kind {
+    pub(crate) fn controller_kind(&self, config: &Config, links: &Links, to: Side) -> cc::Kind {
         let leg = self.legs.get(to);
-        let kind = config.link(leg.out).map_or(config.ordinary.cc, |l| l.leg.cc);
-        if kind != cc::Kind::FixedRate || leg.peer.is_heard() {
+        let clock = links.at(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock);
+        let kind = clock.controller();
+        if clock != Clock::Queue || leg.peer.is_heard() {
             return kind;
         }
         let delivered = self.relays.as_ref().map_or(0, |r| r.get(to.other()).tx.delivered_bytes());
@@ -28,20 +30,20 @@ impl Flow {
         let Some(tx) = self.relays.as_ref().map(|r| &r.get(from).tx) else { return };
         let (kind, next) = (tx.cc().kind(), tx.snd_nxt);
         let by_gateway = matches!(kind, cc::Kind::FixedRate | cc::Kind::KnownRate);
-        if !by_gateway || kind == self.controller_kind(cx.config, to) {
+        if !by_gateway || kind == self.controller_kind(cx.config, cx.links, to) {
             return;
         }
-        let config = self.controller_config(cx.config, cx.books, from, next);
+        let config = self.controller_config(cx.config, cx.links, cx.books, from, next);
         if let Some(r) = self.relays.as_mut() {
             r.get_mut(from).tx.change_cc(cx.now, &config);
         }
     }
 
     /// The link towards a host carries another rate than before: a controller that goes by it follows.
-    pub(crate) fn follow_link_rate(&mut self, config: &Config, to: Side) {
+    pub(crate) fn follow_link_rate(&mut self, links: &Links, to: Side) {
         let from = to.other();
         let Some(mss) = self.relays.as_ref().map(|r| r.get(from).tx.mss) else { return };
-        let rate = config.link(self.legs.get(to).out).and_then(|link| self.payload_bps(link, to, mss));
+        let rate = links.at(self.legs.get(to).out).and_then(|link| self.payload_bps(link, to, mss));
         if let (Some(r), Some(rate)) = (self.relays.as_mut(), rate) {
             r.get_mut(from).tx.set_link_rate(rate);
         }
@@ -50,7 +52,7 @@ impl Flow {
     /// What a link carries of payload in segments of this size towards a host, bits per second.
     pub(crate) fn payload_bps(&self, link: &Link, to: Side, mss: u32) -> Option<u64> {
         let options = if self.agreed.timestamps { 12 } else { 0 };
-        let headers = self.legs.get(to).header_bytes() + options + link.overhead_bytes;
+        let headers = self.legs.get(to).header_bytes() + options + link.overhead_bytes();
         let (mss, packet) = (u128::from(mss), u128::from(mss.saturating_add(headers)));
         let bps = u128::from(link.rate_in_force_bps()?) * mss / packet.max(1);
         Some(u64::try_from(bps).unwrap_or(u64::MAX))

@@ -8,8 +8,9 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::books::Books;
-use crate::config::{Config, Link};
+use crate::config::Config;
 use crate::flow::{Cx, Flow, Relay};
+use crate::link::{Link, Links};
 use crate::net::IfaceId;
 use crate::side::Side;
 
@@ -169,9 +170,9 @@ impl Memory {
 
 impl Flow {
     /// How the data towards `to` begins.
-    pub(crate) fn start(&self, config: &Config, books: &Books, to: Side) -> Start {
+    pub(crate) fn start(&self, config: &Config, links: &Links, books: &Books, to: Side) -> Start {
         let leg = self.legs.get(to);
-        let Some(link) = config.link(leg.out) else {
+        let Some(link) = links.at(leg.out) else {
             return Start {
                 segments: ordinary(config.ordinary.initial_window, leg.handshake_rtt),
                 paced_over: None,
@@ -184,13 +185,12 @@ impl Flow {
             remembered_bytes: rtt.and_then(|rtt| books.memory.share_bytes(leg.heard_at, leg.out, rtt)),
             sharers: books.sharers(leg.out) + 1,
             // One burst tells the rate; several at once would only fill the queue before the link.
-            wants_train: is_estimated(link)
-                && link.estimate.is_none()
+            wants_train: link.pace().source.is_sought()
                 && leg.peer.is_marked()
                 && books.sharers(leg.out) == 0,
             mss: self.segment_payload(to),
         };
-        path.start(link.leg.initial_window)
+        path.start(link.initial_window())
     }
 
     /// Before a connection sends: the burst that tells the rate, where the one at whose beginning it was due had little to send. One
@@ -198,10 +198,8 @@ impl Flow {
     pub(crate) fn send_train(&mut self, cx: &mut Cx<'_>, to: Side) {
         let leg = self.legs.get(to);
         let (out, from) = (leg.out, to.other());
-        let wanted = |l: &&Link| {
-            is_estimated(l) && l.estimate.is_none() && l.leg.initial_window == InitialWindow::AUTO
-        };
-        let Some(link) = cx.config.link(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
+        let wanted = |l: &&Link| l.pace().source.is_sought() && l.initial_window() == InitialWindow::AUTO;
+        let Some(link) = cx.links.at(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
         let rtt = leg.handshake_rtt.or(link.rtt_in_force());
         let Some(relay) = self.relays.as_ref().map(|r| r.get(from)).filter(|r| r.tx.delivered_bytes() == 0)
         else {
@@ -220,11 +218,11 @@ impl Flow {
         let waits = u64::try_from(end.diff(relay.tx.snd_nxt)).unwrap_or(0);
         let remembered = rtt.and_then(|rtt| cx.books.memory.share_bytes(leg.heard_at, out, rtt));
         let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
-        let under_way = cx.links.at(out).is_some_and(|link| link.train_is_under_way(cx.now, rtt));
+        let under_way = link.train_is_under_way(cx.now, rtt);
         if !limited || !enough || remembered.is_some() || under_way {
             return;
         }
-        let config = self.controller_config(cx.config, cx.books, from, relay.tx.snd_nxt);
+        let config = self.controller_config(cx.config, cx.links, cx.books, from, relay.tx.snd_nxt);
         if let Some(r) = self.relays.as_mut() {
             let config = farlink_cc::Config { initial_window_segments: TRAIN_SEGMENTS, ..config };
             r.get_mut(from).tx.begin_anew(&config);
@@ -232,11 +230,11 @@ impl Flow {
     }
 
     /// What this connection had of declared links is remembered for the next ones.
-    pub(crate) fn remember_shares(&self, now: Instant, config: &Config, books: &mut Books) {
+    pub(crate) fn remember_shares(&self, now: Instant, links: &Links, books: &mut Books) {
         let Some(relays) = self.relays.as_ref() else { return };
         for to in [Side::A, Side::B] {
             let leg = self.legs.get(to);
-            if config.link(leg.out).is_none() {
+            if links.at(leg.out).is_none() {
                 continue;
             }
             if let Some((window, rtt)) = had(relays.get(to.other())) {
@@ -263,11 +261,6 @@ fn had(relay: &Relay) -> Option<(u64, Duration)> {
     let kind = relay.tx.cc().kind();
     let governed = !matches!(kind, farlink_cc::Kind::FixedRate | farlink_cc::Kind::KnownRate);
     (used && !rtt.is_zero() && governed).then_some((window, rtt))
-}
-
-/// The gateways are to find out the rate of this link.
-fn is_estimated(link: &Link) -> bool {
-    link.estimate_rate && link.rate_bps.is_none()
 }
 
 #[cfg(test)]

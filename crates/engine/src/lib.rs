@@ -32,7 +32,7 @@ mod flow;
 mod govern;
 mod handshake;
 mod initial_window;
-mod link;
+pub mod link;
 mod mode;
 pub mod net;
 mod pacing;
@@ -67,6 +67,5 @@ mod window;
 pub mod world;
 
 pub use engine::{Engine, Outcome};
-pub use link::LinkReport;
 pub use ready::{Ready, ReadyId, Turn, Wants};
 pub use segment::Pulled;

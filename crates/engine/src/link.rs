@@ -1,5 +1,7 @@
 //! The declared links: what is known of each stands in one place, and so does what follows from it.
 
+mod change;
+mod clock;
 mod far_end;
 mod losses;
 mod meter;
@@ -7,12 +9,15 @@ mod round_trip;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
-use crate::config::Config;
+use crate::config::{self, Config, InitialWindow};
 use crate::net::IfaceId;
 use crate::peer::Arrived;
 
-use far_end::FarEnd;
+pub use change::Change;
+pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+
+use far_end::FarEnd;
 use losses::Losses;
 use meter::Meter;
 use round_trip::RoundTrip;
@@ -27,6 +32,14 @@ const REPORTS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Link {
     iface: IfaceId,
+    pace: Pace,
+    /// As the operator says.
+    declared_rtt: Option<Duration>,
+    /// The smallest round trip of any connection over it of late, for where nobody has said one.
+    measured_rtt: Option<Duration>,
+    overhead_bytes: u32,
+    initial_window: InitialWindow,
+    unfair_window_bytes: Option<u64>,
     losses: Losses,
     meter: Meter,
     far_end: FarEnd,
@@ -46,8 +59,13 @@ impl Links {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let number = (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16;
-        let links = config.interfaces.iter().filter(|i| i.link.is_some()).map(|i| Link::new(i.id, number));
+        let links = config.interfaces.iter().filter_map(|i| Some(Link::new(i.id, i.link.as_ref()?, number)));
         Self { links: links.collect(), reports: Vec::new() }
+    }
+
+    /// All of them, in the order in which they are declared.
+    pub fn iter(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter()
     }
 
     /// The link behind an interface.
@@ -57,12 +75,12 @@ impl Links {
     }
 
     /// The same, to be changed.
-    pub fn at_mut(&mut self, iface: IfaceId) -> Option<&mut Link> {
+    pub(crate) fn at_mut(&mut self, iface: IfaceId) -> Option<&mut Link> {
         self.links.iter_mut().find(|l| l.iface == iface)
     }
 
     /// The gateway at the far end of a link has told something. More than can be of use is let go.
-    pub fn hear(&mut self, now: Instant, report: LinkReport) {
+    pub(crate) fn hear(&mut self, now: Instant, report: LinkReport) {
         let Some(link) = self.at_mut(report.iface) else { return };
         link.far_end.hear(now, &report);
         if self.reports.len() < REPORTS_MAX {
@@ -71,15 +89,21 @@ impl Links {
     }
 
     /// What has been told since this was last asked, in order.
-    pub fn take_reports(&mut self) -> Vec<LinkReport> {
+    pub(crate) fn take_reports(&mut self) -> Vec<LinkReport> {
         core::mem::take(&mut self.reports)
     }
 }
 
 impl Link {
-    fn new(iface: IfaceId, number: u16) -> Self {
+    fn new(iface: IfaceId, declared: &config::Link, number: u16) -> Self {
         Self {
             iface,
+            pace: Pace::declared(declared),
+            declared_rtt: declared.rtt,
+            measured_rtt: None,
+            overhead_bytes: declared.overhead_bytes,
+            initial_window: declared.leg.initial_window,
+            unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
             meter: Meter::new(number),
             far_end: FarEnd::default(),
@@ -87,8 +111,78 @@ impl Link {
         }
     }
 
+    /// The interface that it lies behind.
+    #[must_use]
+    pub fn iface(&self) -> IfaceId {
+        self.iface
+    }
+
+    /// Where its rate is known from, and who is the clock of what goes into it.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Another pace, wholly or in part.
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Bits per second of IP packets: as the operator says, else as estimated.
+    #[must_use]
+    pub fn rate_in_force_bps(&self) -> Option<u64> {
+        self.pace.source.rate_bps()
+    }
+
+    /// The operator says the rate.
+    #[must_use]
+    pub fn is_rate_declared(&self) -> bool {
+        self.pace.source.declared_bps().is_some()
+    }
+
+    /// Round-trip time: as the operator says, else as estimated, else as measured.
+    #[must_use]
+    pub fn rtt_in_force(&self) -> Option<Duration> {
+        self.declared_rtt.or(self.pace.source.estimate().map(|e| e.rtt)).or(self.measured_rtt)
+    }
+
+    /// Round-trip time as the operator says.
+    #[must_use]
+    pub fn declared_rtt(&self) -> Option<Duration> {
+        self.declared_rtt
+    }
+
+    /// What has been measured of late is in force from now on. Returns whether it is something else than before.
+    pub(crate) fn follow_rtt(&mut self) -> bool {
+        let measured = self.measured_rtt();
+        core::mem::replace(&mut self.measured_rtt, measured) != measured
+    }
+
+    /// Bytes that the link layer adds to a packet.
+    #[must_use]
+    pub fn overhead_bytes(&self) -> u32 {
+        self.overhead_bytes
+    }
+
+    /// The initial window of connections that begin.
+    #[must_use]
+    pub fn initial_window(&self) -> InitialWindow {
+        self.initial_window
+    }
+
+    /// Another one from now on.
+    pub(crate) fn set_initial_window(&mut self, window: InitialWindow) {
+        self.initial_window = window;
+    }
+
+    /// The window of [`farlink_cc::Kind::Unfair`].
+    #[must_use]
+    pub fn unfair_window_bytes(&self) -> Option<u64> {
+        self.unfair_window_bytes
+    }
+
     /// A TCP packet came in.
-    pub fn count(&mut self, s: &TcpSegment, packet: &PacketBuf) {
+    pub(crate) fn count(&mut self, s: &TcpSegment, packet: &PacketBuf) {
         self.meter.count(s, packet);
     }
 
@@ -101,14 +195,13 @@ impl Link {
     /// The gateway at the far end is to be told what has come in: nothing has been told for `interval`; or for `apart`, and this is one
     /// of the few early ones.
     #[must_use]
-    pub fn is_report_due(&self, config: &Config, now: Instant, interval: Duration, apart: Duration) -> bool {
+    pub fn is_report_due(&self, now: Instant, interval: Duration, apart: Duration) -> bool {
         // Where the rate is said here, it will be at the other end.
-        let unknown = || config.link(self.iface).is_some_and(|l| l.rate_bps.is_none());
-        self.meter.is_due(now, interval) || (unknown() && self.meter.is_due_early(now, apart))
+        self.meter.is_due(now, interval) || (!self.is_rate_declared() && self.meter.is_due_early(now, apart))
     }
 
     /// It has been told.
-    pub fn note_reported(&mut self, now: Instant) {
+    pub(crate) fn note_reported(&mut self, now: Instant) {
         self.meter.told(now, self.patience());
     }
 
@@ -118,7 +211,7 @@ impl Link {
     }
 
     /// A connection has measured its leg: the link, and what lies behind it.
-    pub fn note_rtt(&mut self, now: Instant, rtt: Duration) {
+    pub(crate) fn note_rtt(&mut self, now: Instant, rtt: Duration) {
         self.round_trip.note(now, rtt);
     }
 
@@ -140,7 +233,7 @@ impl Link {
     }
 
     /// A burst has left from which the other gateway will tell the rate.
-    pub fn note_train(&mut self, now: Instant) {
+    pub(crate) fn note_train(&mut self, now: Instant) {
         self.far_end.note_train(now);
     }
 
@@ -157,7 +250,7 @@ impl Link {
     }
 
     /// So much has been delivered, and so much was found to be lost.
-    pub fn note_losses(&mut self, delivered_bytes: u64, lost_bytes: u64) {
+    pub(crate) fn note_losses(&mut self, delivered_bytes: u64, lost_bytes: u64) {
         self.losses.note(delivered_bytes, lost_bytes);
     }
 

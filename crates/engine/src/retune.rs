@@ -3,9 +3,9 @@
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant};
 
-use crate::config::{FlowControl, InitialWindow, LinkEstimate};
+use crate::config::{FlowControl, InitialWindow};
 use crate::engine::Engine;
-use crate::link::Link;
+use crate::link::{Change, Clock, Pace, RateSource};
 use crate::net::IfaceId;
 use crate::side::Side;
 
@@ -20,81 +20,102 @@ impl Engine {
         }
     }
 
-    /// From now on `kind` governs what is sent into the link behind `iface`, or with `None` on all legs that are no links; in
-    /// connections that are open too. Returns whether there is such a link.
-    pub fn set_cc(&mut self, now: Instant, iface: Option<IfaceId>, kind: cc::Kind) -> bool {
-        match iface {
-            None => self.config.ordinary.cc = kind,
-            Some(iface) => {
-                let Some(link) = self.config.link_mut(iface) else { return false };
-                link.leg.cc = kind;
+    /// Something about the link behind `iface` has changed. Returns whether there is such a link.
+    pub fn apply(&mut self, now: Instant, iface: IfaceId, change: Change) -> bool {
+        let Some(link) = self.links.at_mut(iface) else { return false };
+        let before = link.pace();
+        let after = change.of(before);
+        // What open connections go by. What the gateways find out, and are to find out, is for those that begin from now on.
+        let source = match change {
+            Change::Estimate(_) => before.source,
+            _ if after.source.is_sought() => RateSource::Nobody,
+            _ => after.source,
+        };
+        match change {
+            Change::InitialWindow(window) => link.set_initial_window(window),
+            Change::Rate(_) => {
+                self.books.memory.forget(iface);
+                self.set_rate_source(iface, source);
+                self.follow_rate(iface);
             }
+            // Asked with every batch of packets, and seldom news.
+            Change::Estimate(_) if after == before => return true,
+            Change::Estimate(_) => {}
+            Change::Controller(_) => self.set_rate_source(iface, source),
         }
-        let links: Vec<IfaceId> =
-            self.config.interfaces.iter().filter(|i| i.link.is_some()).map(|i| i.id).collect();
+        if after.clock != before.clock {
+            self.set_clock(now, iface, after.clock);
+        }
+        self.set_rate_source(iface, after.source);
+        true
+    }
+
+    fn set_rate_source(&mut self, iface: IfaceId, source: RateSource) {
+        if let Some(link) = self.links.at_mut(iface) {
+            link.set_pace(Pace { source, ..link.pace() });
+            self.books.link_changed(iface, link);
+        }
+    }
+
+    fn set_clock(&mut self, now: Instant, iface: IfaceId, clock: Clock) {
+        if let Some(link) = self.links.at_mut(iface) {
+            link.set_pace(Pace { clock, ..link.pace() });
+        }
+        self.change_controllers(now, Some(iface));
+    }
+
+    /// Another controller governs open connections into the link behind `iface`, or with `None` on all legs that are no links.
+    fn change_controllers(&mut self, now: Instant, iface: Option<IfaceId>) {
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
             for to in [Side::A, Side::B] {
                 let out = flow.legs.get(to).out;
-                if iface.map_or(links.contains(&out), |wanted| wanted != out) {
+                if iface.map_or(self.links.at(out).is_some(), |wanted| wanted != out) {
                     continue;
                 }
                 let from = to.other();
                 let Some(next) = flow.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { continue };
-                let config = flow.controller_config(&self.config, &self.books, from, next);
+                let config = flow.controller_config(&self.config, &self.links, &self.books, from, next);
                 if let Some(relays) = flow.relays.as_mut() {
                     relays.get_mut(from).tx.change_cc(now, &config);
                 }
             }
             self.census.note(&mut self.table, id);
         }
-        true
     }
 
-    /// What has been found out about the link behind `iface`; `None`: no longer anything. Flows that begin from now on go by it.
-    pub fn set_link_estimate(&mut self, iface: IfaceId, estimate: Option<LinkEstimate>) {
-        // Asked with every batch of packets, and seldom news.
-        if let Some(link) = self.config.link_mut(iface).filter(|l| l.estimate != estimate) {
-            link.estimate = estimate;
-            self.books.link_changed(iface, link);
-        }
-    }
-
-    /// From now on the gateways find out the rate of the link behind `iface`, or no longer.
-    pub fn set_link_estimated(&mut self, iface: IfaceId, on: bool) {
-        if let Some(link) = self.config.link_mut(iface) {
-            link.estimate_rate = on;
+    /// What relays of open connections into this link may hold, and controllers that go by its rate, follow it.
+    fn follow_rate(&mut self, iface: IfaceId) {
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            for to in [Side::A, Side::B] {
+                if flow.legs.get(to).out == iface {
+                    flow.limit_relays(&self.config, &self.links);
+                    flow.follow_link_rate(&self.links, to);
+                }
+            }
         }
     }
 
     /// The smallest round trip of any connection over the link behind `iface` of late, where nobody has said one, is in force from
     /// now on. Returns it.
     pub fn follow_link_rtt(&mut self, iface: IfaceId) -> Option<Duration> {
-        let measured = self.links.at(iface).and_then(Link::measured_rtt);
-        if let Some(link) = self.config.link_mut(iface).filter(|l| l.measured_rtt != measured) {
-            link.measured_rtt = measured;
+        let link = self.links.at_mut(iface)?;
+        if link.follow_rtt() {
             self.books.link_changed(iface, link);
         }
-        measured
+        link.measured_rtt()
     }
 
-    /// The initial window of connections that begin from now on, on the link behind `iface` or, with `None`, on all legs that
-    /// are no links.
-    pub fn set_initial_window(&mut self, iface: Option<IfaceId>, window: InitialWindow) {
-        match iface {
-            None => self.config.ordinary.initial_window = window,
-            Some(iface) => {
-                if let Some(link) = self.config.link_mut(iface) {
-                    link.leg.initial_window = window;
-                }
-            }
-        }
+    /// From now on `kind` governs what is sent on legs that are no links, in connections that are open too.
+    pub fn set_ordinary_cc(&mut self, now: Instant, kind: cc::Kind) {
+        self.config.ordinary.cc = kind;
+        self.change_controllers(now, None);
     }
 
-    /// The initial window of connections over the link behind `iface`.
-    #[must_use]
-    pub fn initial_window(&self, iface: IfaceId) -> Option<InitialWindow> {
-        self.config.link(iface).map(|l| l.leg.initial_window)
+    /// The initial window of connections that begin from now on, on legs that are no links.
+    pub fn set_ordinary_initial_window(&mut self, window: InitialWindow) {
+        self.config.ordinary.initial_window = window;
     }
 
     /// How relays are bounded from now on, those of open connections, too. Windows that were shown stay promised.
@@ -108,7 +129,7 @@ impl Engine {
         self.config.limits.relay_bytes = bytes;
         for id in self.table.ids() {
             if let Some(flow) = self.table.get_mut(id) {
-                flow.limit_relays(&self.config);
+                flow.limit_relays(&self.config, &self.links);
             }
         }
     }
@@ -128,29 +149,5 @@ impl Engine {
     /// Whether hosts that send too fast lose one segment in a window, from now on.
     pub fn set_queue_drop(&mut self, on: bool) {
         self.config.queue_drop = on;
-    }
-
-    /// The rate of the link behind `iface` in bits per second has become known, has changed, or is unknown from now on.
-    pub fn set_link_rate(&mut self, iface: IfaceId, rate_bps: Option<u64>) {
-        let Some(link) = self.config.link_mut(iface) else { return };
-        link.rate_bps = rate_bps;
-        self.books.memory.forget(iface);
-        self.books.link_changed(iface, link);
-        // Open connections, too: what their relays may hold, and the controllers that go by the rate.
-        for id in self.table.ids() {
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            for to in [Side::A, Side::B] {
-                if flow.legs.get(to).out == iface {
-                    flow.limit_relays(&self.config);
-                    flow.follow_link_rate(&self.config, to);
-                }
-            }
-        }
-    }
-
-    /// The controller of what is sent into the link behind `iface`.
-    #[must_use]
-    pub fn link_cc(&self, iface: IfaceId) -> Option<cc::Kind> {
-        self.config.link(iface).map(|l| l.leg.cc)
     }
 }

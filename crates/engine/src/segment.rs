@@ -79,7 +79,7 @@ impl Flow {
         let peer = self.legs.get(to).peer;
         let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
-        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link(cx.config));
+        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link(cx.links));
         let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
@@ -269,7 +269,7 @@ impl Flow {
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && to_gateway);
-        let due = over.is_some_and(|l| l.is_report_due(cx.config, cx.now, every, told_delay / 16));
+        let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
         let arrived = inbound.rx.arrived.filter(|_| due);
         Some(Word {
             ack,

@@ -4,9 +4,9 @@ use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::arrival::OLD_ACK_SLACK;
-use crate::config::{Class, Config, Link};
+use crate::config::{Class, Config};
 use crate::flow::{Cx, Flow, Relay};
-use crate::link;
+use crate::link::Link;
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::ready::Wants;
@@ -61,17 +61,16 @@ impl Flow {
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
-        let link = || cx.config.link(leg.out);
         let Some(tx) = self.relays.as_ref().map(|r| &r.get(to.other()).tx) else { return false };
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
-        let measured = cx.links.at(leg.out);
+        let Some(link) = cx.links.at(leg.out) else { return false };
         // Of the link: all that this connection has sent may have waited.
-        let rtt = |l: &Link| l.rtt.or(measured.and_then(link::Link::measured_rtt)).or(tx.shortest_rtt());
-        let known = |l: &Link| l.rate_in_force_bps().zip(rtt(l));
+        let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
+        let known = link.rate_in_force_bps().zip(rtt);
         (leg.peer.is_marked() || self.agreed.sack)
-            && measured.is_some_and(link::Link::is_repeating_worth)
+            && link.is_repeating_worth()
             && tx.cc().copies() != farlink_cc::Copies::None
-            && link().and_then(known).is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
+            && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
     }
 
     /// The class of what is sent next to a host. Data that the gateway before it could not pass on in time takes only what the
@@ -163,7 +162,7 @@ impl Flow {
                 relay.rx.owe_now();
             }
             let out = self.legs.get(side.other()).out;
-            let said = cx.config.link(out).is_some_and(|l| l.rate_bps.is_some());
+            let said = cx.links.at(out).is_some_and(Link::is_rate_declared);
             let delivers = cx.links.at(out).and_then(|link| link.delivers(cx.now));
             if !said && let Some(newest) = delivers {
                 relay.tx.wait_in_line(cx.now, newest);

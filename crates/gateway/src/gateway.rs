@@ -1,8 +1,8 @@
 //! The composition: packets to the engine, its segments and the forwarded packets through the egress queues.
 
-use farlink_cc::Kind;
 use farlink_egress::Grant;
 use farlink_engine::config::Config;
+use farlink_engine::link::{Change, Link};
 use farlink_engine::net::IfaceId;
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
@@ -31,9 +31,6 @@ use crate::tap::{SenderNow, Taken, Tap, Wish};
 pub const PACKETS_PER_TURN: usize = 256;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
-
-/// What governs a declared link of unknown rate until there is an estimate.
-pub const UNKNOWN_RATE_CC: Kind = Kind::Bbr;
 
 /// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
 pub struct Gateway {
@@ -246,8 +243,7 @@ impl Gateway {
         }
     }
 
-    /// Links whose rate is being found out: what was told of them, and what follows. Until the rate is known the leg's own
-    /// controller governs; then the queue is the clock, as on a link of known rate.
+    /// Links whose rate is being found out: what was told of them, and what follows.
     fn follow_estimates(&mut self, now: Instant) {
         for report in self.engine.take_link_reports() {
             if let Some(link) = self.outlet.link_mut(report.iface) {
@@ -256,13 +252,9 @@ impl Gateway {
         }
         for link in self.outlet.links_mut() {
             let measured_rtt = self.engine.follow_link_rtt(link.iface);
-            let Some(estimate) = link.follow_estimate(now, measured_rtt) else { continue };
-            let governed = self.engine.link_cc(link.iface) == Some(Kind::FixedRate);
-            if governed != estimate.is_some() {
-                let kind = if estimate.is_some() { Kind::FixedRate } else { UNKNOWN_RATE_CC };
-                self.engine.set_cc(now, Some(link.iface), kind);
+            if let Some(estimate) = link.follow_estimate(now, measured_rtt) {
+                self.engine.apply(now, link.iface, Change::Estimate(estimate));
             }
-            self.engine.set_link_estimate(link.iface, estimate);
         }
     }
 
@@ -407,9 +399,7 @@ impl Gateway {
     /// A snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
-        let rtt_of = |iface: IfaceId| {
-            self.engine.config().link(iface).and_then(farlink_engine::config::Link::rtt_in_force)
-        };
+        let rtt_of = |iface: IfaceId| self.engine.link(iface).and_then(Link::rtt_in_force);
         let loads = self.engine.loads();
         let load_of =
             |iface| loads.iter().find(|(i, _)| *i == iface).map_or_else(Load::default, |(_, load)| *load);

@@ -29,10 +29,11 @@ pub mod tap;
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;
 pub use farlink_engine::config::{self, Config};
+pub use farlink_engine::link::UNKNOWN_RATE_CC;
 pub use farlink_engine::net::{IfaceId, Route};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
-pub use gateway::{Gateway, PACKETS_PER_TURN, UNKNOWN_RATE_CC};
+pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use network::{Network, Transmit};
 pub use status::{LinkStatus, Status, Traffic};

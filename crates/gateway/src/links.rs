@@ -1,10 +1,11 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
-use farlink_engine::config::{Class as FlowClass, Config, Interface, LinkEstimate};
+use farlink_engine::config::{Class as FlowClass, Config, Interface};
+use farlink_engine::link::{LinkEstimate, LinkReport, RateSource};
 use farlink_engine::net::IfaceId;
 use farlink_engine::status::Load;
-use farlink_engine::{LinkReport, Pulled, ReadyId, Wants};
+use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Duration, Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
 
 use crate::status::LinkStatus;
@@ -108,14 +109,10 @@ impl LinkQueue {
         }
     }
 
-    /// Whether the rate is being found out, or said by the operator.
-    pub fn estimates(&self) -> bool {
-        self.estimate.is_some()
-    }
-
-    /// From now on the rate is found out (`true`), or what the operator says.
-    pub fn set_estimates(&mut self, on: bool) {
-        self.estimate = on.then(RateEstimate::default);
+    /// The rate is known from somewhere else now: what was found out so far is forgotten.
+    pub fn set_rate_source(&mut self, now: Instant, source: RateSource) {
+        self.egress.set_rate(now, source.declared_bps());
+        self.estimate = source.is_estimated().then(RateEstimate::default);
     }
 
     /// The gateway at the other end has told what arrived there.

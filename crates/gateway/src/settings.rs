@@ -4,11 +4,12 @@ use farlink_cc::Kind;
 use farlink_engine::config::{
     INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
+use farlink_engine::link::{Change, Link, RateSource};
 use farlink_engine::net::IfaceId;
 use farlink_wire::Instant;
 use farlink_wire::quantity::{self, Bare};
 
-use crate::gateway::{Gateway, UNKNOWN_RATE_CC};
+use crate::gateway::Gateway;
 use crate::link_state::Witness;
 use crate::links::LinkQueue;
 
@@ -30,12 +31,10 @@ const SETTINGS: [Setting; 12] = [
     OfLink("cc", read_link_cc, Gateway::set_link_cc),
     OfLink(
         "initial_window_segments",
-        |gateway, link| window_text(gateway.window_on(link)),
-        |gateway, _, iface, value| gateway.set_link_initial_window(iface, value),
+        |gateway, link| window_text(gateway.initial_window_at(link.iface)),
+        Gateway::set_link_initial_window,
     ),
-    OfLink("long_path_initial_window_segments", read_link_long_window, |gateway, _, iface, value| {
-        gateway.set_link_long_window(iface, value)
-    }),
+    OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
     OfLink(
         "up",
         |gateway, link| (!gateway.down.says(link.iface, Witness::Operator)).to_string(),
@@ -49,7 +48,7 @@ const SETTINGS: [Setting; 12] = [
         "ordinary.cc",
         |gateway| gateway.engine.config().ordinary.cc.name().into(),
         |gateway, now, value| {
-            gateway.engine.set_cc(now, None, controller(value, Kind::ORDINARY)?);
+            gateway.engine.set_ordinary_cc(now, controller(value, Kind::ORDINARY)?);
             Ok(())
         },
     ),
@@ -57,7 +56,7 @@ const SETTINGS: [Setting; 12] = [
         "ordinary.initial_window_segments",
         |gateway| window_text(gateway.engine.config().ordinary.initial_window),
         |gateway, _, value| {
-            gateway.engine.set_initial_window(None, initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
+            gateway.engine.set_ordinary_initial_window(initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
             Ok(())
         },
     ),
@@ -105,18 +104,18 @@ const SETTINGS: [Setting; 12] = [
     ),
 ];
 
-fn read_link_rate(_: &Gateway, link: &LinkQueue) -> String {
-    let rate = link.egress.config().rate_bps.filter(|_| !link.estimates());
+fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
+    let rate = gateway.engine.link(link.iface).and_then(|l| l.pace().source.declared_bps());
     rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())
 }
 
 fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
-    let cc = gateway.engine.link_cc(link.iface).filter(|_| !link.estimates());
-    cc.map_or("auto", Kind::name).into()
+    let pace = gateway.engine.link(link.iface).map(Link::pace).filter(|pace| !pace.source.is_estimated());
+    pace.map_or("auto", |pace| pace.clock.controller().name()).into()
 }
 
 fn read_link_long_window(gateway: &Gateway, link: &LinkQueue) -> String {
-    let window = gateway.window_on(link);
+    let window = gateway.initial_window_at(link.iface);
     match window.on_long_paths {
         OnLongPaths::Segments(n) => n.to_string(),
         OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
@@ -186,10 +185,6 @@ impl Gateway {
         format!("unknown key `{key}`: allowed are {rest} and {last}{named}")
     }
 
-    fn window_on(&self, link: &LinkQueue) -> InitialWindow {
-        self.engine.initial_window(link.iface).unwrap_or(InitialWindow::AUTO)
-    }
-
     fn set_link_rate(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
         let rate = match value {
             "unknown" => None,
@@ -197,75 +192,60 @@ impl Gateway {
                 format!("{wrong}: allowed is a rate above zero such as `8M` or `8 Mbit/s`, a number of bits per second, or `unknown`")
             })?),
         };
-        let Some(link) = self.outlet.link_mut(iface) else { return Ok(()) };
-        let governed = self.engine.link_cc(iface) == Some(Kind::FixedRate);
-        let estimated = link.estimates();
-        link.egress.set_rate(now, rate);
-        let estimates = rate.is_none() && (governed || estimated);
-        link.set_estimates(estimates);
-        self.engine.set_link_rate(iface, rate);
-        self.engine.set_link_estimate(iface, None);
-        if rate.is_none() && governed {
-            // Nothing else would keep it from flooding the link.
-            self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
-        } else if rate.is_some() && estimated {
-            self.engine.set_cc(now, Some(iface), Kind::FixedRate);
-        }
-        // For connections that begin from now on.
-        self.engine.set_link_estimated(iface, estimates);
+        self.engine.apply(now, iface, Change::Rate(rate));
+        self.follow_rate_source(now, iface);
         Ok(())
     }
 
-    fn set_link_initial_window(&mut self, iface: IfaceId, value: &str) -> Result<(), String> {
+    /// The queue of a link goes by the rate as it is known now.
+    fn follow_rate_source(&mut self, now: Instant, iface: IfaceId) {
+        let source = self.engine.link(iface).map(|link| link.pace().source);
+        if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(iface)) {
+            queue.set_rate_source(now, source);
+        }
+    }
+
+    fn initial_window_at(&self, iface: IfaceId) -> InitialWindow {
+        self.engine.link(iface).map_or(InitialWindow::AUTO, Link::initial_window)
+    }
+
+    fn set_link_initial_window(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
         let mut window = initial_window(value, INITIAL_WINDOW_SEGMENTS_MAX)?;
-        let before = self.engine.initial_window(iface).map(|w| w.on_long_paths);
-        if let (true, Some(long @ OnLongPaths::Segments(_))) = (value != "auto", before) {
-            window.on_long_paths = long;
+        let before = self.initial_window_at(iface).on_long_paths;
+        if let (true, OnLongPaths::Segments(_)) = (value != "auto", before) {
+            window.on_long_paths = before;
         }
-        self.engine.set_initial_window(Some(iface), window);
+        self.engine.apply(now, iface, Change::InitialWindow(window));
         Ok(())
     }
 
-    fn set_link_long_window(&mut self, iface: IfaceId, value: &str) -> Result<(), String> {
+    fn set_link_long_window(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
+        let before = self.initial_window_at(iface);
         let on_long_paths = match value {
             // What is said of all paths may itself go by the path.
-            "same" if self.engine.initial_window(iface) == Some(InitialWindow::AUTO) => OnLongPaths::Share,
+            "same" if before == InitialWindow::AUTO => OnLongPaths::Share,
             "same" => OnLongPaths::Same,
             "auto" => OnLongPaths::Share,
             v => OnLongPaths::Segments(segments(v, INITIAL_WINDOW_SEGMENTS_MAX, "`auto` and `same`")?),
         };
-        if let Some(before) = self.engine.initial_window(iface) {
-            self.engine.set_initial_window(Some(iface), InitialWindow { on_long_paths, ..before });
-        }
+        self.engine.apply(now, iface, Change::InitialWindow(InitialWindow { on_long_paths, ..before }));
         Ok(())
     }
 
     fn set_link_cc(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
-        let Some(link) = self.outlet.link_mut(iface) else { return Ok(()) };
-        let said = link.egress.config().rate_bps.filter(|_| !link.estimates());
+        let Some(before) = self.engine.link(iface).map(|link| link.pace().source) else { return Ok(()) };
         let kind = match value {
-            "auto" if said.is_some() => Kind::FixedRate,
-            "auto" => {
-                if !link.estimates() {
-                    link.set_estimates(true);
-                    self.engine.set_cc(now, Some(iface), UNKNOWN_RATE_CC);
-                    self.engine.set_link_estimated(iface, true);
-                }
-                return Ok(());
-            }
-            name => controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?,
+            "auto" => None,
+            name => Some(controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?),
         };
-        if kind == Kind::FixedRate && said.is_none() {
+        if kind == Some(Kind::FixedRate) && !matches!(before, RateSource::Declared(_)) {
             return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
-        if link.estimates() {
-            // The controller finds the rate from now on.
-            link.set_estimates(false);
-            self.engine.set_link_estimated(iface, false);
-            link.egress.set_rate(now, None);
-            self.engine.set_link_estimate(iface, None);
+        self.engine.apply(now, iface, Change::Controller(kind));
+        let after = self.engine.link(iface).map(|link| link.pace().source);
+        if after.is_some_and(|after| after != before) {
+            self.follow_rate_source(now, iface);
         }
-        self.engine.set_cc(now, Some(iface), kind);
         Ok(())
     }
 }

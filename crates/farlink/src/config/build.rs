@@ -192,8 +192,6 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             overhead_bytes: 0,
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
-            estimate: None,
-            measured_rtt: None,
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -267,8 +265,6 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
         estimate_rate: rate_bps.is_none() && named.is_none(),
-        estimate: None,
-        measured_rtt: None,
     })
 }
 

@@ -61,8 +61,6 @@ fn config(from: &mut Source<'_>) -> Config {
             ..LegConfig::default()
         },
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,
-        estimate: None,
-        measured_rtt: None,
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),
