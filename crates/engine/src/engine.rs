@@ -15,7 +15,7 @@ use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::dormant::Told;
 use crate::flow::{Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
-use crate::link::{Link, LinkReport, Links};
+use crate::link::{Evidence, Link, LinkReport, Links};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::peer::Peer;
@@ -68,7 +68,6 @@ pub struct Engine {
     pub(crate) challenges: Challenges,
     pub(crate) trimmed_at: Instant,
     route_generation: u32,
-    pub(crate) links_down: Vec<IfaceId>,
     /// When a bypass was seen last, and the counter's value then.
     pub(crate) bypass_seen: Option<(Instant, u64)>,
 }
@@ -85,7 +84,6 @@ macro_rules! cx {
             half_open: $self.syns.len(),
             net: $net,
             flows_split: $self.split_count,
-            links_down: &$self.links_down,
             routes_unsteady: $self
                 .bypass_seen
                 .is_some_and(|(at, _)| $now.since(at) < $crate::engine::UNSTEADY),
@@ -122,7 +120,6 @@ impl Engine {
             challenges: Challenges::new(l.challenge_acks_per_s, config.seed),
             trimmed_at: Instant::ZERO,
             route_generation: 0,
-            links_down: Vec::new(),
             bypass_seen: None,
             config,
         }
@@ -144,6 +141,11 @@ impl Engine {
     #[must_use]
     pub fn link(&self, iface: IfaceId) -> Option<&Link> {
         self.links.at(iface)
+    }
+    /// What is said of an interface, or the link behind it; `None`: one that is not configured.
+    #[must_use]
+    pub fn evidence(&self, iface: IfaceId) -> Option<Evidence> {
+        self.links.evidence(iface)
     }
     /// An address of the gateway for ICMP errors sent back by an interface.
     #[must_use]

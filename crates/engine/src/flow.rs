@@ -52,8 +52,6 @@ pub struct Cx<'a> {
     pub net: &'a mut dyn World,
     /// Split flows, for fair shares of the pool.
     pub flows_split: usize,
-    /// Interfaces whose link is known to be down: no progress there means nothing.
-    pub links_down: &'a [IfaceId],
     /// Some connection's packets have been seen to go round us not long ago: routes are moving.
     pub routes_unsteady: bool,
     /// Answers to odd segments that may still be given (RFC 5961 section 7).
@@ -484,7 +482,7 @@ impl Flow {
                 r.get_mut(from).tx.change_way(cx.now, &config, paced_over, declared);
             }
         }
-        if cx.links_down.contains(&before) && !cx.links_down.contains(&out) {
+        if cx.links.is_away(before) && !cx.links.is_away(out) {
             // What was under way in it is lost, or will come late.
             self.restart_legs(cx.now, out);
         }
@@ -589,10 +587,10 @@ impl Flow {
         [self.legs.a.out, self.legs.b.out].into_iter().any(|out| links.at(out).is_some())
     }
 
-    /// The link towards a host is known to be down.
+    /// The link towards a host is known to be down: no progress there means nothing.
     #[must_use]
     pub fn is_down(&self, cx: &Cx<'_>, to: Side) -> bool {
-        cx.links_down.contains(&self.legs.get(to).out)
+        cx.links.is_away(self.legs.get(to).out)
     }
 
     /// Whether some relay holds custody.

@@ -6,6 +6,7 @@ mod far_end;
 mod losses;
 mod meter;
 mod round_trip;
+mod state;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
@@ -16,6 +17,7 @@ use crate::peer::Arrived;
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+pub use state::{Evidence, State, Witness};
 
 use far_end::FarEnd;
 use losses::Losses;
@@ -33,6 +35,7 @@ const REPORTS_MAX: usize = 64;
 pub struct Link {
     iface: IfaceId,
     pace: Pace,
+    evidence: Evidence,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
@@ -50,6 +53,10 @@ pub struct Link {
 #[derive(Debug, Default)]
 pub struct Links {
     links: Vec<Link>,
+    /// Diverted interfaces that are no links may be down, too.
+    ordinary: Vec<(IfaceId, Evidence)>,
+    /// Interfaces that are up again, or said to be up for the first time, in this order: what was under way in them is to be sent again.
+    back: Vec<IfaceId>,
     /// What gateways have told, until it is asked for.
     reports: Vec<LinkReport>,
 }
@@ -60,7 +67,13 @@ impl Links {
     pub fn new(config: &Config) -> Self {
         let number = (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16;
         let links = config.interfaces.iter().filter_map(|i| Some(Link::new(i.id, i.link.as_ref()?, number)));
-        Self { links: links.collect(), reports: Vec::new() }
+        let ordinary = config.interfaces.iter().filter(|i| i.link.is_none());
+        Self {
+            links: links.collect(),
+            ordinary: ordinary.map(|i| (i.id, Evidence::default())).collect(),
+            back: Vec::new(),
+            reports: Vec::new(),
+        }
     }
 
     /// All of them, in the order in which they are declared.
@@ -77,6 +90,58 @@ impl Links {
     /// The same, to be changed.
     pub(crate) fn at_mut(&mut self, iface: IfaceId) -> Option<&mut Link> {
         self.links.iter_mut().find(|l| l.iface == iface)
+    }
+
+    fn evidence_mut(&mut self, iface: IfaceId) -> Option<&mut Evidence> {
+        let links = self.links.iter_mut().map(|l| (l.iface, &mut l.evidence));
+        let ordinary = self.ordinary.iter_mut().map(|(id, evidence)| (*id, evidence));
+        links.chain(ordinary).find(|(id, _)| *id == iface).map(|(_, evidence)| evidence)
+    }
+
+    /// What is said of an interface, or the link behind it; `None`: one that is not configured.
+    #[must_use]
+    pub fn evidence(&self, iface: IfaceId) -> Option<Evidence> {
+        let links = self.links.iter().map(|l| (l.iface, l.evidence));
+        links.chain(self.ordinary.iter().copied()).find(|(id, _)| *id == iface).map(|(_, evidence)| evidence)
+    }
+
+    /// A witness says whether an interface, or the link behind it, is up. Of one that nobody says is down any more, what was under way
+    /// is to be sent again.
+    pub(crate) fn tell(&mut self, iface: IfaceId, witness: Witness, up: bool) {
+        let state = self.evidence_mut(iface).map(|evidence| evidence.tell(witness, up));
+        self.back.retain(|i| *i != iface);
+        if state.map_or(up, |state| state != State::Down) {
+            self.back.push(iface);
+        }
+    }
+
+    /// Those that are back since this was last asked, in order.
+    pub(crate) fn take_back(&mut self) -> Vec<IfaceId> {
+        core::mem::take(&mut self.back)
+    }
+
+    /// There are such.
+    pub(crate) fn are_some_back(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    /// What was under way in it is being sent again.
+    pub(crate) fn come_back(&mut self, iface: IfaceId) {
+        if let Some(evidence) = self.evidence_mut(iface) {
+            evidence.come_back();
+        }
+    }
+
+    /// An interface is down, or has been until just now.
+    #[must_use]
+    pub fn is_away(&self, iface: IfaceId) -> bool {
+        self.evidence(iface).is_some_and(Evidence::is_away)
+    }
+
+    /// Some interface is.
+    pub(crate) fn is_any_away(&self) -> bool {
+        let links = self.links.iter().map(|l| l.evidence);
+        links.chain(self.ordinary.iter().map(|(_, evidence)| *evidence)).any(Evidence::is_away)
     }
 
     /// The gateway at the far end of a link has told something. More than can be of use is let go.
@@ -99,6 +164,7 @@ impl Link {
         Self {
             iface,
             pace: Pace::declared(declared),
+            evidence: Evidence::default(),
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,

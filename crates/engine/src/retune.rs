@@ -20,9 +20,12 @@ impl Engine {
         }
     }
 
-    /// Something about the link behind `iface` has changed. Returns whether there is such a link.
-    pub fn apply(&mut self, now: Instant, iface: IfaceId, change: Change) -> bool {
-        let Some(link) = self.links.at_mut(iface) else { return false };
+    /// Something about the link behind `iface` has changed.
+    pub fn apply(&mut self, now: Instant, iface: IfaceId, change: Change) {
+        if let Change::Up(witness, up) = change {
+            return self.links.tell(iface, witness, up);
+        }
+        let Some(link) = self.links.at_mut(iface) else { return };
         let before = link.pace();
         let after = change.of(before);
         // What open connections go by. What the gateways find out, and are to find out, is for those that begin from now on.
@@ -32,6 +35,7 @@ impl Engine {
             _ => after.source,
         };
         match change {
+            Change::Up(..) => {}
             Change::InitialWindow(window) => link.set_initial_window(window),
             Change::Rate(_) => {
                 self.books.memory.forget(iface);
@@ -39,7 +43,7 @@ impl Engine {
                 self.follow_rate(iface);
             }
             // Asked with every batch of packets, and seldom news.
-            Change::Estimate(_) if after == before => return true,
+            Change::Estimate(_) if after == before => return,
             Change::Estimate(_) => {}
             Change::Controller(_) => self.set_rate_source(iface, source),
         }
@@ -47,7 +51,6 @@ impl Engine {
             self.set_clock(now, iface, after.clock);
         }
         self.set_rate_source(iface, after.source);
-        true
     }
 
     fn set_rate_source(&mut self, iface: IfaceId, source: RateSource) {

@@ -92,7 +92,7 @@ impl Engine {
     /// hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        flow.watch_custody(now, &self.links_down);
+        flow.watch_custody(now, &self.links);
         let Some(at) = flow.deadline(now, &self.config) else { return };
         if flow.timer_queued.is_none_or(|t| at < t) {
             if let Some(old) = flow.timer_queued.replace(at) {

@@ -6,7 +6,7 @@ use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 use crate::arrival::OLD_ACK_SLACK;
 use crate::config::{Class, Config};
 use crate::flow::{Cx, Flow, Relay};
-use crate::link::Link;
+use crate::link::{Link, Links};
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::ready::Wants;
@@ -134,13 +134,13 @@ impl Flow {
     }
 
     /// Custody that is not sent although nothing stands in its way makes no progress either. No other timer would ever look at it.
-    pub fn watch_custody(&mut self, now: Instant, links_down: &[IfaceId]) {
+    pub fn watch_custody(&mut self, now: Instant, links: &Links) {
         let ending = self.reset_from.is_some();
         let Some(r) = self.relays.as_mut() else { return };
         for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
             let closed = relay.tx.timers.persist.is_some();
             let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
-            let down = links_down.contains(&self.legs.get(to).out);
+            let down = links.is_away(self.legs.get(to).out);
             relay.waits_since = if waits && !down { relay.waits_since.or(Some(now)) } else { None };
         }
     }

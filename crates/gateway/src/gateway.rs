@@ -13,7 +13,6 @@ use farlink_wire::{
 };
 
 use crate::fragments::{Head, cut_as};
-use crate::link_state::Down;
 use crate::links::{self, LinkQueue};
 use crate::network::Network;
 use crate::ordinary::Ordinary;
@@ -42,10 +41,6 @@ pub struct Gateway {
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
-    /// Links that the operator has declared to be up again: told to the engine with the next flush.
-    pub(crate) links_back: Vec<IfaceId>,
-    /// Who says that an interface is down.
-    pub(crate) down: Down,
     /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
     pub(crate) reroute_wanted: bool,
 }
@@ -68,8 +63,6 @@ impl Gateway {
             refusals_left: 0,
             refusals_since: Instant::ZERO,
             drain_wanted: false,
-            links_back: Vec::new(),
-            down: Down::default(),
             reroute_wanted: false,
         }
     }
@@ -210,7 +203,7 @@ impl Gateway {
     /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
         self.outlet.end_tap(now);
-        for iface in core::mem::take(&mut self.links_back) {
+        for iface in self.engine.take_links_back() {
             self.link_back(now, iface, net);
         }
         self.reroute(now, net);
@@ -349,7 +342,7 @@ impl Gateway {
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if !self.ordinary.is_empty()
             || self.drain_wanted
-            || !self.links_back.is_empty()
+            || self.engine.has_links_back()
             || self.reroute_wanted
         {
             return Some(Instant::ZERO);

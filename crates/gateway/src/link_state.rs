@@ -1,6 +1,7 @@
 //! Links that come and go, and routes that move: who says so, and what becomes of everything that waits.
 
 use farlink_engine::ReadyId;
+use farlink_engine::link::{Change, State, Witness};
 use farlink_engine::net::IfaceId;
 use farlink_wire::{Duration, Instant, ip};
 
@@ -13,38 +14,10 @@ use crate::outlet::Grants;
 /// meet another connection of the same ports (RFC 9293 section 3.4.1, MSL).
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Whose word it is that an interface is up or down.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Witness {
-    /// The kernel, by the carrier.
-    Carrier,
-    /// The operator, or the modem on his behalf.
-    Operator,
-}
-
-/// Interfaces that somebody says are down. An interface is up when nobody says so: one witness cannot take back another one's word.
-#[derive(Debug, Default)]
-pub(crate) struct Down(Vec<(IfaceId, Witness)>);
-
-impl Down {
-    /// Somebody says something. Returns whether the interface is up now, by all.
-    fn tell(&mut self, iface: IfaceId, witness: Witness, up: bool) -> bool {
-        self.0.retain(|said| *said != (iface, witness));
-        if !up {
-            self.0.push((iface, witness));
-        }
-        !self.0.iter().any(|(id, _)| *id == iface)
-    }
-    /// What this witness says of an interface.
-    pub(crate) fn says(&self, iface: IfaceId, witness: Witness) -> bool {
-        self.0.contains(&(iface, witness))
-    }
-}
-
 impl Gateway {
     /// The carrier of an interface came or went.
     pub fn link_state(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
-        self.tell(now, iface, Witness::Carrier, up);
+        self.tell(now, iface, Witness::Kernel, up);
         self.flush(now, net);
     }
 
@@ -57,18 +30,13 @@ impl Gateway {
 
     /// The same for the next flush to follow.
     pub(crate) fn tell(&mut self, now: Instant, iface: IfaceId, witness: Witness, up: bool) {
-        let up = self.down.tell(iface, witness, up);
+        self.engine.apply(now, iface, Change::Up(witness, up));
+        let down = self.engine.evidence(iface).map_or(!up, |said| said.state() == State::Down);
         if let Some(link) = self.outlet.link_mut(iface) {
-            link.egress.set_link_up(now, up);
+            link.egress.set_link_up(now, !down);
         }
-        self.links_back.retain(|i| *i != iface);
-        if up {
-            self.links_back.push(iface);
-        } else {
-            self.engine.link_down(iface);
-            // The route may have moved before the link was known to be down.
-            self.reroute_wanted = true;
-        }
+        // The route may have moved before the link was known to be down.
+        self.reroute_wanted |= down;
     }
 
     /// Routes or MTUs changed: cached ones are looked up anew, and what waits for a link follows with the next flush.
@@ -90,7 +58,7 @@ impl Gateway {
                 }
             }
         }
-        self.engine.link_up(now, iface, &mut self.outlet.exit(now, net, Grants::Unasked));
+        self.engine.restart(now, iface, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
 
     /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that

@@ -4,13 +4,12 @@ use farlink_cc::Kind;
 use farlink_engine::config::{
     INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
-use farlink_engine::link::{Change, Link, RateSource};
+use farlink_engine::link::{Change, Link, RateSource, Witness};
 use farlink_engine::net::IfaceId;
 use farlink_wire::Instant;
 use farlink_wire::quantity::{self, Bare};
 
 use crate::gateway::Gateway;
-use crate::link_state::Witness;
 use crate::links::LinkQueue;
 
 /// A parameter: its name, and how it is read and changed. `OfLink`s belong to a link, whose interface is named.
@@ -37,7 +36,10 @@ const SETTINGS: [Setting; 12] = [
     OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
     OfLink(
         "up",
-        |gateway, link| (!gateway.down.says(link.iface, Witness::Operator)).to_string(),
+        |gateway, link| {
+            let evidence = gateway.engine.evidence(link.iface);
+            (!evidence.is_some_and(|e| e.is_denied_by(Witness::Operator))).to_string()
+        },
         |gateway, now, iface, value| {
             let up = switch(value)?;
             gateway.tell(now, iface, Witness::Operator, up);

@@ -15,17 +15,20 @@ impl Engine {
         self.route_generation = self.route_generation.wrapping_add(1);
     }
 
-    /// An interface went down: until it is up again, custody waits and no timeout counts against it.
-    pub fn link_down(&mut self, iface: IfaceId) {
-        let known = self.config.interfaces.iter().any(|i| i.id == iface);
-        if known && !self.links_down.contains(&iface) {
-            self.links_down.push(iface);
-        }
+    /// Interfaces that are up again since this was last asked, in order: for [`Self::restart`].
+    pub fn take_links_back(&mut self) -> Vec<IfaceId> {
+        self.links.take_back()
     }
 
-    /// An interface came up: what was in flight there is sent again at once.
-    pub fn link_up(&mut self, now: Instant, iface: IfaceId, net: &mut dyn World) {
-        self.links_down.retain(|i| *i != iface);
+    /// There are such.
+    #[must_use]
+    pub fn has_links_back(&self) -> bool {
+        self.links.are_some_back()
+    }
+
+    /// An interface is up again: what was in flight there is sent again at once.
+    pub fn restart(&mut self, now: Instant, iface: IfaceId, net: &mut dyn World) {
+        self.links.come_back(iface);
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
             if flow.restart_legs(now, iface) {
@@ -37,7 +40,7 @@ impl Engine {
     /// Flows whose way leads into a link that is down look for another one. Nothing else would make them: such a link grants
     /// no turn, and a host that has said everything says no more.
     pub fn reroute(&mut self, now: Instant, net: &mut dyn World) {
-        if self.links_down.is_empty() {
+        if !self.links.is_any_away() {
             return;
         }
         for id in self.table.ids() {

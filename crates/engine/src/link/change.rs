@@ -2,7 +2,7 @@
 
 use farlink_cc as cc;
 
-use super::{LinkEstimate, Pace};
+use super::{LinkEstimate, Pace, Witness};
 use crate::config::InitialWindow;
 
 /// A change.
@@ -14,6 +14,8 @@ pub enum Change {
     Controller(Option<cc::Kind>),
     /// The gateways have found out the rate where nobody says it; `None`: they no longer know anything.
     Estimate(Option<LinkEstimate>),
+    /// A witness says that it is up (`true`) or down. Ordinary interfaces may be down, too.
+    Up(Witness, bool),
     /// The initial window of connections that begin from now on.
     InitialWindow(InitialWindow),
 }
@@ -25,7 +27,7 @@ impl Change {
             Self::Rate(rate_bps) => pace.with_rate(rate_bps),
             Self::Controller(kind) => pace.with_controller(kind),
             Self::Estimate(estimate) => pace.with_estimate(estimate),
-            Self::InitialWindow(_) => pace,
+            Self::Up(..) | Self::InitialWindow(_) => pace,
         }
     }
 }

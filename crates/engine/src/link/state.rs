@@ -1,0 +1,111 @@
+//! Whether a link, or an ordinary interface, carries packets: by whose word, and what follows from all of them.
+
+/// Whose word it is that a link is up or down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Witness {
+    /// The kernel, by the carrier.
+    Kernel,
+    /// The operator, or the modem on his behalf.
+    Operator,
+    /// A plan that says when there is contact.
+    ContactPlan,
+    /// The silence of all connections over it, or that one of them is heard.
+    Silence,
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nobody says that it is down.
+    Up,
+    /// Nothing is heard over it, and nobody knows why.
+    Suspect,
+    /// Somebody who knows says so.
+    Down,
+}
+
+/// All words on one link. One witness cannot take back another one's: it is up when nobody says that it is down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evidence {
+    /// Who says that it is down: one bit for each.
+    denied_by: u8,
+    /// It has been down, and what was under way in it has not been sent again yet.
+    is_away: bool,
+}
+
+impl Witness {
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl Evidence {
+    /// A witness speaks. Returns the state by all of them.
+    pub(super) fn tell(&mut self, witness: Witness, up: bool) -> State {
+        if up {
+            self.denied_by &= !witness.bit();
+        } else {
+            self.denied_by |= witness.bit();
+        }
+        self.is_away |= self.state() == State::Down;
+        self.state()
+    }
+
+    /// This witness says that it is down.
+    #[must_use]
+    pub const fn is_denied_by(self, witness: Witness) -> bool {
+        self.denied_by & witness.bit() != 0
+    }
+
+    /// The state by all of them.
+    #[must_use]
+    pub const fn state(self) -> State {
+        match self.denied_by {
+            0 => State::Up,
+            // Silence is no knowledge: a route may have moved, or the hosts behind it are gone.
+            by if by == Witness::Silence.bit() => State::Suspect,
+            _ => State::Down,
+        }
+    }
+
+    /// What was under way in it is being sent again.
+    pub(super) fn come_back(&mut self) {
+        self.is_away = false;
+    }
+
+    /// It is down, or has been until just now: that nothing is heard of what is under way in it means nothing.
+    #[must_use]
+    pub const fn is_away(self) -> bool {
+        self.is_away
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_up_when_nobody_says_that_it_is_down() {
+        let mut e = Evidence::default();
+        assert_eq!(e.tell(Witness::Operator, false), State::Down);
+        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
+        assert_eq!(e.tell(Witness::Kernel, true), State::Down, "the operator's word outlasts the carrier's");
+        assert!(e.is_denied_by(Witness::Operator) && !e.is_denied_by(Witness::Kernel));
+        assert_eq!(e.tell(Witness::ContactPlan, false), State::Down);
+        assert_eq!(e.tell(Witness::Operator, true), State::Down, "there is no contact");
+        assert_eq!(e.tell(Witness::ContactPlan, true), State::Up);
+        assert!(e.is_away(), "until what was under way is sent again");
+        e.come_back();
+        assert!(!e.is_away());
+    }
+
+    #[test]
+    fn silence_alone_is_a_suspicion() {
+        let mut e = Evidence::default();
+        assert_eq!(e.tell(Witness::Silence, false), State::Suspect);
+        assert!(!e.is_away());
+        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
+        assert_eq!(e.tell(Witness::Kernel, true), State::Suspect);
+        assert_eq!(e.tell(Witness::Silence, true), State::Up);
+    }
+}
