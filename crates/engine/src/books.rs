@@ -7,7 +7,6 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::arrivals::Arrivals;
-use crate::initial_window::Memory;
 use crate::link::{Link, Links};
 use crate::net::IfaceId;
 use crate::receiver::AckDelay;
@@ -44,8 +43,6 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Books {
     links: Vec<Book>,
-    /// What connections that have ended had of each link.
-    pub memory: Memory,
     held_bytes: u64,
     held_max_bytes: u64,
 }

@@ -7,9 +7,10 @@ use farlink_wire::Duration;
 
 use crate::net::IfaceId;
 
-pub use crate::initial_window::{
-    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
-};
+/// The usual initial window, segments (RFC 6928).
+pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+/// The largest initial window, segments.
+pub const INITIAL_WINDOW_SEGMENTS_MAX: u32 = 65_535;
 
 /// Everything the engine is told at its start.
 #[derive(Clone, Debug)]
@@ -133,6 +134,43 @@ pub struct LegConfig {
 impl Default for LegConfig {
     fn default() -> Self {
         Self { cc: cc::Kind::Cubic, initial_window: InitialWindow::AUTO, unfair_window_bytes: None }
+    }
+}
+
+/// The initial window of the connections over a leg.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitialWindow {
+    /// Segments, on any path.
+    pub segments: u32,
+    /// On paths that hold more than a window without scaling can say.
+    pub on_long_paths: OnLongPaths,
+}
+
+/// The initial window of a path with a large bandwidth-delay product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnLongPaths {
+    /// As on any other.
+    Same,
+    /// So many segments.
+    Segments(u32),
+    /// By what is known of the link.
+    Share,
+}
+
+impl InitialWindow {
+    /// By what is known of the path.
+    pub const AUTO: Self = Self { segments: INITIAL_WINDOW_SEGMENTS, on_long_paths: OnLongPaths::Share };
+
+    /// So many segments, whatever is known.
+    #[must_use]
+    pub const fn fixed(segments: u32) -> Self {
+        Self { segments, on_long_paths: OnLongPaths::Same }
+    }
+}
+
+impl Default for InitialWindow {
+    fn default() -> Self {
+        Self::AUTO
     }
 }
 

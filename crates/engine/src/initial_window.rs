@@ -8,65 +8,23 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::books::Books;
-use crate::config::Config;
+use crate::config::{
+    Config, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
+};
 use crate::flow::{Cx, Flow, Relay};
 use crate::link::{Link, Links};
-use crate::net::IfaceId;
 use crate::side::Side;
 
-/// The usual initial window, segments (RFC 6928).
-pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 /// The burst from which a gateway at the other end tells a link's rate, segments.
-pub const TRAIN_SEGMENTS: u32 = 32;
-/// The largest initial window, segments.
-pub const INITIAL_WINDOW_SEGMENTS_MAX: u32 = 65_535;
+const TRAIN_SEGMENTS: u32 = 32;
 /// The largest window that can be said without scaling, bytes.
 const UNSCALED_WINDOW_BYTES: u64 = 65_535;
 /// The initial window of a short path that is nobody's own link, segments (RFC 3390).
 const SHORT_PATH_SEGMENTS: u32 = 4;
 /// What such a leg is taken to carry, bits per second.
 const ORDINARY_RATE_BPS: u64 = 100_000_000;
-/// What one connection has had of a link is worth so long (RFC 9959 4.1: minutes, and no more than an hour).
-const MEMORY_LIFETIME: Duration = Duration::from_secs(600);
 /// IP and TCP header with timestamps, IPv4.
 const HEADER_BYTES: u64 = 52;
-
-/// The initial window of the connections over a leg.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InitialWindow {
-    /// Segments, on any path.
-    pub segments: u32,
-    /// On paths that hold more than a window without scaling can say.
-    pub on_long_paths: OnLongPaths,
-}
-
-/// The initial window of a path with a large bandwidth-delay product.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnLongPaths {
-    /// As on any other.
-    Same,
-    /// So many segments.
-    Segments(u32),
-    /// By what is known of the link.
-    Share,
-}
-
-impl InitialWindow {
-    /// By what is known of the path.
-    pub const AUTO: Self = Self { segments: INITIAL_WINDOW_SEGMENTS, on_long_paths: OnLongPaths::Share };
-
-    /// So many segments, whatever is known.
-    #[must_use]
-    pub const fn fixed(segments: u32) -> Self {
-        Self { segments, on_long_paths: OnLongPaths::Same }
-    }
-}
-
-impl Default for InitialWindow {
-    fn default() -> Self {
-        Self::AUTO
-    }
-}
 
 /// What is known of a path when a connection begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,41 +91,6 @@ fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
     u64::try_from(u128::from(rate_bps) * rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
 }
 
-/// What connections that have ended had of each declared link.
-#[derive(Debug, Default)]
-pub struct Memory(Vec<Remembered>);
-
-#[derive(Clone, Copy, Debug)]
-struct Remembered {
-    out: IfaceId,
-    window_bytes: u64,
-    rtt: Duration,
-    at: Instant,
-}
-
-impl Memory {
-    /// A connection over the link behind `out` ends that had this window at this round trip.
-    pub fn note(&mut self, now: Instant, out: IfaceId, window_bytes: u64, rtt: Duration) {
-        let new = Remembered { out, window_bytes, rtt, at: now };
-        match self.0.iter_mut().find(|r| r.out == out) {
-            Some(old) => *old = new,
-            None => self.0.push(new),
-        }
-    }
-
-    /// What one had not long ago, on a path whose round trip is about the same: from half to ten times as long (RFC 9959 4.2.1).
-    fn share_bytes(&self, now: Instant, out: IfaceId, rtt: Duration) -> Option<u64> {
-        let r = self.0.iter().find(|r| r.out == out)?;
-        let fits = rtt >= r.rtt / 2 && rtt <= r.rtt * 10;
-        (fits && now.since(r.at) < MEMORY_LIFETIME).then_some(r.window_bytes)
-    }
-
-    /// Nothing is known of this link any more.
-    pub fn forget(&mut self, out: IfaceId) {
-        self.0.retain(|r| r.out != out);
-    }
-}
-
 impl Flow {
     /// How the data towards `to` begins.
     pub(crate) fn start(&self, config: &Config, links: &Links, books: &Books, to: Side) -> Start {
@@ -182,7 +105,7 @@ impl Flow {
         let path = Path {
             rtt,
             rate_bps: link.rate_in_force_bps(),
-            remembered_bytes: rtt.and_then(|rtt| books.memory.share_bytes(leg.heard_at, leg.out, rtt)),
+            remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt)),
             sharers: books.sharers(leg.out) + 1,
             // One burst tells the rate; several at once would only fill the queue before the link.
             wants_train: link.pace().source.is_sought()
@@ -216,7 +139,7 @@ impl Flow {
         let limited = relay.tx.pipe() + mss > relay.tx.cc().cwnd_bytes();
         let end = relay.supply().end.min(relay.tx.window_edge());
         let waits = u64::try_from(end.diff(relay.tx.snd_nxt)).unwrap_or(0);
-        let remembered = rtt.and_then(|rtt| cx.books.memory.share_bytes(leg.heard_at, out, rtt));
+        let remembered = rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt));
         let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
         let under_way = link.train_is_under_way(cx.now, rtt);
         if !limited || !enough || remembered.is_some() || under_way {
@@ -230,15 +153,13 @@ impl Flow {
     }
 
     /// What this connection had of declared links is remembered for the next ones.
-    pub(crate) fn remember_shares(&self, now: Instant, links: &Links, books: &mut Books) {
+    pub(crate) fn remember_shares(&self, now: Instant, links: &mut Links) {
         let Some(relays) = self.relays.as_ref() else { return };
         for to in [Side::A, Side::B] {
             let leg = self.legs.get(to);
-            if links.at(leg.out).is_none() {
-                continue;
-            }
+            let Some(link) = links.at_mut(leg.out) else { continue };
             if let Some((window, rtt)) = had(relays.get(to.other())) {
-                books.memory.note(now, leg.out, window, rtt);
+                link.remember(now, window, rtt);
             }
         }
     }
@@ -318,20 +239,5 @@ mod tests {
         assert_eq!(ordinary(InitialWindow::AUTO, None), 10);
         assert_eq!(ordinary(InitialWindow::fixed(3), Some(ms(20))), 3);
         assert_eq!(ordinary(InitialWindow::fixed(100), Some(ms(20))), 10);
-    }
-
-    #[test]
-    fn memory_is_of_one_link_for_a_while_and_for_the_same_path() {
-        let (sat, other) = (IfaceId(3), IfaceId(4));
-        let ms = Duration::from_millis;
-        let mut memory = Memory::default();
-        memory.note(Instant::ZERO, sat, 300_000, ms(500));
-        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(600)), Some(300_000));
-        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(40)), None, "another path");
-        assert_eq!(memory.share_bytes(Instant::ZERO, other, ms(500)), None);
-        let later = Instant::ZERO + MEMORY_LIFETIME;
-        assert_eq!(memory.share_bytes(later, sat, ms(500)), None);
-        memory.forget(sat);
-        assert_eq!(memory.share_bytes(Instant::ZERO, sat, ms(500)), None);
     }
 }

@@ -4,6 +4,7 @@ mod change;
 mod clock;
 mod far_end;
 mod losses;
+mod memory;
 mod meter;
 mod round_trip;
 mod state;
@@ -21,6 +22,7 @@ pub use state::{Evidence, State, Witness};
 
 use far_end::FarEnd;
 use losses::Losses;
+use memory::Memory;
 use meter::Meter;
 use round_trip::RoundTrip;
 
@@ -44,6 +46,7 @@ pub struct Link {
     initial_window: InitialWindow,
     unfair_window_bytes: Option<u64>,
     losses: Losses,
+    memory: Memory,
     meter: Meter,
     far_end: FarEnd,
     round_trip: RoundTrip,
@@ -171,6 +174,7 @@ impl Link {
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
+            memory: Memory::default(),
             meter: Meter::new(number),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
@@ -313,6 +317,22 @@ impl Link {
     #[must_use]
     pub fn delivers(&self, now: Instant) -> Option<Instant> {
         self.far_end.delivers(now, self.patience())
+    }
+
+    /// A connection ends that had this window of it at this round trip: for the next ones.
+    pub(crate) fn remember(&mut self, now: Instant, window_bytes: u64, rtt: Duration) {
+        self.memory.note(now, window_bytes, rtt);
+    }
+
+    /// The window that one had not long ago, at about this round trip.
+    #[must_use]
+    pub fn remembered_bytes(&self, now: Instant, rtt: Duration) -> Option<u64> {
+        self.memory.window_bytes(now, rtt)
+    }
+
+    /// Its rate has changed: what connections had of it is no measure any more.
+    pub(crate) fn forget(&mut self) {
+        self.memory.forget();
     }
 
     /// So much has been delivered, and so much was found to be lost.

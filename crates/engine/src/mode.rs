@@ -167,7 +167,7 @@ impl Flow {
         });
         let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
         let reach_bytes = self.reach_bytes();
-        self.remember_shares(cx.now, cx.links, cx.books);
+        self.remember_shares(cx.now, cx.links);
         self.free_buffers(cx.pool, cx.books);
         let reset_by = self.reset_from.take().map(|(side, _)| side);
         self.mode = Mode::Closed(Closed {
@@ -183,7 +183,7 @@ impl Flow {
 
     /// Nothing is held: remember what it takes to split again, give the rest back.
     pub fn sleep(&mut self, cx: &mut Cx<'_>) {
-        self.remember_shares(cx.now, cx.links, cx.books);
+        self.remember_shares(cx.now, cx.links);
         let Some(r) = self.relays.as_ref() else { return };
         let acked = |x: &crate::flow::Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
         // What the destination acknowledged, the source has sent.

@@ -38,7 +38,7 @@ impl Engine {
             Change::Up(..) => {}
             Change::InitialWindow(window) => link.set_initial_window(window),
             Change::Rate(_) => {
-                self.books.memory.forget(iface);
+                link.forget();
                 self.set_rate_source(iface, source);
                 self.follow_rate(iface);
             }
