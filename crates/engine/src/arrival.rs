@@ -7,7 +7,7 @@ use crate::evidence::AckKind;
 use crate::flow::{Cx, Flow, Leg};
 use crate::link::{Link, LinkReport};
 use crate::mode::Mode;
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, Peer};
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
@@ -266,7 +266,7 @@ impl Flow {
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
-        let iface = self.legs.get(from).out;
+        let out = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
         let Some(r) = self.relays.as_mut() else { return false };
         let towards = r.get_mut(from.other());
@@ -274,17 +274,17 @@ impl Flow {
         let ack = s.ack.min(towards.tx.snd_nxt);
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
-        if let Some(link) = cx.links.at_mut(iface) {
+        if let Some(link) = cx.links.get_mut(out) {
             if happened.progress && towards.tx.rtt.srtt().is_some() {
                 link.note_rtt(now, towards.tx.rtt.min_rtt());
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
-            cx.books.losses_changed(iface, link.sent_and_lost());
+            cx.books.losses_changed(out, link.sent_and_lost());
             // Of the link, not of this connection, all of whose packets may have waited.
             let min_rtt = link.measured_rtt();
             if let Some(arrived) = arrived {
                 let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
-                cx.links.hear(now, LinkReport { iface, arrived, sent_at, sent_again, min_rtt });
+                cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }
         }
         if happened.recovery {
@@ -423,7 +423,7 @@ impl Flow {
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let custody = self.has_custody();
         let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
-        let patience = if cx.links.at(out).is_some() { UNHEARD_ON_LINK } else { UNHEARD };
+        let patience = if matches!(out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
         let Some(r) = self.relays.as_mut() else { return true };
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
@@ -578,7 +578,7 @@ impl Flow {
     /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
     pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
         let leg = self.legs.get(to);
-        let link = || cx.links.at(leg.out);
+        let link = || cx.links.get(leg.out);
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         leg.peer
             .is_speaking()

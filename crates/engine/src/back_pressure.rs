@@ -116,7 +116,8 @@ impl Flow {
             let leg = self.legs.get(side);
             leg.srtt.or(leg.handshake_rtt)
         };
-        let link = |side: Side| links.at(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
+        let link =
+            |side: Side| links.get(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
         let known = match (link(to), link(to.other())) {
             (Some(into), _) => into.rate_in_force_bps().zip(into.rtt_in_force().or(measured(to))),
             (None, Some(from)) => {
@@ -127,7 +128,7 @@ impl Flow {
             (None, None) => None,
         };
         let Some((rate, rtt)) = known else {
-            return if self.is_on_link(links) { max } else { max.min(ORDINARY_RELAY_BYTES) };
+            return if self.is_on_link() { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
         u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
@@ -136,7 +137,7 @@ impl Flow {
     /// Other bounds of the configuration are in force.
     pub(crate) fn limit_relays(&mut self, config: &Config, links: &Links) {
         let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, links, from.other())));
-        let starts_whole = self.is_on_link(links);
+        let starts_whole = self.is_on_link();
         let Some(relays) = self.relays.as_mut() else { return };
         for (from, limit_bytes) in limits {
             let relay = relays.get_mut(from);
@@ -149,7 +150,7 @@ impl Flow {
     /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
     /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
     pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
-        if self.is_on_link(cx.links) {
+        if self.is_on_link() {
             return limit_bytes;
         }
         let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
@@ -196,7 +197,7 @@ impl Flow {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
             _ if !shared => {
-                let share = room::share(cx.pool, cx.flows_split, self.is_on_link(cx.links));
+                let share = room::share(cx.pool, cx.flows_split, self.is_on_link());
                 if share < SMALL_SHARE_BYTES { Grain::Small } else { Grain::Large }
             }
             0..FINE_BELOW_BYTES => Grain::Fine,
@@ -208,7 +209,7 @@ impl Flow {
     /// Round-trip time of the leg to a host: of the link, where it is declared, or as measured.
     pub(crate) fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
-        let link = cx.links.at(leg.out).and_then(Link::rtt_in_force);
+        let link = cx.links.get(leg.out).and_then(Link::rtt_in_force);
         let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
         link.or_else(measured).or(leg.srtt)
     }

@@ -8,7 +8,7 @@ use farlink_wire::{Duration, Instant};
 
 use crate::arrivals::Arrivals;
 use crate::link::{Link, Links};
-use crate::net::IfaceId;
+use crate::net::Way;
 use crate::receiver::AckDelay;
 
 /// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
@@ -32,7 +32,7 @@ const BUDGET_MIN_BYTES: u64 = 128 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
     /// The interface it sends to.
-    pub out: IfaceId,
+    pub out: Way,
     /// Bytes held for delivery, those above a hole included.
     pub held_bytes: u32,
     /// Of these, such as only wait behind a repetition.
@@ -50,7 +50,7 @@ pub struct Books {
 /// One link.
 #[derive(Debug)]
 struct Book {
-    iface: IfaceId,
+    out: Way,
     /// Without losses.
     clean_budget_bytes: Option<u64>,
     /// So many times as much, in thousandths, because of the link's losses.
@@ -84,7 +84,7 @@ impl Books {
     #[must_use]
     pub fn new(links: &Links) -> Self {
         let book = |link: &Link| Book {
-            iface: link.iface(),
+            out: links.way(link.iface()),
             clean_budget_bytes: budget(link),
             loss_permille: 1000,
             period: period(link),
@@ -99,8 +99,8 @@ impl Books {
     }
 
     /// The rate of a link has changed, or has become known.
-    pub fn link_changed(&mut self, iface: IfaceId, link: &Link) {
-        if let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) {
+    pub fn link_changed(&mut self, out: Way, link: &Link) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.out == out) {
             book.clean_budget_bytes = budget(link);
             if book.period != period(link) {
                 book.period = period(link);
@@ -111,8 +111,8 @@ impl Books {
 
     /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a loss waits until it is repaired, a
     /// round trip and a half later, and longer where repetitions are lost, too.
-    pub fn losses_changed(&mut self, iface: IfaceId, (sent, lost): (u64, u64)) {
-        let Some(book) = self.links.iter_mut().find(|b| b.iface == iface) else { return };
+    pub fn losses_changed(&mut self, out: Way, (sent, lost): (u64, u64)) {
+        let Some(book) = self.links.iter_mut().find(|b| b.out == out) else { return };
         if lost == 0 {
             // So it is with nearly every acknowledgement of a clean link.
             book.loss_permille = 1000;
@@ -134,7 +134,7 @@ impl Books {
         self.held_bytes = (self.held_bytes + u64::from(new.held_bytes)).saturating_sub(old.held_bytes.into());
         self.held_max_bytes = self.held_max_bytes.max(self.held_bytes);
         for (entry, joins) in [(old, false), (new, true)] {
-            let Some(book) = self.links.iter_mut().find(|b| b.iface == entry.out) else { continue };
+            let Some(book) = self.links.iter_mut().find(|b| b.out == entry.out) else { continue };
             let bytes = u64::from(entry.held_bytes.saturating_sub(entry.sacked_bytes));
             let one = usize::from(entry.held_bytes > 0);
             if joins {
@@ -148,8 +148,8 @@ impl Books {
     }
 
     /// A connection begins whose data will go into a link.
-    pub fn open(&mut self, now: Instant, out: IfaceId) {
-        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+    pub fn open(&mut self, now: Instant, out: Way) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.out == out) {
             book.age(now);
             let [newest, _] = &mut book.opened;
             *newest += 1;
@@ -157,8 +157,8 @@ impl Books {
     }
 
     /// Its first data has come.
-    pub fn began(&mut self, out: IfaceId) {
-        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+    pub fn began(&mut self, out: Way) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.out == out) {
             let [newest, older] = &mut book.opened;
             let one = if *older > 0 { older } else { newest };
             *one = one.saturating_sub(1);
@@ -166,8 +166,8 @@ impl Books {
     }
 
     /// A source was promised room for `bytes` more on its way into a link.
-    pub fn promise(&mut self, now: Instant, out: IfaceId, bytes: u32) {
-        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+    pub fn promise(&mut self, now: Instant, out: Way, bytes: u32) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.out == out) {
             book.age(now);
             let [newest, _] = &mut book.fresh;
             *newest += u64::from(bytes);
@@ -175,8 +175,8 @@ impl Books {
     }
 
     /// A source has used `bytes` of what it was promised.
-    pub fn arrived(&mut self, now: Instant, out: IfaceId, bytes: u32) {
-        if let Some(book) = self.links.iter_mut().find(|b| b.iface == out) {
+    pub fn arrived(&mut self, now: Instant, out: Way, bytes: u32) {
+        if let Some(book) = self.links.iter_mut().find(|b| b.out == out) {
             book.age(now);
             let [newest, older] = &mut book.fresh;
             let from_older = u64::from(bytes).min(*older);
@@ -198,19 +198,19 @@ impl Books {
     /// For how many connections whose handshake is under way a relay makes room: for all that are expected in its own first round
     /// trip, and later only for so many that handshakes that are never finished leave most to those that speak.
     #[must_use]
-    pub fn arriving(&self, now: Instant, out: IfaceId, asking: Asking) -> usize {
+    pub fn arriving(&self, now: Instant, out: Way, asking: Asking) -> usize {
         if asking.half_open == 0 {
             return 0;
         }
-        let Some(book) = self.links.iter().find(|b| b.iface == out) else { return 0 };
+        let Some(book) = self.links.iter().find(|b| b.out == out) else { return 0 };
         let expected = book.arrivals.expected(now, asking.handshake).min(asking.half_open);
         if asking.age <= book.period { expected } else { expected.min(book.relays) }
     }
 
     /// When a connection that has little room because of those that are expected looks again whether they have come.
     #[must_use]
-    pub fn looks_again(&self, now: Instant, out: IfaceId, asking: Asking) -> Option<Instant> {
-        let book = self.links.iter().find(|b| b.iface == out)?;
+    pub fn looks_again(&self, now: Instant, out: Way, asking: Asking) -> Option<Instant> {
+        let book = self.links.iter().find(|b| b.out == out)?;
         let waits = asking.age <= book.period * 2 && self.arriving(now, out, asking) > 0;
         waits.then(|| now + book.arrivals.width())
     }
@@ -218,8 +218,8 @@ impl Books {
     /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others are about to begin; `None`
     /// where the link has no budget.
     #[must_use]
-    pub fn share(&self, out: IfaceId, held_bytes: u32, more: usize) -> Option<u32> {
-        let book = self.links.iter().find(|b| b.iface == out)?;
+    pub fn share(&self, out: Way, held_bytes: u32, more: usize) -> Option<u32> {
+        let book = self.links.iter().find(|b| b.out == out)?;
         let budget = book.whole_budget()?;
         let begun = u64::try_from(book.relays + book.opened.iter().sum::<usize>()).unwrap_or(u64::MAX);
         let equal = u64::from(self.equal_share(out, more)?);
@@ -238,16 +238,16 @@ impl Books {
 
     /// Relays that hold data for this link, and connections over it that have begun and have not sent anything yet.
     #[must_use]
-    pub fn sharers(&self, out: IfaceId) -> u64 {
-        let book = self.links.iter().find(|b| b.iface == out);
+    pub fn sharers(&self, out: Way) -> u64 {
+        let book = self.links.iter().find(|b| b.out == out);
         book.map_or(0, |b| u64::try_from(b.relays + b.opened.iter().sum::<usize>()).unwrap_or(u64::MAX))
     }
 
     /// Bytes that each of the relays into this link would have, with those that have begun to speak, and `more` that are about
     /// to; `None` where the link has no budget.
     #[must_use]
-    pub fn equal_share(&self, out: IfaceId, more: usize) -> Option<u32> {
-        let book = self.links.iter().find(|b| b.iface == out)?;
+    pub fn equal_share(&self, out: Way, more: usize) -> Option<u32> {
+        let book = self.links.iter().find(|b| b.out == out)?;
         let relays =
             u64::try_from(book.relays + book.opened.iter().sum::<usize>() + more).unwrap_or(u64::MAX).max(1);
         Some(u32::try_from(book.budget()? / relays + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
@@ -256,8 +256,8 @@ impl Books {
     /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to show it more: much of the
     /// budget is free, or it has less than half its part. Always where the link has no budget.
     #[must_use]
-    pub fn is_worth_a_pause(&self, out: IfaceId, shown_bytes: u32) -> bool {
-        let Some(book) = self.links.iter().find(|b| b.iface == out) else { return true };
+    pub fn is_worth_a_pause(&self, out: Way, shown_bytes: u32) -> bool {
+        let Some(book) = self.links.iter().find(|b| b.out == out) else { return true };
         let Some(budget) = book.budget() else { return true };
         let used = book.held_bytes + book.fresh.iter().sum::<u64>();
         let poor = self.equal_share(out, 0).is_some_and(|equal| shown_bytes < equal / 2);
@@ -266,8 +266,8 @@ impl Books {
 
     /// The relays into this link share a budget.
     #[must_use]
-    pub fn has_budget(&self, out: IfaceId) -> bool {
-        self.links.iter().any(|b| b.iface == out && b.clean_budget_bytes.is_some())
+    pub fn has_budget(&self, out: Way) -> bool {
+        self.links.iter().any(|b| b.out == out && b.clean_budget_bytes.is_some())
     }
 
     /// The most from now on.
@@ -323,8 +323,9 @@ fn budget(link: &Link) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::config::{self, Config, Interface};
+    use crate::net::{IfaceId, LinkId};
 
-    const OUT: IfaceId = IfaceId(3);
+    const OUT: Way = Way::Link(LinkId(0));
 
     fn books() -> Books {
         let link = config::Link {
@@ -333,8 +334,13 @@ mod tests {
             rtt: Some(Duration::from_millis(500)),
             ..config::Link::default()
         };
-        let interface =
-            Interface { id: OUT, name: "sat0".into(), domain: 0, addresses: Vec::new(), link: Some(link) };
+        let interface = Interface {
+            id: IfaceId(3),
+            name: "sat0".into(),
+            domain: 0,
+            addresses: Vec::new(),
+            link: Some(link),
+        };
         Books::new(&Links::new(&Config { interfaces: vec![interface], ..Config::default() }))
     }
     fn entry(held_bytes: u32) -> Entry {

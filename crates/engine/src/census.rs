@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::flow::Flow;
 use crate::mode::Mode;
-use crate::net::IfaceId;
+use crate::net::Way;
 use crate::relays::Relays;
 use crate::side::{Pair, Side};
 use crate::status::{LimitedBy, Load};
@@ -41,8 +41,8 @@ pub struct Counted {
 #[derive(Clone, Copy, Debug)]
 struct Work {
     limit: &'static str,
-    /// Towards each host: the interface that it leaves by, and what.
-    legs: Pair<(IfaceId, Load)>,
+    /// Towards each host: the way that it leaves, and what.
+    legs: Pair<(Way, Load)>,
     memory: FlowMemory,
 }
 
@@ -74,8 +74,8 @@ pub struct Sums {
     pub limited_by: LimitedBy,
     /// Memory.
     pub memory: FlowMemory,
-    /// What leaves by each interface.
-    pub loads: Vec<(IfaceId, Load)>,
+    /// What leaves each way.
+    pub loads: Vec<(Way, Load)>,
 }
 
 impl Counted {
@@ -121,13 +121,13 @@ impl Sums {
         self.memory.relays = by(self.memory.relays, work.memory.relays);
         self.memory.boards = by(self.memory.boards, work.memory.boards);
         self.memory.lists = by(self.memory.lists, work.memory.lists);
-        for (iface, load) in [&work.legs.a, &work.legs.b] {
-            match self.loads.iter_mut().find(|(i, _)| i == iface) {
+        for (way, load) in [&work.legs.a, &work.legs.b] {
+            match self.loads.iter_mut().find(|(w, _)| w == way) {
                 Some((_, sum)) => change_load(sum, load, by),
                 None => {
                     let mut sum = Load::default();
                     change_load(&mut sum, load, by);
-                    self.loads.push((*iface, sum));
+                    self.loads.push((*way, sum));
                 }
             }
         }
@@ -258,6 +258,7 @@ mod tests {
     use farlink_wire::{Instant, SeqNum};
 
     use super::*;
+    use crate::net::IfaceId;
     use crate::record::Record;
 
     /// However many flows have changed, none waits for more than one of them to be counted.

@@ -15,9 +15,9 @@ use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::dormant::Told;
 use crate::flow::{Cx, Flow};
 use crate::handshake::{HalfOpen, Step, SynCache};
-use crate::link::{Evidence, Link, LinkReport, Links};
+use crate::link::{Link, LinkReport, Links};
 use crate::mode::Mode;
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Way};
 use crate::peer::Peer;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
@@ -129,7 +129,7 @@ impl Engine {
         &mut self.pool
     }
     /// What gateways at the other ends of declared links have told since this was last asked.
-    pub fn take_link_reports(&mut self) -> Vec<LinkReport> {
+    pub fn take_link_reports(&mut self) -> Vec<(Way, LinkReport)> {
         self.links.take_reports()
     }
     /// The configuration.
@@ -137,15 +137,10 @@ impl Engine {
     pub fn config(&self) -> &Config {
         &self.config
     }
-    /// The declared link behind an interface, as it is now.
+    /// The declared links, as they are now.
     #[must_use]
-    pub fn link(&self, iface: IfaceId) -> Option<&Link> {
-        self.links.at(iface)
-    }
-    /// What is said of an interface, or the link behind it; `None`: one that is not configured.
-    #[must_use]
-    pub fn evidence(&self, iface: IfaceId) -> Option<Evidence> {
-        self.links.evidence(iface)
+    pub fn links(&self) -> &Links {
+        &self.links
     }
     /// An address of the gateway for ICMP errors sent back by an interface.
     #[must_use]
@@ -331,7 +326,7 @@ impl Engine {
             // AccECN is not understood here: the hosts fall back to RFC 3168 ECN.
             edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
         }
-        let cut = self.first_window(via).filter(|cut| *cut < s.window);
+        let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
         if let Some(h) = self.syns.get_mut(&key) {
             let shown = *h.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
             if shown < s.window {
@@ -353,7 +348,7 @@ impl Engine {
 
     /// The window that a SYN or its answer may show, where what it asks for goes into a link whose budget is for many: enough
     /// to begin with. What the connection gets is decided when it is established.
-    fn first_window(&self, out: IfaceId) -> Option<u16> {
+    fn first_window(&self, out: Way) -> Option<u16> {
         let automatic = self.config.flow_control == FlowControl::Automatic;
         let share = self.books.equal_share(out, self.syns.len()).filter(|_| automatic)?;
         (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
@@ -389,7 +384,7 @@ impl Engine {
                     if s.flags.ae() {
                         edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
                     }
-                    let cut = self.first_window(via).filter(|cut| *cut < s.window);
+                    let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
                     let over_link = self.is_link(via);
                     if let Some(h) = self.syns.get_mut(&key)
                         && let Some(answer) = h.answer.as_mut()
@@ -478,6 +473,7 @@ impl Engine {
             came_by: via,
             answers: Answers::default(),
         };
+        self.resolve_ways(&mut flow);
         let mut cx = cx!(self, now, net);
         flow.split(&mut cx, answer.ack, s.ack);
         for out in [flow.legs.a.out, flow.legs.b.out] {

@@ -14,7 +14,7 @@ use crate::config::{Class, Config};
 use crate::evidence::{Belief, Beyond};
 use crate::link::{Link, Links};
 use crate::mode::Mode;
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
@@ -67,8 +67,8 @@ pub struct Leg {
     pub port: u16,
     /// Interface by which its packets come in.
     pub via: IfaceId,
-    /// Interface by which packets to it leave.
-    pub out: IfaceId,
+    /// Which way packets to it leave.
+    pub out: Way,
     /// How large packets towards it may be.
     pub path_mtu: PathMtu,
     /// Its announced maximum segment size.
@@ -336,7 +336,7 @@ impl Leg {
             addr: s.ip.src,
             port: s.src_port,
             via,
-            out: via,
+            out: Way::Ordinary(via),
             path_mtu: PathMtu::default(),
             mss: s.options.mss.unwrap_or(default_mss),
             window_scale: 0,
@@ -426,7 +426,7 @@ impl Flow {
     pub fn split(&mut self, cx: &mut Cx<'_>, next_from_a: SeqNum, next_from_b: SeqNum) {
         self.find_routes(cx);
         for leg in [&self.legs.a, &self.legs.b] {
-            if let (Some(rtt), Some(link)) = (leg.handshake_rtt, cx.links.at_mut(leg.out)) {
+            if let (Some(rtt), Some(link)) = (leg.handshake_rtt, cx.links.get_mut(leg.out)) {
                 link.note_rtt(cx.now, rtt);
             }
         }
@@ -453,27 +453,28 @@ impl Flow {
             };
             let leg = self.legs.get_mut(side);
             let Some(r) = cx.net.route(from, src, leg.addr) else { continue };
-            let before = core::mem::replace(&mut leg.out, r.iface);
-            if before != r.iface {
+            let out = cx.links.way(r.iface);
+            let before = core::mem::replace(&mut leg.out, out);
+            if before != out {
                 // What was found out about the size of packets was of another way.
                 leg.path_mtu = PathMtu::default();
             }
             leg.path_mtu.set_route(cx.now, r.mtu_bytes.max(if leg.addr.is_ipv4() { 68 } else { 1280 }));
-            if before != r.iface {
+            if before != out {
                 self.change_way(cx, side, before);
             }
         }
     }
 
-    /// Packets to a host leave by another interface than before. A leg that leads into a declared link, or out of one, is governed
+    /// Packets to a host leave another way than before. A leg that leads into a declared link, or out of one, is governed
     /// anew: what is right on the operator's own link is not on anybody else's network, and what the old way has taught says
     /// nothing about the new one. Between two ordinary interfaces it goes on, as a host's connection would.
-    fn change_way(&mut self, cx: &Cx<'_>, to: Side, before: IfaceId) {
+    fn change_way(&mut self, cx: &Cx<'_>, to: Side, before: Way) {
         let from = to.other();
         let Some(next) = self.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { return };
         let out = self.legs.get(to).out;
-        let link = cx.links.at(out);
-        if link.is_some() || cx.links.at(before).is_some() {
+        let link = cx.links.get(out);
+        if link.is_some() || cx.links.get(before).is_some() {
             self.legs.get_mut(to).srtt = None;
             let config = self.controller_config(cx.config, cx.links, cx.books, from, next);
             let paced_over = self.start(cx.config, cx.links, cx.books, to).paced_over;
@@ -507,7 +508,7 @@ impl Flow {
         let to = from.other();
         let dst = self.legs.get(to);
         let mss = self.segment_payload(to);
-        let link = cx.links.at(dst.out);
+        let link = cx.links.get(dst.out);
         let limit_bytes = self.relay_limit(cx.config, cx.links, to);
         let governed = self.controller_config(cx.config, cx.links, cx.books, from, next);
         let controller = cc::Controller::new(&governed);
@@ -563,7 +564,7 @@ impl Flow {
         let to = from.other();
         let start = self.start(config, links, books, to);
         let dst = self.legs.get(to);
-        let link = links.at(dst.out);
+        let link = links.get(dst.out);
         let kind = self.controller_kind(config, links, to);
         let (mss, known) = (self.segment_payload(to), kind == cc::Kind::KnownRate);
         cc::Config {
@@ -583,8 +584,8 @@ impl Flow {
 
     /// One of the legs is a declared link.
     #[must_use]
-    pub fn is_on_link(&self, links: &Links) -> bool {
-        [self.legs.a.out, self.legs.b.out].into_iter().any(|out| links.at(out).is_some())
+    pub fn is_on_link(&self) -> bool {
+        [self.legs.a.out, self.legs.b.out].into_iter().any(|out| matches!(out, Way::Link(_)))
     }
 
     /// The link towards a host is known to be down: no progress there means nothing.

@@ -15,7 +15,7 @@ impl Flow {
     /// networks of others.
     pub(crate) fn controller_kind(&self, config: &Config, links: &Links, to: Side) -> cc::Kind {
         let leg = self.legs.get(to);
-        let clock = links.at(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock);
+        let clock = links.get(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock);
         let kind = clock.controller();
         if clock != Clock::Queue || leg.peer.is_heard() {
             return kind;
@@ -43,7 +43,7 @@ impl Flow {
     pub(crate) fn follow_link_rate(&mut self, links: &Links, to: Side) {
         let from = to.other();
         let Some(mss) = self.relays.as_ref().map(|r| r.get(from).tx.mss) else { return };
-        let rate = links.at(self.legs.get(to).out).and_then(|link| self.payload_bps(link, to, mss));
+        let rate = links.get(self.legs.get(to).out).and_then(|link| self.payload_bps(link, to, mss));
         if let (Some(r), Some(rate)) = (self.relays.as_mut(), rate) {
             r.get_mut(from).tx.set_link_rate(rate);
         }

@@ -95,7 +95,7 @@ impl Flow {
     /// How the data towards `to` begins.
     pub(crate) fn start(&self, config: &Config, links: &Links, books: &Books, to: Side) -> Start {
         let leg = self.legs.get(to);
-        let Some(link) = links.at(leg.out) else {
+        let Some(link) = links.get(leg.out) else {
             return Start {
                 segments: ordinary(config.ordinary.initial_window, leg.handshake_rtt),
                 paced_over: None,
@@ -122,7 +122,7 @@ impl Flow {
         let leg = self.legs.get(to);
         let (out, from) = (leg.out, to.other());
         let wanted = |l: &&Link| l.pace().source.is_sought() && l.initial_window() == InitialWindow::AUTO;
-        let Some(link) = cx.links.at(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
+        let Some(link) = cx.links.get(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
         let rtt = leg.handshake_rtt.or(link.rtt_in_force());
         let Some(relay) = self.relays.as_ref().map(|r| r.get(from)).filter(|r| r.tx.delivered_bytes() == 0)
         else {
@@ -131,7 +131,7 @@ impl Flow {
         let mss = u64::from(relay.tx.mss);
         let usual = u64::from(INITIAL_WINDOW_SEGMENTS) * mss;
         if relay.tx.pipe() > usual {
-            if let Some(link) = cx.links.at_mut(out) {
+            if let Some(link) = cx.links.get_mut(out) {
                 link.note_train(cx.now);
             }
             return;
@@ -157,7 +157,7 @@ impl Flow {
         let Some(relays) = self.relays.as_ref() else { return };
         for to in [Side::A, Side::B] {
             let leg = self.legs.get(to);
-            let Some(link) = links.at_mut(leg.out) else { continue };
+            let Some(link) = links.get_mut(leg.out) else { continue };
             if let Some((window, rtt)) = had(relays.get(to.other())) {
                 link.remember(now, window, rtt);
             }

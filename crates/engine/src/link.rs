@@ -12,7 +12,7 @@ mod state;
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
 use crate::config::{self, Config, InitialWindow};
-use crate::net::IfaceId;
+use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::Arrived;
 
 pub use change::Change;
@@ -58,10 +58,10 @@ pub struct Links {
     links: Vec<Link>,
     /// Diverted interfaces that are no links may be down, too.
     ordinary: Vec<(IfaceId, Evidence)>,
-    /// Interfaces that are up again, or said to be up for the first time, in this order: what was under way in them is to be sent again.
-    back: Vec<IfaceId>,
+    /// Those that are up again, or said to be up for the first time, in this order: what was under way in them is to be sent again.
+    back: Vec<Way>,
     /// What gateways have told, until it is asked for.
-    reports: Vec<LinkReport>,
+    reports: Vec<(Way, LinkReport)>,
 }
 
 impl Links {
@@ -84,7 +84,36 @@ impl Links {
         self.links.iter()
     }
 
-    /// The link behind an interface.
+    /// Which way packets leave that leave by this interface.
+    #[must_use]
+    pub fn way(&self, iface: IfaceId) -> Way {
+        let place = self.links.iter().position(|l| l.iface == iface).and_then(|n| u16::try_from(n).ok());
+        place.map_or(Way::Ordinary(iface), |n| Way::Link(LinkId(n)))
+    }
+
+    /// The interface of a way.
+    #[must_use]
+    pub fn iface(&self, way: Way) -> IfaceId {
+        match way {
+            Way::Link(_) => self.get(way).map_or(IfaceId::OTHER, Link::iface),
+            Way::Ordinary(iface) => iface,
+        }
+    }
+
+    /// The link that a way leads into.
+    #[must_use]
+    pub fn get(&self, way: Way) -> Option<&Link> {
+        let Way::Link(LinkId(n)) = way else { return None };
+        self.links.get(usize::from(n))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self, way: Way) -> Option<&mut Link> {
+        let Way::Link(LinkId(n)) = way else { return None };
+        self.links.get_mut(usize::from(n))
+    }
+
+    /// The link behind an interface by which packets come in.
     #[must_use]
     pub fn at(&self, iface: IfaceId) -> Option<&Link> {
         self.links.iter().find(|l| l.iface == iface)
@@ -95,31 +124,38 @@ impl Links {
         self.links.iter_mut().find(|l| l.iface == iface)
     }
 
-    fn evidence_mut(&mut self, iface: IfaceId) -> Option<&mut Evidence> {
-        let links = self.links.iter_mut().map(|l| (l.iface, &mut l.evidence));
-        let ordinary = self.ordinary.iter_mut().map(|(id, evidence)| (*id, evidence));
-        links.chain(ordinary).find(|(id, _)| *id == iface).map(|(_, evidence)| evidence)
+    fn evidence_mut(&mut self, way: Way) -> Option<&mut Evidence> {
+        match way {
+            Way::Link(_) => self.get_mut(way).map(|link| &mut link.evidence),
+            Way::Ordinary(iface) => {
+                self.ordinary.iter_mut().find(|(id, _)| *id == iface).map(|(_, evidence)| evidence)
+            }
+        }
     }
 
-    /// What is said of an interface, or the link behind it; `None`: one that is not configured.
+    /// What is said of a link, or an ordinary interface; `None`: one that is not configured.
     #[must_use]
-    pub fn evidence(&self, iface: IfaceId) -> Option<Evidence> {
-        let links = self.links.iter().map(|l| (l.iface, l.evidence));
-        links.chain(self.ordinary.iter().copied()).find(|(id, _)| *id == iface).map(|(_, evidence)| evidence)
+    pub fn evidence(&self, way: Way) -> Option<Evidence> {
+        match way {
+            Way::Link(_) => self.get(way).map(|link| link.evidence),
+            Way::Ordinary(iface) => {
+                self.ordinary.iter().find(|(id, _)| *id == iface).map(|(_, evidence)| *evidence)
+            }
+        }
     }
 
-    /// A witness says whether an interface, or the link behind it, is up. Of one that nobody says is down any more, what was under way
-    /// is to be sent again.
-    pub(crate) fn tell(&mut self, iface: IfaceId, witness: Witness, up: bool) {
-        let state = self.evidence_mut(iface).map(|evidence| evidence.tell(witness, up));
-        self.back.retain(|i| *i != iface);
+    /// A witness says whether a link, or an ordinary interface, is up. Of one that nobody says is down any more, what was under way is
+    /// to be sent again.
+    pub(crate) fn tell(&mut self, way: Way, witness: Witness, up: bool) {
+        let state = self.evidence_mut(way).map(|evidence| evidence.tell(witness, up));
+        self.back.retain(|w| *w != way);
         if state.map_or(up, |state| state != State::Down) {
-            self.back.push(iface);
+            self.back.push(way);
         }
     }
 
     /// Those that are back since this was last asked, in order.
-    pub(crate) fn take_back(&mut self) -> Vec<IfaceId> {
+    pub(crate) fn take_back(&mut self) -> Vec<Way> {
         core::mem::take(&mut self.back)
     }
 
@@ -129,35 +165,35 @@ impl Links {
     }
 
     /// What was under way in it is being sent again.
-    pub(crate) fn come_back(&mut self, iface: IfaceId) {
-        if let Some(evidence) = self.evidence_mut(iface) {
+    pub(crate) fn come_back(&mut self, way: Way) {
+        if let Some(evidence) = self.evidence_mut(way) {
             evidence.come_back();
         }
     }
 
-    /// An interface is down, or has been until just now.
+    /// A link or an ordinary interface is down, or has been until just now.
     #[must_use]
-    pub fn is_away(&self, iface: IfaceId) -> bool {
-        self.evidence(iface).is_some_and(Evidence::is_away)
+    pub fn is_away(&self, way: Way) -> bool {
+        self.evidence(way).is_some_and(Evidence::is_away)
     }
 
-    /// Some interface is.
+    /// Some link or interface is.
     pub(crate) fn is_any_away(&self) -> bool {
         let links = self.links.iter().map(|l| l.evidence);
         links.chain(self.ordinary.iter().map(|(_, evidence)| *evidence)).any(Evidence::is_away)
     }
 
     /// The gateway at the far end of a link has told something. More than can be of use is let go.
-    pub(crate) fn hear(&mut self, now: Instant, report: LinkReport) {
-        let Some(link) = self.at_mut(report.iface) else { return };
+    pub(crate) fn hear(&mut self, now: Instant, way: Way, report: LinkReport) {
+        let Some(link) = self.get_mut(way) else { return };
         link.far_end.hear(now, &report);
         if self.reports.len() < REPORTS_MAX {
-            self.reports.push(report);
+            self.reports.push((way, report));
         }
     }
 
     /// What has been told since this was last asked, in order.
-    pub(crate) fn take_reports(&mut self) -> Vec<LinkReport> {
+    pub(crate) fn take_reports(&mut self) -> Vec<(Way, LinkReport)> {
         core::mem::take(&mut self.reports)
     }
 }

@@ -9,6 +9,25 @@ impl IfaceId {
     pub const OTHER: Self = Self(u16::MAX);
 }
 
+/// A declared link, by its place among those of the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u16);
+
+/// Which way packets leave: into a declared link, whose queue says when, or by an interface that is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// Into a declared link.
+    Link(LinkId),
+    /// By an ordinary interface, or one that is not configured.
+    Ordinary(IfaceId),
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self::Ordinary(IfaceId::OTHER)
+    }
+}
+
 /// Where a packet for some destination leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {

@@ -1,7 +1,7 @@
 //! Who has something to send, and what: the words between the engine and the queues of links.
 
 use crate::config::Class;
-use crate::net::IfaceId;
+use crate::net::Way;
 use crate::side::Side;
 use crate::table::FlowId;
 use farlink_wire::Duration;
@@ -114,8 +114,8 @@ pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
 pub struct Ready {
     /// What to pull.
     pub id: ReadyId,
-    /// The interface it leaves by.
-    pub out: IfaceId,
+    /// The way that it leaves.
+    pub out: Way,
     /// What.
     pub wants: Wants,
 }

@@ -7,7 +7,7 @@ use crate::challenge::Answers;
 use crate::engine::Engine;
 use crate::flow::{Agreed, Flow, Leg, Relay};
 use crate::mode::{Closed, Mode};
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Way};
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::sender::Sender;
@@ -105,14 +105,15 @@ impl Engine {
         found.and_then(|(id, _)| self.table.get(id)).map(|f| self.flow_status(now, f))
     }
 
-    /// What all flows together send, by interface.
+    /// What all flows together send, by the way that it leaves.
     #[must_use]
-    pub fn loads(&self) -> Vec<(IfaceId, Load)> {
+    pub fn loads(&self) -> Vec<(Way, Load)> {
         self.census.sums(&self.table).loads
     }
 
     fn flow_status(&self, now: Instant, flow: &Flow) -> FlowStatus {
-        let name = |iface: IfaceId| {
+        let name = |way: Way| {
+            let iface = self.links.iface(way);
             let interface = self.config.interfaces.iter().find(|i| i.id == iface);
             interface.map_or_else(Default::default, |i| i.name.clone())
         };
@@ -134,7 +135,8 @@ impl Engine {
             if self.table.find(&key, a_is_low).is_some() {
                 continue;
             }
-            let flow = Flow::lost(now, r);
+            let mut flow = Flow::lost(now, r);
+            self.resolve_ways(&mut flow);
             let id = self.table.insert(domain, flow);
             self.counters.flows_abandoned += 1;
             self.ask_now(now, id, net);
@@ -300,7 +302,7 @@ impl Leg {
             addr,
             port,
             via,
-            out: via,
+            out: Way::Ordinary(via),
             path_mtu: crate::path_mtu::PathMtu::default(),
             mss: 536,
             window_scale: 0,

@@ -6,7 +6,7 @@ use farlink_wire::{Duration, Instant};
 use crate::config::{FlowControl, InitialWindow};
 use crate::engine::Engine;
 use crate::link::{Change, Clock, Pace, RateSource};
-use crate::net::IfaceId;
+use crate::net::Way;
 use crate::side::Side;
 
 impl Engine {
@@ -20,12 +20,12 @@ impl Engine {
         }
     }
 
-    /// Something about the link behind `iface` has changed.
-    pub fn apply(&mut self, now: Instant, iface: IfaceId, change: Change) {
+    /// Something about a link has changed; ordinary interfaces only come and go.
+    pub fn apply(&mut self, now: Instant, way: Way, change: Change) {
         if let Change::Up(witness, up) = change {
-            return self.links.tell(iface, witness, up);
+            return self.links.tell(way, witness, up);
         }
-        let Some(link) = self.links.at_mut(iface) else { return };
+        let Some(link) = self.links.get_mut(way) else { return };
         let before = link.pace();
         let after = change.of(before);
         // What open connections go by. What the gateways find out, and are to find out, is for those that begin from now on.
@@ -39,41 +39,40 @@ impl Engine {
             Change::InitialWindow(window) => link.set_initial_window(window),
             Change::Rate(_) => {
                 link.forget();
-                self.set_rate_source(iface, source);
-                self.follow_rate(iface);
+                self.set_rate_source(way, source);
+                self.follow_rate(way);
             }
             // Asked with every batch of packets, and seldom news.
             Change::Estimate(_) if after == before => return,
             Change::Estimate(_) => {}
-            Change::Controller(_) => self.set_rate_source(iface, source),
+            Change::Controller(_) => self.set_rate_source(way, source),
         }
         if after.clock != before.clock {
-            self.set_clock(now, iface, after.clock);
+            self.set_clock(now, way, after.clock);
         }
-        self.set_rate_source(iface, after.source);
+        self.set_rate_source(way, after.source);
     }
 
-    fn set_rate_source(&mut self, iface: IfaceId, source: RateSource) {
-        if let Some(link) = self.links.at_mut(iface) {
+    fn set_rate_source(&mut self, way: Way, source: RateSource) {
+        if let Some(link) = self.links.get_mut(way) {
             link.set_pace(Pace { source, ..link.pace() });
-            self.books.link_changed(iface, link);
+            self.books.link_changed(way, link);
         }
     }
 
-    fn set_clock(&mut self, now: Instant, iface: IfaceId, clock: Clock) {
-        if let Some(link) = self.links.at_mut(iface) {
+    fn set_clock(&mut self, now: Instant, way: Way, clock: Clock) {
+        if let Some(link) = self.links.get_mut(way) {
             link.set_pace(Pace { clock, ..link.pace() });
         }
-        self.change_controllers(now, Some(iface));
+        self.change_controllers(now, |out| out == way);
     }
 
-    /// Another controller governs open connections into the link behind `iface`, or with `None` on all legs that are no links.
-    fn change_controllers(&mut self, now: Instant, iface: Option<IfaceId>) {
+    /// Another controller governs open connections on these ways.
+    fn change_controllers(&mut self, now: Instant, concerns: impl Fn(Way) -> bool) {
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
             for to in [Side::A, Side::B] {
-                let out = flow.legs.get(to).out;
-                if iface.map_or(self.links.at(out).is_some(), |wanted| wanted != out) {
+                if !concerns(flow.legs.get(to).out) {
                     continue;
                 }
                 let from = to.other();
@@ -88,11 +87,11 @@ impl Engine {
     }
 
     /// What relays of open connections into this link may hold, and controllers that go by its rate, follow it.
-    fn follow_rate(&mut self, iface: IfaceId) {
+    fn follow_rate(&mut self, way: Way) {
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
             for to in [Side::A, Side::B] {
-                if flow.legs.get(to).out == iface {
+                if flow.legs.get(to).out == way {
                     flow.limit_relays(&self.config, &self.links);
                     flow.follow_link_rate(&self.links, to);
                 }
@@ -100,12 +99,12 @@ impl Engine {
         }
     }
 
-    /// The smallest round trip of any connection over the link behind `iface` of late, where nobody has said one, is in force from
+    /// The smallest round trip of any connection over a link of late, where nobody has said one, is in force from
     /// now on. Returns it.
-    pub fn follow_link_rtt(&mut self, iface: IfaceId) -> Option<Duration> {
-        let link = self.links.at_mut(iface)?;
+    pub fn follow_link_rtt(&mut self, way: Way) -> Option<Duration> {
+        let link = self.links.get_mut(way)?;
         if link.follow_rtt() {
-            self.books.link_changed(iface, link);
+            self.books.link_changed(way, link);
         }
         link.measured_rtt()
     }
@@ -113,7 +112,7 @@ impl Engine {
     /// From now on `kind` governs what is sent on legs that are no links, in connections that are open too.
     pub fn set_ordinary_cc(&mut self, now: Instant, kind: cc::Kind) {
         self.config.ordinary.cc = kind;
-        self.change_controllers(now, None);
+        self.change_controllers(now, |out| matches!(out, Way::Ordinary(_)));
     }
 
     /// The initial window of connections that begin from now on, on legs that are no links.

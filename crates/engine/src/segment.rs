@@ -79,7 +79,7 @@ impl Flow {
         let peer = self.legs.get(to).peer;
         let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
-        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link(cx.links));
+        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link());
         let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;

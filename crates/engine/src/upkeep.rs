@@ -8,7 +8,7 @@ use crate::config::{Class, Config};
 use crate::flow::{Cx, Flow, Relay};
 use crate::link::{Link, Links};
 use crate::mode::Mode;
-use crate::net::IfaceId;
+use crate::net::Way;
 use crate::ready::Wants;
 use crate::receiver::Owed;
 use crate::record::Record;
@@ -63,7 +63,7 @@ impl Flow {
         let leg = self.legs.get(to);
         let Some(tx) = self.relays.as_ref().map(|r| &r.get(to.other()).tx) else { return false };
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
-        let Some(link) = cx.links.at(leg.out) else { return false };
+        let Some(link) = cx.links.get(leg.out) else { return false };
         // Of the link: all that this connection has sent may have waited.
         let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
         let known = link.rate_in_force_bps().zip(rtt);
@@ -162,8 +162,8 @@ impl Flow {
                 relay.rx.owe_now();
             }
             let out = self.legs.get(side.other()).out;
-            let said = cx.links.at(out).is_some_and(Link::is_rate_declared);
-            let delivers = cx.links.at(out).and_then(|link| link.delivers(cx.now));
+            let said = cx.links.get(out).is_some_and(Link::is_rate_declared);
+            let delivers = cx.links.get(out).and_then(|link| link.delivers(cx.now));
             if !said && let Some(newest) = delivers {
                 relay.tx.wait_in_line(cx.now, newest);
             }
@@ -174,7 +174,7 @@ impl Flow {
             });
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
-            if let Some(link) = cx.links.at_mut(out) {
+            if let Some(link) = cx.links.get_mut(out) {
                 link.note_losses(0, happened.lost_bytes);
             }
             if happened.rto {
@@ -333,11 +333,11 @@ impl Flow {
         true
     }
 
-    /// The interface towards some host came up. Returns whether anything is to be sent again.
-    pub fn restart_legs(&mut self, now: Instant, iface: IfaceId) -> bool {
+    /// The way towards some host is open again. Returns whether anything is to be sent again.
+    pub fn restart_legs(&mut self, now: Instant, way: Way) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
-            if self.legs.get(to).out == iface
+            if self.legs.get(to).out == way
                 && let Some(r) = self.relays.as_mut()
             {
                 let relay = r.get_mut(to.other());

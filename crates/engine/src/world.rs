@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use farlink_wire::{SegmentHeader, WireSize};
 
-use crate::net::{IfaceId, Route};
+use crate::net::{IfaceId, Route, Way};
 use crate::record::Record;
 
 /// A segment that leaves: its fields, and its payload by reference. Valid only during the call.
@@ -12,8 +12,8 @@ use crate::record::Record;
 pub struct Made<'a> {
     /// The interface by which packets of the claimed source come in.
     pub via: IfaceId,
-    /// The interface that it is expected to leave by.
-    pub out: IfaceId,
+    /// The way that it is expected to leave.
+    pub out: Way,
     /// Its fields.
     pub header: SegmentHeader<'a>,
     /// Payload in order.

@@ -3,7 +3,7 @@
 use farlink_egress::Grant;
 use farlink_engine::config::Config;
 use farlink_engine::link::{Change, Link};
-use farlink_engine::net::IfaceId;
+use farlink_engine::net::{IfaceId, Way};
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
 use farlink_engine::{Engine, Outcome, ReadyId, Turn};
@@ -195,7 +195,8 @@ impl Gateway {
         let source = self.engine.icmp_source(from, s.ip.is_v4()).unwrap_or(s.ip.dst);
         let mut bytes = Vec::new();
         if icmp::build_admin_prohibited(packet.bytes(), source, &mut bytes).is_ok() {
-            let out = net.route(from, source, s.ip.src).map_or(IfaceId::OTHER, |r| r.iface);
+            let route = net.route(from, source, s.ip.src);
+            let out = self.outlet.way(route.map_or(IfaceId::OTHER, |r| r.iface));
             self.outlet.send_own(now, (from, out), &bytes, net);
         }
     }
@@ -203,8 +204,8 @@ impl Gateway {
     /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
         self.outlet.end_tap(now);
-        for iface in self.engine.take_links_back() {
-            self.link_back(now, iface, net);
+        for way in self.engine.take_links_back() {
+            self.link_back(now, way, net);
         }
         self.reroute(now, net);
         if self.drain_wanted {
@@ -231,42 +232,42 @@ impl Gateway {
             }
         }
         for i in 0..self.outlet.links().len() {
-            let Some(iface) = self.outlet.links().get(i).map(|l| l.iface) else { break };
-            self.drain_link(now, iface, PACKETS_PER_TURN, net);
+            let Some(way) = self.outlet.links().get(i).map(|l| l.way) else { break };
+            self.drain_link(now, way, PACKETS_PER_TURN, net);
         }
     }
 
     /// Links whose rate is being found out: what was told of them, and what follows.
     fn follow_estimates(&mut self, now: Instant) {
-        for report in self.engine.take_link_reports() {
-            if let Some(link) = self.outlet.link_mut(report.iface) {
+        for (way, report) in self.engine.take_link_reports() {
+            if let Some(link) = self.outlet.link_mut(way) {
                 link.hear(now, &report);
             }
         }
         for link in self.outlet.links_mut() {
-            let measured_rtt = self.engine.follow_link_rtt(link.iface);
+            let measured_rtt = self.engine.follow_link_rtt(link.way);
             if let Some(estimate) = link.follow_estimate(now, measured_rtt) {
-                self.engine.apply(now, link.iface, Change::Estimate(estimate));
+                self.engine.apply(now, link.way, Change::Estimate(estimate));
             }
         }
     }
 
     /// Sends what the link's queue grants now.
-    fn drain_link(&mut self, now: Instant, iface: IfaceId, mut left: usize, net: &mut dyn Network) {
+    fn drain_link(&mut self, now: Instant, way: Way, mut left: usize, net: &mut dyn Network) {
         while left > 0
-            && let Some(grant) = self.outlet.link_mut(iface).and_then(|link| link.egress.next_grant(now))
+            && let Some(grant) = self.outlet.link_mut(way).and_then(|link| link.egress.next_grant(now))
         {
             left -= 1;
             match grant {
                 Grant::Packet(waiting) => {
-                    self.outlet.release(now, iface, waiting, (self.engine.pool(), net));
+                    self.outlet.release(now, way, waiting, (self.engine.pool(), net));
                 }
                 Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
                     let turn = Turn { budget_bytes: bytes, waited: Duration::ZERO };
                     let exit = &mut self.outlet.exit(now, net, Grants::Given);
                     let pulled = self.engine.pull(now, ready, turn, exit);
-                    if let Some(link) = self.outlet.link_mut(iface) {
+                    if let Some(link) = self.outlet.link_mut(way) {
                         link.answer(now, ready, class, &pulled);
                     }
                 }
@@ -392,14 +393,14 @@ impl Gateway {
     /// A snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
-        let rtt_of = |iface: IfaceId| self.engine.link(iface).and_then(Link::rtt_in_force);
+        let rtt_of = |way: Way| self.engine.links().get(way).and_then(Link::rtt_in_force);
         let loads = self.engine.loads();
         let load_of =
-            |iface| loads.iter().find(|(i, _)| *i == iface).map_or_else(Load::default, |(_, load)| *load);
+            |way| loads.iter().find(|(w, _)| *w == way).map_or_else(Load::default, |(_, load)| *load);
         Status {
             engine: self.engine.status(),
             traffic: self.outlet.traffic,
-            links: self.outlet.links().iter().map(|l| l.status(load_of(l.iface), rtt_of(l.iface))).collect(),
+            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way), rtt_of(l.way))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }

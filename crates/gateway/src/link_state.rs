@@ -2,7 +2,7 @@
 
 use farlink_engine::ReadyId;
 use farlink_engine::link::{Change, State, Witness};
-use farlink_engine::net::IfaceId;
+use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::{Duration, Instant, ip};
 
 use crate::gateway::Gateway;
@@ -17,22 +17,22 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 impl Gateway {
     /// The carrier of an interface came or went.
     pub fn link_state(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
-        self.tell(now, iface, Witness::Kernel, up);
+        self.tell(now, self.outlet.way(iface), Witness::Kernel, up);
         self.flush(now, net);
     }
 
     /// The operator says that an interface, or the link behind it, is down or up again, as he knows better than the carrier. His "down"
     /// stands until he takes it back.
     pub fn link_declared(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
-        self.tell(now, iface, Witness::Operator, up);
+        self.tell(now, self.outlet.way(iface), Witness::Operator, up);
         self.flush(now, net);
     }
 
     /// The same for the next flush to follow.
-    pub(crate) fn tell(&mut self, now: Instant, iface: IfaceId, witness: Witness, up: bool) {
-        self.engine.apply(now, iface, Change::Up(witness, up));
-        let down = self.engine.evidence(iface).map_or(!up, |said| said.state() == State::Down);
-        if let Some(link) = self.outlet.link_mut(iface) {
+    pub(crate) fn tell(&mut self, now: Instant, way: Way, witness: Witness, up: bool) {
+        self.engine.apply(now, way, Change::Up(witness, up));
+        let down = self.engine.links().evidence(way).map_or(!up, |said| said.state() == State::Down);
+        if let Some(link) = self.outlet.link_mut(way) {
             link.egress.set_link_up(now, !down);
         }
         // The route may have moved before the link was known to be down.
@@ -45,10 +45,10 @@ impl Gateway {
         self.reroute_wanted = true;
     }
 
-    /// An interface is up again: what was under way goes out again, and what is too old does not.
-    pub(crate) fn link_back(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
+    /// A link or interface is up again: what was under way goes out again, and what is too old does not.
+    pub(crate) fn link_back(&mut self, now: Instant, way: Way, net: &mut dyn Network) {
         let pool = self.engine.pool();
-        if let Some(link) = self.outlet.link_mut(iface) {
+        if let Some(link) = self.outlet.link_mut(way) {
             for waiting in link.egress.take_packets(now) {
                 if now.since(waiting.since) > WAIT_MAX {
                     link.note_dropped();
@@ -58,7 +58,7 @@ impl Gateway {
                 }
             }
         }
-        self.engine.restart(now, iface, &mut self.outlet.exit(now, net, Grants::Unasked));
+        self.engine.restart(now, way, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
 
     /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that
@@ -88,6 +88,7 @@ impl Gateway {
             }
         }
         for (out, waiting) in moved {
+            let out = self.outlet.way(out);
             self.outlet.move_on(now, out, waiting, (self.engine.pool(), net));
         }
         self.engine.reroute(now, &mut self.outlet.exit(now, net, Grants::Unasked));

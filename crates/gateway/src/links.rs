@@ -1,9 +1,9 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
-use farlink_engine::config::{Class as FlowClass, Config, Interface};
+use farlink_engine::config::{Class as FlowClass, Config, Interface, Link};
 use farlink_engine::link::{LinkEstimate, LinkReport, RateSource};
-use farlink_engine::net::IfaceId;
+use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Duration, Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
@@ -35,6 +35,8 @@ pub struct Waiting {
 
 /// A declared link's queue.
 pub struct LinkQueue {
+    /// The way into it.
+    pub way: Way,
     /// The interface it leaves by.
     pub iface: IfaceId,
     /// The queue.
@@ -64,12 +66,13 @@ pub fn class_of(wants: Wants) -> Class {
 
 /// Queues of all declared links of a configuration.
 pub fn queues(config: &Config) -> Vec<LinkQueue> {
-    config.interfaces.iter().filter_map(|i| LinkQueue::new(i, config.limits.pool_bytes)).collect()
+    let declared = config.interfaces.iter().filter_map(|i| Some((i, i.link.as_ref()?)));
+    let ids = (0..).map(LinkId);
+    ids.zip(declared).map(|(id, (i, link))| LinkQueue::new(id, i, link, config.limits.pool_bytes)).collect()
 }
 
 impl LinkQueue {
-    fn new(interface: &Interface, pool_bytes: usize) -> Option<Self> {
-        let link = interface.link.as_ref()?;
+    fn new(id: LinkId, interface: &Interface, link: &Link, pool_bytes: usize) -> Self {
         let usual = EgressConfig::default();
         let egress = EgressConfig {
             rate_bps: link.rate_bps,
@@ -79,7 +82,8 @@ impl LinkQueue {
             rtt: link.rtt,
             ..usual
         };
-        Some(Self {
+        Self {
+            way: Way::Link(id),
             iface: interface.id,
             egress: Egress::new(egress),
             repeated_bytes: 0,
@@ -88,7 +92,7 @@ impl LinkQueue {
             refused: 0,
             declared_rtt: link.rtt,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
-        })
+        }
     }
 
     /// The link's name.

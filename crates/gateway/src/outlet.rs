@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use farlink_engine::net::{IfaceId, Route};
+use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
 use farlink_engine::world::{Made, World};
@@ -58,9 +58,23 @@ impl Outlet {
         &mut self.links
     }
 
-    /// The link behind this interface.
-    pub fn link_mut(&mut self, iface: IfaceId) -> Option<&mut LinkQueue> {
-        self.links.iter_mut().find(|l| l.iface == iface)
+    /// The link that a way leads into.
+    pub fn link_mut(&mut self, way: Way) -> Option<&mut LinkQueue> {
+        let Way::Link(LinkId(n)) = way else { return None };
+        self.links.get_mut(usize::from(n))
+    }
+
+    /// Which way packets leave that leave by this interface.
+    pub fn way(&self, iface: IfaceId) -> Way {
+        self.links.iter().find(|l| l.iface == iface).map_or(Way::Ordinary(iface), |link| link.way)
+    }
+
+    /// The interface of a way.
+    fn iface(&self, way: Way) -> IfaceId {
+        match way {
+            Way::Link(LinkId(n)) => self.links.get(usize::from(n)).map_or(IfaceId::OTHER, |link| link.iface),
+            Way::Ordinary(iface) => iface,
+        }
     }
 
     /// For a call of the engine.
@@ -68,7 +82,7 @@ impl Outlet {
         Exit { outlet: self, net, now, grants }
     }
 
-    /// A packet goes on. Returned: the interface of the link in whose queue it waits; without a link it has left. The TUN costs one hop
+    /// A packet goes on. Returned: the link in whose queue it waits; without a link it has left. The TUN costs one hop
     /// more than a router; the TTL gets it back.
     pub fn forward(
         &mut self,
@@ -77,15 +91,15 @@ impl Outlet {
         place: Place,
         mut packet: PacketBuf,
         (pool, net): (&mut Pool, &mut dyn Network),
-    ) -> Option<IfaceId> {
+    ) -> Option<Way> {
         edit::increment_packet_ttl(packet.bytes_mut());
         self.traffic.packets_forwarded += 1;
         let route = (!self.links.is_empty())
             .then(|| ip::addresses(packet.bytes()))
             .flatten()
             .and_then(|(src, dst)| net.route(from, src, dst));
-        let out = route.map_or(IfaceId::OTHER, |r| r.iface);
-        let Some(link) = self.links.iter_mut().find(|l| l.iface == out) else {
+        let out = self.way(route.map_or(IfaceId::OTHER, |r| r.iface));
+        let Some(link) = self.link_mut(out) else {
             self.write_packet(now, (from, out), &packet, net);
             packet.recycle(pool);
             return None;
@@ -107,7 +121,7 @@ impl Outlet {
     pub fn move_on(
         &mut self,
         now: Instant,
-        out: IfaceId,
+        out: Way,
         waiting: Waiting,
         (pool, net): (&mut Pool, &mut dyn Network),
     ) {
@@ -121,7 +135,7 @@ impl Outlet {
     pub fn release(
         &mut self,
         now: Instant,
-        out: IfaceId,
+        out: Way,
         waiting: Waiting,
         (pool, net): (&mut Pool, &mut dyn Network),
     ) {
@@ -133,12 +147,13 @@ impl Outlet {
     pub fn send_own(
         &mut self,
         now: Instant,
-        (via, out): (IfaceId, IfaceId),
+        (via, out): (IfaceId, Way),
         bytes: &[u8],
         net: &mut dyn Network,
     ) {
         let offload = Offload::default();
         self.charge(now, out, supersegment::wire_size(bytes, &offload));
+        let out = self.iface(out);
         let packet = Transmit { via, out, header: bytes, payload: &[], offload, is_made: true };
         self.write(now, &packet, net);
     }
@@ -146,16 +161,17 @@ impl Outlet {
     fn write_packet(
         &mut self,
         now: Instant,
-        (via, out): (IfaceId, IfaceId),
+        (via, out): (IfaceId, Way),
         packet: &PacketBuf,
         net: &mut dyn Network,
     ) {
         let offload = packet.offload;
         let header = packet.bytes();
+        let out = self.iface(out);
         self.write(now, &Transmit { via, out, header, payload: &[], offload, is_made: false }, net);
     }
 
-    fn charge(&mut self, now: Instant, out: IfaceId, size: WireSize) {
+    fn charge(&mut self, now: Instant, out: Way, size: WireSize) {
         if let Some(link) = self.link_mut(out) {
             link.egress.charge(now, size);
         }
@@ -203,7 +219,7 @@ impl World for Exit<'_> {
         if self.grants == Grants::Unasked {
             self.outlet.charge(self.now, made.out, size);
         }
-        let (via, out, payload) = (made.via, made.out, made.payload);
+        let (via, out, payload) = (made.via, self.outlet.iface(made.out), made.payload);
         let packet = Transmit { via, out, header: &header, payload, offload, is_made: true };
         self.outlet.write(self.now, &packet, self.net);
         size

@@ -5,7 +5,7 @@ use farlink_engine::config::{
     INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
 use farlink_engine::link::{Change, Link, RateSource, Witness};
-use farlink_engine::net::IfaceId;
+use farlink_engine::net::Way;
 use farlink_wire::Instant;
 use farlink_wire::quantity::{self, Bare};
 
@@ -18,7 +18,7 @@ enum Setting {
     OfLink(
         &'static str,
         fn(&Gateway, &LinkQueue) -> String,
-        fn(&mut Gateway, Instant, IfaceId, &str) -> Result<(), String>,
+        fn(&mut Gateway, Instant, Way, &str) -> Result<(), String>,
     ),
 }
 
@@ -30,19 +30,19 @@ const SETTINGS: [Setting; 12] = [
     OfLink("cc", read_link_cc, Gateway::set_link_cc),
     OfLink(
         "initial_window_segments",
-        |gateway, link| window_text(gateway.initial_window_at(link.iface)),
+        |gateway, link| window_text(gateway.initial_window_of(link.way)),
         Gateway::set_link_initial_window,
     ),
     OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
     OfLink(
         "up",
         |gateway, link| {
-            let evidence = gateway.engine.evidence(link.iface);
+            let evidence = gateway.engine.links().evidence(link.way);
             (!evidence.is_some_and(|e| e.is_denied_by(Witness::Operator))).to_string()
         },
-        |gateway, now, iface, value| {
+        |gateway, now, way, value| {
             let up = switch(value)?;
-            gateway.tell(now, iface, Witness::Operator, up);
+            gateway.tell(now, way, Witness::Operator, up);
             Ok(())
         },
     ),
@@ -107,17 +107,18 @@ const SETTINGS: [Setting; 12] = [
 ];
 
 fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
-    let rate = gateway.engine.link(link.iface).and_then(|l| l.pace().source.declared_bps());
+    let rate = gateway.engine.links().get(link.way).and_then(|l| l.pace().source.declared_bps());
     rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())
 }
 
 fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
-    let pace = gateway.engine.link(link.iface).map(Link::pace).filter(|pace| !pace.source.is_estimated());
+    let pace =
+        gateway.engine.links().get(link.way).map(Link::pace).filter(|pace| !pace.source.is_estimated());
     pace.map_or("auto", |pace| pace.clock.controller().name()).into()
 }
 
 fn read_link_long_window(gateway: &Gateway, link: &LinkQueue) -> String {
-    let window = gateway.initial_window_at(link.iface);
+    let window = gateway.initial_window_of(link.way);
     match window.on_long_paths {
         OnLongPaths::Segments(n) => n.to_string(),
         OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
@@ -153,14 +154,14 @@ impl Gateway {
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.
     pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), String> {
         let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
-        let iface = of_link
+        let way = of_link
             .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
-            .map(|link| link.iface);
+            .map(|link| link.way);
         for setting in &SETTINGS {
-            match (setting, of_link, iface) {
+            match (setting, of_link, way) {
                 (OfGateway(name, _, write), ..) if *name == key => return write(self, now, value),
-                (OfLink(what, _, write), Some((_, wanted)), Some(iface)) if *what == wanted => {
-                    return write(self, now, iface, value);
+                (OfLink(what, _, write), Some((_, wanted)), Some(way)) if *what == wanted => {
+                    return write(self, now, way, value);
                 }
                 _ => {}
             }
@@ -187,42 +188,42 @@ impl Gateway {
         format!("unknown key `{key}`: allowed are {rest} and {last}{named}")
     }
 
-    fn set_link_rate(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
+    fn set_link_rate(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
         let rate = match value {
             "unknown" => None,
             v => Some(quantity::rate_bps(v, Bare::Base).and_then(above_zero).map_err(|wrong| {
                 format!("{wrong}: allowed is a rate above zero such as `8M` or `8 Mbit/s`, a number of bits per second, or `unknown`")
             })?),
         };
-        self.engine.apply(now, iface, Change::Rate(rate));
-        self.follow_rate_source(now, iface);
+        self.engine.apply(now, way, Change::Rate(rate));
+        self.follow_rate_source(now, way);
         Ok(())
     }
 
     /// The queue of a link goes by the rate as it is known now.
-    fn follow_rate_source(&mut self, now: Instant, iface: IfaceId) {
-        let source = self.engine.link(iface).map(|link| link.pace().source);
-        if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(iface)) {
+    fn follow_rate_source(&mut self, now: Instant, way: Way) {
+        let source = self.engine.links().get(way).map(|link| link.pace().source);
+        if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(way)) {
             queue.set_rate_source(now, source);
         }
     }
 
-    fn initial_window_at(&self, iface: IfaceId) -> InitialWindow {
-        self.engine.link(iface).map_or(InitialWindow::AUTO, Link::initial_window)
+    fn initial_window_of(&self, way: Way) -> InitialWindow {
+        self.engine.links().get(way).map_or(InitialWindow::AUTO, Link::initial_window)
     }
 
-    fn set_link_initial_window(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
+    fn set_link_initial_window(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
         let mut window = initial_window(value, INITIAL_WINDOW_SEGMENTS_MAX)?;
-        let before = self.initial_window_at(iface).on_long_paths;
+        let before = self.initial_window_of(way).on_long_paths;
         if let (true, OnLongPaths::Segments(_)) = (value != "auto", before) {
             window.on_long_paths = before;
         }
-        self.engine.apply(now, iface, Change::InitialWindow(window));
+        self.engine.apply(now, way, Change::InitialWindow(window));
         Ok(())
     }
 
-    fn set_link_long_window(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
-        let before = self.initial_window_at(iface);
+    fn set_link_long_window(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
+        let before = self.initial_window_of(way);
         let on_long_paths = match value {
             // What is said of all paths may itself go by the path.
             "same" if before == InitialWindow::AUTO => OnLongPaths::Share,
@@ -230,12 +231,12 @@ impl Gateway {
             "auto" => OnLongPaths::Share,
             v => OnLongPaths::Segments(segments(v, INITIAL_WINDOW_SEGMENTS_MAX, "`auto` and `same`")?),
         };
-        self.engine.apply(now, iface, Change::InitialWindow(InitialWindow { on_long_paths, ..before }));
+        self.engine.apply(now, way, Change::InitialWindow(InitialWindow { on_long_paths, ..before }));
         Ok(())
     }
 
-    fn set_link_cc(&mut self, now: Instant, iface: IfaceId, value: &str) -> Result<(), String> {
-        let Some(before) = self.engine.link(iface).map(|link| link.pace().source) else { return Ok(()) };
+    fn set_link_cc(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
+        let Some(before) = self.engine.links().get(way).map(|link| link.pace().source) else { return Ok(()) };
         let kind = match value {
             "auto" => None,
             name => Some(controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?),
@@ -243,10 +244,10 @@ impl Gateway {
         if kind == Some(Kind::FixedRate) && !matches!(before, RateSource::Declared(_)) {
             return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
-        self.engine.apply(now, iface, Change::Controller(kind));
-        let after = self.engine.link(iface).map(|link| link.pace().source);
+        self.engine.apply(now, way, Change::Controller(kind));
+        let after = self.engine.links().get(way).map(|link| link.pace().source);
         if after.is_some_and(|after| after != before) {
-            self.follow_rate_source(now, iface);
+            self.follow_rate_source(now, way);
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use farlink_wire::Instant;
 
 use super::Engine;
-use crate::flow::Cx;
-use crate::net::IfaceId;
+use crate::flow::{Cx, Flow};
+use crate::net::Way;
 use crate::ready::ReadyId;
 use crate::side::Side;
 use crate::world::World;
@@ -15,8 +15,15 @@ impl Engine {
         self.route_generation = self.route_generation.wrapping_add(1);
     }
 
-    /// Interfaces that are up again since this was last asked, in order: for [`Self::restart`].
-    pub fn take_links_back(&mut self) -> Vec<IfaceId> {
+    /// Until a route is found, packets to a host go back to where its own came from: that may be a link.
+    pub(crate) fn resolve_ways(&self, flow: &mut Flow) {
+        for leg in [&mut flow.legs.a, &mut flow.legs.b] {
+            leg.out = self.links.way(self.links.iface(leg.out));
+        }
+    }
+
+    /// Links and interfaces that are up again since this was last asked, in order: for [`Self::restart`].
+    pub fn take_links_back(&mut self) -> Vec<Way> {
         self.links.take_back()
     }
 
@@ -26,12 +33,12 @@ impl Engine {
         self.links.are_some_back()
     }
 
-    /// An interface is up again: what was in flight there is sent again at once.
-    pub fn restart(&mut self, now: Instant, iface: IfaceId, net: &mut dyn World) {
-        self.links.come_back(iface);
+    /// A link or interface is up again: what was in flight there is sent again at once.
+    pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
+        self.links.come_back(way);
         for id in self.table.ids() {
             let Some(flow) = self.table.get_mut(id) else { continue };
-            if flow.restart_legs(now, iface) {
+            if flow.restart_legs(now, way) {
                 self.after_event(now, id, net);
             }
         }

@@ -2,7 +2,6 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::net::IfaceId;
 use crate::peer::Arrived;
 
 /// The round trip that counts while none is known.
@@ -11,8 +10,6 @@ const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
 /// What a gateway has told of a link, and what is known here of the segment that it tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkReport {
-    /// The link's interface here.
-    pub iface: IfaceId,
     /// What it told.
     pub arrived: Arrived,
     /// When the newest segment that the same acknowledgement covers for the first time left.
@@ -84,7 +81,6 @@ mod tests {
         assert_eq!(delivers(&far_end, 1_000), None);
         let arrived = Arrived { by: 2, at_us: 0, received_bytes: 0 };
         let report = |sent_ms, sent_again| LinkReport {
-            iface: IfaceId(3),
             arrived,
             sent_at: Some(at(sent_ms)),
             sent_again,
