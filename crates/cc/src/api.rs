@@ -40,6 +40,18 @@ impl Kind {
     /// Those that are no more aggressive than TCP towards strangers: for legs that are nobody's own.
     pub const ORDINARY: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::Vegas, Self::Bbr];
 
+    /// A link's own queue is the clock of what it sends: there is no congestion control, and the leg ends with the link.
+    #[must_use]
+    pub const fn is_clocked_by_queue(self) -> bool {
+        matches!(self, Self::FixedRate)
+    }
+
+    /// It goes by the rate of a link, rather than by what it measures itself.
+    #[must_use]
+    pub const fn goes_by_link_rate(self) -> bool {
+        matches!(self, Self::FixedRate | Self::KnownRate)
+    }
+
     /// The name used in configuration files and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {

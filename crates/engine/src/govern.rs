@@ -29,8 +29,7 @@ impl Flow {
         let from = to.other();
         let Some(tx) = self.relays.as_ref().map(|r| &r.get(from).tx) else { return };
         let (kind, next) = (tx.cc().kind(), tx.snd_nxt);
-        let by_gateway = matches!(kind, cc::Kind::FixedRate | cc::Kind::KnownRate);
-        if !by_gateway || kind == self.controller_kind(cx.config, cx.links, to) {
+        if !kind.goes_by_link_rate() || kind == self.controller_kind(cx.config, cx.links, to) {
             return;
         }
         let config = self.controller_config(cx.config, cx.links, cx.books, from, next);

@@ -179,8 +179,7 @@ fn had(relay: &Relay) -> Option<(u64, Duration)> {
     let window = relay.tx.cc().cwnd_bytes();
     let rtt = relay.tx.rtt.min_rtt();
     let used = relay.tx.delivered_bytes() >= window.saturating_mul(4);
-    let kind = relay.tx.cc().kind();
-    let governed = !matches!(kind, farlink_cc::Kind::FixedRate | farlink_cc::Kind::KnownRate);
+    let governed = !relay.tx.cc().kind().goes_by_link_rate();
     (used && !rtt.is_zero() && governed).then_some((window, rtt))
 }
 

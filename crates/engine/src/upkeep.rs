@@ -168,10 +168,8 @@ impl Flow {
                 relay.tx.wait_in_line(cx.now, newest);
             }
             let kind = relay.tx.cc().kind();
-            relay.tx.expect_queues(match kind {
-                farlink_cc::Kind::FixedRate => !said,
-                kind => kind == farlink_cc::Kind::KnownRate,
-            });
+            // Of others: behind the link, or in it where its rate is only a guess.
+            relay.tx.expect_queues(kind.goes_by_link_rate() && !(kind.is_clocked_by_queue() && said));
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
             if let Some(link) = cx.links.get_mut(out) {

@@ -241,7 +241,7 @@ impl Gateway {
             "auto" => None,
             name => Some(controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?),
         };
-        if kind == Some(Kind::FixedRate) && !matches!(before, RateSource::Declared(_)) {
+        if kind.is_some_and(Kind::is_clocked_by_queue) && !matches!(before, RateSource::Declared(_)) {
             return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
         self.engine.apply(now, way, Change::Controller(kind));

@@ -5,7 +5,7 @@
 //! have waited longest; then the rest from the end backwards: of what was sent a round trip ago the receiver tells soon, of the
 //! end it tells last. Each transmission is repeated twice at most, in two rounds.
 
-use farlink_cc::{Copies, Kind};
+use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
@@ -67,7 +67,7 @@ impl Sender {
     }
 
     fn copies_max(&self) -> u8 {
-        let to_gateway = self.cc.kind() == Kind::FixedRate;
+        let to_gateway = self.cc.kind().is_clocked_by_queue();
         if to_gateway { COPIES_MAX } else { COPIES_TO_HOST_MAX }
     }
 

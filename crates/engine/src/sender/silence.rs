@@ -119,7 +119,7 @@ impl Sender {
 
     /// The rate of a pass, bit/s: what the leg carried, then a half of it, a third. `None`: a queue of our own is the clock.
     pub(super) fn blind_rate(&self) -> Option<u64> {
-        let clocked = self.cc.kind() == farlink_cc::Kind::FixedRate;
+        let clocked = self.cc.kind().is_clocked_by_queue();
         let slower = u64::from(self.blind.passes.max(1));
         self.blind.rate_bps.filter(|_| !clocked).map(|rate| (rate / slower).max(1))
     }
