@@ -9,6 +9,7 @@ use crate::link::{Link, LinkReport};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, Peer};
+use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
@@ -31,10 +32,6 @@ const UNHEARD: Duration = Duration::from_secs(6);
 const RAISE_FROM_BYTES: u32 = 512;
 /// The same on a link of our own: there it is an outage that nobody has announced, and what its source sends is better kept.
 const UNHEARD_ON_LINK: Duration = Duration::from_secs(60);
-/// Numbers so far from ours belong to another connection on the same 4-tuple, whose handshake passed round us.
-pub const STRANGER_BYTES: u64 = 1 << 26;
-/// Old acknowledgements reach back so far at least: one super-segment, and the largest window without scaling.
-pub const OLD_ACK_SLACK: u64 = 65_536;
 
 impl Flow {
     /// A segment from a host of a split or draining flow.

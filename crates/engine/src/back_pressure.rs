@@ -4,7 +4,7 @@ use farlink_wire::{Duration, SeqNum};
 
 use crate::books::Asking;
 use crate::buffer::Grain;
-use crate::config::{Config, FlowControl};
+use crate::config::{Config, FlowControl, Limits};
 use crate::flow::{Cx, Flow, Leg, Relay};
 use crate::link::{Link, Links};
 use crate::regulator::{Look, SPARE_SEGMENTS};
@@ -143,7 +143,7 @@ impl Flow {
             let relay = relays.get_mut(from);
             relay.limit_bytes = limit_bytes;
             relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
-            relay.tx.set_window_limit(window_limit_bytes(limit_bytes));
+            relay.tx.set_window_limit(Limits::window_bytes(limit_bytes));
         }
     }
 
@@ -258,9 +258,4 @@ impl Flow {
             }
         }
     }
-}
-
-/// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
-pub(crate) fn window_limit_bytes(relay_bytes: u32) -> u64 {
-    u64::from(relay_bytes) * 2
 }

@@ -245,6 +245,11 @@ impl Limits {
     pub const RELAY_BYTES: (u64, u64) = (128 << 10, 1 << 30);
     /// Bytes that the pool may be given, from and to. With less than the buffers of a batch that is read it would not start.
     pub const POOL_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+
+    /// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
+    pub(crate) const fn window_bytes(relay_bytes: u32) -> u64 {
+        relay_bytes as u64 * 2
+    }
 }
 
 impl Default for Limits {

@@ -7,9 +7,9 @@
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
-use crate::arrival::OLD_ACK_SLACK;
 use crate::flow::{Agreed, Cx, Flow, Leg};
 use crate::mode::{Closed, Mode};
+use crate::reach::OLD_ACK_SLACK;
 use crate::side::{Pair, Side};
 
 /// A connection that ended asleep is remembered so long: what comes late passes, a SYN begins anew.

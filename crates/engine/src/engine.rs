@@ -18,14 +18,13 @@ use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
-use crate::peer::Peer;
+use crate::peer::{Peer, insert_farlink};
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
 use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
 use crate::status::Counters;
-use crate::strangers::insert_farlink;
 use crate::table::{FlowId, Key, Table};
 use crate::world::World;
 

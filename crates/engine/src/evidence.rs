@@ -14,9 +14,9 @@
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
-use crate::arrival::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::flow::{Cx, Flow, Relay};
 use crate::peer::Peer;
+use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::side::Side;
 
 /// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.

@@ -5,12 +5,11 @@ use core::net::IpAddr;
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
-use crate::back_pressure::window_limit_bytes;
 use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
 use crate::census::Counted;
 use crate::challenge::{Answers, Challenges};
-use crate::config::{Class, Config};
+use crate::config::{Class, Config, Limits};
 use crate::evidence::{Belief, Beyond};
 use crate::link::{Link, Links};
 use crate::mode::Mode;
@@ -572,7 +571,7 @@ impl Flow {
             mss,
             initial_window_segments: start.segments,
             fixed_rate_bps: link.filter(|_| known).and_then(|l| self.payload_bps(l, to, mss)),
-            window_limit_bytes: window_limit_bytes(self.relay_limit(config, links, to)),
+            window_limit_bytes: Limits::window_bytes(self.relay_limit(config, links, to)),
             unfair_window_bytes: link.map_or(config.ordinary.unfair_window_bytes, Link::unfair_window_bytes),
             handshake_rtt: dst.srtt.or(start.paced_over).or(dst.handshake_rtt.filter(|_| known)),
             selective_acks: self.agreed.sack,

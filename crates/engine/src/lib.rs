@@ -41,6 +41,7 @@ mod path_mtu;
 mod peer;
 mod queue_drop;
 mod rate;
+mod reach;
 mod ready;
 mod receiver;
 pub mod record;

@@ -4,7 +4,7 @@
 //! in segments that come in by one; elsewhere it is a stranger's, and is taken out before the segment goes on.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{FARLINK_DATA, FarlinkOption, SeqNum};
+use farlink_wire::{FARLINK_DATA, FarlinkOption, PacketBuf, Parsed, SeqNum, edit, parse};
 
 use crate::runs::Runs;
 
@@ -174,6 +174,14 @@ impl Message {
         m.runs = Runs::from_bytes(rest);
         m
     }
+}
+
+/// Appends Farlink's option to a SYN or SYN-ACK where there is room for its four bytes; returns whether there was. No room is no
+/// harm: the connection is split without a peer.
+pub(crate) fn insert_farlink(packet: &mut PacketBuf, form: u16) -> bool {
+    let Parsed::Tcp(s) = parse(packet.bytes()) else { return false };
+    farlink_wire::build::farlink_option(form, &[])
+        .is_some_and(|option| edit::insert_option(packet, &s, &option).is_ok())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::config::Class;
 use crate::net::Way;
 use crate::side::Side;
-use crate::table::FlowId;
+use crate::table::{FlowId, GENERATION_MASK};
 use farlink_wire::Duration;
 
 /// What a flow wants to send towards a host.
@@ -105,9 +105,6 @@ impl ReadyId {
         Self { what: wants.into(), ..self }
     }
 }
-
-/// Bits of a flow's generation in a [`ReadyId`].
-pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
 
 /// A leg of a flow that has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -45,11 +45,3 @@ impl Engine {
         Outcome::Forward(packet)
     }
 }
-
-/// Appends Farlink's option to a SYN or SYN-ACK where there is room for its four bytes; returns whether there was. No room is no
-/// harm: the connection is split without a peer.
-pub(crate) fn insert_farlink(packet: &mut PacketBuf, form: u16) -> bool {
-    let Parsed::Tcp(s) = parse(packet.bytes()) else { return false };
-    farlink_wire::build::farlink_option(form, &[])
-        .is_some_and(|option| edit::insert_option(packet, &s, &option).is_ok())
-}

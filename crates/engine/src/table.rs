@@ -11,6 +11,9 @@ use slab::Slab;
 use crate::flow::Flow;
 use crate::side::Side;
 
+/// Bits of a flow's generation: beside its slot, all that is told of it to queues that know nothing of flows fits in 63.
+pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
+
 /// A connection's endpoints in a fixed order, and its routing domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
@@ -144,7 +147,7 @@ impl Table {
     }
     /// Adds a flow between endpoints that have none in this domain.
     pub fn insert(&mut self, domain: u16, flow: Flow) -> FlowId {
-        self.generation = (self.generation + 1) & crate::ready::GENERATION_MASK;
+        self.generation = (self.generation + 1) & GENERATION_MASK;
         let generation = self.generation;
         let [a, b] = [&flow.legs.a, &flow.legs.b].map(|leg| (leg.addr, leg.port));
         let (key, a_is_low) = Key::new(domain, a, b);

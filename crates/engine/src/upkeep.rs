@@ -3,12 +3,12 @@
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
-use crate::arrival::OLD_ACK_SLACK;
 use crate::config::{Class, Config};
 use crate::flow::{Cx, Flow, Relay};
 use crate::link::{Link, Links};
 use crate::mode::Mode;
 use crate::net::Way;
+use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::receiver::Owed;
 use crate::record::Record;
