@@ -15,7 +15,7 @@ impl Flow {
     /// networks of others.
     pub(crate) fn controller_kind(&self, config: &Config, links: &Links, to: Side) -> cc::Kind {
         let leg = self.legs.get(to);
-        let clock = links.get(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock);
+        let clock = links.get(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock());
         let kind = clock.controller();
         if clock != Clock::Queue || leg.peer.is_heard() {
             return kind;

@@ -108,7 +108,7 @@ impl Flow {
             remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt)),
             sharers: books.sharers(leg.out) + 1,
             // One burst tells the rate; several at once would only fill the queue before the link.
-            wants_train: link.pace().source.is_sought()
+            wants_train: link.pace().source().is_sought()
                 && leg.peer.is_marked()
                 && books.sharers(leg.out) == 0,
             mss: self.segment_payload(to),
@@ -121,7 +121,7 @@ impl Flow {
     pub(crate) fn send_train(&mut self, cx: &mut Cx<'_>, to: Side) {
         let leg = self.legs.get(to);
         let (out, from) = (leg.out, to.other());
-        let wanted = |l: &&Link| l.pace().source.is_sought() && l.initial_window() == InitialWindow::AUTO;
+        let wanted = |l: &&Link| l.pace().source().is_sought() && l.initial_window() == InitialWindow::AUTO;
         let Some(link) = cx.links.get(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
         let rtt = leg.handshake_rtt.or(link.rtt_in_force());
         let Some(relay) = self.relays.as_ref().map(|r| r.get(from)).filter(|r| r.tx.delivered_bytes() == 0)

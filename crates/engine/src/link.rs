@@ -229,27 +229,32 @@ impl Link {
         self.pace
     }
 
-    /// Another pace, wholly or in part.
-    pub(crate) fn set_pace(&mut self, pace: Pace) {
-        self.pace = pace;
+    /// Its rate is known from somewhere else now.
+    pub(crate) fn set_rate_source(&mut self, source: RateSource) {
+        self.pace = self.pace.with_source(source);
+    }
+
+    /// Somebody else is the clock now.
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.pace = self.pace.with_clock(clock);
     }
 
     /// Bits per second of IP packets: as the operator says, else as estimated.
     #[must_use]
     pub fn rate_in_force_bps(&self) -> Option<u64> {
-        self.pace.source.rate_bps()
+        self.pace.source().rate_bps()
     }
 
     /// The operator says the rate.
     #[must_use]
     pub fn is_rate_declared(&self) -> bool {
-        self.pace.source.declared_bps().is_some()
+        self.pace.source().declared_bps().is_some()
     }
 
     /// Round-trip time: as the operator says, else as estimated, else as measured.
     #[must_use]
     pub fn rtt_in_force(&self) -> Option<Duration> {
-        self.declared_rtt.or(self.pace.source.estimate().map(|e| e.rtt)).or(self.measured_rtt)
+        self.declared_rtt.or(self.pace.source().estimate().map(|e| e.rtt)).or(self.measured_rtt)
     }
 
     /// Round-trip time as the operator says.
@@ -328,7 +333,7 @@ impl Link {
     }
 
     /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host alone.
-    pub fn note_answer(&mut self, of_gateway: bool) {
+    pub(crate) fn note_answer(&mut self, of_gateway: bool) {
         self.far_end.note_answer(of_gateway);
     }
 

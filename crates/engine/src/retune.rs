@@ -1,11 +1,11 @@
 //! What the engine can be told while it runs, beside links going up and down.
 
 use farlink_cc as cc;
-use farlink_wire::{Duration, Instant};
+use farlink_wire::Instant;
 
 use crate::config::{FlowControl, InitialWindow};
 use crate::engine::Engine;
-use crate::link::{Change, Clock, Pace, RateSource};
+use crate::link::{Change, Clock, RateSource};
 use crate::net::Way;
 use crate::side::Side;
 
@@ -30,9 +30,9 @@ impl Engine {
         let after = change.of(before);
         // What open connections go by. What the gateways find out, and are to find out, is for those that begin from now on.
         let source = match change {
-            Change::Estimate(_) => before.source,
-            _ if after.source.is_sought() => RateSource::Nobody,
-            _ => after.source,
+            Change::Estimate(_) => before.source(),
+            _ if after.source().is_sought() => RateSource::Nobody,
+            _ => after.source(),
         };
         match change {
             Change::Up(..) => {}
@@ -47,22 +47,22 @@ impl Engine {
             Change::Estimate(_) => {}
             Change::Controller(_) => self.set_rate_source(way, source),
         }
-        if after.clock != before.clock {
-            self.set_clock(now, way, after.clock);
+        if after.clock() != before.clock() {
+            self.set_clock(now, way, after.clock());
         }
-        self.set_rate_source(way, after.source);
+        self.set_rate_source(way, after.source());
     }
 
     fn set_rate_source(&mut self, way: Way, source: RateSource) {
         if let Some(link) = self.links.get_mut(way) {
-            link.set_pace(Pace { source, ..link.pace() });
+            link.set_rate_source(source);
             self.books.link_changed(way, link);
         }
     }
 
     fn set_clock(&mut self, now: Instant, way: Way, clock: Clock) {
         if let Some(link) = self.links.get_mut(way) {
-            link.set_pace(Pace { clock, ..link.pace() });
+            link.set_clock(clock);
         }
         self.change_controllers(now, |out| out == way);
     }
@@ -99,14 +99,13 @@ impl Engine {
         }
     }
 
-    /// The smallest round trip of any connection over a link of late, where nobody has said one, is in force from
-    /// now on. Returns it.
-    pub fn follow_link_rtt(&mut self, way: Way) -> Option<Duration> {
-        let link = self.links.get_mut(way)?;
-        if link.follow_rtt() {
+    /// The smallest round trip of any connection over a link of late, where nobody has said one, is in force from now on.
+    pub fn follow_link_rtt(&mut self, way: Way) {
+        if let Some(link) = self.links.get_mut(way)
+            && link.follow_rtt()
+        {
             self.books.link_changed(way, link);
         }
-        link.measured_rtt()
     }
 
     /// From now on `kind` governs what is sent on legs that are no links, in connections that are open too.

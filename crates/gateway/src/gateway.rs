@@ -232,7 +232,7 @@ impl Gateway {
             }
         }
         for i in 0..self.outlet.links().len() {
-            let Some(way) = self.outlet.links().get(i).map(|l| l.way) else { break };
+            let Some(way) = self.outlet.links().get(i).map(|l| l.way()) else { break };
             self.drain_link(now, way, PACKETS_PER_TURN, net);
         }
     }
@@ -245,9 +245,11 @@ impl Gateway {
             }
         }
         for link in self.outlet.links_mut() {
-            let measured_rtt = self.engine.follow_link_rtt(link.way);
-            if let Some(estimate) = link.follow_estimate(now, measured_rtt) {
-                self.engine.apply(now, link.way, Change::Estimate(estimate));
+            let way = link.way();
+            self.engine.follow_link_rtt(way);
+            let estimate = self.engine.links().get(way).and_then(|known| link.follow_estimate(now, known));
+            if let Some(estimate) = estimate {
+                self.engine.apply(now, way, Change::Estimate(estimate));
             }
         }
     }
@@ -400,7 +402,7 @@ impl Gateway {
         Status {
             engine: self.engine.status(),
             traffic: self.outlet.traffic,
-            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way), rtt_of(l.way))).collect(),
+            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way()), rtt_of(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }

@@ -81,7 +81,7 @@ impl Gateway {
             for waiting in link.egress.take_packets(now) {
                 let ends = ip::addresses(waiting.packet.bytes());
                 let out = ends.and_then(|(src, dst)| net.route(waiting.via, src, dst)).map(|r| r.iface);
-                match out.filter(|out| *out != link.iface) {
+                match out.filter(|out| *out != link.iface()) {
                     Some(out) => moved.push((out, waiting)),
                     None => link.enqueue(now, waiting, self.engine.pool()),
                 }

@@ -1,8 +1,8 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
-use farlink_engine::config::{Class as FlowClass, Config, Interface, Link};
-use farlink_engine::link::{LinkEstimate, LinkReport, RateSource};
+use farlink_engine::config::{self, Class as FlowClass, Config, Interface};
+use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -35,10 +35,8 @@ pub struct Waiting {
 
 /// A declared link's queue.
 pub struct LinkQueue {
-    /// The way into it.
-    pub way: Way,
-    /// The interface it leaves by.
-    pub iface: IfaceId,
+    id: LinkId,
+    iface: IfaceId,
     /// The queue.
     pub egress: Egress<Waiting>,
     /// Payload bytes that were sent into it again.
@@ -47,8 +45,6 @@ pub struct LinkQueue {
     interface: String,
     /// Packets that the pool had no room for.
     refused: u64,
-    /// The round-trip time as the operator says.
-    declared_rtt: Option<Duration>,
     /// The rate is being found out.
     estimate: Option<RateEstimate>,
 }
@@ -72,7 +68,7 @@ pub fn queues(config: &Config) -> Vec<LinkQueue> {
 }
 
 impl LinkQueue {
-    fn new(id: LinkId, interface: &Interface, link: &Link, pool_bytes: usize) -> Self {
+    fn new(id: LinkId, interface: &Interface, link: &config::Link, pool_bytes: usize) -> Self {
         let usual = EgressConfig::default();
         let egress = EgressConfig {
             rate_bps: link.rate_bps,
@@ -83,16 +79,25 @@ impl LinkQueue {
             ..usual
         };
         Self {
-            way: Way::Link(id),
+            id,
             iface: interface.id,
             egress: Egress::new(egress),
             repeated_bytes: 0,
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
-            declared_rtt: link.rtt,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
         }
+    }
+
+    /// The way into it.
+    pub fn way(&self) -> Way {
+        Way::Link(self.id)
+    }
+
+    /// The number of its interface.
+    pub fn iface(&self) -> IfaceId {
+        self.iface
     }
 
     /// The link's name.
@@ -135,16 +140,11 @@ impl LinkQueue {
         estimate.on_report(now, &report, busy_since);
     }
 
-    /// Time may have come for the estimate; the queue sends at its rate. `measured_rtt`: the smallest of the connections over the
-    /// link. Returns what is known now, if the rate is
-    /// being found out at all.
-    pub fn follow_estimate(
-        &mut self,
-        now: Instant,
-        measured_rtt: Option<Duration>,
-    ) -> Option<Option<LinkEstimate>> {
+    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now, if the rate is being found out at
+    /// all.
+    pub fn follow_estimate(&mut self, now: Instant, known: &Link) -> Option<Option<LinkEstimate>> {
         let estimated = self.estimate.as_ref().and_then(RateEstimate::rtt);
-        let rtt = self.declared_rtt.or(estimated).or(measured_rtt);
+        let rtt = known.declared_rtt().or(estimated).or(known.measured_rtt());
         if self.egress.config().rtt != rtt {
             self.egress.set_rtt(rtt);
         }

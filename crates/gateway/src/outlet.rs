@@ -66,13 +66,15 @@ impl Outlet {
 
     /// Which way packets leave that leave by this interface.
     pub fn way(&self, iface: IfaceId) -> Way {
-        self.links.iter().find(|l| l.iface == iface).map_or(Way::Ordinary(iface), |link| link.way)
+        self.links.iter().find(|l| l.iface() == iface).map_or(Way::Ordinary(iface), |link| link.way())
     }
 
     /// The interface of a way.
     fn iface(&self, way: Way) -> IfaceId {
         match way {
-            Way::Link(LinkId(n)) => self.links.get(usize::from(n)).map_or(IfaceId::OTHER, |link| link.iface),
+            Way::Link(LinkId(n)) => {
+                self.links.get(usize::from(n)).map_or(IfaceId::OTHER, |link| link.iface())
+            }
             Way::Ordinary(iface) => iface,
         }
     }

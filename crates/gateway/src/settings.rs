@@ -30,14 +30,14 @@ const SETTINGS: [Setting; 12] = [
     OfLink("cc", read_link_cc, Gateway::set_link_cc),
     OfLink(
         "initial_window_segments",
-        |gateway, link| window_text(gateway.initial_window_of(link.way)),
+        |gateway, link| window_text(gateway.initial_window_of(link.way())),
         Gateway::set_link_initial_window,
     ),
     OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
     OfLink(
         "up",
         |gateway, link| {
-            let evidence = gateway.engine.links().evidence(link.way);
+            let evidence = gateway.engine.links().evidence(link.way());
             (!evidence.is_some_and(|e| e.is_denied_by(Witness::Operator))).to_string()
         },
         |gateway, now, way, value| {
@@ -107,18 +107,18 @@ const SETTINGS: [Setting; 12] = [
 ];
 
 fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
-    let rate = gateway.engine.links().get(link.way).and_then(|l| l.pace().source.declared_bps());
+    let rate = gateway.engine.links().get(link.way()).and_then(|l| l.pace().source().declared_bps());
     rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())
 }
 
 fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
     let pace =
-        gateway.engine.links().get(link.way).map(Link::pace).filter(|pace| !pace.source.is_estimated());
-    pace.map_or("auto", |pace| pace.clock.controller().name()).into()
+        gateway.engine.links().get(link.way()).map(Link::pace).filter(|pace| !pace.source().is_estimated());
+    pace.map_or("auto", |pace| pace.clock().controller().name()).into()
 }
 
 fn read_link_long_window(gateway: &Gateway, link: &LinkQueue) -> String {
-    let window = gateway.initial_window_of(link.way);
+    let window = gateway.initial_window_of(link.way());
     match window.on_long_paths {
         OnLongPaths::Segments(n) => n.to_string(),
         OnLongPaths::Share if window != InitialWindow::AUTO => "auto".into(),
@@ -156,7 +156,7 @@ impl Gateway {
         let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
         let way = of_link
             .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
-            .map(|link| link.way);
+            .map(|link| link.way());
         for setting in &SETTINGS {
             match (setting, of_link, way) {
                 (OfGateway(name, _, write), ..) if *name == key => return write(self, now, value),
@@ -202,7 +202,7 @@ impl Gateway {
 
     /// The queue of a link goes by the rate as it is known now.
     fn follow_rate_source(&mut self, now: Instant, way: Way) {
-        let source = self.engine.links().get(way).map(|link| link.pace().source);
+        let source = self.engine.links().get(way).map(|link| link.pace().source());
         if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(way)) {
             queue.set_rate_source(now, source);
         }
@@ -236,7 +236,9 @@ impl Gateway {
     }
 
     fn set_link_cc(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
-        let Some(before) = self.engine.links().get(way).map(|link| link.pace().source) else { return Ok(()) };
+        let Some(before) = self.engine.links().get(way).map(|link| link.pace().source()) else {
+            return Ok(());
+        };
         let kind = match value {
             "auto" => None,
             name => Some(controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?),
@@ -245,7 +247,7 @@ impl Gateway {
             return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
         self.engine.apply(now, way, Change::Controller(kind));
-        let after = self.engine.links().get(way).map(|link| link.pace().source);
+        let after = self.engine.links().get(way).map(|link| link.pace().source());
         if after.is_some_and(|after| after != before) {
             self.follow_rate_source(now, way);
         }

@@ -40,10 +40,8 @@ pub enum Clock {
 /// The one and the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Where the rate is known from.
-    pub source: RateSource,
-    /// Who is the clock.
-    pub clock: Clock,
+    source: RateSource,
+    clock: Clock,
 }
 
 impl RateSource {
@@ -98,6 +96,28 @@ impl Pace {
             None => RateSource::Nobody,
         };
         Self { source, clock: Clock::of(link.leg.cc) }
+    }
+
+    /// Where the rate is known from.
+    #[must_use]
+    pub fn source(self) -> RateSource {
+        self.source
+    }
+
+    /// Who is the clock.
+    #[must_use]
+    pub fn clock(self) -> Clock {
+        self.clock
+    }
+
+    /// With another source.
+    pub(super) fn with_source(self, source: RateSource) -> Self {
+        Self { source, ..self }
+    }
+
+    /// With another clock.
+    pub(super) fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// The operator says this rate from now on; `None`: he does not know it. Somebody must, where nothing else keeps connections from
