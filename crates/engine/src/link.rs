@@ -393,3 +393,68 @@ impl Link {
         self.losses.is_repeating_worth()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Interface;
+
+    const SAT: IfaceId = IfaceId(3);
+    const LAN: IfaceId = IfaceId(4);
+
+    fn links(rate_bps: Option<u64>) -> Links {
+        let interface =
+            |id, link| Interface { id, name: String::new(), domain: 0, addresses: Vec::new(), link };
+        let sat = config::Link { rate_bps, ..config::Link::default() };
+        let interfaces = vec![interface(LAN, None), interface(SAT, Some(sat))];
+        Links::new(&Config { interfaces, ..Config::default() })
+    }
+
+    #[test]
+    fn a_way_leads_into_a_link_or_out_of_an_interface() {
+        let links = links(None);
+        let into = Way::Link(LinkId(0));
+        assert_eq!((links.way(SAT), links.iface(into)), (into, SAT));
+        assert_eq!(links.get(into).map(Link::iface), Some(SAT));
+        for other in [LAN, IfaceId(5), IfaceId::OTHER] {
+            assert_eq!(links.way(other), Way::Ordinary(other));
+            assert_eq!(links.iface(Way::Ordinary(other)), other);
+            assert!(links.get(Way::Ordinary(other)).is_none() && links.at(other).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_back_is_told_in_order_and_away_until_it_is_used_again() {
+        let mut links = links(None);
+        let (sat, lan, unknown) = (links.way(SAT), links.way(LAN), Way::Ordinary(IfaceId::OTHER));
+        for way in [sat, lan, unknown] {
+            links.tell(way, Witness::Kernel, false);
+        }
+        assert!(links.is_away(sat) && links.is_away(lan) && !links.is_away(unknown));
+        links.tell(lan, Witness::Kernel, true);
+        links.tell(sat, Witness::Kernel, true);
+        links.tell(unknown, Witness::Kernel, true);
+        links.tell(sat, Witness::Kernel, false);
+        links.tell(sat, Witness::Operator, true);
+        assert_eq!(links.take_back(), [lan, unknown], "the operator cannot take back the carrier's word");
+        assert!(!links.are_some_back() && links.is_away(lan));
+        links.come_back(lan);
+        assert!(!links.is_away(lan) && links.is_any_away());
+        links.tell(sat, Witness::Kernel, true);
+        links.come_back(sat);
+        assert!(!links.is_any_away());
+    }
+
+    #[test]
+    fn who_says_the_rate_needs_no_early_reports() {
+        let (at, ms) = (Instant::from_millis, Duration::from_millis);
+        let is_early = |rate_bps| {
+            let mut links = links(rate_bps);
+            let link = links.at_mut(SAT).unwrap();
+            link.note_reported(at(1_000));
+            link.meter.receive(12_000);
+            link.is_report_due(at(1_020), ms(250), ms(20))
+        };
+        assert!(is_early(None) && !is_early(Some(8_000_000)));
+    }
+}

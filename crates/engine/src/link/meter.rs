@@ -33,8 +33,12 @@ impl Meter {
     /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
     pub fn count(&mut self, s: &TcpSegment, packet: &PacketBuf) {
         let payload_bytes = packet.len().saturating_sub(s.payload_offset);
-        let size = WireSize::of(s.payload_offset, payload_bytes, &packet.offload);
-        self.received_bytes = self.received_bytes.wrapping_add(u64::from(size.bytes));
+        self.receive(WireSize::of(s.payload_offset, payload_bytes, &packet.offload).bytes);
+    }
+
+    /// So many bytes came in.
+    pub(super) fn receive(&mut self, bytes: u32) {
+        self.received_bytes = self.received_bytes.wrapping_add(u64::from(bytes));
     }
 
     /// What a segment that has just come in leaves to be told.
@@ -83,17 +87,17 @@ mod tests {
         assert!(!meter.is_due_early(at(1_000), ms(20)), "the first is due as ever");
         meter.told(at(1_000), silence);
         for n in 1..=3 {
-            meter.received_bytes += 11_999;
+            meter.receive(11_999);
             assert!(!meter.is_due_early(at(1_000 + 20 * n), ms(20)), "too little");
-            meter.received_bytes += 1;
+            meter.receive(1);
             assert!(meter.is_due_early(at(1_000 + 20 * n), ms(20)));
             assert!(!meter.is_due_early(at(999 + 20 * n), ms(20)), "too soon");
             meter.told(at(1_000 + 20 * n), silence);
         }
-        meter.received_bytes += 50_000;
+        meter.receive(50_000);
         assert!(!meter.is_due_early(at(1_200), ms(20)), "enough of them");
         meter.told(at(2_000), silence);
-        meter.received_bytes += 12_000;
+        meter.receive(12_000);
         assert!(meter.is_due_early(at(2_020), ms(20)), "after a silence");
     }
 }
