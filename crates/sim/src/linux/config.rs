@@ -1,5 +1,7 @@
 //! What a Linux host may be told.
 
+use farlink_wire::Duration;
+
 use super::congestion::Kind;
 
 /// Initial window of Linux in segments (RFC 6928).
@@ -10,6 +12,9 @@ const RMEM_INITIAL: u64 = 131_072;
 const RMEM_MAX: u64 = 33_554_432;
 /// Linux `net.ipv4.tcp_wmem`, the third number.
 const WMEM_MAX: u64 = 4_194_304;
+
+/// Linux `net.ipv4.tcp_max_orphans` of a machine with 16 GB.
+const ORPHANS_MAX: usize = 131_072;
 
 /// Segment size of a host without timestamps on Ethernet, IPv4.
 const LEGACY_MSS: u32 = 1460;
@@ -37,6 +42,27 @@ pub struct LinuxConfig {
     pub sack: bool,
     /// It offers and takes window scaling.
     pub window_scaling: bool,
+    /// Its applications have asked for keepalives (`SO_KEEPALIVE`).
+    pub keepalive: Option<Keepalive>,
+    /// Sockets without an application that it keeps (Linux `net.ipv4.tcp_max_orphans`); a further one is reset.
+    pub orphans_max: usize,
+}
+
+/// How a silent connection is asked whether it is still there (Linux `net.ipv4.tcp_keepalive_time`, `_intvl`, `_probes`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// So long nothing has been heard.
+    pub idle: Duration,
+    /// Between two questions.
+    pub interval: Duration,
+    /// Questions without an answer, after which the connection is reset.
+    pub probes: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7_200), interval: Duration::from_secs(75), probes: 9 }
+    }
 }
 
 impl LinuxConfig {
@@ -55,6 +81,8 @@ impl LinuxConfig {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            keepalive: None,
+            orphans_max: ORPHANS_MAX,
         }
     }
 

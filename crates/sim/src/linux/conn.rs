@@ -1,5 +1,7 @@
 //! One connection at one host: handshake, the two halves, and segments as bytes.
 
+mod life;
+
 use farlink_wire::checksum;
 use farlink_wire::options::{
     KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE,
@@ -7,14 +9,14 @@ use farlink_wire::options::{
 use farlink_wire::tcp::TCP_CHECKSUM_OFFSET;
 use farlink_wire::{Duration, Flags, Instant, SegmentHeader, SeqNum, TcpSegment};
 
+use self::life::Life;
+pub(super) use self::life::Path;
 use super::config::LinuxConfig;
 use super::congestion::Controller;
 use super::receiver::Receiver;
 use super::sender::{Arrived, Piece, Sender};
 use crate::content::Endpoint;
 
-/// Linux `tcp_retries2`.
-const RETRIES: u32 = 15;
 /// Repetitions of a SYN or its answer (Linux `tcp_syn_retries` and `tcp_synack_retries`).
 const SYN_RETRIES: u32 = 6;
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,15 +62,22 @@ pub(super) struct Conn {
     odd_answered: Option<Instant>,
     /// It was reset, or nobody answered.
     pub failed: Option<&'static str>,
+    life: Life,
+    path: Option<Path>,
     /// The sending half.
     pub tx: Sender,
     /// The receiving half.
     pub rx: Receiver,
 }
 
+/// IP and TCP header without options.
+fn headers_bytes(local: Endpoint) -> u32 {
+    if local.0.is_ipv4() { 40 } else { 60 }
+}
+
 impl Conn {
     fn new(config: LinuxConfig, local: Endpoint, remote: Endpoint, isn: u32, stage: Stage) -> Self {
-        let mss = Self::own_mss(&config, local);
+        let mss = config.mtu_bytes - headers_bytes(local);
         let tx = Sender::new(mss, false, 0, 1, Controller::new(config.congestion, mss));
         let rx = Receiver::new(mss, config.window_bytes, config.window_max_bytes, config.autotunes);
         Self {
@@ -91,6 +100,8 @@ impl Conn {
             ip_id: isn as u16,
             odd_answered: None,
             failed: None,
+            life: Life::default(),
+            path: None,
             tx,
             rx,
         }
@@ -114,8 +125,10 @@ impl Conn {
         c
     }
 
-    fn own_mss(config: &LinuxConfig, local: Endpoint) -> u32 {
-        config.mtu_bytes - if local.0.is_ipv4() { 40 } else { 60 }
+    /// What a segment without options holds.
+    fn own_mss(&self) -> u32 {
+        let mtu_bytes = self.path.map_or(u32::MAX, |p| p.mtu_bytes).min(self.config.mtu_bytes);
+        mtu_bytes - headers_bytes(self.local)
     }
 
     /// Takes the options of the other side's SYN.
@@ -130,15 +143,20 @@ impl Conn {
             Some(theirs) if self.config.window_scaling => [theirs, self.config.window_shift()],
             _ => [0, 0],
         };
-        let mss = Self::own_mss(&self.config, self.local).min(u32::from(self.peer_mss));
-        // Linux `tcp_min_snd_mss`.
-        let mss = mss.saturating_sub(if self.timestamps { 12 } else { 0 }).max(MIN_SEND_MSS);
+        let mss = self.send_mss();
         let (buffer, initial) = (self.config.send_buffer_bytes, self.config.initial_window);
         let controller = Controller::new(self.config.congestion, mss);
         let rx =
             Receiver::new(mss, self.config.window_bytes, self.config.window_max_bytes, self.config.autotunes);
         self.tx = Sender::new(mss, self.sack, buffer, initial, controller);
         self.rx = rx;
+    }
+
+    /// Payload bytes of a full segment.
+    fn send_mss(&self) -> u32 {
+        let mss = self.own_mss().min(u32::from(self.peer_mss));
+        // Linux `tcp_min_snd_mss`.
+        mss.saturating_sub(if self.timestamps { 12 } else { 0 }).max(MIN_SEND_MSS)
     }
 
     /// This side's ISN.
@@ -186,6 +204,7 @@ impl Conn {
             Stage::Open => {}
         }
         self.receive_open(now, s, packet);
+        self.note_fin_wait(now);
     }
 
     /// Where the next byte of the other stream is expected.
@@ -201,7 +220,7 @@ impl Conn {
             Stage::Open => s.seq == self.expected(),
         };
         if exact {
-            self.failed = Some("reset by the other side");
+            self.failed.get_or_insert("reset by the other side");
         } else if self.stage == Stage::Open && s.seq.since(self.expected()) < self.rx.window_left() as u32 {
             self.answer_odd(now);
         }
@@ -250,6 +269,7 @@ impl Conn {
 
     fn establish(&mut self, now: Instant, window: u64) {
         self.stage = Stage::Open;
+        self.life.open(now, self.config.keepalive);
         self.syn_at = None;
         self.syn_due = false;
         self.tx.open(window);
@@ -260,6 +280,10 @@ impl Conn {
 
     fn receive_open(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
         if !self.is_acceptable(now, s) {
+            return;
+        }
+        self.life.heard(now);
+        if self.refuse_data(s) {
             return;
         }
         let expected = self.expected();
@@ -322,9 +346,10 @@ impl Conn {
         if self.is_open() {
             self.tx.timeout(now);
             self.rx.timeout(now);
-            if self.tx.rtt.backoff > RETRIES {
-                self.failed = Some("nothing is acknowledged");
+            if self.tx.is_given_up() {
+                self.failed.get_or_insert("nothing is acknowledged");
             }
+            self.look_after_life(now);
         }
     }
 
@@ -333,11 +358,15 @@ impl Conn {
         if self.failed.is_some() {
             return None;
         }
-        [self.syn_at, self.tx.deadline(), self.rx.ack_at].into_iter().flatten().min()
+        let own = [self.syn_at, self.tx.deadline(), self.rx.ack_at, self.life.deadline()];
+        own.into_iter().flatten().min()
     }
 
     /// The next packet that leaves now. `fill` writes the stream.
     pub fn next_packet(&mut self, now: Instant, fill: &dyn Fn(u64, &mut [u8])) -> Option<Vec<u8>> {
+        if let Some(reset) = self.take_reset() {
+            return Some(reset);
+        }
         if self.failed.is_some() {
             return None;
         }
@@ -346,6 +375,12 @@ impl Conn {
         }
         if !self.is_open() {
             return None;
+        }
+        self.forget_old_path(now);
+        if self.life.take_probe() {
+            // Linux `tcp_xmit_probe_skb`: what was acknowledged long ago calls for an acknowledgement.
+            let nothing = Piece { seq: self.tx.una.wrapping_sub(1), len: 0, fin: false };
+            return Some(self.data(now, nothing, fill));
         }
         let clock = self.clock_ms(now);
         if let Some(piece) = self.tx.next(now, clock) {
@@ -364,7 +399,8 @@ impl Conn {
         self.syn_at = Some(now + SYN_TIMEOUT * 2u32.saturating_pow(self.syns.min(7)));
         self.syns += 1;
         let answers = self.stage == Stage::SynReceived;
-        let mss = Self::own_mss(&self.config, self.local) as u16;
+        // Linux `ipv4_default_advmss`: what is known of the path counts here, too.
+        let mss = self.own_mss() as u16;
         let mut options = vec![KIND_MSS, 4];
         options.extend(mss.to_be_bytes());
         if self.sack {
@@ -397,8 +433,7 @@ impl Conn {
         if self.sack {
             let mut blocks = self.rx.sack_blocks();
             // Linux sends less data beside them; here the next bare acknowledgement has them.
-            let room =
-                (Self::own_mss(&self.config, self.local) as usize).saturating_sub(piece.len + options.len());
+            let room = (self.own_mss() as usize).saturating_sub(piece.len + options.len());
             blocks.truncate(room.saturating_sub(4) / 8);
             if !blocks.is_empty() {
                 options.extend([KIND_NOP, KIND_NOP, KIND_SACK, 2 + 8 * blocks.len() as u8]);
@@ -410,7 +445,7 @@ impl Conn {
         }
         let mut payload = vec![0; piece.len];
         fill(piece.seq, &mut payload);
-        let end = piece.seq + piece.len as u64;
+        let end = piece.seq.wrapping_add(piece.len as u64);
         let mut flags = Flags::ACK;
         if piece.len > 0 && (end / WRITE_BYTES > piece.seq / WRITE_BYTES || self.tx.is_written_up_to(end)) {
             flags = flags | Flags::PSH;
@@ -443,7 +478,7 @@ impl Conn {
             traffic_class: 0,
             flow_label: 0,
             ip_id: self.ip_id,
-            dont_fragment: true,
+            dont_fragment: self.path.is_none_or(|p| !p.is_locked),
             seq,
             ack,
             flags,

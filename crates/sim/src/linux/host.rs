@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use farlink_wire::{Duration, Instant, TcpSegment};
+use std::net::IpAddr;
+
+use farlink_wire::icmp::{self, IcmpError, IcmpKind};
+use farlink_wire::{Duration, Instant, Parsed, TcpSegment, parse};
 
 use super::config::LinuxConfig;
-use super::conn::Conn;
+use super::conn::{Conn, Path};
 use super::flood::Flood;
+use super::reassembly::Reassembly;
 use super::transfer::{Direction, PATIENCE, Play, Start};
 use crate::app::End;
 use crate::content::Stream;
@@ -32,6 +36,8 @@ struct Task {
     conn: Option<Conn>,
     read: u64,
     closed: bool,
+    /// The application has closed the socket.
+    is_released: bool,
     /// Bytes of the questions (server) or answers (client) up to the step in hand, it included.
     due_bytes: u64,
     /// Steps that this side has begun: asked or answered.
@@ -69,6 +75,9 @@ pub struct LinuxHost {
     /// Transfers that are over, and since when; after [`LINGER`] only their segments are answered.
     lingering: VecDeque<(Instant, usize)>,
     floods: Vec<Flood>,
+    fragments: Reassembly,
+    /// What the paths to other hosts take, as far as routers have said it.
+    paths: BTreeMap<IpAddr, Path>,
     out: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
 }
@@ -103,6 +112,8 @@ impl LinuxHost {
             news_read: 0,
             lingering: VecDeque::new(),
             floods: Vec::new(),
+            fragments: Reassembly::default(),
+            paths: BTreeMap::new(),
             out: VecDeque::new(),
             scratch: Vec::new(),
         }
@@ -132,16 +143,20 @@ impl LinuxHost {
         self.number != SERVER
     }
 
-    /// Which transfer a segment belongs to.
-    fn task_of(&self, s: &TcpSegment) -> Option<usize> {
-        let [theirs, ours] =
-            if self.is_client() { [s.dst_port, s.src_port] } else { [s.src_port, s.dst_port] };
-        let n = usize::from(theirs.checked_sub(CLIENT_PORT)?);
-        let known = ours == SERVER_PORT && n < self.tasks.len();
+    /// Which transfer has these ports, its own first.
+    fn task_of(&self, own: u16, other: u16) -> Option<usize> {
+        let [client, server] = if self.is_client() { [own, other] } else { [other, own] };
+        let n = usize::from(client.checked_sub(CLIENT_PORT)?);
+        let known = server == SERVER_PORT && n < self.tasks.len();
         (known && (!self.is_client() || self.play.transfers[n].client == self.number)).then_some(n)
     }
 
-    fn open(&mut self, now: Instant, n: usize, conn: Conn) {
+    fn open(&mut self, now: Instant, n: usize, mut conn: Conn) {
+        let [_, (remote, _)] = self.local_ends(n);
+        self.paths.retain(|_, path| path.until > now);
+        if let Some(path) = self.paths.get(&remote) {
+            conn.take_path(*path);
+        }
         self.tasks[n].conn = Some(conn);
         self.tasks[n].moved = now;
         self.ready.insert(n);
@@ -150,6 +165,7 @@ impl LinuxHost {
     /// Lets the application of one transfer do what it can.
     fn work(&mut self, now: Instant, n: usize) {
         self.work_on(now, n);
+        self.release(now, n);
         self.note_over(now, n);
     }
 
@@ -260,6 +276,26 @@ impl LinuxHost {
         }
     }
 
+    /// Nobody needs the socket any more.
+    fn release(&mut self, now: Instant, n: usize) {
+        let task = &mut self.tasks[n];
+        let Some(conn) = &mut task.conn else { return };
+        if !conn.is_open() || !task.closed || task.is_released || !conn.rx.is_at_end() {
+            return;
+        }
+        conn.release(now);
+        task.is_released = true;
+        // Linux `tcp_check_oom`.
+        let most = self.config.orphans_max;
+        let orphans = || self.tasks.iter().flat_map(|t| &t.conn).filter(|c| c.is_orphan()).count();
+        if self.tasks.len() > most
+            && orphans() > most
+            && let Some(conn) = &mut self.tasks[n].conn
+        {
+            conn.reset("too many sockets that nobody has");
+        }
+    }
+
     /// Takes what the connection of one transfer has to send.
     fn collect(&mut self, now: Instant, n: usize) {
         let [local, remote] = self.local_ends(n);
@@ -358,25 +394,19 @@ impl LinuxHost {
         let stall = may_stand.then(|| task.moved + PATIENCE);
         [conn.deadline(), task.ask_at, stall].into_iter().flatten().min()
     }
-}
 
-impl Host for LinuxHost {
-    fn receive(&mut self, now: Instant, packet: &[u8]) {
-        let Some(s) = tcp(packet) else {
-            self.floods.iter_mut().for_each(|f| f.receive(packet));
-            return;
-        };
-        if !farlink_wire::verify_checksums(packet, &s, &farlink_wire::Offload::default()) {
+    fn receive_segment(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
+        if !farlink_wire::verify_checksums(packet, s, &farlink_wire::Offload::default()) {
             return;
         }
-        let Some(n) = self.task_of(&s) else { return };
+        let Some(n) = self.task_of(s.dst_port, s.src_port) else { return };
         if !self.is_client() && self.tasks[n].conn.is_none() && s.flags.syn() && !s.flags.ack() {
             let [client, server] = self.ends_of(n);
             let isn = self.isn(now, n);
-            let conn = Conn::accept(self.config.clone(), server, client, isn, &s);
+            let conn = Conn::accept(self.config.clone(), server, client, isn, s);
             self.open(now, n, conn);
         } else if let Some(conn) = &mut self.tasks[n].conn {
-            conn.receive(now, &s, packet);
+            conn.receive(now, s, packet);
         }
         self.work(now, n);
         self.collect(now, n);
@@ -387,6 +417,41 @@ impl Host for LinuxHost {
         }
     }
 
+    /// Of errors only those about the path's MTU are heard.
+    fn receive_error(&mut self, now: Instant, error: &IcmpError, packet: &[u8]) {
+        let (IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu }) = error.kind else {
+            return;
+        };
+        let Some(about) = error.inner.filter(|_| icmp::verify_checksum(packet, error)) else { return };
+        let Some(n) = self.task_of(about.src_port, about.dst_port) else { return };
+        let [local, remote] = self.local_ends(n);
+        if (about.src, about.dst) != (local.0, remote.0) {
+            return;
+        }
+        let Some(conn) = &mut self.tasks[n].conn else { return };
+        if let Some(path) = conn.hear_of_path(now, mtu, about.seq) {
+            self.paths.insert(remote.0, path);
+            self.collect(now, n);
+            self.ready.insert(n);
+        }
+    }
+}
+
+impl Host for LinuxHost {
+    fn receive(&mut self, now: Instant, packet: &[u8]) {
+        match parse(packet) {
+            Parsed::Tcp(s) => self.receive_segment(now, &s, packet),
+            Parsed::Fragment(_) => {
+                if let Some(whole) = self.fragments.push(now, packet)
+                    && let Some(s) = tcp(&whole)
+                {
+                    self.receive_segment(now, &s, &whole);
+                }
+            }
+            Parsed::Icmp(error) => self.receive_error(now, &error, packet),
+            Parsed::Other => self.floods.iter_mut().for_each(|f| f.receive(packet)),
+        }
+    }
     fn run(&mut self, now: Instant) {
         if self.is_client() {
             self.begin(now);

@@ -5,7 +5,7 @@ use farlink_wire::{Duration, Instant};
 /// Linux `TCP_RTO_MIN`: the floor of the variance, and so of the time beyond the RTT.
 pub(super) const RTO_MIN: Duration = Duration::from_millis(200);
 /// Linux `TCP_RTO_MAX`.
-const RTO_MAX: Duration = Duration::from_secs(120);
+pub(super) const RTO_MAX: Duration = Duration::from_secs(120);
 /// Linux `TCP_TIMEOUT_INIT`.
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// How long the smallest RTT counts (Linux `tcp_min_rtt_wlen`).

@@ -216,13 +216,19 @@ impl Scoreboard {
         }
     }
 
-    /// A timeout: all that is not known to have arrived counts as lost. How many did not before.
-    pub fn lose_all(&mut self, has_sack: bool) -> u32 {
+    /// A timeout: all that is not known to have arrived counts as lost, but for what was sent so lately that its answer is not due
+    /// (Linux `tcp_timeout_mark_lost`). How many did not before.
+    pub fn lose_all(&mut self, now: Instant, has_sack: bool) -> u32 {
         let mut lost = 0;
         if !has_sack {
             self.sacked_out = 0;
         }
-        for s in self.segments.iter_mut().filter(|s| !s.sacked) {
+        let rack = self.rack;
+        let is_due = |s: &Segment| !has_sack || !rack.known || s.sent + rack.rtt <= now;
+        for (n, s) in self.segments.iter_mut().enumerate().filter(|(_, s)| !s.sacked) {
+            if n > 0 && !is_due(s) {
+                continue;
+            }
             self.resent_out -= u32::from(s.resent);
             s.resent = false;
             if !s.lost {
@@ -231,6 +237,36 @@ impl Scoreboard {
                 lost += 1;
             }
         }
+        lost
+    }
+
+    /// Segments above `mss` bytes do not fit the path: each becomes several, and counts as lost (Linux `tcp_simple_retransmit`). A
+    /// FIN at `fin_end` takes no room. How many count as lost now.
+    pub fn cut(&mut self, mss: u64, fin_end: Option<u64>) -> u32 {
+        let payload = |s: &Segment| s.len - u64::from(fin_end == Some(s.end()));
+        let is_large = |s: &Segment| !s.sacked && payload(s) > mss;
+        if mss == 0 || !self.segments.iter().any(is_large) {
+            return 0;
+        }
+        let mut lost = 0;
+        for mut s in core::mem::take(&mut self.segments) {
+            if !is_large(&s) {
+                self.segments.push_back(s);
+                continue;
+            }
+            self.lost_out -= u32::from(s.lost);
+            self.resent_out -= u32::from(s.resent);
+            (s.lost, s.resent) = (true, false);
+            while payload(&s) > mss {
+                self.segments.push_back(Segment { len: mss, ..s.clone() });
+                s.seq += mss;
+                s.len -= mss;
+                lost += 1;
+            }
+            lost += 1;
+            self.segments.push_back(s);
+        }
+        self.lost_out += lost;
         lost
     }
 

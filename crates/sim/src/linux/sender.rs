@@ -1,11 +1,17 @@
-//! The sending half: what leaves when (Linux tcp_input.c, tcp_output.c, tcp_recovery.c, tcp_timer.c).
+//! The sending half: what leaves when (Linux tcp_input.c, tcp_output.c, tcp_recovery.c, tcp_timer.c). What is lost is told in
+//! [`repair`], how long it is tried in [`patience`].
+
+mod patience;
+mod repair;
 
 use farlink_wire::{Duration, Instant};
 
+use self::patience::Patience;
 use super::congestion::{Acked, Controller, Window};
 use super::rate::{Rate, Sample};
-use super::rtt::{RTO_MIN, Rtt};
+use super::rtt::{RTO_MAX, RTO_MIN, Rtt};
 use super::scoreboard::{News, Scoreboard, Segment};
+use super::undo::Undo;
 
 /// Linux `tcp_reordering`.
 const REORDERING: u32 = 3;
@@ -47,6 +53,31 @@ pub(super) struct Arrived<'a> {
     pub echo_ms: Option<u32>,
 }
 
+/// What an acknowledgement told, beside numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// More is acknowledged in order.
+    advanced: bool,
+    /// A block tells of something new (`FLAG_DATA_SACKED`).
+    sacked: bool,
+    /// Without SACK: it says the same once more.
+    repeated: bool,
+    /// Something has arrived that was sent only once, before the repair began (`FLAG_ORIG_SACK_ACKED`).
+    original: bool,
+}
+
+/// The bytes that a receiver had already (RFC 2883): a first block below the acknowledgement, or inside the second one.
+fn duplicate_block(a: &Arrived<'_>) -> Option<(u64, u64)> {
+    let first = *a.sacks.first()?;
+    let inside = a.sacks.get(1).is_some_and(|second| second.0 <= first.0 && first.1 <= second.1);
+    (first.0 < a.ack || inside).then_some(first)
+}
+
+/// What lies beyond a window that has shrunk is not sent again, but for the head, which is its probe (Linux `__tcp_retransmit_skb`).
+fn is_within(seq: u64, una: u64, edge: u64) -> bool {
+    seq < edge || seq == una
+}
+
 /// The sending half of one connection. Sequence numbers are offsets: 0 is the first byte after the SYN.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -73,12 +104,11 @@ pub(super) struct Sender {
     rate: Rate,
     state: State,
     high: u64,
-    prior_cwnd: u32,
-    prior_ssthresh: u32,
+    undo: Undo,
+    /// Repetitions wait for what new data brings (`REXMIT_NEW`).
+    new_only: bool,
     prr_delivered: u32,
     prr_out: u32,
-    /// When the first retransmission of this recovery left, in milliseconds of the timestamp clock.
-    resent_ms: Option<u32>,
     last_sent: Instant,
     /// When new data was last sent: a burst is what leaves at one instant.
     burst_at: Option<Instant>,
@@ -95,6 +125,7 @@ pub(super) struct Sender {
     usage_end: u64,
     /// Segments that were sent again.
     pub retransmits: u64,
+    patience: Patience,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,11 +153,10 @@ impl Sender {
             rate: Rate::default(),
             state: State::Open,
             high: 0,
-            prior_cwnd: 0,
-            prior_ssthresh: 0,
+            undo: Undo::default(),
+            new_only: false,
             prr_delivered: 0,
             prr_out: 0,
-            resent_ms: None,
             last_sent: Instant::ZERO,
             burst_at: None,
             rto_at: None,
@@ -140,6 +170,7 @@ impl Sender {
             most_out: 0,
             usage_end: 0,
             retransmits: 0,
+            patience: Patience::default(),
         }
     }
 
@@ -151,6 +182,21 @@ impl Sender {
     /// Nothing more will be written.
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// The application is gone: nobody waits for the rest.
+    pub fn orphan(&mut self) {
+        self.patience.is_orphan = true;
+    }
+
+    /// It has been tried for long enough.
+    pub fn is_given_up(&self) -> bool {
+        self.patience.is_over
+    }
+
+    /// Neither under way nor waiting to leave.
+    pub fn is_idle(&self) -> bool {
+        self.board.is_empty() && self.nxt >= self.end()
     }
 
     /// The right edge of the window in the handshake.
@@ -173,24 +219,41 @@ impl Sender {
         if a.ack > self.nxt || a.ack < self.una {
             return;
         }
+        self.patience.heard(a.now, a.ack > self.una);
         let moved = a.edge > self.edge;
-        self.edge = self.edge.max(a.edge);
+        // Linux `tcp_may_update_window`: a window may also shrink, and a shut one is always believed.
+        let (shown, now_shown) = (self.edge.saturating_sub(self.una), a.edge - a.ack);
+        if a.ack > self.una || now_shown > shown || now_shown == 0 {
+            self.edge = a.edge;
+        }
         self.window_max = self.window_max.max(a.edge - a.ack);
         let (old_una, prior_in_flight) = (self.una, self.board.in_flight());
         let min_rtt = self.rtt.min;
-        let rate = &mut self.rate;
-        let mut count = |s: &Segment| rate.delivered(a.now, s.stamp, s.sent);
+        let (rate, high) = (&mut self.rate, self.high);
+        let mut told = Told::default();
+        let mut count = |s: &Segment| {
+            rate.delivered(a.now, s.stamp, s.sent);
+            told.original |= !s.ever_resent && s.end() <= high;
+        };
         let mut news = self.board.acknowledge(a.now, a.ack, self.has_sack, min_rtt, &mut count);
         self.una = a.ack;
-        let advanced = a.ack > old_una;
-        for block in a.sacks.iter().filter(|b| b.1 > a.ack) {
+        let delivered = news.delivered;
+        // A block that begins at the acknowledgement makes no sense (Linux `tcp_is_sackblock_valid`).
+        for block in a.sacks.iter().filter(|b| b.0 > a.ack) {
             self.board.sack(a.now, *block, min_rtt, &mut news, &mut count);
+        }
+        told.advanced = a.ack > old_una;
+        told.sacked = news.delivered > delivered;
+        let advanced = told.advanced;
+        if let Some(block) = duplicate_block(a) {
+            self.undo.duplicate(block, old_una.max(a.ack), self.mss);
         }
         let duplicate =
             !self.has_sack && !advanced && a.is_pure && !moved && !self.board.is_empty() && a.ack == old_una;
         if duplicate && self.board.sacked_out + self.board.lost_out < self.board.packets_out() {
             self.board.sacked_out += 1;
             news.delivered += 1;
+            told.repeated = true;
         }
         if let Some(rtt) = news.rtt_first {
             self.rtt.sample(a.now, rtt, self.una, self.nxt);
@@ -203,7 +266,7 @@ impl Sender {
             self.persist_at = None;
         }
         let sample = self.rate.sample(a.now, self.rtt.min);
-        let lost = self.judge(a, advanced);
+        let lost = self.judge(a, told);
         self.control(a, &news, advanced, lost, prior_in_flight, sample);
         if advanced || news.delivered > 0 {
             self.arm(a.now);
@@ -211,71 +274,6 @@ impl Sender {
         if self.board.is_empty() {
             self.reorder_at = None;
         }
-    }
-
-    /// Looks for losses, and moves between the states. How many segments were newly judged lost.
-    fn judge(&mut self, a: &Arrived<'_>, advanced: bool) -> u32 {
-        if self.state != State::Open && advanced && self.was_mistaken(a) {
-            self.undo();
-        }
-        if self.state != State::Open && self.una >= self.high {
-            if self.state == State::Recovery && !self.controller.governs_recovery() {
-                self.window.cwnd = self.window.ssthresh;
-            }
-            self.state = State::Open;
-            self.resent_ms = None;
-        }
-        let lost = if self.has_sack {
-            self.detect(a.now)
-        } else if self.state == State::Recovery {
-            // NewReno: a partial acknowledgement shows the next hole.
-            u32::from(advanced && self.board.lose_head())
-        } else if self.state == State::Open && self.board.sacked_out >= REORDERING {
-            u32::from(self.board.lose_head())
-        } else {
-            0
-        };
-        if lost > 0 && self.state == State::Open {
-            self.enter_recovery();
-        }
-        lost
-    }
-
-    fn detect(&mut self, now: Instant) -> u32 {
-        // Linux `tcp_rack_reo_wnd`: no tolerance once losses are certain.
-        let certain = self.state != State::Open || self.board.sacked_out >= REORDERING;
-        let tolerance = if certain { Duration::ZERO } else { (self.rtt.min / 4).min(self.rtt.srtt) };
-        let (lost, again) = self.board.detect(now, tolerance);
-        self.reorder_at = again.map(|t| t + PROBE_MARGIN);
-        lost
-    }
-
-    fn enter_recovery(&mut self) {
-        self.high = self.nxt;
-        self.prior_cwnd = self.window.cwnd;
-        self.prior_ssthresh = self.window.ssthresh;
-        self.window.ssthresh = self.controller.ssthresh(&self.window);
-        self.prr_delivered = 0;
-        self.prr_out = 0;
-        self.resent_ms = None;
-        self.state = State::Recovery;
-    }
-
-    /// Eifel (RFC 3522): the acknowledgement echoes a segment that was sent before the first retransmission.
-    fn was_mistaken(&self, a: &Arrived<'_>) -> bool {
-        match (a.echo_ms, self.resent_ms) {
-            (Some(echo), Some(resent)) => echo.wrapping_sub(resent) > u32::MAX / 2,
-            _ => false,
-        }
-    }
-
-    fn undo(&mut self) {
-        self.board.forgive();
-        self.window.cwnd = self.window.cwnd.max(self.prior_cwnd);
-        self.window.ssthresh = self.window.ssthresh.max(self.prior_ssthresh);
-        self.controller.on_undo();
-        self.state = State::Open;
-        self.resent_ms = None;
     }
 
     fn control(
@@ -319,26 +317,6 @@ impl Sender {
         }
     }
 
-    /// PRR (Linux `tcp_cwnd_reduction`, RFC 9937).
-    fn reduce(&mut self, delivered: u32, lost: u32, advanced: bool) {
-        let in_flight = self.board.in_flight();
-        self.prr_delivered += delivered;
-        let room = i64::from(self.window.ssthresh) - i64::from(in_flight);
-        let count = if room < 0 {
-            let share = u64::from(self.window.ssthresh) * u64::from(self.prr_delivered);
-            share.div_ceil(u64::from(self.prior_cwnd.max(1))) as i64 - i64::from(self.prr_out)
-        } else {
-            let mut count =
-                (i64::from(self.prr_delivered) - i64::from(self.prr_out)).max(i64::from(delivered));
-            if advanced && lost == 0 {
-                count += 1;
-            }
-            count.min(room)
-        };
-        let least = i64::from(self.prr_out == 0);
-        self.window.cwnd = in_flight + count.max(least) as u32;
-    }
-
     /// Sets the retransmission timer, or the tail probe before it.
     fn arm(&mut self, now: Instant) {
         self.probe_at = None;
@@ -378,26 +356,10 @@ impl Sender {
         }
         if self.persist_at.is_some_and(|t| t <= now) {
             self.persist_at = None;
-            self.forced = Some(Forced::WindowProbe);
+            if self.patience.may_probe_window(self.persist_wait() >= RTO_MAX) {
+                self.forced = Some(Forced::WindowProbe);
+            }
         }
-    }
-
-    fn on_rto(&mut self, now: Instant) {
-        let fresh = self.state != State::Loss || self.una >= self.high;
-        if fresh && self.state == State::Open {
-            self.prior_cwnd = self.window.cwnd;
-            self.prior_ssthresh = self.window.ssthresh;
-            self.window.ssthresh = self.controller.ssthresh(&self.window);
-            self.resent_ms = None;
-        }
-        self.board.lose_all(self.has_sack);
-        self.window.cwnd = self.board.in_flight() + 1;
-        self.controller.on_timeout();
-        self.state = State::Loss;
-        self.high = self.nxt;
-        self.reorder_at = None;
-        self.rtt.backoff += 1;
-        self.rto_at = Some(now + self.rtt.rto());
     }
 
     /// The next timer.
@@ -435,7 +397,7 @@ impl Sender {
     pub fn next(&mut self, now: Instant, clock_ms: u32) -> Option<Piece> {
         if let Some(forced) = self.forced.take() {
             let piece = match forced {
-                Forced::TailProbe => self.tail_probe(now, clock_ms),
+                Forced::TailProbe => self.tail_probe(now),
                 Forced::WindowProbe => self.window_probe(now),
             };
             if piece.is_some() {
@@ -450,6 +412,16 @@ impl Sender {
         if self.controller.pacing_bps().is_some() && self.pace_at > now {
             return None;
         }
+        if self.new_only {
+            if let Some(piece) = self.may_send_new(now) {
+                return Some(self.send(now, piece));
+            }
+            self.new_only = false;
+            self.undo.frto &= self.nxt > self.high;
+            if self.nxt > self.high {
+                return None;
+            }
+        }
         if self.board.next_lost().is_some() {
             return self.resend(now, clock_ms);
         }
@@ -459,8 +431,7 @@ impl Sender {
                 if self.nxt >= self.end() {
                     self.rate.app_limited(in_flight);
                 } else if self.board.is_empty() && self.persist_at.is_none() && self.nxt < self.written {
-                    let wait = self.rtt.rto() * 2u32.saturating_pow(self.persist_backoff.min(10));
-                    self.persist_at = Some(now + wait.min(Duration::from_secs(120)));
+                    self.persist_at = Some(now + self.persist_wait());
                 }
                 self.note_usage(false);
                 None
@@ -523,20 +494,22 @@ impl Sender {
 
     fn resend(&mut self, now: Instant, clock_ms: u32) -> Option<Piece> {
         let stamp = self.rate.stamp(now, self.board.packets_out());
-        let s = self.board.next_lost()?;
+        let (una, edge) = (self.una, self.edge);
+        let s = self.board.next_lost().filter(|s| is_within(s.seq, una, edge))?;
         s.resent = true;
         s.ever_resent = true;
         s.sent = now;
         s.stamp = stamp;
         let (seq, len) = (s.seq, s.len);
         self.board.resent_out += 1;
-        self.note_resent(now, clock_ms, len);
+        self.undo.resent(clock_ms);
+        self.note_resent(now, len);
         Some(self.piece_of(seq, len))
     }
 
-    fn note_resent(&mut self, now: Instant, clock_ms: u32, len: u64) {
-        self.resent_ms.get_or_insert(clock_ms);
+    fn note_resent(&mut self, now: Instant, len: u64) {
         self.retransmits += 1;
+        self.patience.resent(now);
         self.sent(now, len as usize);
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto());
@@ -544,17 +517,17 @@ impl Sender {
     }
 
     /// New data if there is any, else the last segment again (RFC 8985 7.3).
-    fn tail_probe(&mut self, now: Instant, clock_ms: u32) -> Option<Piece> {
+    fn tail_probe(&mut self, now: Instant) -> Option<Piece> {
         if let Some(piece) = self.may_send_new(now) {
             let piece = self.send(now, piece);
             self.probe_at = None;
             return Some(piece);
         }
-        let s = self.board.last_mut()?;
+        let (una, edge) = (self.una, self.edge);
+        let s = self.board.last_mut().filter(|s| is_within(s.seq, una, edge))?;
         s.ever_resent = true;
         s.sent = now;
         let (seq, len) = (s.seq, s.len);
-        let _ = clock_ms;
         self.retransmits += 1;
         self.sent(now, len as usize);
         Some(self.piece_of(seq, len))
@@ -568,9 +541,13 @@ impl Sender {
         if len > 0 {
             return Some(self.send(now, Piece { seq: self.nxt, len: len as usize, fin: false }));
         }
+        self.persist_at = Some(now + self.persist_wait());
+        Some(Piece { seq: self.una.wrapping_sub(1), len: 0, fin: false })
+    }
+
+    fn persist_wait(&self) -> Duration {
         let wait = self.rtt.rto() * 2u32.saturating_pow(self.persist_backoff.min(10));
-        self.persist_at = Some(now + wait.min(Duration::from_secs(120)));
-        Some(Piece { seq: self.una.saturating_sub(1), len: 0, fin: false })
+        wait.min(RTO_MAX)
     }
 
     /// All that was written so far ends there.

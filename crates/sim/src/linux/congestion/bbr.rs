@@ -62,6 +62,10 @@ pub struct Bbr {
 }
 
 impl Bbr {
+    pub(super) fn set_mss(&mut self, mss: u32) {
+        self.mss = f64::from(mss);
+    }
+
     pub(super) fn new(mss: u32) -> Self {
         Self {
             mode: Mode::Startup,

@@ -170,6 +170,13 @@ impl Controller {
         }
     }
 
+    /// Segments have this size in bytes from now on.
+    pub fn set_mss(&mut self, mss: u32) {
+        if let Self::Bbr(b) = self {
+            b.set_mss(mss);
+        }
+    }
+
     /// A segment is sent after nothing was in flight for a time.
     pub fn on_restart(&mut self, now: Instant, last_sent: Instant) {
         match self {
