@@ -2,10 +2,12 @@
 
 use farlink_wire::time::{Duration, Instant};
 
+use crate::carried::Carried;
 use crate::config::{ChannelConfig, Stats, WinkSide};
 use crate::flight::Flight;
 use crate::impair::Impairments;
 use crate::line::{Departure, Line};
+use crate::medium::Medium;
 use crate::payload::Payload;
 use crate::schedule::section;
 use crate::wink::Winker;
@@ -25,6 +27,7 @@ pub struct Channel<P> {
     /// The latest delivery that jitter has to keep behind.
     last_due: Instant,
     stats: Stats,
+    carried: Carried,
 }
 
 impl<P: Payload> Channel<P> {
@@ -39,8 +42,14 @@ impl<P: Payload> Channel<P> {
             flight: Flight::default(),
             last_due: Instant::ZERO,
             stats: Stats::default(),
+            carried: Carried::default(),
             config,
         }
+    }
+
+    /// From the next packet on it has its medium together with whoever else shares it.
+    pub fn share(&mut self, medium: &Medium) {
+        self.line.share(medium);
     }
 
     /// A packet enters. Times must not go back from call to call.
@@ -48,6 +57,7 @@ impl<P: Payload> Channel<P> {
         self.advance(now);
         self.stats.offered_packets += 1;
         self.stats.offered_bytes += packet.len_bytes() as u64;
+        self.carried.enters(now.since(self.config.start), packet.len_bytes());
         if self.line.push(now, packet, &self.config) {
             self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.line.queue_bytes());
             self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.line.queue_packets());
@@ -69,7 +79,8 @@ impl<P: Payload> Channel<P> {
     /// turn out lost, or late). `None`: nothing is under way, or what waits can never leave.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let departing = self.line.next_departure(&self.config).map(|at| at + self.config.delay);
+        let after = if self.line.is_shared() { Duration::ZERO } else { self.config.delay };
+        let departing = self.line.next_departure(&self.config).map(|at| at + after);
         [self.flight.next_due(), departing].into_iter().flatten().min()
     }
 
@@ -138,6 +149,12 @@ impl<P: Payload> Channel<P> {
         self.stats
     }
 
+    /// What the line has carried, by time.
+    #[must_use]
+    pub fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
     fn is_up_with(&self, winker: &mut Option<Winker>, at: Instant) -> bool {
         section(&self.config, at).open && !winker.as_mut().is_some_and(|winker| winker.is_down(at))
     }
@@ -153,6 +170,7 @@ impl<P: Payload> Channel<P> {
         let Departure { mut packet, begin, end, missed_contact } = departure;
         let len_bytes = packet.len_bytes();
         self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
+        self.carried.leaves(self.config.start, begin, end, len_bytes as u64);
         let fate = self.impairments.draw(&self.config, len_bytes);
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
         let mut due = end + self.config.delay + fate.jitter;

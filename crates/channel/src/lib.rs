@@ -6,8 +6,9 @@
 //!
 //! Where what is:
 //! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be able to do
-//! - `line.rs` queue and serialisation; `schedule.rs` rates and contacts over time
+//! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs` rates and contacts over time
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs` the streams
+//! - `perfect.rs` what could not be done better; `carried.rs` what was carried when
 //! - `flight.rs` what propagates; `text.rs` schedules as people write them
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -22,17 +23,23 @@
     )
 )]
 
+mod carried;
 mod channel;
 mod config;
 mod flight;
 mod impair;
 mod line;
+mod medium;
 mod payload;
+mod perfect;
 mod random;
 mod schedule;
 pub mod text;
 mod wink;
 
+pub use carried::{CARRIED_INTERVAL_MS, Carried};
 pub use channel::Channel;
 pub use config::{ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide};
+pub use medium::Medium;
 pub use payload::Payload;
+pub use perfect::perfect_arrival;

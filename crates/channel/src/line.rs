@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::config::ChannelConfig;
+use crate::medium::Medium;
 use crate::payload::Payload;
 use crate::schedule::{Section, section};
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// Changes of rate and contact within one packet that are looked at.
+const CHANGES_MAX: usize = 1_000;
 
 /// What waits for the line, and what is on it. Exact in the long run: back-to-back packets follow without gaps and what a
 /// division leaves over is carried.
@@ -22,6 +25,8 @@ pub(crate) struct Line<P> {
     /// Time beyond `clock` in units of `1 / rate` ns.
     fraction: u64,
     section: Section,
+    /// It is shared with the other direction.
+    medium: Option<Medium>,
 }
 
 /// A packet being serialised.
@@ -62,7 +67,18 @@ impl<P: Payload> Line<P> {
             clock: Instant::ZERO,
             fraction: 0,
             section: section(config, Instant::ZERO),
+            medium: None,
         }
+    }
+
+    /// From the next packet on the line is shared.
+    pub(crate) fn share(&mut self, medium: &Medium) {
+        self.medium = Some(medium.clone());
+    }
+
+    /// A packet's end has to be looked at when it comes: others wait for it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.medium.is_some()
     }
 
     pub(crate) fn queue_bytes(&self) -> usize {
@@ -139,6 +155,14 @@ impl<P: Payload> Line<P> {
 
     fn start(&mut self, packet: P, config: &ChannelConfig) {
         let left_bits = bits(&packet, config);
+        if let Some(medium) = &self.medium {
+            let begin = medium.take(self.clock, |begin| end_of(begin, left_bits, config));
+            if begin > self.clock {
+                self.clock = begin;
+                self.fraction = 0;
+                self.section = section(config, begin);
+            }
+        }
         self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false });
     }
 
@@ -199,6 +223,35 @@ impl<P: Payload> Line<P> {
 
 fn bits<P: Payload>(packet: &P, config: &ChannelConfig) -> u64 {
     (packet.len_bytes() as u64).saturating_add(u64::from(config.overhead_bytes)).saturating_mul(8)
+}
+
+/// When so many bits that begin at `at` have left, whatever the rate does meanwhile; `at` or the last change if they never do.
+pub(crate) fn end_of(mut at: Instant, bits: u64, config: &ChannelConfig) -> Instant {
+    let mut left_bits = bits;
+    for _ in 0..CHANGES_MAX {
+        let Section { open, rate_bps, until } = section(config, at);
+        let waits = !open && config.contact_hold;
+        let end = match rate_bps {
+            None if !waits => return at,
+            Some(rate) if rate > 0 && !waits => at + serialise(left_bits, 0, rate).0,
+            _ => Instant::FAR_FUTURE,
+        };
+        match until {
+            Some(until) if until < end => {
+                let passed = until.since(at).as_nanos();
+                let sent = passed * u128::from(rate_bps.unwrap_or(0)) / u128::from(NS_PER_S);
+                left_bits = left_bits.saturating_sub(u64::try_from(sent).unwrap_or(u64::MAX));
+                at = until;
+                if config.contact_hold && (waits || !section(config, at).open) {
+                    // The whole packet is sent again in the next contact.
+                    left_bits = bits;
+                }
+            }
+            _ if end == Instant::FAR_FUTURE => return at,
+            _ => return end,
+        }
+    }
+    at
 }
 
 /// Time for so many bits after a rest of time, and the new rest.

@@ -46,6 +46,15 @@ impl Winker {
         (first..=last).any(|interval| self.is_interval_down(interval))
     }
 
+    /// The same, and when first.
+    pub(crate) fn first_down_within(&mut self, begin: Instant, end: Instant) -> Option<Instant> {
+        let first = self.interval(begin);
+        let last = self.interval(end - Duration::from_nanos(1)).max(first).min(first + SPAN_MAX);
+        let down = (first..=last).find(|interval| self.is_interval_down(*interval))?;
+        let start = self.start + Duration::from_nanos(down.saturating_mul(self.interval_ns));
+        Some(start.max(begin))
+    }
+
     /// When the interval after the one of `at` begins.
     pub(crate) fn next_interval(&self, at: Instant) -> Instant {
         self.start + Duration::from_nanos((self.interval(at) + 1).saturating_mul(self.interval_ns))

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Packet, at_ms, drive, ms, numbers, packet, run, stream};
-use farlink_channel::{Channel, ChannelConfig, Contact, Wink, WinkSide};
+use farlink_channel::{Channel, ChannelConfig, Contact, RateChange, Wink, WinkSide, perfect_arrival};
 use farlink_wire::time::Instant;
 
 fn winking(p: f64, interval_ms: u64, side: WinkSide) -> ChannelConfig {
@@ -142,4 +142,42 @@ fn what_is_held_for_ever_asks_for_no_wake_up() {
     assert!(!channel.is_empty());
     channel.update(at_ms(20_000), |config| config.contact_plan.clear());
     assert_eq!(drive(&mut channel, &[]), [(20_101_000_000, packet(0, 1500))]);
+}
+
+/// A packet of 1,500 bytes takes a millisecond.
+fn link() -> ChannelConfig {
+    ChannelConfig { rate_bps: Some(12_000_000), delay: ms(30), ..ChannelConfig::default() }
+}
+
+/// The wink's draws are the same for a perfect sender and for packets that are sent blindly.
+#[test]
+fn a_perfect_sender_sends_into_no_outage() {
+    let wink = |side| Wink { p: 0.4, interval: ms(40), seed: Some(3), side };
+    for side in [WinkSide::Entry, WinkSide::Exit] {
+        let config = ChannelConfig { wink: Some(wink(side)), ..link() };
+        let up = |at: u64| Channel::<Packet>::new(config.clone(), 1).is_up(at_ms(at));
+        let count = 1_000;
+        let end = perfect_arrival(&config, 1, at_ms(0), 1500 * count, 1500).unwrap();
+        let (took, delay) = (end.as_nanos() / 1_000_000, config.delay.as_millis() as u64);
+        let shift = if side == WinkSide::Exit { delay } else { 0 };
+        // A packet takes a millisecond, and each that fits an interval of up-time is sent.
+        let up_ms = (0..took - delay).filter(|at| up(at + shift)).count() as u64;
+        assert!((count..=count + 40).contains(&up_ms), "{side:?}: {up_ms} ms of {took} were up");
+    }
+}
+
+#[test]
+fn a_perfect_sender_waits_for_contacts_and_steps() {
+    let contacts = vec![
+        Contact { start: ms(10), end: ms(20), rate_bps: None },
+        Contact { start: ms(50), end: ms(60), rate_bps: None },
+    ];
+    let config = ChannelConfig { contact_plan: contacts, ..link() };
+    let arrives = |count: u64| perfect_arrival(&config, 1, at_ms(0), 1500 * count, 1500);
+    assert_eq!(arrives(10), Some(at_ms(20) + config.delay));
+    assert_eq!(arrives(11), Some(at_ms(51) + config.delay));
+    assert_eq!(arrives(21), None, "the last contact is over");
+    let steps = vec![RateChange { at: ms(5), rate_bps: 1_200_000 }];
+    let config = ChannelConfig { rate_changes: steps, ..link() };
+    assert_eq!(perfect_arrival(&config, 1, at_ms(0), 9_000, 1500), Some(at_ms(15) + config.delay));
 }

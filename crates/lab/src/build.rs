@@ -179,7 +179,9 @@ impl Lab {
             for i in self.topology.interfaces(number) {
                 if let (Some(v4), Some(v6)) = (i.ipv4, i.ipv6) {
                     lines.push(format!("addr add {v4}/24 dev {}", i.name));
-                    lines.push(format!("addr add {v6}/64 dev {} nodad", i.name));
+                    if self.settings.has_v6() {
+                        lines.push(format!("addr add {v6}/64 dev {} nodad", i.name));
+                    }
                 }
                 lines.push(format!("link set {} up", i.name));
             }
@@ -239,7 +241,8 @@ impl Lab {
     fn routes_with(&self, number: usize, attributes: &str) -> Result<()> {
         let node = &self.topology.nodes[number];
         let ns = self.ns(&node.name);
-        for v6 in [false, true] {
+        let families: &[bool] = if self.settings.has_v6() { &[false, true] } else { &[false] };
+        for v6 in families.iter().copied() {
             let routes = self.topology.routes(number).into_iter().filter(|r| r.to.0.is_ipv6() == v6);
             let lines: Vec<String> = routes
                 .map(|r| {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::netns::Ns;
 use crate::process::Recorded;
-use crate::settings::{Settings, Way};
+use crate::settings::{Duplex, Settings, Way};
 use crate::sh;
 
 /// What a link writes into its log once it carries.
@@ -52,6 +52,7 @@ pub fn carry(client_side: &str, server_side: &str, settings: &str, control: Opti
         b: server_side.into(),
         a_to_b: settings.channel(Way::Up),
         b_to_a: settings.channel(Way::Down),
+        is_half_duplex: settings.duplex == Duplex::Half,
         seed: settings.seed,
         control,
     })?;
@@ -89,6 +90,11 @@ impl Link {
     /// Its counters, by direction: `a_to_b` is towards the server.
     pub fn stats(&self) -> Result<Value> {
         self.ask(&json!({"stats": true}))
+    }
+
+    /// Bytes that left the lines, by time and direction.
+    pub fn carried(&self) -> Result<Value> {
+        self.ask(&json!({"carried": true}))
     }
 
     fn ask(&self, request: &Value) -> Result<Value> {

@@ -118,6 +118,9 @@ fn cannot_run(cell: &Cell, kind: &dyn Kind) -> Option<String> {
     if let Some(program) = cell.needs.as_ref().filter(|p| sh::find(p).is_none()) {
         return Some(format!("{program} is not installed"));
     }
+    if cell.v6() && !cell.settings.has_v6() {
+        return Some("IPv6 needs an MTU of 1280 bytes (RFC 8200 section 5)".into());
+    }
     crate::hosts::missing(&cell.settings).or_else(|| kind.cannot_run(cell))
 }
 

@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-pub use direction::{Contacts, RateChanges, Way, WinkAt};
+pub use direction::{Contacts, Duplex, RateChanges, Way, WinkAt};
 
+/// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
+const MTU_MIN_BYTES: u32 = 552;
+/// RFC 8200 section 5: below that there is no IPv6.
+const MTU_MIN_V6_BYTES: u32 = 1280;
 /// Greatest additional delay of a packet on an Ethernet, milliseconds.
 const ETHERNET_JITTER_MS: f64 = 0.2;
 
@@ -45,6 +49,10 @@ pub struct Settings {
     pub rate_up_bps: Option<u64>,
     /// Round-trip time of the emulated link in milliseconds.
     pub rtt_ms: f64,
+    /// Delay of one direction in milliseconds; the other has what is left of `rtt_ms`. `None`: half of it.
+    pub delay_ms: Option<f64>,
+    /// Whether both directions send at once.
+    pub duplex: Duplex,
     /// Bit error rate, each direction.
     pub ber: f64,
     /// Packet loss probability, each direction.
@@ -148,6 +156,8 @@ impl Default for Settings {
             rate_bps: 8_000_000,
             rate_up_bps: None,
             rtt_ms: 500.0,
+            delay_ms: None,
+            duplex: Duplex::default(),
             ber: 0.0,
             loss: 0.0,
             loss_burst: 0.0,
@@ -202,7 +212,7 @@ impl Default for Settings {
 
 impl Settings {
     /// The names `set` takes, for error messages and help.
-    pub const KEYS: &'static str = "rate rate_up rtt ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
+    pub const KEYS: &'static str = "rate rate_up rtt duplex ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
          wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
          jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config";
 
@@ -223,6 +233,16 @@ impl Settings {
                 self.rate_up_bps = Some(scaled(value).ok_or_else(|| bad("a rate such as 32k (bit/s)"))?);
             }
             "rtt" | "rtt_ms" => self.rtt_ms = millis(value).ok_or_else(|| bad("a time such as 500ms"))?,
+            "delay" | "delay_ms" => {
+                self.delay_ms = Some(millis(value).ok_or_else(|| bad("a time such as 250ms"))?);
+            }
+            "duplex" => {
+                self.duplex = match value {
+                    "full" => Duplex::Full,
+                    "half" => Duplex::Half,
+                    _ => return Err(bad("full or half")),
+                }
+            }
             "ber" => self.ber = probability(value).ok_or_else(|| bad("a probability"))?,
             "loss" => self.loss = probability(value).ok_or_else(|| bad("a probability"))?,
             "loss_burst" => self.loss_burst = number(value).ok_or_else(|| bad("a number of packets"))?,
@@ -329,8 +349,8 @@ impl Settings {
             }
             "iw" => self.iw = value.parse().map_err(|_| bad("a number of segments"))?,
             "link_iw" => self.link_iw = value.parse().map_err(|_| bad("a number of segments"))?,
-            "mtu" => self.mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
-            "link_mtu" => self.link_mtu = mtu(value).ok_or_else(|| bad("1280 to 65535 bytes"))?,
+            "mtu" => self.mtu = mtu(value).ok_or_else(|| bad("552 to 65535 bytes"))?,
+            "link_mtu" => self.link_mtu = mtu(value).ok_or_else(|| bad("552 to 65535 bytes"))?,
             "memory" | "memory_bytes" => {
                 self.memory_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
             }
@@ -385,6 +405,12 @@ impl Settings {
         }
     }
 
+    /// Every link takes what IPv6 needs.
+    #[must_use]
+    pub fn has_v6(&self) -> bool {
+        self.mtu.min(self.link_mtu) >= MTU_MIN_V6_BYTES
+    }
+
     /// Queue before the link for a direction of this rate, in bytes.
     #[must_use]
     pub fn queue_for(&self, rate_bps: u64) -> u64 {
@@ -427,7 +453,7 @@ fn probability(text: &str) -> Option<f64> {
 }
 
 fn mtu(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|m| (1280..=65_535).contains(m))
+    text.parse().ok().filter(|m| (MTU_MIN_BYTES..=65_535).contains(m))
 }
 
 #[cfg(test)]
@@ -462,6 +488,8 @@ mod tests {
             ("rate", "key=value"),
             ("rtt=-5", "time"),
             ("host_window=100000", "65535"),
+            ("link_mtu=551", "552 to 65535"),
+            ("duplex=both", "full or half"),
             ("eth_rates=20M", "by name"),
             ("cc=bbr9", "known are reno, cubic"),
         ] {

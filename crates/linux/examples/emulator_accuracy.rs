@@ -43,6 +43,7 @@ impl Bench {
             b: "b".into(),
             a_to_b: config.clone(),
             b_to_a: config,
+            is_half_duplex: false,
             seed: 1,
             control: None,
         };

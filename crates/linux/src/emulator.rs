@@ -16,7 +16,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use farlink_channel::ChannelConfig;
+use farlink_channel::{ChannelConfig, Medium, WinkSide, text};
 use serde_json::{Value, json};
 
 pub use keys::{KEYS, set as set_key};
@@ -44,6 +44,8 @@ pub struct EmulatorConfig {
     pub a_to_b: ChannelConfig,
     /// Packets that come in by `b`.
     pub b_to_a: ChannelConfig,
+    /// Both directions share one medium, packet by packet.
+    pub is_half_duplex: bool,
     /// Seed of everything random; the directions draw independently, except for winks with a seed of their own.
     pub seed: u64,
     /// Where the control socket is made, if anywhere.
@@ -135,6 +137,7 @@ impl Emulator {
         let start = clock::now();
         let namespace = Namespace::current()?;
         let directions = [(a, b, config.a_to_b), (b, a, config.b_to_a)];
+        let medium = config.is_half_duplex.then(Medium::new);
         let mut threads = Vec::new();
         let mut lines = Vec::new();
         for (n, (from, to, mut channel_config)) in (0u64..).zip(directions) {
@@ -142,7 +145,8 @@ impl Emulator {
                 .check()
                 .map_err(|e| Error::Refused(format!("emulated link: {} must be {}", e.field, e.allowed)))?;
             channel_config.start = start;
-            let pipe = Pipe::open(from, to, channel_config, config.seed.wrapping_mul(2).wrapping_add(n))?;
+            let seed = config.seed.wrapping_mul(2).wrapping_add(n);
+            let pipe = Pipe::open(from, to, channel_config, seed, medium.as_ref())?;
             let (outbox, inbox) = channel();
             let waker = Arc::new(Waker::new()?);
             lines.push(Line { outbox: Mutex::new(outbox), waker: Arc::clone(&waker) });
@@ -228,6 +232,27 @@ pub(crate) fn stats_json(stats: &PipeStats) -> Value {
         "queue_bytes": stats.queue_bytes,
         "queue_max_bytes": c.queue_max_bytes,
         "queue_max_packets": c.queue_max_packets,
+        "age_ms": stats.age.as_secs_f64() * 1e3,
+        "first_data_ms": stats.carried.first_data.map(|d| d.as_secs_f64() * 1e3),
+        "schedule": schedule_json(&stats.config),
         "faults": f,
+    })
+}
+
+/// When the link is there and at which rate, as its control socket takes it; null if it is always there at one rate.
+fn schedule_json(c: &ChannelConfig) -> Value {
+    if c.contact_plan.is_empty() && c.rate_changes.is_empty() && c.wink.is_none() {
+        return Value::Null;
+    }
+    let wink = c.wink.map(|w| {
+        let side = if w.side == WinkSide::Exit { "exit" } else { "entry" };
+        json!({ "p": w.p, "interval_ms": w.interval.as_secs_f64() * 1e3, "seed": w.seed, "side": side })
+    });
+    json!({
+        "contacts": text::contacts_text(&c.contact_plan),
+        "contact_period_ms": c.contact_period.map(|d| d.as_secs_f64() * 1e3),
+        "contact_hold": c.contact_hold,
+        "rate_changes": text::rate_changes_text(&c.rate_changes),
+        "wink": wink,
     })
 }

@@ -35,11 +35,21 @@ impl Wire {
         wire
     }
     fn emulate(&self, direction: ChannelConfig, control: Option<&std::path::Path>) -> Emulator {
+        self.emulate_as(direction, control, false)
+    }
+
+    fn emulate_as(
+        &self,
+        direction: ChannelConfig,
+        control: Option<&std::path::Path>,
+        is_half_duplex: bool,
+    ) -> Emulator {
         let config = EmulatorConfig {
             a: "a".into(),
             b: "b".into(),
             a_to_b: direction.clone(),
             b_to_a: direction,
+            is_half_duplex,
             seed: 1,
             control: control.map(Into::into),
         };
@@ -215,8 +225,56 @@ fn the_control_socket_changes_and_reports() {
     assert!(!datagram_arrives(&wire.left, &wire.right, "10.5.0.2"));
     assert_eq!(ask(r#"{"set": {"loss": 0}}"#)["ok"], true);
     eventually("the loss is over", || datagram_arrives(&wire.left, &wire.right, "10.5.0.2"));
+    let schedule = |answer: &serde_json::Value| answer["a_to_b"]["schedule"]["contacts"].clone();
+    assert_eq!(schedule(&ask(r#"{"stats": true}"#)), serde_json::Value::Null);
+    assert_eq!(ask(r#"{"set": {"contacts": "0s-1h 2h-3h"}}"#)["ok"], true);
+    assert_eq!(schedule(&ask(r#"{"stats": true}"#)), "0s-3600s 7200s-10800s");
+    let carried = ask(r#"{"carried": true}"#);
+    let sum = |name: &str| -> u64 {
+        carried[name]["bytes"].as_array().unwrap().iter().filter_map(serde_json::Value::as_u64).sum()
+    };
+    let stats = ask(r#"{"stats": true}"#);
+    assert!(sum("a_to_b") > 0, "{carried}");
+    assert!(sum("a_to_b") <= stats["a_to_b"]["serialised_bytes"].as_u64().unwrap(), "{carried}");
     drop(emulator);
     assert!(!path.exists());
+}
+
+/// Bytes that both lines carried in the busiest interval in which both had something to send.
+fn busiest_of_both(is_half_duplex: bool) -> u64 {
+    const COUNT: u64 = 300;
+    let wire = Wire::new();
+    // 10 kB in 10 ms.
+    let link = ChannelConfig { rate_bps: Some(8_000_000), ..ChannelConfig::default() };
+    let emulator = wire.emulate_as(link, None, is_half_duplex);
+    for (from, to, address) in [(&wire.left, &wire.right, "10.5.0.2"), (&wire.right, &wire.left, "10.5.0.1")]
+    {
+        assert!(datagram_arrives(from, to, address));
+    }
+    let before = emulator.stats().unwrap().map(|s| s.channel.delivered_packets);
+    let (l4, r4) = (ip("10.5.0.1"), ip("10.5.0.2"));
+    for _ in 0..COUNT {
+        send_raw(&wire.left, r4, &ipv4(253, l4, r4, &[], 0, &[0; 1000]));
+        send_raw(&wire.right, l4, &ipv4(253, r4, l4, &[], 0, &[0; 1000]));
+    }
+    let mut last = emulator.stats().unwrap();
+    eventually("all is through", || {
+        last = emulator.stats().unwrap();
+        last.iter().zip(before).all(|(s, before)| s.channel.delivered_packets - before >= COUNT)
+    });
+    let both = last[0].carried.bytes.iter().zip(&last[1].carried.bytes);
+    both.filter(|(a, b)| **a > 0 && **b > 0).map(|(a, b)| a + b).max().unwrap_or(0)
+}
+
+#[test]
+fn two_directions_share_a_medium() {
+    if skipped("two_directions_share_a_medium") {
+        return;
+    }
+    // A packet may reach into the next interval.
+    let (half, full) = (busiest_of_both(true), busiest_of_both(false));
+    assert!((5_000..=11_100).contains(&half), "{half} bytes in 10 ms at 8 Mbit/s");
+    assert!(full > 12_000, "{full} bytes with a medium each");
 }
 
 #[test]

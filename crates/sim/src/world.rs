@@ -1,6 +1,6 @@
 //! A simulated network in virtual time: nodes, channels between them, faults at given times, one observer.
 
-use farlink_channel::{Channel, ChannelConfig, Stats};
+use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Stats};
 use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment};
 
 use crate::app::End;
@@ -89,6 +89,17 @@ impl World {
         (port_a, port_b)
     }
 
+    /// From now on both directions of the link at this port of `node` share one medium.
+    pub fn share_medium(&mut self, node: usize, port: usize) {
+        let there = self.nodes[node].ports[port].wire;
+        let (far, far_port) = self.wires[there].to;
+        let back = self.nodes[far].ports[far_port].wire;
+        let medium = Medium::new();
+        for wire in [there, back] {
+            self.wires[wire].channel.share(&medium);
+        }
+    }
+
     /// The port of `node` towards host `host`.
     pub fn set_route(&mut self, node: usize, host: usize, port: usize) {
         let routes = &mut self.nodes[node].routes;
@@ -119,6 +130,12 @@ impl World {
     #[must_use]
     pub fn channel_stats(&self, node: usize, port: usize) -> Stats {
         self.wires[self.nodes[node].ports[port].wire].channel.stats()
+    }
+
+    /// What the channel that leaves `node` by `port` has carried by time.
+    #[must_use]
+    pub fn carried(&self, node: usize, port: usize) -> &Carried {
+        self.wires[self.nodes[node].ports[port].wire].channel.carried()
     }
 
     /// Adds faults; they need not be in order.

@@ -9,6 +9,7 @@ use super::Settings;
 
 /// Keys that one direction may have of its own, behind `up.` or `down.`.
 pub(super) const KEYS: &[&str] = &[
+    "delay",
     "ber",
     "loss",
     "loss_burst",
@@ -59,6 +60,17 @@ pub enum WinkAt {
     Entry,
     /// Where they leave.
     Exit,
+}
+
+/// Whether the directions of a link have a medium each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplex {
+    /// They send at the same time.
+    #[default]
+    Full,
+    /// They share one, and take turns packet by packet.
+    Half,
 }
 
 macro_rules! schedule {
@@ -150,10 +162,21 @@ impl Settings {
     #[must_use]
     pub fn channel(&self, way: Way) -> ChannelConfig {
         let own = self.towards(way);
-        own.channel_at(match way {
+        let rate_bps = match way {
             Way::Up => own.up_bps(),
             Way::Down => own.rate_bps,
-        })
+        };
+        ChannelConfig { delay: millis(self.delay_of(way)), ..own.channel_at(rate_bps) }
+    }
+
+    /// Delay of this direction in milliseconds.
+    fn delay_of(&self, way: Way) -> f64 {
+        let other = match way {
+            Way::Up => Way::Down,
+            Way::Down => Way::Up,
+        };
+        let rest = self.towards(other).delay_ms.map(|ms| self.rtt_ms - ms);
+        self.towards(way).delay_ms.or(rest).unwrap_or(self.rtt_ms / 2.0).max(0.0)
     }
 
     fn channel_at(&self, rate_bps: u64) -> ChannelConfig {
@@ -161,7 +184,6 @@ impl Settings {
         let (single, bursts) = self.losses();
         ChannelConfig {
             rate_bps: (rate_bps > 0).then_some(rate_bps),
-            delay: millis(self.rtt_ms / 2.0),
             queue_limit_bytes: self.queue_limit_bytes(rate_bps).filter(|_| has_rate),
             queue_limit_packets: self.queue_packets.and_then(|n| usize::try_from(n).ok()),
             ber: self.ber,
@@ -225,6 +247,17 @@ impl Settings {
     /// # Errors
     /// Which they are, of which direction, and what is allowed.
     pub fn check(&self) -> Result<()> {
+        if self.delay_ms.is_some() {
+            bail!("`delay` is of one direction: `up.delay` or `down.delay`; `rtt` is of both");
+        }
+        let round_trip_ms = self.delay_of(Way::Up) + self.delay_of(Way::Down);
+        if (round_trip_ms - self.rtt_ms).abs() > 1e-6 {
+            bail!(
+                "`up.delay` and `down.delay` are {round_trip_ms} ms together, and `rtt` is {} ms: say one of them, and the \
+                 other direction has the rest",
+                self.rtt_ms
+            );
+        }
         for way in [Way::Up, Way::Down] {
             let own = self.towards(way);
             let name = way.name();
@@ -310,6 +343,15 @@ mod tests {
     }
 
     #[test]
+    fn one_direction_may_take_longer() {
+        let s = settings(&["rtt=300", "down.delay=250ms"]);
+        s.check().unwrap();
+        let delays = [Way::Up, Way::Down].map(|way| s.channel(way).delay);
+        assert_eq!(delays, [50, 250].map(Duration::from_millis));
+        settings(&["rtt=300", "down.delay=250ms", "up.delay=50"]).check().unwrap();
+    }
+
+    #[test]
     fn both_states_of_a_link_may_lose() {
         let s = settings(&["ge_p=0.01", "ge_r=0.3", "ge_loss_good=0.001", "ge_loss_bad=0.5", "loss=0.1"]);
         s.check().unwrap();
@@ -342,6 +384,9 @@ mod tests {
             (&["contacts=5s-8s 6s-9s"], "`contacts` must be in order of time"),
             (&["contacts=5s-8s", "contact_period=7s"], "`contacts` must be within contact_period"),
             (&["contact_hold=true"], "there are none"),
+            (&["delay=20"], "`up.delay` or `down.delay`"),
+            (&["rtt=300", "up.delay=20", "down.delay=20"], "40 ms together, and `rtt` is 300 ms"),
+            (&["rtt=300", "up.delay=301"], "301 ms together"),
             (&["down.rate_changes=5s=1M 3s=2M"], "down: `rate_changes` must be in order"),
             (&["up.wink_p=0.1"], "up: `wink_i` must be longer than zero"),
         ] {
@@ -350,7 +395,7 @@ mod tests {
         }
         let mut s = Settings::default();
         for (pair, hint) in [
-            ("up.contacts=0s-1s", "no key `contacts` of its own; it has: ber"),
+            ("up.contacts=0s-1s", "no key `contacts` of its own; it has: delay ber"),
             ("down.rate=8M", "no key `rate`"),
             ("up.loss=2", "probability"),
             ("contacts=1-2", "30s-40s@2M"),

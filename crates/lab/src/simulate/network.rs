@@ -23,7 +23,7 @@ use super::ReadConfig;
 use crate::gateway::config_text;
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{Hosts, Settings, Way};
+use crate::settings::{Duplex, Hosts, Settings, Way};
 use crate::topology::{Role, Topology};
 use farlink_gateway::flow_trace::Collector;
 
@@ -57,6 +57,7 @@ struct Joint {
     mtu: u32,
     channels: [ChannelConfig; 2],
     is_declared: bool,
+    is_half_duplex: bool,
 }
 
 /// Why the simulator has no such cell, in words.
@@ -71,8 +72,8 @@ pub(super) fn cannot_run(scenario: &Scenario, cell: &Cell) -> Option<String> {
             return Some(format!("`{name}` is a program and not simulated"));
         }
     }
-    if cell.settings.link_mtu < cell.settings.mtu {
-        return Some("simulated hosts do not discover an MTU: link_mtu is below mtu".into());
+    if cell.v6() && !cell.settings.has_v6() {
+        return Some("IPv6 needs an MTU of 1280 bytes (RFC 8200 section 5)".into());
     }
     ["client", "client2"].into_iter().find_map(|host| cell.settings.cc_of(host).parse::<Kind>().err())
 }
@@ -126,8 +127,11 @@ impl Network {
         let mut joints = joints(&topology, &settings);
         // The order of the interfaces in a gateway's configuration file.
         joints.sort_by_key(|j| j.is_declared);
-        for Joint { ends: [a, b], mtu, channels: [there, back], .. } in joints {
+        for Joint { ends: [a, b], mtu, channels: [there, back], is_half_duplex, .. } in joints {
             let (port_a, port_b) = world.link(nodes[&a.0], nodes[&b.0], mtu, there, back);
+            if is_half_duplex {
+                world.share_medium(nodes[&a.0], port_a);
+            }
             ports.insert(a, port_a);
             ports.insert(b, port_b);
         }
@@ -297,6 +301,7 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
                 mtu: settings.mtu,
                 channels: [cable(), cable()],
                 is_declared: declares(w.a, w.b) || declares(w.b, w.a),
+                is_half_duplex: false,
             });
             continue;
         };
@@ -312,11 +317,13 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
                 let channel = ethernet.channel(Way::Down);
                 ChannelConfig { delay: channel.delay + CABLE_DELAY, ..channel }
             };
-            Joint { ends, mtu: settings.mtu, channels: [channel(), channel()], is_declared: false }
+            let channels = [channel(), channel()];
+            Joint { ends, mtu: settings.mtu, channels, is_declared: false, is_half_duplex: false }
         } else {
             let (up, down) = (settings.channel(Way::Up), settings.channel(Way::Down));
             let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
-            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared }
+            let is_half_duplex = settings.duplex == Duplex::Half;
+            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared, is_half_duplex }
         };
         joints.push(joint);
     }

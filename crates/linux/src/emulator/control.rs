@@ -2,7 +2,7 @@
 //!
 //! `{"set": {"rate_bps": 8000000, "a_to_b.delay_ms": 250}}` changes parameters (without a prefix, of both directions), all or none;
 //! `{"set": {"contacts": "0s-10s 30s-40s@2M", "contact_period_ms": 60000}}` gives the link a schedule;
-//! `{"stats": true}` reports. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
+//! `{"stats": true}` reports; `{"carried": true}` reports the bytes that left each line by time. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use farlink_channel::CARRIED_INTERVAL_MS;
 use serde_json::{Value, json};
 
 use super::{Control, DIRECTIONS};
@@ -109,5 +110,13 @@ fn handle(line: &str, control: &Control) -> std::result::Result<Value, String> {
         }
         return Ok(reply);
     }
-    Err("a line is {\"set\": {KEY: VALUE, ...}} or {\"stats\": true}".to_owned())
+    if request.get("carried").is_some() {
+        let stats = control.stats().map_err(|e| e.to_string())?;
+        let mut reply = json!({ "ok": true, "interval_ms": CARRIED_INTERVAL_MS });
+        for (name, stats) in DIRECTIONS.iter().zip(&stats) {
+            reply[*name] = json!({ "bytes": stats.carried.bytes });
+        }
+        return Ok(reply);
+    }
+    Err("a line is {\"set\": {KEY: VALUE, ...}}, {\"stats\": true} or {\"carried\": true}".to_owned())
 }

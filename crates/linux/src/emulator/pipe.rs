@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox, TryRecvError};
 
-use farlink_channel::{Channel, ChannelConfig, Payload, Stats};
+use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Payload, Stats};
 use farlink_wire::{Duration, Instant};
 
 use super::wire::{ETHERNET_BYTES, Receiver, Sender, WireFaults};
@@ -57,6 +57,10 @@ pub struct PipeStats {
     pub is_up: bool,
     /// The parameters in force.
     pub config: ChannelConfig,
+    /// What the line has carried by time.
+    pub carried: Carried,
+    /// How long it has been carrying.
+    pub age: Duration,
 }
 
 pub(crate) struct Pipe {
@@ -71,11 +75,21 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn open(from: u32, to: u32, config: ChannelConfig, seed: u64) -> Result<Self> {
+    pub(crate) fn open(
+        from: u32,
+        to: u32,
+        config: ChannelConfig,
+        seed: u64,
+        medium: Option<&Medium>,
+    ) -> Result<Self> {
+        let mut channel = Channel::new(config, seed);
+        if let Some(medium) = medium {
+            channel.share(medium);
+        }
         Ok(Self {
             receiver: Receiver::open(from)?,
             sender: Sender::open(to)?,
-            channel: Channel::new(config, seed),
+            channel,
             latest: clock::now(),
             outgoing: Vec::new(),
             spare: Vec::new(),
@@ -165,6 +179,8 @@ impl Pipe {
             queue_bytes: self.channel.queue_bytes(),
             is_up: self.channel.is_up(self.latest.max(clock::now())),
             config: self.channel.config().clone(),
+            carried: self.channel.carried().clone(),
+            age: clock::now().since(self.channel.config().start),
         }
     }
 }

@@ -1,0 +1,68 @@
+//! What a perfect sender would need: one who knows when the link is there, and always has the next packet ready.
+
+use farlink_wire::time::{Duration, Instant};
+
+use crate::config::{ChannelConfig, WinkSide};
+use crate::line::end_of;
+use crate::schedule::section;
+use crate::wink::Winker;
+
+/// Outages that one packet is tried across.
+const TRIES_MAX: usize = 1_000_000;
+
+/// When the last of `bytes` arrives, in packets of `packet_bytes` each and a remainder, if they are sent from `from` on, none before the one
+/// in front of it has left, and none into an outage (contacts, winks). Losses that hit single packets are not counted. `seed` is the
+/// channel's. `None`: the link does not carry them all.
+#[must_use]
+pub fn perfect_arrival(
+    config: &ChannelConfig,
+    seed: u64,
+    from: Instant,
+    bytes: u64,
+    packet_bytes: u32,
+) -> Option<Instant> {
+    let mut winker = config.wink.map(|wink| (Winker::new(&wink, config.start, seed), wink.side));
+    let mut clock = from;
+    let mut left_bytes = bytes;
+    while left_bytes > 0 {
+        let packet = left_bytes.min(u64::from(packet_bytes.max(1)));
+        clock = one(config, winker.as_mut(), clock, (packet + u64::from(config.overhead_bytes)) * 8)?;
+        left_bytes -= packet;
+    }
+    Some(clock + config.delay)
+}
+
+/// When a packet that may begin at `clock` has left, in one piece and not in vain.
+fn one(
+    config: &ChannelConfig,
+    mut winker: Option<&mut (Winker, WinkSide)>,
+    mut clock: Instant,
+    bits: u64,
+) -> Option<Instant> {
+    for _ in 0..TRIES_MAX {
+        let begin = section(config, clock);
+        if !begin.open || begin.rate_bps == Some(0) {
+            clock = begin.until?;
+            continue;
+        }
+        let end = end_of(clock, bits, config);
+        let is_cut = begin.until.filter(|until| *until < end && !section(config, *until).open);
+        if let Some(until) = is_cut {
+            clock = until;
+            continue;
+        }
+        let Some((winker, side)) = winker.as_mut() else { return Some(end) };
+        let blocked_at = match side {
+            WinkSide::Entry => winker.first_down_within(clock, end),
+            WinkSide::Exit => Some(end + config.delay).filter(|at| winker.is_down(*at)),
+        };
+        let Some(at) = blocked_at else { return Some(end) };
+        let again = winker.next_interval(at);
+        clock = match side {
+            WinkSide::Entry => again,
+            // So late that it arrives with the next interval.
+            WinkSide::Exit => clock + again.since(end + config.delay).max(Duration::from_nanos(1)),
+        };
+    }
+    None
+}
