@@ -21,6 +21,10 @@ pub struct Measured {
     pub bytes: u64,
     /// The physical limit in seconds; `None` where there is none to speak of.
     pub limit_seconds: Option<f64>,
+    /// Bits per second that the link has carried in each round trip since the first data.
+    pub round_trip_bps: Vec<f64>,
+    /// What the link was meant to do meanwhile, if it has a schedule.
+    pub schedule: Option<Schedule>,
     /// Numbers that describe it.
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be; the cell is intact only without any.
@@ -98,6 +102,12 @@ pub struct CellReport {
     /// Further numbers.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
+    /// Bits per second that the link has carried in each round trip since the first data, 200 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub round_trip_bps: Vec<f64>,
+    /// When the link was away and which rates it had, if it has a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
     /// What was not as it has to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -130,10 +140,25 @@ impl CellReport {
             paper_seconds: cell.papers.iter().find_map(|p| p.figures.get("seconds").copied()),
             papers: cell.papers.clone(),
             metrics: measured.metrics,
+            round_trip_bps: measured.round_trip_bps.iter().map(|bps| bps.round()).collect(),
+            schedule: measured.schedule,
             failures: measured.failures,
             notes: measured.notes,
         }
     }
+}
+
+/// What a link was meant to do during a run, in seconds since it began to carry.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Schedule {
+    /// When the clock of the run started.
+    pub began_s: f64,
+    /// When the first full segment came.
+    pub first_data_s: Option<f64>,
+    /// From when to when it was away: contacts and winks, 1,000 at most.
+    pub outages_s: Vec<[f64; 2]>,
+    /// Rates in bit/s, each with the time from which it held.
+    pub rates: Vec<[f64; 2]>,
 }
 
 /// A cell that could not run here, and why.

@@ -8,6 +8,9 @@ use crate::expect;
 use crate::papers;
 use crate::report::{CellReport, Report};
 
+/// In reports of more cells the figures of the link stand in the JSON alone.
+const LINK_CELLS_MAX: usize = 40;
+
 /// The table, one line per run of a cell, with what differs between cells and what was measured.
 #[must_use]
 pub fn render(report: &Report) -> String {
@@ -70,10 +73,41 @@ pub fn render(report: &Report) -> String {
             ));
         }
     }
+    text += &link(report, &varied);
     text += &papers::beside(report, &varied);
     text.truncate(text.trim_end().len());
     text.push('\n');
     text + &expect::render(&report.expectations)
+}
+
+/// What the link carried, beside each cell: when it was full, what it carried in vain, a perfect sender's time, and its throughput in
+/// some round trips.
+fn link(report: &Report, varied: &[String]) -> String {
+    const ROUND_TRIPS: [usize; 6] = [1, 2, 3, 5, 10, 20];
+    let cells: Vec<&CellReport> = report.cells.iter().filter(|c| !c.round_trip_bps.is_empty()).collect();
+    if cells.is_empty() || cells.len() > LINK_CELLS_MAX {
+        return String::new();
+    }
+    let mut header: Vec<String> = varied.iter().map(|name| heading(name)).collect();
+    header.extend(["variant", "s to 95 %", "wasted kB", "perfect s", "x perfect"].map(String::from));
+    header.extend(ROUND_TRIPS.map(|n| format!("RTT {n}")));
+    let mut rows = vec![header];
+    for cell in cells {
+        let metric = |name: &str, unit: f64, digits: usize| {
+            cell.metrics.get(name).map_or("-".into(), |v| format!("{:.digits$}", v / unit))
+        };
+        let mut row: Vec<String> = varied.iter().map(|name| param(cell, name)).collect();
+        row.push(cell.variant.clone());
+        row.push(metric("seconds_to_95", 1.0, 2));
+        row.push(metric("wasted_bytes", 1e3, 1));
+        row.push(metric("perfect_seconds", 1.0, 3));
+        row.push(metric("ratio_to_perfect", 1.0, 3));
+        let of =
+            |n: usize| cell.round_trip_bps.get(n - 1).map_or("-".into(), |bps| format!("{:.2}", bps / 1e6));
+        row.extend(ROUND_TRIPS.map(of));
+        rows.push(row);
+    }
+    format!("\nthe link, in Mbit/s by round trip:\n{}", align(&rows, varied.len() + 1))
 }
 
 /// Variants with cells that could not run, why, and how many, in the order of the cells.

@@ -9,6 +9,9 @@ const SEGMENT_BYTES: f64 = 1_460.0;
 /// The share of the limit that is no delay: what is later than that counts in round trips.
 const AT_THE_LIMIT: f64 = 1.05;
 
+/// `round_trip_3_bps`: what the link carried in the third round trip since the first data.
+const ROUND_TRIP: &str = "round_trip_";
+
 /// The names that follow from others, and what they are.
 pub const DERIVED: &[(&str, &str)] = &[
     ("acks_per_s", "pure acknowledgements that cross the link in a second"),
@@ -41,6 +44,10 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "ratio_to_limit" => return cell.ratio_to_limit,
         "limit_seconds" => return cell.limit_seconds,
         _ => {}
+    }
+    if let Some(number) = name.strip_prefix(ROUND_TRIP).and_then(|n| n.strip_suffix("_bps")) {
+        let number: usize = number.parse().ok()?;
+        return cell.round_trip_bps.get(number.checked_sub(1)?).copied();
     }
     if let Some(value) = cell.metrics.get(name) {
         return Some(*value);
@@ -100,6 +107,7 @@ mod tests {
             "metrics": { "ack_packets": 40.0, "retransmitted_bytes": 300_000.0, "repaired_bytes": 100_000.0,
                 "early_bytes": 200_000.0, "flows_split": 200.0, "gw1_held_max_bytes": 500_000.0,
                 "gw2_held_max_bytes": 2_000_000.0 },
+            "round_trip_bps": [1e6, 4e6],
         }))
         .unwrap();
         for (name, value) in [
@@ -112,6 +120,7 @@ mod tests {
             ("round_trips_late", 1.7),
             ("splits_per_flow", 2.0),
             ("held_over_aim", 2.0),
+            ("round_trip_2_bps", 4e6),
         ] {
             let is = figure(&cell, name).unwrap_or_else(|| panic!("{name}"));
             assert!((is - value).abs() < 1e-9, "{name}: {is}");
@@ -130,6 +139,7 @@ mod tests {
             "of a hundred handshakes only the longest is known"
         );
         assert_eq!(figure(&cell, "jain"), None);
+        assert_eq!((figure(&cell, "round_trip_0_bps"), figure(&cell, "round_trip_3_bps")), (None, None));
         assert!(names(&cell).contains(&"acks_per_s".to_string()));
         assert!(!names(&cell).contains(&"blocks_over_aim".to_string()));
     }

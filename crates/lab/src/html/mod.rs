@@ -9,6 +9,7 @@ mod draw;
 mod figure;
 mod flows;
 mod input;
+mod link;
 mod page;
 mod plots;
 mod subjects;
@@ -72,7 +73,7 @@ pub fn render(sources: &[Source]) -> Result<Rendered> {
 pub fn plots(report: &Report, traces: &[(usize, Trace)]) -> Result<Vec<(String, String)>> {
     let (table, command) = (Table::of(report), command_of(report));
     let mut writer = Writer::default();
-    for plot in plots::all(&table).into_iter().chain(captured::all(&table, traces)) {
+    for plot in plots::all(&table).into_iter().chain(link::all(&table)).chain(captured::all(&table, traces)) {
         writer.plot(&report.scenario, plot, &command)?;
     }
     Ok(writer.files)
@@ -106,7 +107,7 @@ impl Writer {
         body += "</p>\n";
         body += &beside::clocks(report);
         body += &format!("<pre>{}</pre>\n<h3>Summary</h3>\n{}", escaped(&command), tables::summary(&table));
-        let plots = plots::all(&table);
+        let plots: Vec<_> = plots::all(&table).into_iter().chain(link::all(&table)).collect();
         if !plots.is_empty() {
             body += "<h3>Plots</h3>\n";
         }

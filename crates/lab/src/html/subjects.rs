@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::report::{CellReport, Report};
+use crate::report::{CellReport, Report, Schedule};
 use crate::scenario::{Figures, Params};
 
 /// Params that tell what ran; all others tell under which conditions.
@@ -41,6 +41,10 @@ pub(super) struct Point {
     pub(super) paper_seconds: Option<f64>,
     pub(super) papers: Vec<Figures>,
     pub(super) metrics: BTreeMap<String, Vec<f64>>,
+    /// Of the first run: bits per second in each round trip.
+    pub(super) round_trip_bps: Vec<f64>,
+    /// Of the first run: when the link was away.
+    pub(super) schedule: Option<Schedule>,
     pub(super) runs: usize,
     pub(super) failures: Vec<String>,
 }
@@ -189,6 +193,8 @@ impl Point {
             paper_seconds: None,
             papers: Vec::new(),
             metrics: BTreeMap::new(),
+            round_trip_bps: Vec::new(),
+            schedule: None,
             runs: 0,
             failures: Vec::new(),
         }
@@ -200,6 +206,10 @@ impl Point {
         self.paper_seconds = self.paper_seconds.or(cell.paper_seconds);
         if self.papers.is_empty() {
             self.papers.clone_from(&cell.papers);
+        }
+        if self.round_trip_bps.is_empty() {
+            self.round_trip_bps.clone_from(&cell.round_trip_bps);
+            self.schedule.clone_from(&cell.schedule);
         }
         self.failures.extend(cell.failures.iter().cloned());
         if !cell.intact && cell.failures.is_empty() {

@@ -3,6 +3,7 @@
 mod accuracy;
 mod applications;
 mod behaviour;
+pub(crate) mod carried;
 mod drain;
 mod fragmenting;
 pub(crate) mod gauges;
@@ -13,6 +14,7 @@ mod many;
 mod memory_cap;
 pub(crate) mod metrics;
 mod never_worse;
+pub(crate) mod notices;
 mod planned;
 mod route_flap;
 mod rules;
@@ -90,6 +92,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "kill" => Box::new(kill::KillKind),
         "memory-cap" => Box::new(memory_cap::MemoryCapKind),
         "never-worse" => Box::new(never_worse::NeverWorseKind),
+        notices::NAME => Box::new(notices::NoticesKind),
         "route-flap" => Box::new(route_flap::RouteFlapKind),
         "rules" => Box::new(rules::RulesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),

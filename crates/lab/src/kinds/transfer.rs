@@ -1,13 +1,13 @@
 //! `transfer`: one or several timed transfers across the topology.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, gauges, sets, source_clock};
+use super::{Kind, Run, carried, gauges, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -50,6 +50,7 @@ impl Kind for TransferKind {
         }
         let counting = sets::Counting::start(scenario, cell, &session.lab)?;
         let total = transfers.iter().map(|t| t.bytes).sum();
+        let called = Instant::now();
         let (outcomes, samples) = session.transfer_counted(&transfers, run, |lab, arrived| {
             if scenario.watches_gateways { gauges::watch(lab, arrived, total) } else { Vec::new() }
         });
@@ -62,6 +63,10 @@ impl Kind for TransferKind {
             sets::of_flows(&rates, &mut measured);
             sets::share(&counting.finish(), &mut measured);
         }
+        let began = outcomes.iter().map(|o| o.ended_s).reduce(f64::max).map(|end_s| end_s - measured.seconds);
+        let (carried, age_s) = carried::of_lab(cell, &session.lab)?;
+        let began_s = began.map(|began| age_s - (called.elapsed().as_secs_f64() - began));
+        carried::measure(scenario, cell, run.seed, &carried, began_s, &mut measured);
         let sound = measured.failures.len();
         let findings = session.finish(cell, &mut measured)?;
         if !is_ours {

@@ -7,10 +7,11 @@ use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_seconds, request_after};
-use crate::kinds::{sets, source_clock};
+use crate::kinds::{carried, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
+use crate::settings::Way;
 
 /// When a cell's transfers begin; beside floods of pings a little later, when those have filled their queue.
 const START: Duration = Duration::from_millis(1);
@@ -56,6 +57,7 @@ fn since(end: Instant, start: Instant) -> f64 {
 pub(super) fn of_transfers(
     scenario: &Scenario,
     cell: &Cell,
+    seed: u64,
     network: &mut Network,
     samples: &[Sample],
 ) -> Measured {
@@ -100,8 +102,30 @@ pub(super) fn of_transfers(
     let over =
         all().filter_map(|(_, o)| o.last_byte).min().map_or(f64::INFINITY, |t| since(t, Instant::ZERO));
     gauges::of_samples(cell, samples, over, &mut measured);
+    let began = all().map(|(t, o)| {
+        let end = o.last_byte.unwrap_or(o.began);
+        since(end, Instant::ZERO) - seconds(scenario.clock, t, o)
+    });
+    let began_s = began.reduce(f64::min);
+    carried::measure(scenario, cell, seed, &carried_of(cell, network), began_s, &mut measured);
     of_network(cell, network, &mut measured);
     measured
+}
+
+/// What the hard links have carried in the direction of the data.
+fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
+    let links = network.topology.links().into_iter().filter(|l| !network.topology.is_ethernet(*l));
+    // The client's side of a link sends upwards.
+    let end = |ends: Vec<(usize, usize)>| ends.get(usize::from(carried::way(cell) == Way::Down)).copied();
+    let ends: Vec<_> = links.filter_map(|link| end(network.ends_of_link(link))).collect();
+    let Some((node, port)) = ends.first() else { return carried::Carried::default() };
+    let first = network.world.carried(*node, *port);
+    let stats = ends.iter().map(|(node, port)| network.world.channel_stats(*node, *port).serialised_bytes);
+    carried::Carried {
+        bytes: first.bytes.clone(),
+        first_data_s: first.first_data.map(|d| d.as_secs_f64()),
+        serialised_bytes: stats.sum(),
+    }
 }
 
 /// Bytes of the far and the near client's transfers that crossed the hub before the server's Ethernet, as the laboratory counts

@@ -20,6 +20,7 @@ use network::Network;
 
 use crate::expect::Judge;
 use crate::jobs::Plan;
+use crate::kinds::notices;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{judged, line_of, name_of, skipped};
 use crate::scenario::{Cell, Chosen, Driver, Scenario, Wanted};
@@ -54,7 +55,7 @@ enum Done {
 /// Whether scenarios of this kind can be simulated.
 #[must_use]
 pub fn has_kind(kind: &str) -> bool {
-    kind == "transfer" || Plan::of(kind).is_some()
+    kind == "transfer" || kind == notices::NAME || Plan::of(kind).is_some()
 }
 
 /// Runs it. `say` hears a line about each run that has ended, in no particular order.
@@ -63,7 +64,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
-             scenarios of the kinds `transfer`, `web` and `mixed`",
+             scenarios of the kinds `transfer`, `web`, `mixed` and `notices`",
             scenario.name,
             scenario.kind,
             options.chosen.scenario
@@ -217,6 +218,9 @@ fn run_job(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> (
 /// Runs a cell once.
 fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> Result<Measured> {
     let (cell, seed) = (job.cell, job.seed);
+    if scenario.kind == notices::NAME {
+        return notices::simulated(cell);
+    }
     let trace = || if job.captures.is_some() { Trace::default().and_captures() } else { Trace::default() };
     let play = |play| {
         let mut network = Network::build(scenario, cell, seed, play, trace(), read_config)?;
@@ -233,7 +237,7 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
     let Some(plan) = Plan::of(&scenario.kind) else {
         let transfers = measure::transfers(scenario, cell, seed)?;
         let (mut network, samples) = play(Play::new(transfers, Vec::new()))?;
-        return Ok(measure::of_transfers(scenario, cell, &mut network, &samples));
+        return Ok(measure::of_transfers(scenario, cell, seed, &mut network, &samples));
     };
     let jobs = plan.jobs(cell, seed)?;
     let cast = planned::Cast::new(&jobs, cell.v6());

@@ -79,13 +79,7 @@ pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string())
 }
 
-/// Reads TCP_INFO. What an older kernel does not tell is zero.
-pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
-    // Offsets in struct tcp_info of linux/tcp.h, which only ever grows.
-    const MIN_RTT: usize = 148;
-    const TOTAL_RETRANS: usize = 100;
-    const BYTES_SENT: usize = 200;
-    const BYTES_RETRANS: usize = 208;
+fn info(stream: &TcpStream) -> io::Result<[u8; 256]> {
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the buffer with its length.
@@ -93,7 +87,22 @@ pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
         let fd = stream.as_raw_fd();
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
     })?;
-    let word = |at: usize| info[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
+    Ok(info)
+}
+
+fn info_word(info: &[u8; 256], at: usize) -> u32 {
+    info[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b))
+}
+
+/// Reads TCP_INFO. What an older kernel does not tell is zero.
+pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
+    // Offsets in struct tcp_info of linux/tcp.h, which only ever grows.
+    const MIN_RTT: usize = 148;
+    const TOTAL_RETRANS: usize = 100;
+    const BYTES_SENT: usize = 200;
+    const BYTES_RETRANS: usize = 208;
+    let info = info(stream)?;
+    let word = |at: usize| info_word(&info, at);
     let long = |at: usize| info[at..].first_chunk().map_or(0, |b| u64::from_ne_bytes(*b));
     Ok(TcpInfo {
         retransmits: word(TOTAL_RETRANS),
@@ -101,6 +110,12 @@ pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
         sent_bytes: long(BYTES_SENT),
         min_rtt_us: word(MIN_RTT),
     })
+}
+
+/// Congestion window of a socket in segments.
+pub fn cwnd(stream: &TcpStream) -> io::Result<u32> {
+    const SND_CWND: usize = 80;
+    Ok(info_word(&info(stream)?, SND_CWND))
 }
 
 /// A listener in a namespace, on all its addresses of both families.
