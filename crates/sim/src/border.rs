@@ -32,6 +32,9 @@ pub struct Known {
     shift: u8,
     /// Right edge of the window that the other side has announced.
     edge: SeqNum,
+    /// The newest window field, and the largest window, in bytes.
+    window: u16,
+    window_max: u32,
     /// Right edge of the window that the host has announced, and the shift of its windows.
     own_edge: SeqNum,
     own_shift: u8,
@@ -43,6 +46,20 @@ pub struct Known {
     /// TS.Recent of RFC 7323.
     ts_recent: Option<u32>,
 }
+
+/// Where the stack stands in a connection, as offsets behind the two ISNs.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// It is past its handshake.
+    pub synchronised: bool,
+    /// What it has sent and knows to have arrived: bytes, and its FIN.
+    pub acked: u32,
+    /// What it has taken without a gap: bytes, and the other side's FIN.
+    pub taken: u32,
+}
+
+/// Tells where the stack stands in the connection between these ends; `None`: it has none.
+pub type Stack<'a> = dyn Fn(Endpoint, Endpoint) -> Option<Standing> + 'a;
 
 /// The border of one host.
 pub struct Border {
@@ -137,6 +154,8 @@ impl Border {
                     closed: false,
                     shift: if s.flags.ack() { self.asked.remove(&key).flatten().unwrap_or(0) } else { 0 },
                     edge: next,
+                    window: 0,
+                    window_max: 0,
                     own_edge: s.ack,
                     scaled: false,
                     own_shift: s.options.window_scale.unwrap_or(0),
@@ -203,16 +222,17 @@ impl Border {
         if opens && s.payload_len == 0 && !s.flags.fin() { 4 } else { 1 }
     }
 
-    /// A packet from the wire: what the stack gets, if anything, and how often. `is_synchronised` tells whether the stack
-    /// has a connection between these ends that is past its handshake.
-    pub fn incoming(
-        &mut self,
-        bytes: &[u8],
-        is_synchronised: &dyn Fn(Endpoint, Endpoint) -> bool,
-    ) -> Option<(Vec<u8>, usize)> {
-        let mut bytes = self.digest(bytes, is_synchronised)?;
-        self.keep_open_for_fin(&mut bytes);
-        let copies = self.copies(&bytes);
+    /// A packet from the wire: what the stack gets, if anything, and how often.
+    pub fn incoming(&mut self, bytes: &[u8], stack: &Stack<'_>) -> Option<(Vec<u8>, usize)> {
+        let has_connection = |s: TcpSegment| stack((s.ip.dst, s.dst_port), (s.ip.src, s.src_port)).is_some();
+        // Without a connection there is nothing to know and nothing to make good: a closed port answers what it gets.
+        let is_known = tcp(bytes).is_none_or(|s| s.flags.syn() || has_connection(s));
+        let mut bytes = if is_known { self.digest(bytes, stack)? } else { bytes.to_vec() };
+        let mut copies = 1;
+        if is_known {
+            self.keep_open_for_fin(&mut bytes);
+            copies = self.copies(&bytes);
+        }
         if let Some(s) = tcp(&bytes)
             && s.flags.ack()
             && verify_checksums(&bytes, &s, &Offload::default())
@@ -236,13 +256,46 @@ impl Border {
         }
     }
 
-    fn digest(
-        &mut self,
-        bytes: &[u8],
-        is_synchronised: &dyn Fn(Endpoint, Endpoint) -> bool,
-    ) -> Option<Vec<u8>> {
+    /// The stack drops a segment whose acknowledgement is older than the newest, payload and FIN and all. Only the
+    /// acknowledgement is to be ignored (RFC 9293 section 3.10.7.4), back to the largest window that was seen (RFC 5961
+    /// section 5.2) and no further than to the first byte (Linux tcp_ack). An error is what the stack gets in its place.
+    fn renew_old_ack(
+        &self,
+        bytes: &mut [u8],
+        s: &mut TcpSegment,
+        stack: &Stack<'_>,
+    ) -> Result<(), Option<Vec<u8>>> {
+        let key = ((s.ip.dst, s.dst_port), (s.ip.src, s.src_port));
+        let Some(k) = self.known.get(&key).filter(|k| s.ack.before(k.snd_una)) else { return Ok(()) };
+        if !s.flags.ack() || s.flags.any(Flags::SYN | Flags::RST) {
+            return Ok(());
+        }
+        let at = stack(key.0, key.1).filter(|at| at.synchronised);
+        let (Some(at), Some(peer_isn)) = (at, k.peer_isn) else { return Ok(()) };
+        let una = SeqNum(k.own_isn) + 1 + at.acked;
+        if s.ack.after_eq(una) {
+            return Ok(());
+        }
+        if una.since(s.ack) > k.window_max.min(at.acked) {
+            return Err(Some(challenge(bytes, s, k)));
+        }
+        let nxt = SeqNum(peer_isn) + 1 + at.taken;
+        let acceptable = s.seq == nxt || (s.seq.after(nxt) && s.seq.before(k.own_edge));
+        if acceptable && s.seq_len() == 0 {
+            // It would count as a duplicate of the newest one.
+            return Err(None);
+        }
+        (s.ack, s.window) = (una, k.window);
+        let tcp = s.tcp_offset();
+        bytes[tcp + 8..tcp + 12].copy_from_slice(&s.ack.0.to_be_bytes());
+        bytes[tcp + 14..tcp + 16].copy_from_slice(&s.window.to_be_bytes());
+        finish(bytes);
+        Ok(())
+    }
+
+    fn digest(&mut self, bytes: &[u8], stack: &Stack<'_>) -> Option<Vec<u8>> {
         let mut bytes = bytes.to_vec();
-        let s = match parse(&bytes) {
+        let mut s = match parse(&bytes) {
             Parsed::Tcp(s) => s,
             Parsed::Icmp(e) => {
                 self.note_icmp(&e);
@@ -256,7 +309,7 @@ impl Border {
         }
         let key = ((s.ip.dst, s.dst_port), (s.ip.src, s.src_port));
         let scaling = !self.blanked.contains(&KIND_WINDOW_SCALE);
-        if s.flags.syn() && !s.flags.ack() && is_synchronised(key.0, key.1) {
+        if s.flags.syn() && !s.flags.ack() && stack(key.0, key.1).is_some_and(|at| at.synchronised) {
             // smoltcp drops it in silence; RFC 5961 section 4.2 demands a challenge ACK, which a keepalive draws too.
             return self.known.get(&key).map(|k| challenge(&bytes, &s, k));
         }
@@ -278,6 +331,9 @@ impl Border {
         if self.is_old(&key, &s) {
             // PAWS (RFC 7323 section 5.3 R1), which smoltcp does not do: dropped, and acknowledged if it is not a RST.
             return self.known.get(&key).filter(|_| !s.flags.rst()).map(|k| challenge(&bytes, &s, k));
+        }
+        if let Err(instead) = self.renew_old_ack(&mut bytes, &mut s, stack) {
+            return instead;
         }
         if let Some(k) = self.known.get_mut(&key)
             && s.flags.ack()
@@ -306,6 +362,8 @@ impl Border {
                 k.snd_una = s.ack;
                 let shift = if s.flags.syn() { 0 } else { k.shift };
                 k.edge = k.edge.max(s.ack + (u32::from(s.window) << shift));
+                k.window = s.window;
+                k.window_max = k.window_max.max(u32::from(s.window) << shift);
             }
         }
         if let Some(k) = self.known.get(&key)

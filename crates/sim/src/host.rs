@@ -12,7 +12,7 @@ use smoltcp::socket::tcp::{self, CongestionControl, Socket, SocketBuffer, State}
 use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, IpListenEndpoint};
 
 use crate::app::{App, End, Outcome};
-use crate::border::Border;
+use crate::border::{Border, Standing};
 use crate::traffic::{Congestion, Connection, HostConfig, Side};
 
 /// How long a host's stack waits for a sign of life of the other side before it gives up. Longer than any outage that a
@@ -137,6 +137,25 @@ pub struct SmolHost {
 
 fn is_at(e: Option<IpEndpoint>, at: (IpAddr, u16)) -> bool {
     e.is_some_and(|e| (e.addr.into(), e.port) == at)
+}
+
+/// Where a socket stands, if it has a connection.
+fn standing(app: &App, s: &Socket<'_>) -> Option<Standing> {
+    let (synchronised, own_fin, peer_fin) = match s.state() {
+        State::Closed | State::Listen => return None,
+        State::SynSent | State::SynReceived => (false, false, false),
+        State::Established | State::FinWait1 => (true, false, false),
+        State::FinWait2 => (true, true, false),
+        State::CloseWait | State::Closing | State::LastAck => (true, false, true),
+        State::TimeWait => (true, true, true),
+    };
+    let acked = app.end.written - s.send_queue() as u64;
+    let taken = app.end.received + s.recv_queue() as u64;
+    Some(Standing {
+        synchronised,
+        acked: acked as u32 + u32::from(own_fin),
+        taken: taken as u32 + u32::from(peer_fin),
+    })
 }
 
 fn smol_time(now: Instant) -> smoltcp::time::Instant {
@@ -303,16 +322,15 @@ impl SmolHost {
 
 impl Host for SmolHost {
     fn receive(&mut self, now: Instant, packet: &[u8]) {
-        let sockets = &self.sockets;
-        let is_synchronised = |local: (IpAddr, u16), remote: (IpAddr, u16)| {
-            sockets.iter().any(|(_, s)| {
-                let smoltcp::socket::Socket::Tcp(s) = s;
-                let half =
-                    matches!(s.state(), State::Closed | State::Listen | State::SynSent | State::SynReceived);
-                !half && is_at(s.local_endpoint(), local) && is_at(s.remote_endpoint(), remote)
+        let (sockets, active) = (&self.sockets, &self.active);
+        let stack = |local: (IpAddr, u16), remote: (IpAddr, u16)| {
+            active.iter().filter(|a| a.has_socket).find_map(|a| {
+                let s = sockets.get::<tcp::Socket<'_>>(a.handle);
+                let is_it = is_at(s.local_endpoint(), local) && is_at(s.remote_endpoint(), remote);
+                if is_it { standing(&a.app, s) } else { None }
             })
         };
-        if let Some((bytes, copies)) = self.border.incoming(packet, &is_synchronised) {
+        if let Some((bytes, copies)) = self.border.incoming(packet, &stack) {
             for _ in 0..copies {
                 self.queues.rx.push_back(bytes.clone());
                 // One packet at a time, so that the border's notes are those of the socket.
