@@ -317,8 +317,15 @@ fn pin(
     if let Some(connection) = connections.first_mut() {
         connection.uses = 1;
         let most = usize::from(connection.sides[1].send_bytes > connection.sides[0].send_bytes);
+        let before = connection.sides[most].send_bytes.max(1);
+        let bytes = before.max(rng.range(600_000, 2_000_000));
+        // In as many steps as before: who writes a dozen bytes at a time would write for hours.
+        let larger = |step: usize| step.saturating_mul(bytes.div_ceil(before) as usize);
         let side = &mut connection.sides[most];
-        side.send_bytes = side.send_bytes.max(rng.range(600_000, 2_000_000));
+        side.send_bytes = bytes;
+        side.write_bytes = larger(side.write_bytes);
+        let reader = &mut connection.sides[1 - most];
+        reader.read_bytes = larger(reader.read_bytes);
     }
 }
 
