@@ -8,7 +8,7 @@ use crate::flow::{Cx, Flow, Leg};
 use crate::link::{Link, LinkReport};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
-use crate::peer::{Arrived, Peer};
+use crate::peer::{Arrived, Peer, TOLD_WINDOW_MAX};
 use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
@@ -540,9 +540,12 @@ impl Flow {
     }
 
     /// A segment behind what is held goes on to a host that answers round us. When its source has sent more than any window allows
-    /// it to have under way, all that is held here has been acknowledged to it.
+    /// it to have under way, all that is held here has been acknowledged to it. A gateway may have been told a larger window than
+    /// the header has room for, by another one that answers round us.
     fn note_passed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
         let Leg { direct, window_scale, .. } = *self.legs.get(from.other());
+        let of_gateway = self.legs.get(from).peer.is_marked();
+        let most = if of_gateway { TOLD_WINDOW_MAX } else { u32::from(u16::MAX) << window_scale.min(14) };
         let Some(r) = self.relays.as_mut().filter(|_| direct && s.payload_len > 0) else { return };
         let relay = r.get_mut(from);
         let before = relay.passed_end.map_or(relay.rcv_nxt(), |end| end.max(relay.rcv_nxt()));
@@ -552,7 +555,7 @@ impl Flow {
         }
         let end = before.max(s.end_seq());
         relay.passed_end = Some(end);
-        let acked = end - (u32::from(u16::MAX) << window_scale.min(14));
+        let acked = end - most;
         if end.after(relay.rx.edge) && acked.after_eq(relay.rcv_nxt()) {
             relay.buffer.clear(cx.pool);
             let next = relay.rcv_nxt();

@@ -58,6 +58,36 @@ fn custody_is_let_go_when_its_source_has_gone_on_by_more_than_any_window() {
     assert!(t.take(Host::A).iter().all(|s| !s.segment.flags.rst()), "a living connection is left alone");
 }
 
+#[test]
+fn a_gateway_that_goes_on_far_may_go_by_a_window_that_another_one_has_told_it() {
+    // The gateway next to a speaks over a declared link. What it holds for a does not show here.
+    let mut t = Script::with(|s| s.link_a = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ts 1000 0,flsyn>
+         drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 5000 0>
+         drop
+         a > . 1 ack 1 <ts 1001 5000,fl>
+         drop
+         b > . 1 ack 1 win 65535 <ts 5001 1001>
+         drop
+         a > P. 1:1449 ack 1 <ts 1010 5001,fl>
+         b < P. 1:1449
+         ~1000
+         drop
+         a > . 1449 ack 1 <ts 2000 6000,fl>
+         ~50
+         drop",
+    );
+    for at in (1449..201_000u32).step_by(1448) {
+        t.play(&format!("a > . {at}:{} ack 1 <ts 2100 6100,fl>\n ~1\n drop", at + 1448));
+    }
+    t.assert(t.status().custody_bytes == 1448, "b may still lack what was acknowledged here");
+    t.play("~3000");
+    let again = t.take(Host::B);
+    assert!(again.iter().any(|s| s.seq == 1 && s.payload.len() == 1448), "it is sent again: {again:?}");
+}
+
 /// A declared link, on which b has answered in 20 ms, and then no more.
 fn silent_link(options: (&str, &str)) -> Script {
     let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
