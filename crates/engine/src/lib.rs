@@ -63,6 +63,7 @@ pub mod status;
 mod strangers;
 mod table;
 mod teardown;
+mod turns;
 mod upkeep;
 mod window;
 pub mod world;

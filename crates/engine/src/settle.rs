@@ -7,12 +7,12 @@ use crate::flow::Cx;
 use crate::mode::Mode;
 use crate::side::Side;
 use crate::table::FlowId;
+use crate::turns::serve_in_turns;
 use crate::world::World;
 
 /// The pool gives back what nobody has wanted this often.
 const POOL_TRIM: Duration = Duration::from_secs(1);
-/// A flow whose time has come is served so often in a row, at one moment. What is still due then is put off for so long.
-const SERVED_MAX: u32 = 64;
+/// What is still due after all its turns at one moment is put off for so long.
 const PUT_OFF: Duration = Duration::from_millis(1);
 /// Room for so many legs with something to send is kept. What a crowd has made beyond that goes back.
 const KEPT_ENTRIES: usize = 256;
@@ -136,34 +136,46 @@ impl Engine {
         {
             self.remove(id, net);
         }
-        let (mut served, mut times) = (None, 0);
-        while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.timers.pop_first();
-            let mut cx = cx!(self, now, net);
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            flow.timer_queued = None;
-            flow.on_timer(&mut cx);
-            self.after_event(now, id, net);
-            times = if served == Some(id) { times + 1 } else { 1 };
-            served = Some(id);
-            if times >= SERVED_MAX {
-                self.put_off(now, id);
-            }
+        let mut engine = (self, net);
+        let next_due = |(engine, _): &mut (&mut Self, _)| engine.next_due(now);
+        let serve =
+            |(engine, net): &mut (&mut Self, &mut dyn World), id| engine.serve_timer(now, id, &mut **net);
+        let still_due = serve_in_turns(&mut engine, next_due, serve);
+        for id in still_due {
+            engine.0.put_off(now, id);
         }
+    }
+
+    /// The next flow whose time has come, out of the queue of timers.
+    fn next_due(&mut self, now: Instant) -> Option<FlowId> {
+        let (_, id) = self.timers.first().copied().filter(|(at, _)| *at <= now)?;
+        self.timers.pop_first();
+        if let Some(flow) = self.table.get_mut(id) {
+            flow.timer_queued = None;
+        }
+        Some(id)
+    }
+
+    /// A flow's turn. Returns whether it is due still; then it stands in no queue until its next turn.
+    fn serve_timer(&mut self, now: Instant, id: FlowId, net: &mut dyn World) -> bool {
+        let mut cx = cx!(self, now, net);
+        let Some(flow) = self.table.get_mut(id) else { return false };
+        flow.on_timer(&mut cx);
+        self.after_event(now, id, net);
+        let Some(flow) = self.table.get_mut(id) else { return false };
+        let Some(at) = flow.timer_queued.filter(|at| *at <= now) else { return false };
+        flow.timer_queued = None;
+        self.timers.remove(&(at, id));
+        true
     }
 
     /// A deadline that stays in the past however often it is served is a mistake of ours. It must not keep everything else waiting.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        let is_served = flow.timer_queued.is_none_or(|at| at > now);
-        debug_assert!(is_served, "a deadline that nothing moves: {flow:?}");
-        if !is_served {
-            let at = now + PUT_OFF;
-            if let Some(old) = flow.timer_queued.replace(at) {
-                self.timers.remove(&(old, id));
-            }
-            self.timers.insert((at, id));
-        }
+        debug_assert!(false, "a deadline that nothing moves: {flow:?}");
+        let at = now + PUT_OFF;
+        flow.timer_queued = Some(at);
+        self.timers.insert((at, id));
     }
 
     /// Room that a crowd has left goes back.
