@@ -55,10 +55,48 @@ fn some_flows_depend_on_their_gateways() {
     assert!(pinned >= 3, "only {pinned} of 60 seeds have flows that depend on their gateways");
 }
 
+/// A flow that was made large enough to fill its path kept the small steps of a small one, and took more than six hours.
+#[test]
+fn no_application_takes_its_time_for_hours() {
+    for mode in Mode::ALL {
+        for seed in 0..5_000 {
+            for c in SimPlan::from_seed(seed, mode, None).connections {
+                for (writer, reader) in [(&c.sides[0], &c.sides[1]), (&c.sides[1], &c.sides[0])] {
+                    let written = writer.send_bytes / writer.write_bytes as u64;
+                    let read = writer.send_bytes / reader.read_bytes as u64;
+                    for (steps, gap) in [(written, writer.write_gap), (read, reader.read_gap)] {
+                        let most = 60_000 + steps;
+                        let takes = gap.as_nanos() as u64 * steps / 1_000_000;
+                        assert!(takes <= most, "seed {seed} of {}: {takes} ms", mode.name());
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A host without SACK whose head was sent in pieces of 8 bytes got one of them in each round trip.
 #[test]
 fn small_pieces_that_are_lost_are_repeated_together() {
     pass(Mode::RouteFlap, Some(FlowControl::Automatic), 258..259);
+}
+
+/// What a gateway had acknowledged was dropped where its source went by a window that another gateway had told it.
+#[test]
+fn a_gateway_that_is_gone_round_keeps_what_it_owes() {
+    pass(Mode::Mixed, Some(FlowControl::Fixed), 194..195);
+}
+
+/// A host that took nothing behind an old acknowledgement was sent the same segment until it was reset.
+#[test]
+fn data_arrives_behind_an_old_acknowledgement() {
+    pass(Mode::Mixed, None, 2611..2612);
+}
+
+/// A host whose connection was over answered late copies with a number that nobody could take.
+#[test]
+fn a_closed_port_ends_what_is_held_for_it() {
+    pass(Mode::Mixed, None, 3711..3712);
 }
 
 /// Invariant 9: one seed, one run.
