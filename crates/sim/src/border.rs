@@ -349,9 +349,10 @@ impl Border {
                 }
             } else {
                 // smoltcp 0.14 answers the third duplicate ACK of its FIN by a "fast retransmit" of nothing and then
-                // waits for ever. A duplicate ACK is a packet that may be lost: lose it.
+                // waits for ever. A duplicate ACK is a packet that may be lost: lose it. What asks for an ACK is not read so far.
                 let is_duplicate = s.payload_len == 0 && k.last_ack == (s.ack, s.window);
-                if is_duplicate && k.fin_at == Some(s.ack) && !s.flags.fin() {
+                let probes = s.seq.before(k.rcv_nxt);
+                if is_duplicate && k.fin_at == Some(s.ack) && !s.flags.fin() && !probes {
                     return None;
                 }
                 if s.payload_len == 0 {

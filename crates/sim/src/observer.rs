@@ -253,7 +253,7 @@ impl Observer {
             return check_reset(flow, &s, side, self.allowed.abandonment || view.may_reset.contains(&key));
         }
         // The newest incarnation that it can belong to; if there is none, what is wrong with the newest of all.
-        let mut wrong = None;
+        let (mut wrong, mut judged) = (None, None);
         for (index, conn) in flow.newest_first() {
             match said_it(bytes, &s, flow, conn, side, self.hostile.has_forged()) {
                 // A gateway that has lost its state asks a host where it stands before it resets its connection.
@@ -264,12 +264,22 @@ impl Observer {
                         check_ttl(&s, least, most)?;
                     }
                     let tsval = view.tsvals.get(&key).and_then(|t| t[side]);
-                    return check_made(&s, conn, side, heard, tsval, forwarded, &self.allowed);
+                    check_made(&s, conn, side, heard, tsval, forwarded, &self.allowed)?;
+                    judged = Some((index, u64::from(s.window) << conn.shift(side)));
+                    break;
                 }
                 Err(e) => wrong = wrong.or(Some(e)),
             }
         }
-        Err(wrong.unwrap_or_else(|| "a segment of no connection".into()))
+        let Some((index, shown)) = judged else {
+            return Err(wrong.unwrap_or_else(|| "a segment of no connection".into()));
+        };
+        // To another gateway it would speak in its own option, too.
+        let to_host = !forwarded && !s.flags.syn() && s.options.farlink.is_none();
+        if let Some(source) = flow.conns[index].sides[1 - side].as_mut().filter(|_| to_host) {
+            source.sent_window_max = source.sent_window_max.max(shown);
+        }
+        Ok(())
     }
 
     /// A packet is delivered to a host.
@@ -625,6 +635,6 @@ fn custody_beyond_reach(s: &TcpSegment, conn: &Conn, side: usize) -> Option<u64>
     let delivered = receiver.acked.map_or(0, |a| source.offset(a));
     let fin = u64::from(source.fin_at.is_some_and(|f| s.ack == f + 1));
     let custody = (source.offset(s.ack) - fin).saturating_sub(delivered);
-    let shown = source.shown_window_max;
+    let shown = source.shown_window_max.max(source.sent_window_max);
     (shown > 0).then(|| custody.saturating_sub(shown))
 }

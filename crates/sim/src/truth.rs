@@ -39,6 +39,9 @@ pub struct Said {
     pub window_max: u64,
     /// The largest window, in bytes, that was shown to it, by anyone.
     pub shown_window_max: u64,
+    /// The largest one that the gateway next to it has sent. It may have been lost on the way, which the gateway cannot know.
+    /// What arrives next shows less by what was acknowledged between the two.
+    pub sent_window_max: u64,
     /// The bytes it sends.
     pub stream: Stream,
 }
@@ -118,6 +121,7 @@ impl Said {
             tsvals: None,
             window_max: u64::from(s.window),
             shown_window_max: 0,
+            sent_window_max: 0,
             stream,
         }
     }

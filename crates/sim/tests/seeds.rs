@@ -99,6 +99,18 @@ fn a_closed_port_ends_what_is_held_for_it() {
     pass(Mode::Mixed, None, 3711..3712);
 }
 
+/// The acknowledgements with the largest windows were lost, and the observer took the next one's for the bound of custody.
+#[test]
+fn a_window_counts_as_shown_though_its_segment_is_lost() {
+    pass(Mode::Mixed, None, 6739..6740);
+}
+
+/// A segment without payload and timestamps was edited, waited in the link's queue, and was taken for one of the gateway's own.
+#[test]
+fn what_waits_for_the_link_is_forwarded_still() {
+    pass(Mode::Mixed, None, 8206..8207);
+}
+
 /// Invariant 9: one seed, one run.
 #[test]
 fn one_seed_is_one_run_bit_for_bit() {
