@@ -29,6 +29,8 @@ pub(crate) struct LossBased {
     started: bool,
     /// There was congestion: `ssthresh` is a measurement.
     reduced: bool,
+    /// Since a timeout it has not reached `ssthresh` again.
+    anew: bool,
 }
 
 /// How the window grows above `ssthresh`.
@@ -100,6 +102,7 @@ impl LossBased {
             phase: Phase::Open,
             started: false,
             reduced: false,
+            anew: false,
         };
         if config.handshake_rtt.is_some_and(|rtt| !rtt.is_zero()) {
             new.scale_start();
@@ -232,11 +235,13 @@ impl LossBased {
         }
         let room = self.ssthresh - self.cwnd;
         if let Avoidance::Hybla(hybla) = &self.avoidance {
-            // One acknowledgement can be a thousandfold: it has to be the window that was in the way.
-            if ack.app_limited {
+            // One acknowledgement can be a thousandfold: it has to be the window that was in the way. After a timeout it is, for all
+            // that is to be repeated, new data or none.
+            if ack.app_limited && !self.anew {
                 return 0;
             }
             self.cwnd = (self.cwnd + hybla.slow_start(acked).min(room)).min(self.limit);
+            self.anew = self.cwnd < self.ssthresh;
             return 0;
         }
         let growth = if advice == Advice::Conservative { acked / CSS_GROWTH_DIVISOR } else { acked };
@@ -267,6 +272,7 @@ impl LossBased {
         }
         self.phase = Phase::TimedOut;
         self.cwnd = self.mss;
+        self.anew = true;
         if let Avoidance::Cubic(cubic) = &mut self.avoidance {
             cubic.begin_flat();
         }

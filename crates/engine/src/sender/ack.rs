@@ -287,7 +287,7 @@ mod tests {
     use farlink_cc::{Config, Controller, Kind};
     use farlink_wire::{Duration, Instant, SeqNum};
 
-    use super::super::{Plan, Purpose, RtoBounds, Sender};
+    use super::super::{Plan, Purpose, RtoBounds, Sender, Supply};
 
     #[test]
     fn a_tail_probe_is_forgotten_with_what_it_probed() {
@@ -319,5 +319,49 @@ mod tests {
         (s.snd_una, s.snd_nxt) = (SeqNum(500 + (1 << 31)), SeqNum(500 + (1 << 31)));
         send(&mut s, now);
         assert!(s.timers.probe.is_some(), "the end of this flight has its own");
+    }
+
+    /// Hybla's window grew only where new data waited for it. With none left, what a timeout repeats went out a segment in each
+    /// round trip that was measured last, which may be several of the present one.
+    #[test]
+    fn the_window_grows_over_what_a_timeout_repeats() {
+        let cc = Controller::new(&Config {
+            kind: Kind::Hybla,
+            mss: 1000,
+            handshake_rtt: Some(Duration::from_millis(500)),
+            window_limit_bytes: 1 << 30,
+            ..Config::default()
+        });
+        let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = Sender::new(now, SeqNum(0), cc, 1000, true, bounds);
+        s.update_window(SeqNum(0), SeqNum(0), 1 << 20, true);
+        s.rtt.sample(Duration::from_millis(2_000));
+        for _ in 0..200 {
+            let (seq, purpose) = (s.snd_nxt, Purpose::New);
+            s.on_sent(now, &Plan { seq, len: 1000, fin: false, purpose, mtu_probe: false });
+        }
+        let end = s.snd_nxt;
+        let (urgent_end, urgent_until, urgent_zero) = (None, None, None);
+        let supply = Supply { end, fin: false, push: end, urgent_end, urgent_until, urgent_zero };
+        now = s.timers.rto.expect("something is under way");
+        s.on_timer(now);
+        let begun = now;
+        let mut arrivals = std::collections::VecDeque::new();
+        while s.snd_una.before(end) {
+            while let Some(plan) = s.plan(now, &supply, 1000) {
+                s.on_sent(now, &plan);
+                arrivals.push_back((now + Duration::from_millis(500), plan.seq + plan.len));
+            }
+            let acked = arrivals.front().map(|(at, _)| *at);
+            now = [acked, s.timers.earliest()].into_iter().flatten().min().expect("it goes on").max(now);
+            s.on_timer(now);
+            while let Some((_, ack)) = arrivals.pop_front_if(|(at, _)| *at <= now) {
+                let _ = s.on_ack(now, ack, &[], true, false);
+            }
+        }
+        let took = now.since(begun);
+        // One by one they took 330 s.
+        assert!(took < Duration::from_secs(60), "200 segments in {took:?}");
     }
 }
