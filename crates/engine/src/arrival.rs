@@ -147,7 +147,7 @@ impl Flow {
         let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();
         let nothing = (ArrayVec::new(), None);
-        leg.take_told_window(s.ack, told.as_ref());
+        leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
         let Some(r) = self.relays.as_mut() else { return nothing };
         let towards = r.get_mut(from.other());

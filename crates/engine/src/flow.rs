@@ -15,7 +15,7 @@ use crate::link::{Link, Links};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
-use crate::peer::{Message, Peer};
+use crate::peer::{Message, Peer, WINDOW_UNIT};
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::record::Record;
@@ -380,7 +380,7 @@ impl Leg {
 
     /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back. What it told last stands
     /// while its segments have no room for it.
-    pub fn take_told_window(&mut self, ack: SeqNum, told: Option<&Message>) {
+    pub fn take_told_window(&mut self, ack: SeqNum, field_bytes: u32, told: Option<&Message>) {
         let Some(message) = told else {
             // A host, or a segment that passed its gateway by.
             self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
@@ -388,7 +388,9 @@ impl Leg {
             return;
         };
         if let Some(window) = message.window_bytes {
-            self.told_edge = Some(ack + window);
+            // Where both say the same, the header says it more exactly: a window of a few segments may end within a unit.
+            let same = field_bytes.checked_sub(window).is_some_and(|more| more < WINDOW_UNIT);
+            self.told_edge = Some(ack + if same { field_bytes } else { window });
             self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
         }
         if let Some(edge) = self.told_edge {

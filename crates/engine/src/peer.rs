@@ -15,7 +15,7 @@ const HAS_WINDOW: u8 = 0x02;
 const HAS_ARRIVED: u8 = 0x04;
 const HAS_SOFT_WINDOW: u8 = 0x08;
 /// The window is told in units of this many bytes.
-const WINDOW_UNIT: u32 = 1024;
+pub const WINDOW_UNIT: u32 = 1024;
 /// The largest window that can be told, bytes.
 pub const TOLD_WINDOW_MAX: u32 = u16::MAX as u32 * WINDOW_UNIT;
 /// Segments without a mark that mean "talk as to a host".

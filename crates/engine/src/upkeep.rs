@@ -243,9 +243,10 @@ impl Flow {
                 let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
                 let unanswered = relay.tx.probes_unanswered > 0;
                 let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
-                (outstanding && cx.now.since(relay.tx.progress_at) >= limit)
-                    || (unanswered && silent)
-                    || unsent
+                // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
+                let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
+                let moved_at = relay.tx.progress_at.max(far_moved_at);
+                (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
             })
         });
         if stuck {

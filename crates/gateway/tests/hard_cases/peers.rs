@@ -485,3 +485,36 @@ fn a_soft_window_that_was_lost_starves_nobody() {
     assert!(old.iter().any(|s| !s.payload.is_empty()), "the link is full");
     assert!(new.iter().any(|s| !s.payload.is_empty()), "its first bytes have their turn all the same");
 }
+
+#[test]
+fn a_fin_waits_for_a_far_host_that_takes_what_stands_before_it() {
+    let mut t = Script::with(|s| {
+        s.link = Some(link());
+        s.config.timers.user_timeout = Duration::from_secs(60);
+    });
+    t.play(HANDSHAKE);
+    t.play(
+        "a > F. 1:1001 ack 1\n b < F. 1:1001 ack 1\n ~40\n drop a\n b > . 1 ack 1001 <fl 1 63>\n ~40\n drop",
+    );
+    // The peer holds it all, and its host takes 50 bytes in 20 seconds.
+    for taken in (51..=951).step_by(50) {
+        t.play(&format!("~20s\n drop\n b > . 1 ack 1001 <fl {taken} 63>\n drop"));
+    }
+    t.assert(t.mode() == "split" && t.status().counters.flows_abandoned == 0, "the far host goes on");
+    t.play("~70s");
+    t.assert(t.status().counters.flows_abandoned == 1, "until it does not");
+}
+
+#[test]
+fn a_small_window_counts_to_the_byte() {
+    let mut t = with_peer();
+    // 1,920 bytes, of which our option tells 1,024.
+    t.play("b > . 1 ack 1 win 15 <fl 1 1>\n drop\n a > P. 1:1901 ack 1 {gso 950}\n ~5\n drop a");
+    let sent: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert_eq!(sent, 1_900);
+    // What our option takes back counts.
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 win 30 <fl 1 1>\n drop\n a > P. 1:1901 ack 1 {gso 950}\n ~5\n drop a");
+    let sent: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert!(sent <= 1_024, "{sent}");
+}
