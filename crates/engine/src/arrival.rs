@@ -72,6 +72,7 @@ impl Flow {
                 if exact {
                     self.see_direct(from.other());
                 }
+                self.ask_about_beyond(cx, from);
                 return Fate::Forward(packet);
             }
             AckKind::Good | AckKind::AllSent | AckKind::Certain => {}

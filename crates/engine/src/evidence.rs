@@ -144,6 +144,24 @@ impl Flow {
         }
     }
 
+    /// What the host acknowledges its source has sent, by the source's own numbers, though not this way. Its segment repeats old
+    /// numbers, so it is asked: the answer has the exact one. Nothing else may ever draw that from it.
+    pub(crate) fn ask_about_beyond(&mut self, cx: &mut Cx<'_>, from: Side) {
+        let Some(towards) = self.relays.as_ref().map(|r| r.get(from.other())) else { return };
+        let b = towards.beyond;
+        let open = b.count > 0 && !b.exact && b.asked_at.is_none() && towards.tx.asked_at <= b.first_at;
+        if !open
+            || b.ack.after(towards.source_nxt)
+            || !self.answers.may_answer(cx.now)
+            || !cx.challenges.take()
+        {
+            return;
+        }
+        if let Some(r) = self.relays.as_mut() {
+            r.get_mut(from.other()).tx.ask();
+        }
+    }
+
     /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
     fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
         let Some(r) = self.relays.as_ref() else { return false };

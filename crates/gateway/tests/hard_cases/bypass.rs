@@ -285,3 +285,20 @@ fn a_host_that_goes_back_on_its_word_is_reset_and_the_other_one_told() {
     assert!(ended(t.take(Host::A)) && ended(t.take(Host::B)), "nothing is lost in silence");
     t.assert(t.status().counters.flows_abandoned == 1, "counted");
 }
+
+#[test]
+fn a_host_that_only_repeats_itself_is_asked_what_it_has_got_round_us() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > F. 1:101 ack 1\n b < F. 1:101 ack 1\n ~40\n drop");
+    // b has sent 100,000 bytes round us. What acknowledges none of them is older than any window, and b refuses it.
+    t.play("b > . 100001 ack 1\n drop");
+    // a has them, and repeats its end.
+    t.play("a > F. 101 ack 100001\n drop b\n ~10");
+    let asked = t.take(Host::A);
+    assert!(asked.iter().any(|s| s.seq == 0 && s.payload.is_empty()), "{asked:?}");
+    t.play("drop\n a > . 102 ack 100001\n ~5s\n drop a");
+    let again = t.take(Host::B);
+    let taken = again.iter().any(|s| (s.seq, s.payload.len(), s.ack) == (1, 100, 100_001));
+    assert!(taken, "{again:?}");
+}
