@@ -114,13 +114,13 @@ pub(crate) fn measure(
     }
     let window_s = (settings.rtt_ms / 1e3).max(STEP_S);
     measured.round_trip_bps = carried.by_window(window_s);
-    let Some(rate_bps) = config.rate_bps.filter(|_| config.rate_changes.is_empty()).map(|r| r as f64) else {
-        return;
-    };
-    if let Some(seconds) = carried.seconds_to_full(rate_bps, window_s) {
+    let Some(rate_bps) = config.rate_bps.map(|r| r as f64) else { return };
+    let has_one_rate =
+        config.rate_changes.is_empty() && config.contact_plan.iter().all(|c| c.rate_bps.is_none());
+    if let Some(seconds) = carried.seconds_to_full(rate_bps, window_s).filter(|_| has_one_rate) {
         measured.metric("seconds_to_95", seconds);
     }
-    if let Some(share) = settled_share(&measured.round_trip_bps, rate_bps) {
+    if let Some(share) = settled_share(&measured.round_trip_bps, rate_bps).filter(|_| has_one_rate) {
         measured.metric("use_from_20_rtt", share);
     }
     let name = cell.word("topology", &scenario.topology);
@@ -236,6 +236,36 @@ mod tests {
         let steady = [vec![1.0; 20], vec![99.0, 97.0, 3.0]].concat();
         assert_eq!(settled_share(&steady, 100.0), Some(0.98));
         assert_eq!(settled_share(&steady[..21], 100.0), None);
+    }
+
+    /// 10 MB take 10.36 s at 8 Mbit/s, 1.5 round trips after the clock has started and half a one before it ends.
+    #[test]
+    fn a_perfect_sender_knows_gaps_and_steps() {
+        let scenario = Scenario::find("link-schedule").unwrap();
+        let all = scenario.cells().unwrap();
+        let perfect_s = |contacts: &str, steps: &str| {
+            let is_it = |c: &&Cell| {
+                let word = |name: &str| c.params.get(name).and_then(Value::as_str).unwrap_or("");
+                let size = c.number("size_bytes", 0) == 10_000_000;
+                c.variant == "farlink"
+                    && size
+                    && !c.v6()
+                    && word("contacts") == contacts
+                    && word("rate_changes") == steps
+            };
+            let mut measured = Measured::default();
+            let carried = Carried { serialised_bytes: 10_500_000, ..Carried::default() };
+            measure(&scenario, all.iter().find(is_it).unwrap(), 1, &carried, Some(0.0), &mut measured);
+            assert!(!measured.metrics.contains_key("seconds_to_95"), "nothing was carried");
+            assert!((130_000.0..150_000.0).contains(&measured.metrics["wasted_bytes"]));
+            measured.metrics["perfect_seconds"]
+        };
+        // From 0.75 s on, away from 6 to 8 s: 5.25 s and 5.11 s at the full rate.
+        let gaps_s = perfect_s("0s-6s", "");
+        assert!((gaps_s - (8.0 + 10.36 - 5.25 + 0.25)).abs() < 0.01, "{gaps_s}");
+        // From 8 s on at half the rate, and away again from 14 to 16 s, when the full rate is back.
+        let steps_s = perfect_s("0s-6s", "7s=4M 15s=8M");
+        assert!((steps_s - (16.0 + 10.36 - 5.25 - 3.0 + 0.25)).abs() < 0.01, "{steps_s}");
     }
 
     #[test]
