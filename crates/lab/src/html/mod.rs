@@ -1,13 +1,14 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
-//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`], [`captured`] and [`flows`] which plots there are data
-//! for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
+//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`], [`captured`], [`flows`] and [`held`] which plots there are
+//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
 
 mod beside;
 mod captured;
 mod draw;
 mod figure;
 mod flows;
+mod held;
 mod input;
 mod link;
 mod page;

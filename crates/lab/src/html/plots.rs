@@ -34,6 +34,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     plots.extend(heat_maps(table));
     plots.extend(distributions(table));
     plots.extend(ratios(table));
+    plots.extend(super::held::plot(table));
     plots
 }
 

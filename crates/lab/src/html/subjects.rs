@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::expect::figure;
 use crate::report::{CellReport, Report, Schedule};
 use crate::scenario::{Figures, Params};
 
@@ -45,6 +46,8 @@ pub(super) struct Point {
     pub(super) round_trip_bps: Vec<f64>,
     /// Of the first run: when the link was away.
     pub(super) schedule: Option<Schedule>,
+    /// What a gateway held at most, over what it should (docs/expectations.md).
+    pub(super) held_over_aim: Vec<f64>,
     pub(super) runs: usize,
     pub(super) failures: Vec<String>,
 }
@@ -195,6 +198,7 @@ impl Point {
             metrics: BTreeMap::new(),
             round_trip_bps: Vec::new(),
             schedule: None,
+            held_over_aim: Vec::new(),
             runs: 0,
             failures: Vec::new(),
         }
@@ -219,6 +223,7 @@ impl Point {
             self.seconds.push(seconds);
             self.goodput_bps.push(cell.goodput_bps.unwrap_or(0.0));
             self.ratios.extend(cell.ratio_to_limit);
+            self.held_over_aim.extend(figure(cell, "held_over_aim"));
             for (name, value) in &cell.metrics {
                 self.metrics.entry(name.clone()).or_default().push(*value);
             }

@@ -115,6 +115,21 @@ fn completion_time_against_size_stands_beside_paper_and_limit() {
 }
 
 #[test]
+fn what_gateways_hold_stands_beside_the_time_that_it_takes() {
+    let mut cells = grid("flows", &[1.0, 10.0, 100.0], 1);
+    let alone = rendered(cells.clone());
+    assert!(!alone.plots.iter().any(|(name, _)| name == "tiny-held"), "nothing is known of it");
+    for cell in cells.iter_mut().filter(|c| c.variant == "farlink") {
+        cell.params.insert("rate_bps".into(), json!(8_000_000));
+        cell.metrics.insert("gw2_held_max_bytes".into(), 2_000_000.0);
+    }
+    let held = rendered(cells);
+    let (_, svg) = held.plots.iter().find(|(name, _)| name == "tiny-held").expect("it is drawn");
+    has(svg, &["physical limit", "aim", "Farlink", "held at most, over the aim"]);
+    assert!(!svg.contains("hosts alone"), "where there is no gateway nothing is held");
+}
+
+#[test]
 fn every_figure_names_its_command_and_the_page_needs_nothing_else() {
     let rendered = rendered(grid("size_bytes", &[1e5, 1e6, 1e7], 1));
     let figures = rendered.html.matches("<figure ").count();
