@@ -277,7 +277,7 @@ impl Flow {
                 link.note_rtt(now, towards.tx.rtt.min_rtt());
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
-            cx.books.losses_changed(out, link.sent_and_lost());
+            link.reckon_with_losses();
             // Of the link, not of this connection, all of whose packets may have waited.
             let min_rtt = link.measured_rtt();
             if let Some(arrived) = arrived {
@@ -504,16 +504,16 @@ impl Flow {
         relay.buffer.grain = grain;
         let at = s.payload_offset + dropped as usize;
         let what = receiver::insert(&mut relay.buffer, cx.pool, packet, seq, at, taken as usize, edge);
-        cx.books.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
+        cx.links.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
         if relay.settle_fin() {
             let fin = relay.buffer.end();
             relay.fin_since = Some(cx.now);
             // Nobody will use what was promised beyond it.
-            cx.books.arrived(cx.now, out, if edge.after(fin) { edge.since(fin) } else { 0 });
+            cx.links.arrived(cx.now, out, if edge.after(fin) { edge.since(fin) } else { 0 });
             relay.bypassed |= cx.routes_unsteady;
         }
         if !core::mem::replace(&mut relay.begun, true) {
-            cx.books.began(out);
+            cx.links.began(out);
         }
         cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);
         cx.counters.duplicate_bytes += u64::from(what.duplicate_bytes);

@@ -2,11 +2,10 @@
 
 use farlink_wire::{Duration, SeqNum};
 
-use crate::books::Asking;
 use crate::buffer::Grain;
 use crate::config::{Config, FlowControl, Limits};
 use crate::flow::{Cx, Flow, Leg, Relay};
-use crate::link::{Link, Links};
+use crate::link::{Asking, Link, Links};
 use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::room;
 use crate::side::Side;
@@ -101,7 +100,7 @@ impl Flow {
             turn: self.ack_interval(cx, from.other()),
             segment: relay.rx.segment_bytes(),
             limit: relay.limit_bytes,
-            shared: cx.books.has_budget(self.legs.get(from.other()).out),
+            shared: cx.links.has_budget(self.legs.get(from.other()).out),
             losing: relay.tx.in_recovery(),
             timeouts: relay.timeouts,
         })
@@ -176,7 +175,7 @@ impl Flow {
             looks && rx.edge.diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
         };
         let again =
-            |from: Side| cx.books.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
+            |from: Side| cx.links.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
         let room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
         if let Some(r) = self.relays.as_mut() {
             r.room_at = room_at;
@@ -192,7 +191,7 @@ impl Flow {
     #[must_use]
     pub fn grain(&self, cx: &Cx<'_>, from: Side, limit: u32, bytes: u32) -> Grain {
         let out = self.legs.get(from.other()).out;
-        let shared = cx.config.flow_control == FlowControl::Automatic && cx.books.has_budget(out);
+        let shared = cx.config.flow_control == FlowControl::Automatic && cx.links.has_budget(out);
         match limit {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
@@ -247,11 +246,11 @@ impl Flow {
                 let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
                 let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);
                 let out = self.legs.get(from.other()).out;
-                let arriving = cx.books.arriving(cx.now, out, self.asking(cx));
-                let mut share = cx.books.share(out, held, arriving);
+                let arriving = cx.links.arriving(cx.now, out, self.asking(cx));
+                let mut share = cx.links.share(out, held, arriving);
                 if !relay.begun {
                     // It gets its part at once; those that hold more have to wait.
-                    share = cx.books.equal_share(out, arriving);
+                    share = cx.links.equal_share(out, arriving);
                 }
                 let drained = drained.min(self.within_soft_window(cx, from, segment));
                 share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)

@@ -8,7 +8,6 @@ use farlink_wire::{
 };
 
 use crate::arrival::Fate;
-use crate::books::Books;
 use crate::census::Census;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
@@ -55,7 +54,6 @@ pub struct Engine {
     pub(crate) rules: Rules,
     pub(crate) counters: Counters,
     pub(crate) links: Links,
-    pub(crate) books: Books,
     pub(crate) census: Census,
     pub(crate) ready: VecDeque<(FlowId, Side)>,
     pub(crate) timers: BTreeSet<(Instant, FlowId)>,
@@ -79,7 +77,6 @@ macro_rules! cx {
             pool: &mut $self.pool,
             counters: &mut $self.counters,
             links: &mut $self.links,
-            books: &mut $self.books,
             half_open: $self.syns.len(),
             net: $net,
             flows_split: $self.split_count,
@@ -99,7 +96,6 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let rules = Rules::new(&config);
-        let links = Links::new(&config);
         let l = &config.limits;
         Self {
             pool: Pool::new(l.pool_bytes),
@@ -107,8 +103,7 @@ impl Engine {
             syns: SynCache::new(l.half_open_max, config.timers.half_open, config.seed),
             rules,
             counters: Counters::default(),
-            books: Books::new(&links),
-            links,
+            links: Links::new(&config),
             census: Census::default(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -312,7 +307,7 @@ impl Engine {
         };
         let syns = h.syns;
         if syns == 1 {
-            self.books.handshake_begins(now);
+            self.links.handshake_begins(now);
         }
         if let Some(option) = o.farlink.as_ref() {
             // It came by a declared link: `handle_packet` has seen to that.
@@ -349,7 +344,7 @@ impl Engine {
     /// to begin with. What the connection gets is decided when it is established.
     fn first_window(&self, out: Way) -> Option<u16> {
         let automatic = self.config.flow_control == FlowControl::Automatic;
-        let share = self.books.equal_share(out, self.syns.len()).filter(|_| automatic)?;
+        let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
         (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
     }
 
@@ -440,7 +435,7 @@ impl Engine {
         }
         let mut a = h.a;
         let syn_at = a.heard_at;
-        self.books.handshake_completes(syn_at);
+        self.links.handshake_completes(syn_at);
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
         let shown_b = a.window_bytes.min(h.shown_bytes.unwrap_or(u16::MAX).into());
         let shown_a = answer.b.window_bytes.min(answer.shown_bytes.unwrap_or(u16::MAX).into());
@@ -476,7 +471,7 @@ impl Engine {
         let mut cx = cx!(self, now, net);
         flow.split(&mut cx, answer.ack, s.ack);
         for out in [flow.legs.a.out, flow.legs.b.out] {
-            cx.books.open(now, out);
+            cx.links.open(now, out);
         }
         if let Some(r) = flow.relays.as_mut() {
             r.b.rx = Receiver::new(s.ack, shown_b);

@@ -5,13 +5,12 @@ use core::net::IpAddr;
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
-use crate::books::{Books, Entry};
 use crate::buffer::SeqBuffer;
 use crate::census::Counted;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Class, Config, Limits};
 use crate::evidence::{Belief, Beyond};
-use crate::link::{Link, Links};
+use crate::link::{Entry, Link, Links};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
@@ -43,8 +42,6 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// The declared links.
     pub links: &'a mut Links,
-    /// What all flows hold.
-    pub books: &'a mut Books,
     /// Connections whose handshake is under way.
     pub half_open: usize,
     /// The driver.
@@ -406,10 +403,10 @@ impl Leg {
 }
 
 impl Relay {
-    fn book(&mut self, books: &mut Books, new: Entry) {
+    fn book(&mut self, links: &mut Links, new: Entry) {
         let old = core::mem::replace(&mut self.booked, new);
         if old != new {
-            books.change(old, new);
+            links.book(&old, &new);
         }
     }
 
@@ -477,8 +474,8 @@ impl Flow {
         let link = cx.links.get(out);
         if link.is_some() || cx.links.get(before).is_some() {
             self.legs.get_mut(to).srtt = None;
-            let config = self.controller_config(cx.config, cx.links, cx.books, from, next);
-            let paced_over = self.start(cx.config, cx.links, cx.books, to).paced_over;
+            let config = self.controller_config(cx.config, cx.links, from, next);
+            let paced_over = self.start(cx.config, cx.links, to).paced_over;
             let declared = link.and_then(Link::rtt_in_force);
             if let Some(r) = self.relays.as_mut() {
                 r.get_mut(from).tx.change_way(cx.now, &config, paced_over, declared);
@@ -511,7 +508,7 @@ impl Flow {
         let mss = self.segment_payload(to);
         let link = cx.links.get(dst.out);
         let limit_bytes = self.relay_limit(cx.config, cx.links, to);
-        let governed = self.controller_config(cx.config, cx.links, cx.books, from, next);
+        let governed = self.controller_config(cx.config, cx.links, from, next);
         let controller = cc::Controller::new(&governed);
         let bounds =
             crate::sender::RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
@@ -519,7 +516,7 @@ impl Flow {
         if let Some(srtt) = dst.srtt {
             tx.rtt.sample(srtt);
         }
-        tx.pace_start(self.start(cx.config, cx.links, cx.books, to).paced_over);
+        tx.pace_start(self.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
         Relay {
             buffer: SeqBuffer::new(next),
@@ -558,12 +555,11 @@ impl Flow {
         &self,
         config: &Config,
         links: &Links,
-        books: &Books,
         from: Side,
         next: SeqNum,
     ) -> cc::Config {
         let to = from.other();
-        let start = self.start(config, links, books, to);
+        let start = self.start(config, links, to);
         let dst = self.legs.get(to);
         let link = links.get(dst.out);
         let kind = self.controller_kind(config, links, to);
@@ -602,12 +598,12 @@ impl Flow {
     }
 
     /// Books what is held now.
-    pub fn book(&mut self, books: &mut Books) {
+    pub fn book(&mut self, links: &mut Links) {
         let Some(r) = self.relays.as_mut() else { return };
         for from in [Side::A, Side::B] {
             let relay = r.get_mut(from);
             relay.book(
-                books,
+                links,
                 Entry {
                     out: self.legs.get(from.other()).out,
                     held_bytes: relay.buffer.len().saturating_add(relay.buffer.early_bytes()),
@@ -618,11 +614,11 @@ impl Flow {
     }
 
     /// Gives all memory back.
-    pub fn free_buffers(&mut self, pool: &mut Pool, books: &mut Books) {
+    pub fn free_buffers(&mut self, pool: &mut Pool, links: &mut Links) {
         let Some(mut r) = self.relays.take() else { return };
         for relay in [&mut r.a, &mut r.b] {
             relay.buffer.clear(pool);
-            relay.book(books, Entry::default());
+            relay.book(links, Entry::default());
         }
     }
 }

@@ -32,7 +32,7 @@ impl Flow {
         if !kind.goes_by_link_rate() || kind == self.controller_kind(cx.config, cx.links, to) {
             return;
         }
-        let config = self.controller_config(cx.config, cx.links, cx.books, from, next);
+        let config = self.controller_config(cx.config, cx.links, from, next);
         if let Some(r) = self.relays.as_mut() {
             r.get_mut(from).tx.change_cc(cx.now, &config);
         }

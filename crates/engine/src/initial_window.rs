@@ -7,7 +7,6 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::books::Books;
 use crate::config::{
     Config, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
 };
@@ -93,7 +92,7 @@ fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
 
 impl Flow {
     /// How the data towards `to` begins.
-    pub(crate) fn start(&self, config: &Config, links: &Links, books: &Books, to: Side) -> Start {
+    pub(crate) fn start(&self, config: &Config, links: &Links, to: Side) -> Start {
         let leg = self.legs.get(to);
         let Some(link) = links.get(leg.out) else {
             return Start {
@@ -106,11 +105,11 @@ impl Flow {
             rtt,
             rate_bps: link.rate_in_force_bps(),
             remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt)),
-            sharers: books.sharers(leg.out) + 1,
+            sharers: links.sharers(leg.out) + 1,
             // One burst tells the rate; several at once would only fill the queue before the link.
             wants_train: link.pace().source().is_sought()
                 && leg.peer.is_marked()
-                && books.sharers(leg.out) == 0,
+                && links.sharers(leg.out) == 0,
             mss: self.segment_payload(to),
         };
         path.start(link.initial_window())
@@ -145,7 +144,7 @@ impl Flow {
         if !limited || !enough || remembered.is_some() || under_way {
             return;
         }
-        let config = self.controller_config(cx.config, cx.links, cx.books, from, relay.tx.snd_nxt);
+        let config = self.controller_config(cx.config, cx.links, from, relay.tx.snd_nxt);
         if let Some(r) = self.relays.as_mut() {
             let config = farlink_cc::Config { initial_window_segments: TRAIN_SEGMENTS, ..config };
             r.get_mut(from).tx.begin_anew(&config);

@@ -19,7 +19,6 @@ mod admission;
 mod arrival;
 mod arrivals;
 mod back_pressure;
-mod books;
 mod buffer;
 mod census;
 mod challenge;

@@ -1,5 +1,6 @@
 //! The declared links: what is known of each stands in one place, and so does what follows from it.
 
+mod budget;
 mod change;
 mod clock;
 mod far_end;
@@ -7,6 +8,7 @@ mod losses;
 mod memory;
 mod meter;
 mod round_trip;
+mod shares;
 mod state;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
@@ -18,8 +20,10 @@ use crate::peer::Arrived;
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+pub use shares::{Asking, Entry, Held};
 pub use state::{Evidence, State, Witness};
 
+use budget::Budget;
 use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
@@ -38,6 +42,7 @@ pub struct Link {
     iface: IfaceId,
     pace: Pace,
     evidence: Evidence,
+    budget: Budget,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
@@ -60,6 +65,7 @@ pub struct Links {
     ordinary: Vec<(IfaceId, Evidence)>,
     /// Those that are up again, or said to be up for the first time, in this order: what was under way in them is to be sent again.
     back: Vec<Way>,
+    held: Held,
     /// What gateways have told, until it is asked for.
     reports: Vec<(Way, LinkReport)>,
 }
@@ -75,6 +81,7 @@ impl Links {
             links: links.collect(),
             ordinary: ordinary.map(|i| (i.id, Evidence::default())).collect(),
             back: Vec::new(),
+            held: Held::default(),
             reports: Vec::new(),
         }
     }
@@ -203,6 +210,7 @@ impl Link {
         Self {
             iface,
             pace: Pace::declared(declared),
+            budget: Budget::new(declared.rate_bps, declared.rtt),
             evidence: Evidence::default(),
             declared_rtt: declared.rtt,
             measured_rtt: None,
@@ -232,6 +240,7 @@ impl Link {
     /// Its rate is known from somewhere else now.
     pub(crate) fn set_rate_source(&mut self, source: RateSource) {
         self.pace = self.pace.with_source(source);
+        self.follow();
     }
 
     /// Somebody else is the clock now.
@@ -263,10 +272,27 @@ impl Link {
         self.declared_rtt
     }
 
-    /// What has been measured of late is in force from now on. Returns whether it is something else than before.
-    pub(crate) fn follow_rtt(&mut self) -> bool {
+    /// What has been measured of late is in force from now on.
+    pub(crate) fn follow_rtt(&mut self) {
         let measured = self.measured_rtt();
-        core::mem::replace(&mut self.measured_rtt, measured) != measured
+        if core::mem::replace(&mut self.measured_rtt, measured) != measured {
+            self.follow();
+        }
+    }
+
+    /// The budget goes by the rate and the round trip.
+    fn follow(&mut self) {
+        self.budget.follow(self.rate_in_force_bps(), self.rtt_in_force());
+    }
+
+    /// What relays into it may hold.
+    fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The same, to be changed.
+    fn budget_mut(&mut self) -> &mut Budget {
+        &mut self.budget
     }
 
     /// Bytes that the link layer adds to a packet.
@@ -381,10 +407,9 @@ impl Link {
         self.losses.note(delivered_bytes, lost_bytes);
     }
 
-    /// What has been sent and what was lost of it, as [`Losses::sent_and_lost`] has it.
-    #[must_use]
-    pub fn sent_and_lost(&self) -> (u64, u64) {
-        self.losses.sent_and_lost()
+    /// Its budget goes by what is lost.
+    pub(crate) fn reckon_with_losses(&mut self) {
+        self.budget.losses_changed(self.losses.sent_and_lost());
     }
 
     /// It loses enough for repetitions before the loss is known.

@@ -168,7 +168,7 @@ impl Flow {
         let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
         let reach_bytes = self.reach_bytes();
         self.remember_shares(cx.now, cx.links);
-        self.free_buffers(cx.pool, cx.books);
+        self.free_buffers(cx.pool, cx.links);
         let reset_by = self.reset_from.take().map(|(side, _)| side);
         self.mode = Mode::Closed(Closed {
             until,
@@ -202,7 +202,7 @@ impl Flow {
         let acked = Pair { a: acked(&r.b), b: acked(&r.a) };
         let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
         let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
-        self.free_buffers(cx.pool, cx.books);
+        self.free_buffers(cx.pool, cx.links);
         self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, fin });
     }
 }

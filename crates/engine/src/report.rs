@@ -29,7 +29,7 @@ impl Engine {
     }
     /// The largest values of gauges count from now on.
     pub fn reset_peaks(&mut self) {
-        self.books.reset_peak();
+        self.links.held_mut().reset_peak();
         self.pool.reset_peak();
     }
     /// A snapshot of all counters and gauges.
@@ -52,7 +52,7 @@ impl Engine {
             pool_bytes: self.pool.used_bytes() as u64,
             pool_max_bytes: self.pool.used_max_bytes() as u64,
             pool_limit_bytes: self.pool.limit_bytes() as u64,
-            held_max_bytes: self.books.held().1,
+            held_max_bytes: self.links.held().bytes().1,
             table_bytes: memory.state_bytes(),
             memory,
             counters: Counters { half_open_evicted: self.syns.evicted(), ..self.counters },

@@ -56,7 +56,6 @@ impl Engine {
     fn set_rate_source(&mut self, way: Way, source: RateSource) {
         if let Some(link) = self.links.get_mut(way) {
             link.set_rate_source(source);
-            self.books.link_changed(way, link);
         }
     }
 
@@ -77,7 +76,7 @@ impl Engine {
                 }
                 let from = to.other();
                 let Some(next) = flow.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { continue };
-                let config = flow.controller_config(&self.config, &self.links, &self.books, from, next);
+                let config = flow.controller_config(&self.config, &self.links, from, next);
                 if let Some(relays) = flow.relays.as_mut() {
                     relays.get_mut(from).tx.change_cc(now, &config);
                 }
@@ -101,10 +100,8 @@ impl Engine {
 
     /// The smallest round trip of any connection over a link of late, where nobody has said one, is in force from now on.
     pub fn follow_link_rtt(&mut self, way: Way) {
-        if let Some(link) = self.links.get_mut(way)
-            && link.follow_rtt()
-        {
-            self.books.link_changed(way, link);
+        if let Some(link) = self.links.get_mut(way) {
+            link.follow_rtt();
         }
     }
 

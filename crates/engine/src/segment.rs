@@ -91,11 +91,11 @@ impl Flow {
         let narrow = relay.can_show_more(limit, far.window_scale, field_max);
         let moving = relay
             .acked_at
-            .is_some_and(|(at, gap)| cx.now.since(at).max(gap) < MOVING || cx.books.has_budget(far.out));
+            .is_some_and(|(at, gap)| cx.now.since(at).max(gap) < MOVING || cx.links.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
-        let narrow = narrow && cx.books.is_worth_a_pause(far.out, relay.rx.window_shown_max);
+        let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max);
         let pause = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
-        let equal = cx.books.equal_share(far.out, 0);
+        let equal = cx.links.equal_share(far.out, 0);
         let behind_gap = equal.is_some() && relay.tx.board().sacked_bytes() > 0;
         let larger_max_bytes = equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max.saturating_mul(2)));
         Offer {
@@ -184,7 +184,7 @@ impl Flow {
         let rx = &mut r.get_mut(to).rx;
         edit::set_window(packet, s, window);
         if edge.after(rx.edge) {
-            cx.books.promise(cx.now, out, edge.since(rx.edge));
+            cx.links.promise(cx.now, out, edge.since(rx.edge));
         }
         rx.on_ack_sent(s.ack, edge, shown);
     }
@@ -295,7 +295,7 @@ impl Flow {
         let raised = word.pure && rx.raise_first;
         rx.early_untold &= !word.pure;
         if word.edge.after(rx.edge) {
-            cx.books.promise(cx.now, src.out, word.edge.since(rx.edge));
+            cx.links.promise(cx.now, src.out, word.edge.since(rx.edge));
         }
         rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {

@@ -29,7 +29,7 @@ impl Engine {
         flow.finish_reset(&mut cx);
         flow.watch_holes(now);
         let remove = flow.settle(&mut cx, self.draining);
-        flow.book(cx.books);
+        flow.book(cx.links);
         flow.regulate(&cx);
         flow.watch_room(&cx);
         let split = flow.relays.is_some();
@@ -113,7 +113,7 @@ impl Engine {
             self.split_count = self.split_count.saturating_sub(1);
             self.share_memory();
         }
-        flow.free_buffers(&mut self.pool, &mut self.books);
+        flow.free_buffers(&mut self.pool, &mut self.links);
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }

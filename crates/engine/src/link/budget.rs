@@ -1,0 +1,253 @@
+//! The budget of a link: what relays into it may hold, all flows together.
+//!
+//! A link of known rate and round trip is full while a round trip of data is on its way, of however many flows. So relays
+//! into it share one budget: each may hold a multiple of what the others leave of it. Those that need little hold
+//! little, and those that need much find room (Choudhury and Hahne, Dynamic Queue Length Thresholds).
+
+use farlink_wire::{Duration, Instant};
+
+use super::shares::{Asking, Entry};
+use crate::arrivals::Arrivals;
+use crate::receiver::AckDelay;
+
+/// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
+/// gateways come a sixth of one late, and data waits for its turn.
+const BUDGET_TWENTIETHS: u64 = 33;
+/// A relay may hold so many times what is free.
+const FREE_SHARES: u64 = 4;
+/// The part of a budget (one over it) that windows which nobody has used yet may take from those who use theirs; and that must
+/// be free for a relay to pause for it.
+const FRESH_SHARE: u64 = 4;
+/// The round trip of a link counts as this long at least: timers and acknowledgements take their time, too.
+const RTT_MIN: Duration = Duration::from_millis(20);
+/// A full segment on Ethernet.
+const SEGMENT_BYTES: u64 = 1460;
+/// So many losses of the same bytes are reckoned with.
+const LOSSES_IN_A_ROW: usize = 4;
+/// Least budget of a link: two super-segments.
+const BUDGET_MIN_BYTES: u64 = 128 << 10;
+
+/// What is booked for one link.
+#[derive(Debug)]
+pub struct Budget {
+    /// Without losses.
+    clean_budget_bytes: Option<u64>,
+    /// So many times as much, in thousandths, because of the link's losses.
+    loss_permille: u64,
+    /// How often what was promised grows old.
+    period: Duration,
+    held_bytes: u64,
+    relays: usize,
+    /// Promised to sources in this period and the one before, and not used yet.
+    fresh: [u64; 2],
+    /// Connections that began in these two periods and have not sent anything yet.
+    opened: [usize; 2],
+    fresh_since: Instant,
+    /// Handshakes, over whichever link.
+    arrivals: Arrivals,
+}
+
+impl Budget {
+    /// Of a link whose rate and round trip are these, as far as they are known.
+    #[must_use]
+    pub fn new(rate_bps: Option<u64>, rtt: Option<Duration>) -> Self {
+        let mut new = Self {
+            clean_budget_bytes: None,
+            loss_permille: 1000,
+            period: period(rtt),
+            arrivals: Arrivals::new(period(rtt)),
+            held_bytes: 0,
+            relays: 0,
+            fresh: [0; 2],
+            opened: [0; 2],
+            fresh_since: Instant::ZERO,
+        };
+        new.follow(rate_bps, rtt);
+        new
+    }
+
+    /// The rate or the round trip has changed, or has become known.
+    pub fn follow(&mut self, rate_bps: Option<u64>, rtt: Option<Duration>) {
+        self.clean_budget_bytes = rate_bps.zip(rtt).and_then(|(rate, rtt)| budget(rate, rtt));
+        if self.period != period(rtt) {
+            self.period = period(rtt);
+            self.arrivals = Arrivals::new(self.period);
+        }
+    }
+
+    /// A handshake begins, over whichever link.
+    pub fn handshake_begins(&mut self, now: Instant) {
+        self.arrivals.begin(now);
+    }
+
+    /// The one that began at `syn_at` is complete.
+    pub fn handshake_completes(&mut self, syn_at: Instant) {
+        self.arrivals.complete(syn_at);
+    }
+
+    /// A relay into the link joins with this, or leaves with it.
+    pub fn book(&mut self, entry: &Entry, joins: bool) {
+        let bytes = u64::from(entry.held_bytes.saturating_sub(entry.sacked_bytes));
+        let one = usize::from(entry.held_bytes > 0);
+        if joins {
+            self.held_bytes += bytes;
+            self.relays += one;
+        } else {
+            self.held_bytes = self.held_bytes.saturating_sub(bytes);
+            self.relays = self.relays.saturating_sub(one);
+        }
+    }
+
+    /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a loss waits until it is repaired, a
+    /// round trip and a half later, and longer where repetitions are lost, too.
+    pub fn losses_changed(&mut self, (sent, lost): (u64, u64)) {
+        if lost == 0 {
+            // So it is with nearly every acknowledgement of a clean link.
+            self.loss_permille = 1000;
+            return;
+        }
+        let sent = sent.max(1);
+        // Segments of a round trip that are lost so many times, in thousandths.
+        let mut expected = self.clean_budget_bytes.unwrap_or(0) / SEGMENT_BYTES * 1000;
+        self.loss_permille = 1000;
+        for _ in 0..LOSSES_IN_A_ROW {
+            expected =
+                u64::try_from(u128::from(expected) * u128::from(lost) / u128::from(sent)).unwrap_or(u64::MAX);
+            self.loss_permille += expected.min(1000) * 3 / 2;
+        }
+    }
+
+    /// A connection begins whose data will go into a link.
+    pub fn open(&mut self, now: Instant) {
+        self.age(now);
+        let [newest, _] = &mut self.opened;
+        *newest += 1;
+    }
+
+    /// Its first data has come.
+    pub fn began(&mut self) {
+        let [newest, older] = &mut self.opened;
+        let one = if *older > 0 { older } else { newest };
+        *one = one.saturating_sub(1);
+    }
+
+    /// A source was promised room for `bytes` more on its way into a link.
+    pub fn promise(&mut self, now: Instant, bytes: u32) {
+        self.age(now);
+        let [newest, _] = &mut self.fresh;
+        *newest += u64::from(bytes);
+    }
+
+    /// A source has used `bytes` of what it was promised.
+    pub fn arrived(&mut self, now: Instant, bytes: u32) {
+        self.age(now);
+        let [newest, older] = &mut self.fresh;
+        let from_older = u64::from(bytes).min(*older);
+        *older -= from_older;
+        *newest = newest.saturating_sub(u64::from(bytes) - from_older);
+    }
+
+    /// For how many connections whose handshake is under way a relay makes room: for all that are expected in its own first round
+    /// trip, and later only for so many that handshakes that are never finished leave most to those that speak.
+    #[must_use]
+    pub fn arriving(&self, now: Instant, asking: Asking) -> usize {
+        if asking.half_open == 0 {
+            return 0;
+        }
+        let expected = self.arrivals.expected(now, asking.handshake).min(asking.half_open);
+        if asking.age <= self.period { expected } else { expected.min(self.relays) }
+    }
+
+    /// When a connection that has little room because of those that are expected looks again whether they have come.
+    #[must_use]
+    pub fn looks_again(&self, now: Instant, asking: Asking) -> Option<Instant> {
+        let waits = asking.age <= self.period * 2 && self.arriving(now, asking) > 0;
+        waits.then(|| now + self.arrivals.width())
+    }
+
+    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others are about to begin; `None`
+    /// where the link has no budget.
+    #[must_use]
+    pub fn share(&self, held_bytes: u32, more: usize) -> Option<u32> {
+        let budget = self.whole_budget()?;
+        let begun = u64::try_from(self.relays + self.opened.iter().sum::<usize>()).unwrap_or(u64::MAX);
+        let equal = u64::from(self.equal_share(more)?);
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let reserved = budget.saturating_mul(more) / begun.saturating_add(more).max(1);
+        let fresh = self.fresh.iter().sum::<u64>().saturating_add(reserved);
+        let share = |fresh: u64| {
+            let free = budget.saturating_sub(self.held_bytes + fresh);
+            (u64::from(held_bytes) + free) * FREE_SHARES / (FREE_SHARES + 1)
+        };
+        // What sources were promised and have not sent yet is on its way; but those that send nothing leave the others
+        // their equal parts.
+        let share = share(fresh).max(share(fresh.min(budget / FRESH_SHARE)).min(equal));
+        Some(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// Relays that hold data for this link, and connections over it that have begun and have not sent anything yet.
+    #[must_use]
+    pub fn sharers(&self) -> u64 {
+        u64::try_from(self.relays + self.opened.iter().sum::<usize>()).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that each of the relays into this link would have, with those that have begun to speak, and `more` that are about
+    /// to; `None` where the link has no budget.
+    #[must_use]
+    pub fn equal_share(&self, more: usize) -> Option<u32> {
+        let relays =
+            u64::try_from(self.relays + self.opened.iter().sum::<usize>() + more).unwrap_or(u64::MAX).max(1);
+        Some(u32::try_from(self.budget()? / relays + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
+    }
+
+    /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to show it more: much of the
+    /// budget is free, or it has less than half its part. Always where the link has no budget.
+    #[must_use]
+    pub fn is_worth_a_pause(&self, shown_bytes: u32) -> bool {
+        let Some(budget) = self.budget() else { return true };
+        let used = self.held_bytes + self.fresh.iter().sum::<u64>();
+        let poor = self.equal_share(0).is_some_and(|equal| shown_bytes < equal / 2);
+        poor || used < budget - budget / FRESH_SHARE
+    }
+
+    /// The relays into this link share a budget.
+    #[must_use]
+    pub fn has_budget(&self) -> bool {
+        self.clean_budget_bytes.is_some()
+    }
+
+    fn budget(&self) -> Option<u64> {
+        Some(self.clean_budget_bytes?.saturating_mul(self.loss_permille) / 1000)
+    }
+
+    /// What all relays together may hold: each wastes half a segment, since only whole ones travel.
+    fn whole_budget(&self) -> Option<u64> {
+        let relays = u64::try_from(self.relays).unwrap_or(u64::MAX);
+        Some(self.budget()? + relays.saturating_mul(SEGMENT_BYTES / 2))
+    }
+
+    fn age(&mut self, now: Instant) {
+        if now.since(self.fresh_since) >= self.period {
+            let ([newest, _], [opened, _]) = (self.fresh, self.opened);
+            let old = now.since(self.fresh_since) >= self.period * 2;
+            self.fresh = [0, if old { 0 } else { newest }];
+            self.opened = [0, if old { 0 } else { opened }];
+            self.fresh_since = now;
+        }
+    }
+}
+
+/// How often what was promised grows old.
+fn period(rtt: Option<Duration>) -> Duration {
+    rtt.unwrap_or_default().max(RTT_MIN)
+}
+
+/// Bytes of all flows together that keep such a link full.
+fn budget(rate_bps: u64, rtt: Duration) -> Option<u64> {
+    let rtt = rtt.max(RTT_MIN);
+    let late = AckDelay::of_gateway(rtt).map_or(Duration::ZERO, AckDelay::longest);
+    let bytes = |time: Duration| u64::try_from(u128::from(rate_bps) * time.as_micros() / 8_000_000).ok();
+    // Where acknowledgements take a large part of the round trip they count in full.
+    let least = bytes(rtt + late + late / 2)? * (FREE_SHARES + 1) / FREE_SHARES;
+    Some((bytes(rtt)? * BUDGET_TWENTIETHS / 20).max(least).max(BUDGET_MIN_BYTES))
+}

@@ -1,0 +1,272 @@
+//! What relays hold on their way into links, and what each may: the budgets of all links, asked by way.
+
+use farlink_wire::{Duration, Instant};
+
+use super::budget::Budget;
+use super::{Link, Links};
+use crate::net::Way;
+
+/// What a relay is booked with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entry {
+    /// The way that it goes on.
+    pub out: Way,
+    /// Bytes held for delivery, those above a hole included.
+    pub held_bytes: u32,
+    /// Of these, such as only wait behind a repetition.
+    pub sacked_bytes: u32,
+}
+
+/// A connection as it asks for room.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// Since it was split.
+    pub age: Duration,
+    /// So long its handshake took here.
+    pub handshake: Duration,
+    /// Connections whose handshake is under way.
+    pub half_open: usize,
+}
+
+/// Bytes held, all flows together, whichever way they go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl Held {
+    fn change(&mut self, old: &Entry, new: &Entry) {
+        self.bytes = (self.bytes + u64::from(new.held_bytes)).saturating_sub(old.held_bytes.into());
+        self.max_bytes = self.max_bytes.max(self.bytes);
+    }
+
+    /// The most from now on.
+    pub(crate) fn reset_peak(&mut self) {
+        self.max_bytes = self.bytes;
+    }
+
+    /// Now, and the most there were.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.bytes, self.max_bytes)
+    }
+}
+
+impl Links {
+    fn budget(&self, way: Way) -> Option<&Budget> {
+        self.get(way).map(Link::budget)
+    }
+
+    fn budget_mut(&mut self, way: Way) -> Option<&mut Budget> {
+        self.get_mut(way).map(Link::budget_mut)
+    }
+
+    /// Bytes held, all flows together.
+    #[must_use]
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// The same, to be counted anew.
+    pub(crate) fn held_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+
+    /// A relay holds something else than before.
+    pub(crate) fn book(&mut self, old: &Entry, new: &Entry) {
+        self.held.change(old, new);
+        for (entry, joins) in [(old, false), (new, true)] {
+            if let Some(budget) = self.budget_mut(entry.out) {
+                budget.book(entry, joins);
+            }
+        }
+    }
+
+    /// A handshake begins.
+    pub(crate) fn handshake_begins(&mut self, now: Instant) {
+        self.links.iter_mut().for_each(|l| l.budget_mut().handshake_begins(now));
+    }
+
+    /// The one that began at `syn_at` is complete.
+    pub(crate) fn handshake_completes(&mut self, syn_at: Instant) {
+        self.links.iter_mut().for_each(|l| l.budget_mut().handshake_completes(syn_at));
+    }
+
+    /// [`Budget::open`] of the link that this way leads into.
+    pub(crate) fn open(&mut self, now: Instant, way: Way) {
+        if let Some(budget) = self.budget_mut(way) {
+            budget.open(now);
+        }
+    }
+
+    /// [`Budget::began`] of the link that this way leads into.
+    pub(crate) fn began(&mut self, way: Way) {
+        if let Some(budget) = self.budget_mut(way) {
+            budget.began();
+        }
+    }
+
+    /// [`Budget::promise`] of the link that this way leads into.
+    pub(crate) fn promise(&mut self, now: Instant, way: Way, bytes: u32) {
+        if let Some(budget) = self.budget_mut(way) {
+            budget.promise(now, bytes);
+        }
+    }
+
+    /// [`Budget::arrived`] of the link that this way leads into.
+    pub(crate) fn arrived(&mut self, now: Instant, way: Way, bytes: u32) {
+        if let Some(budget) = self.budget_mut(way) {
+            budget.arrived(now, bytes);
+        }
+    }
+
+    /// [`Budget::arriving`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn arriving(&self, now: Instant, way: Way, asking: Asking) -> usize {
+        self.budget(way).map_or(0, |budget| budget.arriving(now, asking))
+    }
+
+    /// [`Budget::looks_again`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn looks_again(&self, now: Instant, way: Way, asking: Asking) -> Option<Instant> {
+        self.budget(way)?.looks_again(now, asking)
+    }
+
+    /// [`Budget::share`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn share(&self, way: Way, held_bytes: u32, more: usize) -> Option<u32> {
+        self.budget(way)?.share(held_bytes, more)
+    }
+
+    /// [`Budget::sharers`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn sharers(&self, way: Way) -> u64 {
+        self.budget(way).map_or(0, |budget| budget.sharers())
+    }
+
+    /// [`Budget::equal_share`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn equal_share(&self, way: Way, more: usize) -> Option<u32> {
+        self.budget(way)?.equal_share(more)
+    }
+
+    /// [`Budget::is_worth_a_pause`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn is_worth_a_pause(&self, way: Way, shown_bytes: u32) -> bool {
+        self.budget(way).is_none_or(|budget| budget.is_worth_a_pause(shown_bytes))
+    }
+
+    /// [`Budget::has_budget`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn has_budget(&self, way: Way) -> bool {
+        self.budget(way).is_some_and(|budget| budget.has_budget())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Links;
+    use super::*;
+    use crate::config::{self, Config, Interface};
+    use crate::net::{IfaceId, LinkId};
+
+    const OUT: Way = Way::Link(LinkId(0));
+
+    fn books() -> Links {
+        let link = config::Link {
+            rate_bps: Some(8_000_000),
+            rtt: Some(Duration::from_millis(500)),
+            ..config::Link::default()
+        };
+        let (id, name, addresses) = (IfaceId(3), "sat0".into(), Vec::new());
+        let interfaces = vec![Interface { id, name, domain: 0, addresses, link: Some(link) }];
+        Links::new(&Config { interfaces, ..Config::default() })
+    }
+    fn book(links: &mut Links, old: Entry, new: Entry) {
+        links.book(&old, &new);
+    }
+    fn lose(links: &mut Links, losses: (u64, u64)) {
+        links.budget_mut(OUT).unwrap().losses_changed(losses);
+    }
+    fn entry(held_bytes: u32) -> Entry {
+        Entry { out: OUT, held_bytes, sacked_bytes: 0 }
+    }
+
+    #[test]
+    fn one_relay_may_hold_more_than_a_round_trip_and_less_than_two() {
+        let mut b = books();
+        let mut held = 0;
+        for _ in 0..1000 {
+            let may = b.share(OUT, held, 0).unwrap().max(held);
+            book(&mut b, entry(held), entry(may));
+            held = may;
+        }
+        assert!((600_000..1_000_000).contains(&held), "{held}");
+        assert_eq!(b.held.bytes(), (u64::from(held), u64::from(held)));
+    }
+
+    #[test]
+    fn those_that_are_about_to_begin_have_their_parts() {
+        let mut b = books();
+        b.open(Instant::ZERO, OUT);
+        book(&mut b, Entry::default(), entry(10_000));
+        b.began(OUT);
+        let alone = b.share(OUT, 10_000, 0).unwrap();
+        assert!(alone > 500_000, "{alone}");
+        let share = b.share(OUT, 10_000, 9).unwrap();
+        assert!(share < 100_000, "{share}");
+        (0..5_000).for_each(|_| b.handshake_begins(Instant::ZERO));
+        let (handshake, half_open) = (Duration::from_millis(510), 5_000);
+        let arriving = |ms| {
+            let age = Duration::from_millis(ms);
+            b.arriving(Instant::ZERO + handshake, OUT, Asking { age, handshake, half_open })
+        };
+        assert_eq!(arriving(400), 5_000);
+        assert_eq!(arriving(1_000), 1, "handshakes that are never finished");
+    }
+
+    #[test]
+    fn a_link_that_loses_needs_more() {
+        let mut b = books();
+        let clean = b.equal_share(OUT, 0).unwrap();
+        lose(&mut b, (10_000_000, 0));
+        assert_eq!(b.equal_share(OUT, 0), Some(clean));
+        lose(&mut b, (10_000_000, 100_000));
+        let lossy = b.equal_share(OUT, 0).unwrap();
+        assert!((clean * 2..clean * 3).contains(&lossy), "{lossy}");
+        lose(&mut b, (0, u64::MAX));
+        assert!(b.equal_share(OUT, 0).unwrap() <= clean * 7 + 5_000, "bounded");
+    }
+
+    #[test]
+    fn relays_that_come_later_get_what_earlier_ones_release() {
+        let mut b = books();
+        let mut held = [680_000u32, 0, 0, 0, 0];
+        book(&mut b, Entry::default(), entry(680_000));
+        for _ in 0..2_000 {
+            for h in &mut held {
+                let drained = h.saturating_sub(5_000);
+                book(&mut b, entry(*h), entry(drained));
+                *h = b.share(OUT, drained, 0).unwrap().max(drained);
+                book(&mut b, entry(drained), entry(*h));
+            }
+        }
+        let sum: u32 = held.iter().sum();
+        assert!(sum <= 1_000_000 && held.iter().all(|h| (150_000..170_000).contains(h)), "{held:?}");
+    }
+
+    #[test]
+    fn promises_that_nobody_uses_are_forgotten() {
+        let mut b = books();
+        let whole = b.share(OUT, 0, 0).unwrap();
+        b.promise(Instant::ZERO, OUT, 100_000);
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - 80_000));
+        b.arrived(Instant::ZERO, OUT, 50_000);
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - 40_000));
+        b.promise(Instant::ZERO + Duration::from_secs(2), OUT, 0);
+        assert_eq!(b.share(OUT, 0, 0), Some(whole));
+        b.promise(Instant::ZERO + Duration::from_secs(2), OUT, u32::MAX);
+        assert_eq!(b.share(OUT, 0, 0), Some(whole - whole / 4), "others keep most of it");
+    }
+}
