@@ -320,7 +320,8 @@ impl Conn {
                 let edge = ack + (u64::from(s.window) << self.scales[0]);
                 let is_pure = s.payload_len == 0 && !s.flags.fin();
                 let echo_ms = s.options.timestamps.filter(|_| self.timestamps).map(|t| t.ecr);
-                self.tx.on_ack(&Arrived { now, ack, sacks: &sacks, edge, is_pure, echo_ms });
+                let clock_ms = self.clock_ms(now);
+                self.tx.on_ack(&Arrived { now, ack, sacks: &sacks, edge, is_pure, echo_ms, clock_ms });
             }
         }
         let is_probe = s.payload_len == 0 && !s.flags.fin();

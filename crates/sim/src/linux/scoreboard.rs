@@ -62,7 +62,7 @@ pub(super) struct News {
     pub acked: u32,
     /// Segments newly known to have arrived, in either way.
     pub delivered: u32,
-    /// RTT of the oldest segment of them that was sent once (what RFC 6298 is fed).
+    /// RTT of the oldest segment of them that was sent once (what RFC 6298 is fed), unless a repeated one was acknowledged with it.
     pub rtt_first: Option<Duration>,
     /// RTT of the newest.
     pub rtt_last: Option<Duration>,
@@ -116,6 +116,7 @@ impl Scoreboard {
         each: &mut dyn FnMut(&Segment),
     ) -> News {
         let mut news = News::default();
+        let mut resent = false;
         while self.segments.front().is_some_and(|s| s.end() <= una) {
             let Some(s) = self.segments.pop_front() else { break };
             news.acked += 1;
@@ -125,8 +126,13 @@ impl Scoreboard {
                 self.sacked_out -= 1;
                 continue;
             }
+            resent |= s.ever_resent;
             Self::note(&mut self.rack, &mut news, now, &s, min_rtt);
             each(&s);
+        }
+        if resent {
+            // What came before the repetition filled the gap has waited for it (Linux FLAG_RETRANS_DATA_ACKED).
+            (news.rtt_first, news.rtt_last) = (None, None);
         }
         if let Some(s) = self.segments.front_mut()
             && s.seq < una
@@ -286,5 +292,39 @@ impl Scoreboard {
             return None;
         }
         self.segments.iter_mut().find(|s| s.lost && !s.resent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::rate::Rate;
+
+    /// What two segments say of the RTT at 6.1 s, of which the first was sent again at 6 s where `resent`.
+    fn rtt(resent: bool) -> Option<Duration> {
+        let at = Instant::from_millis;
+        let mut board = Scoreboard::default();
+        for (seq, again) in [(0, resent), (1_000, false)] {
+            let sent = if again { at(6_000) } else { at(1_000) };
+            let stamp = Rate::default().stamp(sent, 0);
+            board.push(Segment {
+                seq,
+                len: 1_000,
+                sent,
+                stamp,
+                sacked: false,
+                lost: false,
+                resent: again,
+                ever_resent: again,
+            });
+            board.resent_out += u32::from(again);
+        }
+        board.acknowledge(at(6_100), 2_000, false, Duration::from_millis(80), &mut |_| ()).rtt_first
+    }
+
+    #[test]
+    fn what_waited_behind_a_gap_says_nothing_of_the_round_trip() {
+        assert_eq!(rtt(false), Some(Duration::from_millis(5_100)));
+        assert_eq!(rtt(true), None);
     }
 }

@@ -51,6 +51,17 @@ pub(super) struct Arrived<'a> {
     pub is_pure: bool,
     /// TSecr in milliseconds, with timestamps.
     pub echo_ms: Option<u32>,
+    /// The timestamp clock now, in milliseconds.
+    pub clock_ms: u32,
+}
+
+impl Arrived<'_> {
+    /// What its timestamp says of the RTT: that counts where segments do not tell (Linux `tcp_rtt_tsopt_us`, which takes no more than
+    /// 36 minutes).
+    fn echoed_rtt(&self) -> Option<Duration> {
+        let ms = self.clock_ms.wrapping_sub(self.echo_ms.filter(|echo| *echo != 0)?);
+        (ms < 2_147_483).then_some(Duration::from_millis(u64::from(ms)))
+    }
 }
 
 /// What an acknowledgement told, beside numbers.
@@ -255,7 +266,7 @@ impl Sender {
             news.delivered += 1;
             told.repeated = true;
         }
-        if let Some(rtt) = news.rtt_first {
+        if let Some(rtt) = news.rtt_first.or_else(|| a.echoed_rtt().filter(|_| advanced)) {
             self.rtt.sample(a.now, rtt, self.una, self.nxt);
         }
         if advanced {
