@@ -278,9 +278,9 @@ impl Flow {
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();
-            // Of the link, not of this connection, all of whose packets may have waited.
-            let min_rtt = link.measured_rtt();
             if let Some(arrived) = arrived {
+                // Of the link, not of this connection, all of whose packets may have waited.
+                let min_rtt = link.measured_rtt();
                 let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
                 cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }

@@ -285,16 +285,6 @@ impl Link {
         self.budget.follow(self.rate_in_force_bps(), self.rtt_in_force());
     }
 
-    /// What relays into it may hold.
-    fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    /// The same, to be changed.
-    fn budget_mut(&mut self) -> &mut Budget {
-        &mut self.budget
-    }
-
     /// Bytes that the link layer adds to a packet.
     #[must_use]
     pub fn overhead_bytes(&self) -> u32 {

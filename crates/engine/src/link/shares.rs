@@ -2,8 +2,8 @@
 
 use farlink_wire::{Duration, Instant};
 
+use super::Links;
 use super::budget::Budget;
-use super::{Link, Links};
 use crate::net::Way;
 
 /// What a relay is booked with.
@@ -55,11 +55,11 @@ impl Held {
 
 impl Links {
     fn budget(&self, way: Way) -> Option<&Budget> {
-        self.get(way).map(Link::budget)
+        self.get(way).map(|link| &link.budget)
     }
 
     fn budget_mut(&mut self, way: Way) -> Option<&mut Budget> {
-        self.get_mut(way).map(Link::budget_mut)
+        self.get_mut(way).map(|link| &mut link.budget)
     }
 
     /// Bytes held, all flows together.
@@ -85,12 +85,12 @@ impl Links {
 
     /// A handshake begins.
     pub(crate) fn handshake_begins(&mut self, now: Instant) {
-        self.links.iter_mut().for_each(|l| l.budget_mut().handshake_begins(now));
+        self.links.iter_mut().for_each(|l| l.budget.handshake_begins(now));
     }
 
     /// The one that began at `syn_at` is complete.
     pub(crate) fn handshake_completes(&mut self, syn_at: Instant) {
-        self.links.iter_mut().for_each(|l| l.budget_mut().handshake_completes(syn_at));
+        self.links.iter_mut().for_each(|l| l.budget.handshake_completes(syn_at));
     }
 
     /// [`Budget::open`] of the link that this way leads into.
