@@ -430,7 +430,8 @@ impl Flow {
         }
         let a = self.new_relay(cx, Side::A, next_from_a);
         let b = self.new_relay(cx, Side::B, next_from_b);
-        self.relays = Some(Box::new(Relays { a, b, new_syn: None, lets_go_until: None, room_at: None }));
+        self.relays =
+            Some(Box::new(Relays { both: Pair { a, b }, new_syn: None, lets_go_until: None, room_at: None }));
         self.mode = Mode::Split;
     }
 
@@ -616,7 +617,7 @@ impl Flow {
     /// Gives all memory back.
     pub fn free_buffers(&mut self, pool: &mut Pool, links: &mut Links) {
         let Some(mut r) = self.relays.take() else { return };
-        for relay in [&mut r.a, &mut r.b] {
+        for relay in [&mut r.both.a, &mut r.both.b] {
             relay.buffer.clear(pool);
             relay.book(links, Entry::default());
         }

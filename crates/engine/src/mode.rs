@@ -65,7 +65,7 @@ impl Flow {
     /// given a few seconds. Returns whether that is over.
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
         let Some(r) = self.relays.as_mut() else { return true };
-        let crate::relays::Relays { a, b, lets_go_until, .. } = &mut **r;
+        let crate::relays::Relays { both: Pair { a, b }, lets_go_until, .. } = &mut **r;
         let until = *lets_go_until.get_or_insert_with(|| {
             let known = |relay: &crate::flow::Relay| relay.tx.rtt.srtt().unwrap_or_default();
             let path = known(a) + known(b);
@@ -86,7 +86,7 @@ impl Flow {
             return;
         }
         if let Some(r) = self.relays.as_mut() {
-            for relay in [&mut r.a, &mut r.b] {
+            for relay in [&mut r.both.a, &mut r.both.b] {
                 let highest = relay.buffer.highest();
                 // A FIN that is there belongs to what is held.
                 let fin = u32::from(relay.rx.fin_at.or(relay.rx.fin_claimed) == Some(highest));

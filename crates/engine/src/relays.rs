@@ -1,17 +1,17 @@
 //! What a connection has only while it is split. An idle one does without, and is small.
 
+use core::ops::{Deref, DerefMut};
+
 use farlink_wire::{Instant, SeqNum};
 
 use crate::flow::Relay;
-use crate::side::Side;
+use crate::side::{Pair, Side};
 
 /// What a connection has only while it is split: the two relays, and what concerns both.
 #[derive(Debug)]
 pub struct Relays {
-    /// Of what host A sends.
-    pub a: Relay,
-    /// Of what host B sends.
-    pub b: Relay,
+    /// One of what each host sends: a pair with something beside it, and used as one.
+    pub both: Pair<Relay>,
     /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
     pub new_syn: Option<NewSyn>,
     /// Draining is to begin, at this time at the latest.
@@ -33,27 +33,16 @@ pub struct NewSyn {
     pub at: Instant,
 }
 
-impl Relays {
-    /// The one that carries what a host sends.
-    #[must_use]
-    pub const fn get(&self, from: Side) -> &Relay {
-        match from {
-            Side::A => &self.a,
-            Side::B => &self.b,
-        }
+impl Deref for Relays {
+    type Target = Pair<Relay>;
+
+    fn deref(&self) -> &Pair<Relay> {
+        &self.both
     }
-    /// The same, to change.
-    pub const fn get_mut(&mut self, from: Side) -> &mut Relay {
-        match from {
-            Side::A => &mut self.a,
-            Side::B => &mut self.b,
-        }
-    }
-    /// The one that carries what a host sends, and the other one, both to change.
-    pub const fn both_mut(&mut self, from: Side) -> (&mut Relay, &mut Relay) {
-        match from {
-            Side::A => (&mut self.a, &mut self.b),
-            Side::B => (&mut self.b, &mut self.a),
-        }
+}
+
+impl DerefMut for Relays {
+    fn deref_mut(&mut self) -> &mut Pair<Relay> {
+        &mut self.both
     }
 }

@@ -44,4 +44,11 @@ impl<T> Pair<T> {
             Side::B => &mut self.b,
         }
     }
+    /// The value of a side, and that of the other one, both to change.
+    pub const fn both_mut(&mut self, side: Side) -> (&mut T, &mut T) {
+        match side {
+            Side::A => (&mut self.a, &mut self.b),
+            Side::B => (&mut self.b, &mut self.a),
+        }
+    }
 }

@@ -122,7 +122,7 @@ impl Flow {
     /// behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
         let Some(r) = self.relays.as_mut() else { return };
-        for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
+        for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let far = relay.far_acked(self.legs.get(to).peer);
             let behind = far.before(relay.tx.snd_una);
             let waits = relay.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
@@ -137,7 +137,7 @@ impl Flow {
     pub fn watch_custody(&mut self, now: Instant, links: &Links) {
         let ending = self.reset_from.is_some();
         let Some(r) = self.relays.as_mut() else { return };
-        for (relay, to) in [(&mut r.a, Side::B), (&mut r.b, Side::A)] {
+        for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let closed = relay.tx.timers.persist.is_some();
             let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
             let down = links.is_away(self.legs.get(to).out);
@@ -217,14 +217,14 @@ impl Flow {
         let limit = cx.config.timers.user_timeout;
         let (a_down, b_down) = (self.is_down(cx, Side::A), self.is_down(cx, Side::B));
         if let Some(r) = self.relays.as_mut() {
-            for (relay, down) in [(&mut r.a, b_down), (&mut r.b, a_down)] {
+            for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
                 // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
                 let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
                 if stands && !down && !relay.has_custody() {
                     relay.far_ack = None;
                 }
             }
-            for (relay, from) in [(&mut r.a, Side::A), (&mut r.b, Side::B)] {
+            for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
                 // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
                 let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
                 if relay.waits_behind_hole() && silent {
