@@ -9,7 +9,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
 use crate::flow::{Agreed, Cx, Flow, Leg};
 use crate::mode::{Closed, Mode};
-use crate::reach::OLD_ACK_SLACK;
+use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::side::{Pair, Side};
 
 /// A connection that ended asleep is remembered so long: what comes late passes, a SYN begins anew.
@@ -28,6 +28,8 @@ pub struct Dormant {
     pub edges: Pair<SeqNum>,
     /// Per host: the largest window that it has been shown, bytes.
     pub shown_max: Pair<u32>,
+    /// Per host: the largest window that it has shown itself, bytes.
+    pub own_max: Pair<u32>,
     /// Per host: what acknowledges its FIN, if it has sent one. Then the flow is never split again.
     pub fin: Pair<Option<SeqNum>>,
 }
@@ -37,6 +39,8 @@ pub struct Dormant {
 pub enum Told {
     /// It sleeps on.
     Little,
+    /// Its host cannot have sent it. The other one might take it, for we have shown it larger windows.
+    Forged,
     /// It is to be split again before this packet is handled: both directions stand fully acknowledged, and the packet
     /// fits in exactly.
     Wakes,
@@ -65,6 +69,14 @@ impl Dormant {
         s.seq == *self.sent.get(from) || s.seq == *self.acked.get(from.other())
     }
 
+    /// It acknowledges less than its host did before, by more than any window of that host's. RFC 5961 (5.2) has the other host
+    /// refuse that, but by the windows that it has seen, and those were ours.
+    fn is_forged(&self, from: Side, s: &TcpSegment) -> bool {
+        let acked = *self.acked.get(from);
+        let age = if s.ack.before(acked) { acked.since(s.ack) } else { 0 };
+        s.flags.ack() && age > *self.own_max.get(from) && u64::from(age) <= STRANGER_BYTES
+    }
+
     /// The segment wakes the flow.
     fn is_woken_by(&self, from: Side, s: &TcpSegment) -> bool {
         let quiet = self.acked.a == self.sent.b && self.acked.b == self.sent.a;
@@ -78,6 +90,8 @@ impl Dormant {
         let end = s.end_seq();
         let sent = self.sent.get_mut(from);
         *sent = sent.max(end);
+        let own_max = self.own_max.get_mut(from);
+        *own_max = (*own_max).max(window);
         let edge = self.edges.get_mut(from.other());
         *edge = edge.max(s.ack + window);
         let shown = self.shown_max.get_mut(from.other());
@@ -151,7 +165,8 @@ impl Flow {
             return if d.is_exact(from, s) { Told::Resets } else { Told::Little };
         }
         if !is_word {
-            return Told::Little;
+            let says_more = s.payload_len > 0 || s.flags.fin();
+            return if says_more && d.is_forged(from, s) { Told::Forged } else { Told::Little };
         }
         if may_wake && d.is_woken_by(from, s) {
             return Told::Wakes;

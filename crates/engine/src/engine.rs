@@ -220,6 +220,11 @@ impl Engine {
         if matches!(flow.mode, Mode::Dormant(_)) {
             match flow.pass_dormant(now, from, s, (is_word, may_wake)) {
                 Told::Little => {}
+                Told::Forged => {
+                    cx.counters.packets_taken += 1;
+                    cx.pool.give_back(packet.into_block().0);
+                    return Outcome::Taken;
+                }
                 Told::Wakes => flow.wake(&mut cx, from, s),
                 Told::Ends => {
                     cx.counters.flows_closed += 1;

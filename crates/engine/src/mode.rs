@@ -202,7 +202,9 @@ impl Flow {
         let acked = Pair { a: acked(&r.b), b: acked(&r.a) };
         let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
         let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
+        let own_max = |x: &crate::flow::Relay| u32::try_from(x.tx.window_max_bytes()).unwrap_or(u32::MAX);
+        let own_max = Pair { a: own_max(&r.b), b: own_max(&r.a) };
         self.free_buffers(cx.pool, cx.links);
-        self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, fin });
+        self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, own_max, fin });
     }
 }

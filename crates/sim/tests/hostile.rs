@@ -1,5 +1,6 @@
 //! Hosts that lie, forged packets, blind guesses, long times. `farlink sim faults --hostile` runs as many seeds as you like.
 
+use farlink_sim::hostile::blind::{self, Guess, Kind, Name, State};
 use farlink_sim::hostile::day;
 use farlink_sim::hostile::work::{Case, measure};
 use farlink_sim::plan::Mode;
@@ -81,4 +82,16 @@ fn a_connection_has_one_timer_however_often_its_time_changes() {
     }
     let bytes = rig.gateway.status().engine.memory.timers_bytes;
     assert!((1..=100 * FLOWS as u64).contains(&bytes), "{bytes} bytes of timers for {FLOWS} connections");
+}
+
+/// The kind that larger windows would make easier: forged data is refused by the age of its acknowledgement.
+#[test]
+fn forged_data_is_guessed_no_more_easily_with_gateways() {
+    for (state, name) in
+        [(State::Quiet, Name::Client), (State::Asleep, Name::Client), (State::Asleep, Name::Server)]
+    {
+        let compared = blind::compare(Kind { guess: Guess::Data, state, timestamps: true, name }, 8, 4_096);
+        assert!(compared.direct.harmed > 0, "{compared:?}: nothing is guessed even without gateways");
+        assert!(!compared.is_easier(), "{compared:?}");
+    }
 }

@@ -14,8 +14,8 @@ impl Sender {
     /// itself that went round it have higher sequence numbers than it has reached.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         let newer = self.window_max_bytes == 0
-            || self.wl_seq.before(seq)
-            || (self.wl_seq == seq && self.wl_ack.before_eq(ack));
+            || ack.after_eq(self.snd_una)
+                && (self.wl_seq.before(seq) || (self.wl_seq == seq && self.wl_ack.before_eq(ack)));
         let edge = self.window_edge();
         let told = ack + u32::try_from(bytes).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
         if newer {

@@ -198,6 +198,25 @@ fn guesses_within_windows_teach_a_sleeping_connection_nothing() {
     }
 }
 
+/// A host takes an acknowledgement as old as the largest window that it has seen (RFC 5961 section 5.2), and a gateway's are larger.
+#[test]
+fn data_that_only_our_windows_would_let_in_does_not_pass_asleep() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n b > . 1 ack 101\n ~40\n drop a\n +11s");
+    t.assert(t.mode() == "dormant", "asleep");
+    // b's own largest window is 65,535 bytes.
+    for guess in ["P. 1:11 ack -65536 {fill 88}", "F. 1 ack -900000"] {
+        t.play(&format!("b > {guess}\n quiet"));
+    }
+    // As old as its windows allow; without data; a stranger's: the host judges.
+    for passes in ["P. 1:11 ack -65400 {fill 88}", ". 1 ack -900000", "P. 1:11 ack -90000000 {fill 88}"] {
+        t.play(&format!("b > {passes}\n a < {passes}"));
+    }
+    t.play("b > P. 1:11 ack 101\n a < P. 1:11 ack 101\n ~40\n drop");
+    t.assert(t.status().counters.flows_woken == 1, "what the host says itself wakes it");
+}
+
 #[test]
 fn guesses_keep_no_connection_awake() {
     let mut t = Script::new();

@@ -336,3 +336,24 @@ fn with_little_memory_for_each_every_second_segment_is_answered_at_once() {
         }
     }
 }
+
+/// RFC 9293 section 3.10.7.4: a window counts only with an acknowledgement that is no older than the newest. Who guesses one of many numbers
+/// shows none, and so makes no older acknowledgement pass for a host's.
+#[test]
+fn what_acknowledges_less_than_before_shows_no_window() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 101 win 500
+         drop a
+         # Above a gap, 20,000 bytes old, and with a window that the host has never had.
+         b > P. 501:511 ack -20000 win 8000 {fill 88}
+         b < . 101 ack 1
+         # b's largest window is 65,535 bytes: what is older is challenged.
+         b > P. 1:11 ack -70000 {fill 88}
+         b < . 101 ack 1
+         quiet",
+    );
+}

@@ -2,9 +2,10 @@
 //!
 //! The attackers' bytes take their time on the link, whatever they say, and a packet more or less at a queue that drops, or at a
 //! window that is told in steps, sends a connection on another course. That is not what an attacker does with what it says. So
-//! where a connection is slower than alone, both runs are made again a few times, and the honest connections begin a moment later
-//! in each. In those without attackers the forger's packets go out at the same times and with the same lengths, but mean
-//! nothing to anybody. The medians are compared: what an attack does by its contents it does whenever the others begin.
+//! where a connection is slower than alone, both runs are made again a few times. The honest connections begin a moment later in
+//! each, and the link's queues have room for a few bytes more: whether the last, short packet of a flight still fits decides
+//! between two courses. In those without attackers the forger's packets go out at the same times and with the same lengths, but
+//! mean nothing to anybody. The means are compared: what an attack does by its contents it does whenever the others begin.
 
 use farlink_gateway::config::FlowControl;
 use farlink_wire::checksum;
@@ -22,10 +23,12 @@ const RATE_SHARE: f64 = 0.9;
 const SLACK: Duration = Duration::from_millis(30);
 /// Packets of an attacker that may stand before one of the honest hosts' on the link.
 const SLACK_PACKETS: u64 = 4;
-/// Runs of each kind of which the median counts.
-const RUNS: u32 = 7;
+/// Runs of each kind of which the mean counts.
+const RUNS: u32 = 9;
 /// By so much the first honest connection begins later in each than in the one before, the second by twice as much, and so on.
 const SHIFT: Duration = Duration::from_micros(730);
+/// By so much the queues of the link are longer in each than in the one before. Nine times that is a packet.
+const LONGER_BYTES: usize = 167;
 /// IANA: for experiments. Neither gateways nor hosts know anything of it.
 const PROTOCOL_CHAFF: u8 = 253;
 
@@ -56,19 +59,24 @@ pub(super) fn compare(
     }
     let times = |ran: &Ran| ran.outcomes.iter().map(busy).collect::<Vec<_>>();
     first_slower(plan, &times(with), &times(&without), with.hostile_bytes + with.forged_bytes)?;
-    let median = |attacked: bool, first: Option<Vec<Duration>>| {
+    let mean = |attacked: bool, first: Option<Vec<Duration>>| {
         let begun = u32::from(first.is_some());
         let runs: Vec<_> =
             first.into_iter().chain((begun..RUNS).map(|n| times(&again(n, attacked)))).collect();
         let of = |connection: usize| {
-            let mut all: Vec<Duration> = runs.iter().filter_map(|r| r.get(connection).copied()).collect();
-            all.sort_unstable();
-            all.get(all.len() / 2).copied().unwrap_or_default()
+            let all = runs.iter().filter_map(|r| r.get(connection).copied());
+            all.fold(Duration::ZERO, |sum, t| sum + t) / RUNS
         };
         (0..with.outcomes.len()).map(of).collect::<Vec<_>>()
     };
+    let (attacked, alone) = (mean(true, Some(times(with))), mean(false, None));
+    let sum = |times: &[Duration]| times.iter().fold(Duration::ZERO, |sum, t| sum + *t);
+    if !shares_out && sum(&attacked) <= sum(&alone) {
+        // One has what another had before. Nobody promises shares on this link, and all together lose nothing.
+        return None;
+    }
     // The bytes of forged packets are in both.
-    first_slower(plan, &median(true, Some(times(with))), &median(false, None), with.hostile_bytes)
+    first_slower(plan, &attacked, &alone, with.hostile_bytes)
 }
 
 fn first_slower(
@@ -98,6 +106,7 @@ fn first_slower(
 /// The plan with honest connections that begin a little later.
 pub(super) fn shifted(plan: &HostilePlan, n: u32) -> HostilePlan {
     let mut plan = plan.clone();
+    plan.link.queue_more_bytes = LONGER_BYTES * n as usize;
     for (i, t) in (1..).zip(&mut plan.honest) {
         if let Start::At(at) = &mut t.start {
             *at += SHIFT * n * i;

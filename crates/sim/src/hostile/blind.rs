@@ -23,8 +23,6 @@ use crate::trace::Trace;
 
 /// A difference that comes by chance less often than this is none.
 const BY_CHANCE: f64 = 1e-3;
-/// What gateways show on the link of these runs: eight times its round trip.
-const GATEWAY_WINDOW_BYTES: u64 = 1_000_000;
 /// The guesses that are tried, one run for each.
 pub const BUDGETS: [u64; 6] = [4, 16, 64, 256, 1_024, 4_096];
 /// Sequence numbers that the attacker has to choose from.
@@ -191,26 +189,12 @@ pub struct Compared {
     pub kind: Kind,
     /// Without a gateway.
     pub direct: Tally,
-    /// The same between hosts that show each other windows as large as gateways do, where that was to be known.
-    pub direct_wide: Option<Tally>,
     /// With one before the client's end of the link, one before the server's, and both.
     pub with: [Tally; 3],
 }
 
 /// Which of the link's ends have a gateway, in the order of [`Compared::with`].
 pub const SET_UPS: [[bool; 2]; 3] = [[true, false], [false, true], [true, true]];
-
-/// What a comparison says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Gateways make it no easier.
-    NoEasier,
-    /// They do, and no more than hosts would that show windows as large: the larger its window, the older an acknowledgement a
-    /// host takes (RFC 5961 section 5.2).
-    ByWindow,
-    /// They do.
-    Easier,
-}
 
 /// The chance that so many or more of `harmed` attacks fall to the side that made the part `share` of all guesses.
 fn tail(harmed: u64, at_least: u64, share: f64) -> f64 {
@@ -239,62 +223,41 @@ impl Tally {
 }
 
 impl Compared {
-    /// What it says.
+    /// It is easier in some set-up with gateways.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        let easier_than = |direct: &Tally| self.with.iter().any(|t| t.is_easier_than(direct));
-        match &self.direct_wide {
-            _ if !easier_than(&self.direct) => Verdict::NoEasier,
-            Some(wide) if !easier_than(wide) => Verdict::ByWindow,
-            _ => Verdict::Easier,
-        }
+    pub fn is_easier(&self) -> bool {
+        self.with.iter().any(|t| t.is_easier_than(&self.direct))
     }
 }
 
 /// Plays a kind of attacks in all set-ups, `seeds` of them, each with up to `most` guesses.
 #[must_use]
 pub fn compare(kind: Kind, seeds: u64, most: u64) -> Compared {
-    let tally = |set_up: SetUp| {
+    let tally = |gateways| {
         let mut tally = Tally::default();
         for n in 0..seeds {
-            let needed = needed(kind.attack(n), set_up, most);
+            let needed = needed(kind.attack(n), gateways, most);
             tally.guesses += needed.unwrap_or(most);
             tally.harmed += u64::from(needed.is_some());
         }
         tally
     };
-    let direct = SetUp { gateways: [false; 2], window_bytes: None };
-    let with = SET_UPS.map(|gateways| tally(SetUp { gateways, window_bytes: None }));
-    let mut compared = Compared { kind, direct: tally(direct), direct_wide: None, with };
-    if compared.verdict() == Verdict::Easier {
-        let wide = SetUp { window_bytes: Some(GATEWAY_WINDOW_BYTES), ..direct };
-        compared.direct_wide = Some(tally(wide));
-    }
-    compared
-}
-
-/// Who stands between the hosts.
-#[derive(Clone, Copy, Debug)]
-pub struct SetUp {
-    /// Which ends of the link have a gateway.
-    pub gateways: [bool; 2],
-    /// The hosts show this window from the start.
-    pub window_bytes: Option<u64>,
+    Compared { kind, direct: tally([false; 2]), with: SET_UPS.map(tally) }
 }
 
 /// The least of [`BUDGETS`] (of those up to `most`) that does harm, if any.
 #[must_use]
-pub fn needed(attack: Attack, set_up: SetUp, most: u64) -> Option<u64> {
+pub fn needed(attack: Attack, gateways: [bool; 2], most: u64) -> Option<u64> {
     let budgets: Vec<u64> = BUDGETS.into_iter().filter(|b| *b <= most).collect();
     // Most attacks fail, and need one run to show it.
-    try_one(attack, set_up, *budgets.last()?)?;
-    budgets.into_iter().find(|guesses| try_one(attack, set_up, *guesses).is_some())
+    try_one(attack, gateways, *budgets.last()?)?;
+    budgets.into_iter().find(|guesses| try_one(attack, gateways, *guesses).is_some())
 }
 
 /// What becomes of the connection after so many guesses, if it is harmed.
 #[must_use]
-pub fn try_one(attack: Attack, set_up: SetUp, guesses: u64) -> Option<String> {
-    let plan = plan(attack, set_up);
+pub fn try_one(attack: Attack, gateways: [bool; 2], guesses: u64) -> Option<String> {
+    let plan = plan(attack, gateways);
     let from_client = attack.seed.is_multiple_of(2);
     let ends = [(address(CLIENT, false), CLIENT_PORT), (address(SERVER, false), SERVER_PORT)];
     let [src, dst] = if from_client { ends } else { [ends[1], ends[0]] };
@@ -316,8 +279,7 @@ pub fn try_one(attack: Attack, set_up: SetUp, guesses: u64) -> Option<String> {
     }
 }
 
-fn plan(attack: Attack, set_up: SetUp) -> HostilePlan {
-    let SetUp { gateways, window_bytes } = set_up;
+fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
     // What a link that is away keeps from hosts without gateways would have reached them before or after.
     let has_outage = attack.state == State::Outage && gateways != [false; 2];
     let mut config = Config { pinned: Pinned::Auto, seed: attack.seed, ..Config::default() };
@@ -330,7 +292,6 @@ fn plan(attack: Attack, set_up: SetUp) -> HostilePlan {
         steps[1].wait = Duration::from_secs(4);
         (Duration::from_secs(3), Duration::from_secs(35), false)
     });
-    let modern = LinuxConfig::modern(congestion::Kind::Cubic);
     HostilePlan {
         seed: attack.seed,
         policy: None,
@@ -339,14 +300,11 @@ fn plan(attack: Attack, set_up: SetUp) -> HostilePlan {
         link: HardLink {
             rate_bps: 10_000_000,
             delay: Duration::from_millis(50),
+            queue_more_bytes: 0,
             declared: Declared::WithRate,
             outage,
         },
-        linux: LinuxConfig {
-            timestamps: attack.timestamps,
-            window_bytes: window_bytes.unwrap_or(modern.window_bytes),
-            ..modern
-        },
+        linux: LinuxConfig { timestamps: attack.timestamps, ..LinuxConfig::modern(congestion::Kind::Cubic) },
         honest: vec![Transfer {
             steps,
             server_closes: false,
@@ -494,11 +452,7 @@ mod tests {
         assert!(tally(12, 30_000).is_easier_than(&tally(0, 65_536)), "one in 4,096 and none");
         let kind = Kind { guess: Guess::Fin, state: State::Quiet, timestamps: true, name: Name::Client };
         let (direct, easy) = (tally(0, 65_536), tally(12, 30_000));
-        let compared =
-            |direct_wide, both| Compared { kind, direct, direct_wide, with: [direct, direct, both] };
-        assert_eq!(compared(None, direct).verdict(), Verdict::NoEasier);
-        assert_eq!(compared(None, easy).verdict(), Verdict::Easier);
-        assert_eq!(compared(Some(direct), easy).verdict(), Verdict::Easier);
-        assert_eq!(compared(Some(easy), easy).verdict(), Verdict::ByWindow);
+        let compared = |both| Compared { kind, direct, with: [direct, direct, both] };
+        assert!(!compared(direct).is_easier() && compared(easy).is_easier());
     }
 }

@@ -49,6 +49,8 @@ pub struct HardLink {
     pub rate_bps: u64,
     /// One way.
     pub delay: Duration,
+    /// Room in its queues beyond what is usual.
+    pub queue_more_bytes: usize,
     /// What the gateways know.
     pub declared: Declared,
     /// From and for how long the link loses everything, and whether the gateways see it.
@@ -163,6 +165,7 @@ fn link(rng: &mut Rng) -> HardLink {
             1 => rng.millis(20, 100),
             _ => rng.millis(200, 280),
         },
+        queue_more_bytes: 0,
         declared,
         outage,
     }

@@ -345,7 +345,7 @@ fn attackers(plan: &HostilePlan) -> Vec<Attacker> {
 /// A queue as routers have it: what the path holds, and some packets at least.
 fn queue_bytes(plan: &HostilePlan) -> usize {
     let product = plan.link.rate_bps as f64 / 8.0 * plan.link.delay.as_secs_f64() * 2.0;
-    (product as usize).max(64 << 10)
+    (product as usize).max(64 << 10) + plan.link.queue_more_bytes
 }
 
 fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
