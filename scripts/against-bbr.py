@@ -4,7 +4,7 @@
     scripts/against-bbr.py                                   runs all scenarios in the simulator, then lists
     scripts/against-bbr.py RESULT.json [MORE.json ...]       lists cells of these results of `farlink sim run` or `lab run`
 
-Cells are compared that have the same parameters but for gateways and controllers; of repeated runs the medians count. Where a scenario
+Cells are compared that have the same parameters but for gateways and controllers; of repeated runs the means count. Where a scenario
 measures what people wait for (mixed-day: `short_median_s`, `page_p95_s`, ...), each of these counts, and not when the last job was done.
 Exit status: 0 only if none is slower and each variant was compared.
 """
@@ -85,7 +85,7 @@ def compare(found, variant, show_all):
     for (scenario, key), variants in found.items():
         if variant not in variants or "direct-bbr" not in variants:
             continue
-        ours, theirs = (statistics.median(variants[v]) for v in (variant, "direct-bbr"))
+        ours, theirs = (statistics.fmean(variants[v]) for v in (variant, "direct-bbr"))
         compared += 1
         ratio = ours / theirs if theirs < float("inf") else 0.0
         best, worst = min(best or ratio, ratio), max(worst or ratio, ratio)

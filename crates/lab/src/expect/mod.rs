@@ -294,13 +294,16 @@ fn verdict_of(cell: &Cell, figure: &str, relation: &str, runs: usize) -> Verdict
 
 /// The value that stands for all runs. `is_largest`: large ones are bad.
 fn one_of(values: &[f64], runs: Runs, is_largest: bool) -> f64 {
+    if runs == Runs::Mean {
+        return values.iter().sum::<f64>() / values.len() as f64;
+    }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     if !is_largest {
         sorted.reverse();
     }
     let share = match runs {
-        Runs::Median => 0.5,
+        Runs::Mean | Runs::Median => 0.5,
         Runs::P90 => 0.9,
         Runs::Worst => 1.0,
     };

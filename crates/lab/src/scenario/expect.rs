@@ -34,6 +34,8 @@ pub enum Runs {
     /// The middle one.
     #[default]
     Median,
+    /// The mean of all: of figures that have two modes, where chance decides in which one the middle falls.
+    Mean,
     /// The one that nine of ten do not exceed (or, of what has to be large, do not fall below).
     P90,
     /// The worst one.
@@ -44,6 +46,7 @@ impl fmt::Display for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Median => "median",
+            Self::Mean => "mean",
             Self::P90 => "p90",
             Self::Worst => "worst",
         })
