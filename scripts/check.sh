@@ -31,7 +31,10 @@ stage() {
 # Cells whose program is missing here are named and counted as failures: a release is checked beside them.
 lab() {
     local outcome=0 scenario
-    for package in haproxy nginx curl iperf3; do need_package "$package" "$package" "a program of the laboratory's" || true; done
+    local what="a program of the laboratory's" package
+    for package in haproxy nginx curl iperf3 openssl rsync vsftpd; do need_package "$package" "$package" "$what" || true; done
+    need_package sshd openssh-server "$what" || true
+    need_package ssh openssh-client "$what" || true
     for scenario in $("$FARLINK" lab list --names); do
         echo "-- $scenario"
         "$FARLINK" lab run "$scenario" --subset sample --json "$out/lab-$scenario.json" >"$out/lab-$scenario.txt" 2>"$out/lab-$scenario.log"
