@@ -5,12 +5,13 @@ use farlink_wire::TcpSegment;
 
 use crate::engine::Engine;
 use crate::flow::Flow;
+use crate::flow_id::FlowId;
 use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::relays::Relays;
 use crate::room::SHARE_MIN_BYTES;
 use crate::side::{Pair, Side};
-use crate::table::{FlowId, Key};
+use crate::table::Key;
 use crate::world::World;
 
 /// What a split flow takes beside the blocks that it holds: record, relays, places in the index, first lists. Bytes.

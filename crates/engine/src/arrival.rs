@@ -3,12 +3,15 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
+use crate::cx::Cx;
 use crate::evidence::AckKind;
-use crate::flow::{Cx, Flow, Leg};
+use crate::flow::Flow;
+use crate::leg::Leg;
 use crate::link::{Link, LinkReport};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, Peer, TOLD_WINDOW_MAX};
+use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, AckDelay, Early};
 use crate::runs::RUNS_MAX;
@@ -453,7 +456,8 @@ impl Flow {
         if relay.frozen_at.is_some() {
             return 0;
         }
-        let dropped = relay.drops(cx.now, upstream, s.seq, s.payload_len as u32);
+        let held = Held { rx: &relay.rx, buffer: &relay.buffer, cwnd_bytes: relay.tx.cc().cwnd_bytes() };
+        let dropped = relay.queue_drop.drops(cx.now, upstream, (s.seq, s.payload_len as u32), &held);
         cx.counters.dropped_queue += u64::from(dropped > 0);
         dropped
     }
@@ -618,7 +622,7 @@ fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
     cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval / 16))
 }
 
-impl crate::flow::Relay {
+impl crate::relay::Relay {
     /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
     fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
         if s.urgent == 0 {

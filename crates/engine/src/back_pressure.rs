@@ -4,9 +4,12 @@ use farlink_wire::{Duration, SeqNum};
 
 use crate::buffer::Grain;
 use crate::config::{Config, FlowControl, Limits};
-use crate::flow::{Cx, Flow, Leg, Relay};
+use crate::cx::Cx;
+use crate::flow::Flow;
+use crate::leg::Leg;
 use crate::link::{Asking, Link, Links};
 use crate::regulator::{Look, SPARE_SEGMENTS};
+use crate::relay::Relay;
 use crate::room;
 use crate::side::Side;
 

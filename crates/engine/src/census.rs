@@ -6,56 +6,18 @@
 
 use std::collections::VecDeque;
 
+use crate::counted::{Counted, FlowMemory, Kind, Work};
 use crate::flow::Flow;
+use crate::flow_id::FlowId;
 use crate::mode::Mode;
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::side::{Pair, Side};
 use crate::status::{LimitedBy, Load};
-use crate::table::{FlowId, Table};
+use crate::table::Table;
 
 /// So many flows may wait to be counted.
 const CHANGED_MAX: usize = 512;
-
-/// How a flow is treated, for counting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Split,
-    Draining,
-    Dormant,
-    Closed,
-}
-
-/// What a flow has been counted with.
-#[derive(Debug, Default)]
-pub struct Counted {
-    kind: Option<Kind>,
-    with_peer: bool,
-    /// Of flows with relays.
-    work: Option<Box<Work>>,
-    /// It stands in the list of those that have changed.
-    waits: bool,
-}
-
-/// What a flow with relays adds to the sums.
-#[derive(Clone, Copy, Debug)]
-struct Work {
-    limit: &'static str,
-    /// Towards each host: the way that it leaves, and what.
-    legs: Pair<(Way, Load)>,
-    memory: FlowMemory,
-}
-
-/// Memory of split flows beside their records and the pool, bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FlowMemory {
-    /// Both relays.
-    pub relays: u64,
-    /// What is known of segments under way.
-    pub boards: u64,
-    /// Lists of blocks.
-    pub lists: u64,
-}
 
 /// The sums.
 #[derive(Clone, Debug, Default)]
@@ -76,15 +38,6 @@ pub struct Sums {
     pub memory: FlowMemory,
     /// What leaves each way.
     pub loads: Vec<(Way, Load)>,
-}
-
-impl Counted {
-    /// That the flow has changed is known already: [`Census::note`] has nothing to do. One that was `split` and is no longer has
-    /// something to give back.
-    #[must_use]
-    pub const fn is_noted(&self, split: bool) -> bool {
-        self.waits && (split || self.work.is_none())
-    }
 }
 
 impl Sums {

@@ -11,8 +11,10 @@ use crate::arrival::Fate;
 use crate::census::Census;
 use crate::challenge::{Answers, Challenges};
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
+use crate::cx::Cx;
 use crate::dormant::Told;
-use crate::flow::{Cx, Flow};
+use crate::flow::Flow;
+use crate::flow_id::FlowId;
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
 use crate::mode::Mode;
@@ -24,7 +26,7 @@ use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
 use crate::status::Counters;
-use crate::table::{FlowId, Key, Table};
+use crate::table::{Key, Table};
 use crate::world::World;
 
 /// What is to be done with a packet that was handed in.

@@ -12,11 +12,14 @@
 //!
 //! Until it is believed, what is held is kept and sent, and the packet goes on to the host that can judge it.
 
-use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, SeqNum, TcpSegment};
 
-use crate::flow::{Cx, Flow, Relay};
+use crate::beyond::{Belief, Beyond};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::peer::Peer;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
+use crate::relay::Relay;
 use crate::side::Side;
 
 /// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.
@@ -53,30 +56,6 @@ pub enum AckKind {
     AllSent,
     /// Of bytes that were not sent from here, by a host that is clearly the other end.
     Certain,
-}
-
-/// Acknowledgements from a host of bytes that we have not sent to it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Beyond {
-    count: u8,
-    first_at: Instant,
-    newest_at: Instant,
-    /// When the host was asked for the first time after the first of them.
-    asked_at: Option<Instant>,
-    /// The newest one.
-    ack: SeqNum,
-    /// It had the exact sequence number.
-    exact: bool,
-    /// The highest byte of the source that was held then.
-    highest: SeqNum,
-}
-
-/// An acknowledgement of what had not been sent, which was believed.
-#[derive(Clone, Copy, Debug)]
-pub struct Belief {
-    upto: SeqNum,
-    at: Instant,
-    against: u8,
 }
 
 impl Flow {

@@ -6,7 +6,7 @@
 
 use farlink_wire::{Pool, SeqNum, TcpSegment};
 
-use crate::flow::Relay;
+use crate::relay::Relay;
 
 impl Relay {
     /// A segment with FIN whose payload ends at `end`, before that is taken; `whole`: there is room for all of it. `edge`: the end of

@@ -1,186 +1,38 @@
-//! A connection: what is known of its two hosts, and the two relays between them while it is split.
-
-use core::net::IpAddr;
+//! A connection: what is known of it, whether it is split or sleeps, and the moves between.
 
 use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
+use crate::beyond::Beyond;
 use crate::buffer::SeqBuffer;
-use crate::census::Counted;
-use crate::challenge::{Answers, Challenges};
+use crate::challenge::Answers;
 use crate::config::{Class, Config, Limits};
-use crate::evidence::{Belief, Beyond};
+use crate::counted::Counted;
+use crate::cx::Cx;
+use crate::dormant::{Dormant, Told};
+use crate::leg::{Agreed, Leg};
 use crate::link::{Entry, Link, Links};
-use crate::mode::Mode;
+use crate::mode::{Closed, Mode};
 use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
-use crate::peer::{Message, Peer, WINDOW_UNIT};
 use crate::queue_drop::QueueDrop;
-use crate::receiver::Receiver;
+use crate::reach::OLD_ACK_SLACK;
+use crate::receiver::{Receiver, Stretch};
 use crate::record::Record;
 use crate::regulator::{Adaptive, Drain};
+use crate::relay::Relay;
 use crate::relays::Relays;
-use crate::sender::{Sender, Supply};
+use crate::sender::Sender;
 use crate::side::{Pair, Side};
-use crate::status::Counters;
-use crate::world::World;
 
-/// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
-/// so many more.
-const GROWTH: u64 = 2;
-const UNREAD_BYTES: u64 = 128 << 10;
+/// Time for hosts to learn the path's RTT.
+const LET_GO_MAX: Duration = Duration::from_secs(4);
+/// A tombstone lives this long at least and at most.
+const LINGER_MIN: Duration = Duration::from_secs(2);
+const LINGER_MAX: Duration = Duration::from_secs(30);
 
-/// What a flow's methods need of the engine.
-pub struct Cx<'a> {
-    /// The time.
-    pub now: Instant,
-    /// The configuration.
-    pub config: &'a Config,
-    /// The buffer pool.
-    pub pool: &'a mut Pool,
-    /// Counters.
-    pub counters: &'a mut Counters,
-    /// The declared links.
-    pub links: &'a mut Links,
-    /// Connections whose handshake is under way.
-    pub half_open: usize,
-    /// The driver.
-    pub net: &'a mut dyn World,
-    /// Split flows, for fair shares of the pool.
-    pub flows_split: usize,
-    /// Some connection's packets have been seen to go round us not long ago: routes are moving.
-    pub routes_unsteady: bool,
-    /// Answers to odd segments that may still be given (RFC 5961 section 7).
-    pub challenges: &'a mut Challenges,
-}
-
-/// A host, and the leg towards it.
-#[derive(Clone, Debug)]
-pub struct Leg {
-    /// The host's address.
-    pub addr: IpAddr,
-    /// The host's port.
-    pub port: u16,
-    /// Interface by which its packets come in.
-    pub via: IfaceId,
-    /// Which way packets to it leave.
-    pub out: Way,
-    /// How large packets towards it may be.
-    pub path_mtu: PathMtu,
-    /// Its announced maximum segment size.
-    pub mss: u16,
-    /// Shift of the windows it announces.
-    pub window_scale: u8,
-    /// TTL of its newest packet, as it came.
-    pub ttl: u8,
-    /// DSCP and ECN of its newest packet.
-    pub traffic_class: u8,
-    /// Flow label of its newest packet.
-    pub flow_label: u32,
-    /// DF of its newest packet.
-    pub dont_fragment: bool,
-    /// IP identification for the next segment made in its name.
-    pub ip_id: u16,
-    /// Its packets have been seen to reach the other host round us, and none has come here since.
-    pub direct: bool,
-    /// Its newest TSval.
-    pub ts_val: u32,
-    /// When that came.
-    pub heard_at: Instant,
-    /// Its TSval to be echoed to it (TS.Recent of RFC 7323).
-    pub ts_recent: u32,
-    /// The next gateway on this leg.
-    pub peer: Peer,
-    /// The number under which that gateway told first what has come in over the link.
-    pub reporter: Option<u16>,
-    /// Remembered RTT of this leg, for when a dormant flow wakes.
-    pub srtt: Option<Duration>,
-    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
-    pub handshake_rtt: Option<Duration>,
-    /// Its newest window, in bytes.
-    pub window_bytes: u32,
-    /// Where the window ends that a gateway on this leg told last.
-    pub told_edge: Option<SeqNum>,
-    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
-    pub soft_edge: Option<SeqNum>,
-    /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
-    pub field_window_bytes: u32,
-}
-
-/// What both hosts agreed on in the handshake.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Agreed {
-    /// Timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// SACK (RFC 2018).
-    pub sack: bool,
-    /// Window scaling (RFC 7323).
-    pub window_scale: bool,
-    /// ECN (RFC 3168).
-    pub ecn: bool,
-}
-
-/// One direction of a split connection.
-#[derive(Debug)]
-pub struct Relay {
-    /// The bytes held.
-    pub buffer: SeqBuffer,
-    /// Towards the source.
-    pub rx: Receiver,
-    /// Towards the destination.
-    pub tx: Sender,
-    /// The source pushed everything before this.
-    pub push: SeqNum,
-    /// Urgent data ends before this, as the source's newest urgent pointer says.
-    pub urgent_end: Option<SeqNum>,
-    /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first byte as urgent, others
-    /// nothing. Only the very same segment means the same to all.
-    pub urgent_zero: Option<SeqNum>,
-    /// What the far host has acknowledged, as a peer tells it.
-    pub far_ack: Option<SeqNum>,
-    /// Draining: nothing from here on is taken.
-    pub frozen_at: Option<SeqNum>,
-    /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
-    pub acked_beyond: Option<SeqNum>,
-    /// Bytes that may be held in any case.
-    pub limit_bytes: u32,
-    /// Bytes that may be held before the destination has taken any.
-    pub start_bytes: u32,
-    /// How fast the destination takes what waits.
-    pub drain: Drain,
-    /// The thesis's receive buffer.
-    pub adaptive: Adaptive,
-    /// Segments dropped to slow the source.
-    pub queue_drop: QueueDrop,
-    /// When the destination acknowledged something last, and how long after the time before.
-    pub acked_at: Option<(Instant, Duration)>,
-    /// Something has come from the source.
-    pub begun: bool,
-    /// The end of what was forwarded past what is held, because the destination answers round us.
-    pub passed_end: Option<SeqNum>,
-    /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
-    pub bypassed: bool,
-    /// When the source's FIN came.
-    pub fin_since: Option<Instant>,
-    /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
-    pub fin_overdue: bool,
-    /// How far the source has shown that it has sent.
-    pub source_nxt: SeqNum,
-    /// The destination's word on bytes that went round us, until it stands by it.
-    pub believed: Option<Belief>,
-    /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where it stands.
-    pub far_waits: Option<(SeqNum, Instant)>,
-    /// Timeouts in a row without progress.
-    pub timeouts: u32,
-    /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
-    pub waits_since: Option<Instant>,
-    /// A keepalive of the source went on: the answer must, too.
-    pub keepalive_passed: bool,
-    /// Evidence of a path round us: what the destination acknowledges and never passed here.
-    pub beyond: Beyond,
-    /// What it is booked with.
-    pub booked: Entry,
-}
+/// A connection that ended asleep is remembered so long: what comes late passes, a SYN begins anew.
+const LINGER_ASLEEP: Duration = Duration::from_secs(2);
 
 /// A connection.
 #[derive(Debug)]
@@ -229,194 +81,6 @@ pub struct Flow {
     pub came_by: IfaceId,
     /// How many odd segments may be answered still.
     pub answers: Answers,
-}
-
-impl Relay {
-    /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
-    #[must_use]
-    pub fn has_custody(&self) -> bool {
-        !self.buffer.is_empty() || self.buffer.has_early() || self.fin_outstanding()
-    }
-    /// It holds data, or the end of its stream, that has not arrived.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.buffer.is_empty() || self.fin_outstanding()
-    }
-    /// In-order bytes in custody.
-    #[must_use]
-    pub fn custody_bytes(&self) -> u32 {
-        self.buffer.len()
-    }
-    /// The source's FIN is here and not yet acknowledged by the destination.
-    #[must_use]
-    pub fn fin_outstanding(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una.before_eq(f))
-    }
-    /// The destination has acknowledged the source's FIN.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| self.tx.snd_una.after(f))
-    }
-    /// RCV.NXT.
-    #[must_use]
-    pub fn rcv_nxt(&self) -> SeqNum {
-        self.rx.rcv_nxt(&self.buffer)
-    }
-    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has acknowledged it, or when
-    /// it has waited long, all before it has arrived, and nothing goes round us. A source whose FIN is acknowledged may
-    /// be gone and answer a destination that reaches it directly with RST, or begin anew on the same ports while we still
-    /// hold its end.
-    #[must_use]
-    pub fn ack(&self, downstream: Peer) -> SeqNum {
-        let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
-        let early = self.fin_overdue && delivered && !self.bypassed;
-        if self.fin_outstanding() && !early {
-            self.rx.last_ack_sent.max(self.buffer.end())
-        } else {
-            self.rcv_nxt()
-        }
-    }
-    /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
-    /// source's still.
-    #[must_use]
-    pub fn is_owed(&self) -> bool {
-        !self.buffer.is_empty() || self.fin_outstanding()
-    }
-    /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
-    #[must_use]
-    pub fn waits_behind_hole(&self) -> bool {
-        let fin_ahead = self.rx.fin_claimed.is_some();
-        (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
-    }
-    /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in
-    /// units of `1 << shift`.
-    #[must_use]
-    pub fn can_show_more(&self, limit_bytes: u32, shift: u8, field_max_bytes: u32) -> bool {
-        let shift = shift.min(14);
-        let shown = self.rx.window_shown_max;
-        shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
-    }
-    /// What the sender may draw on.
-    #[must_use]
-    pub fn supply(&self) -> Supply {
-        Supply {
-            end: self.buffer.end(),
-            fin: self.rx.fin_at == Some(self.buffer.end()),
-            push: self.push,
-            urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt)),
-            urgent_until: self.urgent_end,
-            urgent_zero: self.urgent_zero,
-        }
-    }
-    /// The far host's acknowledgement, as far as it is known.
-    #[must_use]
-    pub fn far_acked(&self, peer: Peer) -> SeqNum {
-        match self.far_ack {
-            Some(a) if peer.is_heard() => a,
-            _ => self.tx.snd_una,
-        }
-    }
-    /// Frozen, and everything below the frozen edge has been delivered.
-    #[must_use]
-    pub fn is_drained(&self) -> bool {
-        self.frozen_at.is_some() && !self.has_custody()
-    }
-}
-
-impl Leg {
-    /// A leg as a host's SYN or SYN-ACK shows it.
-    #[must_use]
-    pub fn new(now: Instant, s: &TcpSegment, via: IfaceId) -> Self {
-        let default_mss = if s.ip.is_v4() { 536 } else { 1220 };
-        Self {
-            addr: s.ip.src,
-            port: s.src_port,
-            via,
-            out: Way::Ordinary(via),
-            path_mtu: PathMtu::default(),
-            mss: s.options.mss.unwrap_or(default_mss),
-            window_scale: 0,
-            ttl: s.ip.ttl,
-            traffic_class: s.ip.traffic_class,
-            flow_label: s.ip.flow_label,
-            dont_fragment: s.ip.dont_fragment,
-            ip_id: s.ip.id,
-            direct: false,
-            ts_val: s.options.timestamps.map_or(0, |t| t.val),
-            heard_at: now,
-            ts_recent: s.options.timestamps.map_or(0, |t| t.val),
-            peer: Peer::None,
-            reporter: None,
-            srtt: None,
-            handshake_rtt: None,
-            window_bytes: u32::from(s.window),
-            told_edge: None,
-            soft_edge: None,
-            field_window_bytes: u32::from(s.window),
-        }
-    }
-
-    /// The host has spoken: what segments made in its name copy from it.
-    pub fn hear(&mut self, now: Instant, s: &TcpSegment) {
-        self.ttl = s.ip.ttl;
-        self.traffic_class = s.ip.traffic_class;
-        self.flow_label = s.ip.flow_label;
-        self.dont_fragment = s.ip.dont_fragment;
-        if let Some(t) = s.options.timestamps
-            && (t.val.wrapping_sub(self.ts_val) as i32) >= 0
-        {
-            self.ts_val = t.val;
-        }
-        self.heard_at = now;
-        self.direct = false;
-        if !s.flags.syn() {
-            self.window_bytes = u32::from(s.window) << self.window_scale;
-            self.field_window_bytes = self.window_bytes;
-        }
-    }
-
-    /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back. What it told last stands
-    /// while its segments have no room for it.
-    pub fn take_told_window(&mut self, ack: SeqNum, field_bytes: u32, told: Option<&Message>) {
-        let Some(message) = told else {
-            // A host, or a segment that passed its gateway by.
-            self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
-            self.soft_edge = self.soft_edge.filter(|_| self.peer.is_heard());
-            return;
-        };
-        if let Some(window) = message.window_bytes {
-            // Where both say the same, the header says it more exactly: a window of a few segments may end within a unit.
-            let same = field_bytes.checked_sub(window).is_some_and(|more| more < WINDOW_UNIT);
-            self.told_edge = Some(ack + if same { field_bytes } else { window });
-            self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
-        }
-        if let Some(edge) = self.told_edge {
-            self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
-        }
-    }
-
-    /// Bytes of IP and TCP header without options towards this host.
-    #[must_use]
-    pub fn header_bytes(&self) -> u32 {
-        if self.addr.is_ipv4() { 40 } else { 60 }
-    }
-}
-
-impl Relay {
-    fn book(&mut self, links: &mut Links, new: Entry) {
-        let old = core::mem::replace(&mut self.booked, new);
-        if old != new {
-            links.book(&old, &new);
-        }
-    }
-
-    /// Bytes that may be held by what the destination has taken so far.
-    #[must_use]
-    pub fn earned_bytes(&self) -> u32 {
-        let read = self.tx.delivered_bytes().saturating_sub(UNREAD_BYTES);
-        let grown = u64::from(self.start_bytes).saturating_add(GROWTH * read);
-        u32::try_from(grown).unwrap_or(u32::MAX).min(self.limit_bytes)
-    }
 }
 
 impl Flow {
@@ -620,6 +284,260 @@ impl Flow {
         for relay in [&mut r.both.a, &mut r.both.b] {
             relay.buffer.clear(pool);
             relay.book(links, Entry::default());
+        }
+    }
+}
+
+impl Flow {
+    /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or their timers would expire
+    /// over the first segment that goes the whole way. Only a source with data in flight can learn, and it is
+    /// given a few seconds. Returns whether that is over.
+    fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
+        let Some(r) = self.relays.as_mut() else { return true };
+        let Relays { both: Pair { a, b }, lets_go_until, .. } = &mut **r;
+        let until = *lets_go_until.get_or_insert_with(|| {
+            let known = |relay: &Relay| relay.tx.rtt.srtt().unwrap_or_default();
+            let path = known(a) + known(b);
+            for relay in [a, b] {
+                relay.rx.stretch = Stretch::towards(path).filter(|_| !relay.buffer.is_empty());
+            }
+            cx.now + LET_GO_MAX
+        });
+        let done = |relay: &Relay| relay.buffer.is_empty() || relay.rx.stretch.is_none_or(|s| s.is_done());
+        (done(&r.a) && done(&r.b)) || cx.now >= until
+    }
+
+    /// Split becomes draining: both right edges freeze behind what is held (SACKed data is custody).
+    pub fn start_draining(&mut self, _cx: &mut Cx<'_>) {
+        if !matches!(self.mode, Mode::Split) {
+            return;
+        }
+        if let Some(r) = self.relays.as_mut() {
+            for relay in [&mut r.both.a, &mut r.both.b] {
+                let highest = relay.buffer.highest();
+                // A FIN that is there belongs to what is held.
+                let fin = u32::from(relay.rx.fin_at.or(relay.rx.fin_claimed) == Some(highest));
+                relay.frozen_at = Some(highest + fin);
+            }
+            r.lets_go_until = None;
+        }
+        self.mode = Mode::Draining;
+    }
+
+    /// Draining has ended before it began for this flow: it stays split, and its hosts need not know the path's RTT.
+    pub fn keep_hold(&mut self) {
+        if let Some(r) = self.relays.as_mut() {
+            r.lets_go_until = None;
+            r.a.rx.stretch = None;
+            r.b.rx.stretch = None;
+        }
+    }
+
+    /// After any event: moves on when nothing is left to do in this mode. Returns true when the flow may be removed.
+    pub fn settle(&mut self, cx: &mut Cx<'_>, engine_draining: bool) -> bool {
+        match self.mode {
+            Mode::Split => {
+                if self.finish_if_closed(cx) {
+                    return false;
+                }
+                if engine_draining && self.has_let_go(cx) {
+                    self.start_draining(cx);
+                    return self.settle(cx, engine_draining);
+                }
+                false
+            }
+            Mode::Draining => {
+                if self.finish_if_closed(cx) {
+                    return engine_draining;
+                }
+                let drained = self.relays.as_ref().is_some_and(|r| r.a.is_drained() && r.b.is_drained());
+                if drained {
+                    self.send_owed(cx);
+                    self.sleep(cx);
+                }
+                drained && engine_draining
+            }
+            // When it is forgotten, the table knows.
+            Mode::Dormant(_) => engine_draining,
+            Mode::Closed(c) => engine_draining || c.until <= cx.now,
+        }
+    }
+
+    /// Both FINs are through: free everything but a tombstone.
+    fn finish_if_closed(&mut self, cx: &mut Cx<'_>) -> bool {
+        let both = self.relays.as_ref().is_some_and(|r| r.a.is_finished() && r.b.is_finished());
+        if both {
+            cx.counters.flows_closed += 1;
+            self.send_owed(cx);
+            self.close(cx, false);
+        }
+        both
+    }
+
+    /// The last acknowledgements, before the relays go: nobody would give them later.
+    fn send_owed(&mut self, cx: &mut Cx<'_>) {
+        for to in [Side::A, Side::B] {
+            let owed = self.relays.as_ref().is_some_and(|r| r.get(to).rx.due().is_some());
+            if owed {
+                self.emit(cx, to, None);
+            }
+        }
+    }
+
+    /// Frees everything but a tombstone.
+    pub fn close(&mut self, cx: &mut Cx<'_>, reset: bool) {
+        let next =
+            self.relays.as_ref().map_or(Pair::default(), |r| Pair { a: r.a.rcv_nxt(), b: r.b.rcv_nxt() });
+        let rto = self.relays.as_ref().map_or(LINGER_MIN, |r| {
+            let t = |x: &Relay| x.tx.rtt.rto(cx.config.timers.rto_min, cx.config.timers.rto_max);
+            t(&r.a).max(t(&r.b))
+        });
+        let until = cx.now + (rto * 4).clamp(LINGER_MIN, LINGER_MAX);
+        let reach_bytes = self.reach_bytes();
+        self.remember_shares(cx.now, cx.links);
+        self.free_buffers(cx.pool, cx.links);
+        let reset_by = self.reset_from.take().map(|(side, _)| side);
+        self.mode = Mode::Closed(Closed {
+            until,
+            next,
+            reach_bytes,
+            reset,
+            reset_by,
+            held_nothing: false,
+            ask: None,
+        });
+    }
+
+    /// Nothing is held: remember what it takes to split again, give the rest back.
+    pub fn sleep(&mut self, cx: &mut Cx<'_>) {
+        self.remember_shares(cx.now, cx.links);
+        let Some(r) = self.relays.as_ref() else { return };
+        let acked = |x: &Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
+        // What the destination acknowledged, the source has sent.
+        let sent = Pair { a: r.a.rcv_nxt().max(acked(&r.a)), b: r.b.rcv_nxt().max(acked(&r.b)) };
+        let fin = Pair { a: r.a.rx.fin_at.map(|f| f + 1), b: r.b.rx.fin_at.map(|f| f + 1) };
+        self.legs.b.srtt = r.a.tx.rtt.srtt();
+        self.legs.a.srtt = r.b.tx.rtt.srtt();
+        // What a gateway was told in its option goes with it.
+        self.legs.a.told_edge = None;
+        self.legs.b.told_edge = None;
+        self.legs.a.soft_edge = None;
+        self.legs.b.soft_edge = None;
+        self.legs.a.window_bytes = self.legs.a.field_window_bytes;
+        self.legs.b.window_bytes = self.legs.b.field_window_bytes;
+        cx.counters.flows_slept += 1;
+        let acked = Pair { a: acked(&r.b), b: acked(&r.a) };
+        let edges = Pair { a: r.a.rx.edge, b: r.b.rx.edge };
+        let shown_max = Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max };
+        let own_max = |x: &Relay| u32::try_from(x.tx.window_max_bytes()).unwrap_or(u32::MAX);
+        let own_max = Pair { a: own_max(&r.b), b: own_max(&r.a) };
+        self.free_buffers(cx.pool, cx.links);
+        self.mode = Mode::Dormant(Dormant { sent, acked, edges, shown_max, own_max, fin });
+    }
+}
+
+impl Flow {
+    /// A segment of a host that its other host would take, by what is known here: the host itself has spoken.
+    #[must_use]
+    pub fn is_word_of(&self, now: Instant, from: Side, s: &TcpSegment) -> bool {
+        if s.flags.syn() || s.flags.rst() || !s.flags.ack() {
+            return false;
+        }
+        if self.legs.get(from).is_old_stamp(now, self.agreed, s) {
+            return false;
+        }
+        match &self.mode {
+            Mode::Split | Mode::Draining => {
+                self.is_ack_of_sent(from, s) && (self.is_in_window(from, s) || self.is_probe(from, s))
+            }
+            // RFC 7323 section 3.2: where timestamps were agreed on, what has none is not taken.
+            Mode::Dormant(d) => {
+                d.is_in_windows(from, s) && (!self.agreed.timestamps || s.options.timestamps.is_some())
+            }
+            Mode::Closed(_) => false,
+        }
+    }
+
+    /// It acknowledges nothing that was not sent from here, and nothing older than any window reaches back.
+    fn is_ack_of_sent(&self, from: Side, s: &TcpSegment) -> bool {
+        let Some(r) = self.relays.as_ref() else { return false };
+        let towards = r.get(from.other());
+        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        s.ack.before_eq(towards.tx.snd_nxt) && age <= reach
+    }
+
+    /// A packet of a sleeping flow passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more.
+    pub fn pass_dormant(
+        &mut self,
+        now: Instant,
+        from: Side,
+        s: &TcpSegment,
+        (is_word, may_wake): (bool, bool),
+    ) -> Told {
+        let Mode::Dormant(d) = &mut self.mode else { return Told::Little };
+        if s.flags.rst() && !s.flags.syn() {
+            return if d.is_exact(from, s) { Told::Resets } else { Told::Little };
+        }
+        if !is_word {
+            let says_more = s.payload_len > 0 || s.flags.fin();
+            return if says_more && d.is_forged(from, s) { Told::Forged } else { Told::Little };
+        }
+        if may_wake && d.is_woken_by(from, s) {
+            return Told::Wakes;
+        }
+        let leg = self.legs.get_mut(from);
+        if let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps)
+            && s.seq.before_eq(*d.acked.get(from.other()))
+        {
+            leg.ts_recent = t.val;
+        }
+        d.learn(from, s, u32::from(s.window) << leg.window_scale);
+        leg.hear(now, s);
+        if d.is_over() { Told::Ends } else { Told::Little }
+    }
+
+    /// It is split again, before this segment is handled.
+    pub fn wake(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
+        let Mode::Dormant(d) = self.mode else { return };
+        let next = d.sent;
+        self.legs.get_mut(from).hear(cx.now, s);
+        self.split(cx, next.a, next.b);
+        cx.counters.flows_woken += 1;
+        if let Some(r) = self.relays.as_mut() {
+            let (wa, wb) = (self.legs.a.window_bytes, self.legs.b.window_bytes);
+            r.a.tx.update_window(next.b, next.a, u64::from(wb), false);
+            r.b.tx.update_window(next.a, next.b, u64::from(wa), false);
+            r.a.rx.remember_shown(d.edges.a, d.shown_max.a);
+            r.b.rx.remember_shown(d.edges.b, d.shown_max.b);
+        }
+    }
+
+    /// It has ended asleep.
+    pub fn end_dormant(&mut self, now: Instant, reset: bool) {
+        let Mode::Dormant(d) = self.mode else { return };
+        let reach_bytes = u64::from(d.shown_max.a.max(d.shown_max.b)) + OLD_ACK_SLACK;
+        self.mode = Mode::Closed(Closed {
+            until: now + LINGER_ASLEEP,
+            next: d.sent,
+            reach_bytes,
+            reset,
+            reset_by: None,
+            ask: None,
+            held_nothing: true,
+        });
+    }
+
+    /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and it is no late copy of
+    /// the SYN that began it.
+    #[must_use]
+    pub fn gives_way(&self, from: Side, s: &TcpSegment) -> bool {
+        match (&self.mode, &self.relays) {
+            (Mode::Dormant(_), _) => true,
+            (Mode::Split, Some(r)) => {
+                let first = s.seq + 1 == r.get(from).buffer.base();
+                !first && self.reset_from.is_none() && !r.a.is_owed() && !r.b.is_owed()
+            }
+            _ => false,
         }
     }
 }

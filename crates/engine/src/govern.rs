@@ -3,7 +3,8 @@
 use farlink_cc as cc;
 
 use crate::config::Config;
-use crate::flow::{Cx, Flow};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::link::{Clock, Link, Links};
 use crate::side::Side;
 

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::config::Class;
-use crate::flow::{Agreed, Leg};
+use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
 use crate::peer::Peer;
 use crate::rules::Decision;

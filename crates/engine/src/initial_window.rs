@@ -10,8 +10,10 @@ use farlink_wire::{Duration, Instant};
 use crate::config::{
     Config, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
 };
-use crate::flow::{Cx, Flow, Relay};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::link::{Link, Links};
+use crate::relay::Relay;
 use crate::side::Side;
 
 /// The burst from which a gateway at the other end tells a link's rate, segments.

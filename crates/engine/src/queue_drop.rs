@@ -3,7 +3,8 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
-use crate::flow::Relay;
+use crate::buffer::SeqBuffer;
+use crate::receiver::Receiver;
 
 /// A host that repeats a lost segment later than this does it by its timer (Linux TCP_RTO_MIN): it has no fast retransmit.
 const FAST_REPEAT_MAX: Duration = Duration::from_millis(200);
@@ -20,6 +21,17 @@ pub struct QueueDrop {
     is_slow: bool,
 }
 
+/// What the relay of that source holds.
+#[derive(Debug)]
+pub struct Held<'a> {
+    /// Towards the source.
+    pub rx: &'a Receiver,
+    /// What waits.
+    pub buffer: &'a SeqBuffer,
+    /// The congestion window towards the destination.
+    pub cwnd_bytes: u64,
+}
+
 impl QueueDrop {
     /// Data at `seq` has come.
     fn arrived(&mut self, now: Instant, round_trip: Duration, seq: SeqNum, len: u32) {
@@ -29,23 +41,28 @@ impl QueueDrop {
             self.is_slow |= now.since(at) > FAST_REPEAT_MAX + round_trip;
         }
     }
-}
 
-impl Relay {
     /// How many bytes are dropped of `len` in-order ones at `seq`: a segment where more is held than half the window upstream and
     /// twice the congestion window downstream, none of the rest before it has come again, and none of a host that needs its
     /// timer for it.
-    pub fn drops(&mut self, now: Instant, round_trip: Duration, seq: SeqNum, len: u32) -> u32 {
-        self.queue_drop.arrived(now, round_trip, seq, len);
-        let segment = self.rx.segment_bytes().min(len);
-        let room = self.rx.edge.diff(seq + segment).max(0).unsigned_abs();
-        let threshold = u64::from(self.rx.window_shown_max / 2).max(2 * self.tx.cc().cwnd_bytes());
-        let over = u64::from(self.buffer.len()) > threshold;
-        let able = self.queue_drop.pending.is_none() && !self.queue_drop.is_slow;
-        if !over || !able || seq != self.buffer.end() || room < ROOM_SEGMENTS * segment {
+    pub fn drops(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        (seq, len): (SeqNum, u32),
+        held: &Held<'_>,
+    ) -> u32 {
+        self.arrived(now, round_trip, seq, len);
+        let rx = held.rx;
+        let segment = rx.segment_bytes().min(len);
+        let room = rx.edge.diff(seq + segment).max(0).unsigned_abs();
+        let threshold = u64::from(rx.window_shown_max / 2).max(2 * held.cwnd_bytes);
+        let over = u64::from(held.buffer.len()) > threshold;
+        let able = self.pending.is_none() && !self.is_slow;
+        if !over || !able || seq != held.buffer.end() || room < ROOM_SEGMENTS * segment {
             return 0;
         }
-        self.queue_drop.pending = Some((seq, now));
+        self.pending = Some((seq, now));
         segment
     }
 }

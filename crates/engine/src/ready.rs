@@ -1,9 +1,9 @@
 //! Who has something to send, and what: the words between the engine and the queues of links.
 
 use crate::config::Class;
+use crate::flow_id::{FlowId, GENERATION_MASK};
 use crate::net::Way;
 use crate::side::Side;
-use crate::table::{FlowId, GENERATION_MASK};
 use farlink_wire::Duration;
 
 /// What a flow wants to send towards a host.

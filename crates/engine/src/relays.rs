@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use farlink_wire::{Instant, SeqNum};
 
-use crate::flow::Relay;
+use crate::relay::Relay;
 use crate::side::{Pair, Side};
 
 /// What a connection has only while it is split: the two relays, and what concerns both.

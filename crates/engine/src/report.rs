@@ -5,11 +5,12 @@ use farlink_wire::{Duration, Instant};
 use crate::census::Sums;
 use crate::challenge::Answers;
 use crate::engine::Engine;
-use crate::flow::{Agreed, Flow, Leg, Relay};
+use crate::flow::Flow;
+use crate::leg::{Agreed, Leg};
 use crate::mode::{Closed, Mode};
-use crate::net::{IfaceId, Way};
-use crate::peer::Peer;
+use crate::net::Way;
 use crate::record::Record;
+use crate::relay::Relay;
 use crate::sender::Sender;
 use crate::side::{Pair, Side};
 use crate::status::{Counters, FlowStatus, Load, Memory, Status};
@@ -292,37 +293,6 @@ impl Held {
             Self::Losses => "loss",
             Self::ReceiveWindow => "receiver",
             Self::CongestionWindow | Self::Pacing | Self::Turn => "link",
-        }
-    }
-}
-
-impl Leg {
-    fn of_record(now: Instant, (addr, port): (core::net::IpAddr, u16), via: IfaceId) -> Self {
-        Self {
-            addr,
-            port,
-            via,
-            out: Way::Ordinary(via),
-            path_mtu: crate::path_mtu::PathMtu::default(),
-            mss: 536,
-            window_scale: 0,
-            ttl: 63,
-            traffic_class: 0,
-            flow_label: 0,
-            dont_fragment: true,
-            ip_id: 0,
-            direct: false,
-            ts_val: 0,
-            heard_at: now,
-            ts_recent: 0,
-            peer: Peer::None,
-            reporter: None,
-            srtt: None,
-            handshake_rtt: None,
-            window_bytes: 0,
-            told_edge: None,
-            soft_edge: None,
-            field_window_bytes: 0,
         }
     }
 }

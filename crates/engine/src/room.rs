@@ -6,7 +6,7 @@
 
 use farlink_wire::{Pool, SMALL_BLOCK_BYTES, SeqNum};
 
-use crate::flow::Relay;
+use crate::relay::Relay;
 
 /// Relays on a way with a declared link share one over this of the pool, all flows one over that.
 const LINK_PARTS: usize = 2;

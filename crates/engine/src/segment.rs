@@ -5,9 +5,12 @@ use farlink_wire::{
 };
 
 use crate::buffer::{SeqBuffer, Slices};
-use crate::flow::{Cx, Flow, Leg, Relay};
+use crate::cx::Cx;
+use crate::flow::Flow;
+use crate::leg::Leg;
 use crate::peer::{Arrived, Message};
 use crate::ready::{Turn, Wants, What};
+use crate::relay::Relay;
 use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;

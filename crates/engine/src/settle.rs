@@ -2,11 +2,11 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::cx::Cx;
 use crate::engine::{Engine, cx};
-use crate::flow::Cx;
+use crate::flow_id::FlowId;
 use crate::mode::Mode;
 use crate::side::Side;
-use crate::table::FlowId;
 use crate::turns::serve_in_turns;
 use crate::world::World;
 

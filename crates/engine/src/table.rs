@@ -9,10 +9,8 @@ use hashbrown::HashTable;
 use slab::Slab;
 
 use crate::flow::Flow;
+use crate::flow_id::{FlowId, GENERATION_MASK};
 use crate::side::Side;
-
-/// Bits of a flow's generation: beside its slot, all that is told of it to queues that know nothing of flows fits in 63.
-pub(crate) const GENERATION_MASK: u32 = 0x0fff_ffff;
 
 /// A connection's endpoints in a fixed order, and its routing domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,15 +35,6 @@ impl Key {
     pub fn domain(&self) -> u16 {
         self.domain
     }
-}
-
-/// Names a flow while it lives.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FlowId {
-    /// Slot in the table.
-    pub slot: u32,
-    /// Tells users of the same slot apart.
-    pub generation: u32,
 }
 
 /// What an idle connection costs, beside its [`Found`]: ten thousand of them are nothing unusual.

@@ -3,7 +3,8 @@
 use farlink_wire::{Duration, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps};
 
 use crate::arrival::Fate;
-use crate::flow::{Cx, Flow};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::mode::{Closed, Mode};
 use crate::relays::NewSyn;
 use crate::side::Side;

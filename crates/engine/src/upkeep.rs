@@ -4,7 +4,8 @@ use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
 
 use crate::config::{Class, Config};
-use crate::flow::{Cx, Flow, Relay};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::link::{Link, Links};
 use crate::mode::Mode;
 use crate::net::Way;
@@ -12,6 +13,7 @@ use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::receiver::Owed;
 use crate::record::Record;
+use crate::relay::Relay;
 use crate::side::Side;
 
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).

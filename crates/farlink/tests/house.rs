@@ -117,12 +117,8 @@ fn imports(of: &str) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// Files of the engine that know each other in a circle: none of them can be read alone. Whoever takes one out shortens this list.
-const ENGINE_CIRCLE: [&str; 8] =
-    ["census", "dormant", "evidence", "flow", "mode", "queue_drop", "relays", "table"];
-
 #[test]
-fn the_engines_circle_of_files_only_shrinks() {
+fn files_of_the_engine_know_each_other_in_no_circle() {
     let imports = imports("engine");
     assert!(imports.get("engine").is_some_and(|named| named.contains("flow")), "{imports:?}");
     let reached_from = |start: &String| {
@@ -133,8 +129,8 @@ fn the_engines_circle_of_files_only_shrinks() {
         }
         reached
     };
-    let circle: Vec<_> = imports.keys().filter(|module| reached_from(module).contains(*module)).collect();
-    assert_eq!(circle, ENGINE_CIRCLE, "files that know themselves through others");
+    let circle = imports.keys().filter(|module| reached_from(module).contains(*module)).cloned().collect();
+    fail_with("files that know themselves through others: none of them can be read alone", circle);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use farlink_wire::Instant;
 
 use super::Engine;
-use crate::flow::{Cx, Flow};
+use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::net::Way;
 use crate::ready::ReadyId;
 use crate::side::Side;

@@ -1,0 +1,33 @@
+//! What an event brings along for a flow: the time, and what the engine lends it.
+
+use farlink_wire::{Instant, Pool};
+
+use crate::challenge::Challenges;
+use crate::config::Config;
+use crate::link::Links;
+use crate::status::Counters;
+use crate::world::World;
+
+/// What a flow's methods need of the engine.
+pub struct Cx<'a> {
+    /// The time.
+    pub now: Instant,
+    /// The configuration.
+    pub config: &'a Config,
+    /// The buffer pool.
+    pub pool: &'a mut Pool,
+    /// Counters.
+    pub counters: &'a mut Counters,
+    /// The declared links.
+    pub links: &'a mut Links,
+    /// Connections whose handshake is under way.
+    pub half_open: usize,
+    /// The driver.
+    pub net: &'a mut dyn World,
+    /// Split flows, for fair shares of the pool.
+    pub flows_split: usize,
+    /// Some connection's packets have been seen to go round us not long ago: routes are moving.
+    pub routes_unsteady: bool,
+    /// Answers to odd segments that may still be given (RFC 5961 section 7).
+    pub challenges: &'a mut Challenges,
+}

@@ -1,0 +1,195 @@
+//! A host, the leg towards it, and what both hosts agreed on.
+
+use core::net::IpAddr;
+
+use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+
+use crate::net::{IfaceId, Way};
+use crate::path_mtu::PathMtu;
+use crate::peer::{Message, Peer, WINDOW_UNIT};
+
+/// TS.Recent of a host that was silent for longer is worth nothing (RFC 7323 section 5.5).
+const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
+
+/// A host, and the leg towards it.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    /// The host's address.
+    pub addr: IpAddr,
+    /// The host's port.
+    pub port: u16,
+    /// Interface by which its packets come in.
+    pub via: IfaceId,
+    /// Which way packets to it leave.
+    pub out: Way,
+    /// How large packets towards it may be.
+    pub path_mtu: PathMtu,
+    /// Its announced maximum segment size.
+    pub mss: u16,
+    /// Shift of the windows it announces.
+    pub window_scale: u8,
+    /// TTL of its newest packet, as it came.
+    pub ttl: u8,
+    /// DSCP and ECN of its newest packet.
+    pub traffic_class: u8,
+    /// Flow label of its newest packet.
+    pub flow_label: u32,
+    /// DF of its newest packet.
+    pub dont_fragment: bool,
+    /// IP identification for the next segment made in its name.
+    pub ip_id: u16,
+    /// Its packets have been seen to reach the other host round us, and none has come here since.
+    pub direct: bool,
+    /// Its newest TSval.
+    pub ts_val: u32,
+    /// When that came.
+    pub heard_at: Instant,
+    /// Its TSval to be echoed to it (TS.Recent of RFC 7323).
+    pub ts_recent: u32,
+    /// The next gateway on this leg.
+    pub peer: Peer,
+    /// The number under which that gateway told first what has come in over the link.
+    pub reporter: Option<u16>,
+    /// Remembered RTT of this leg, for when a dormant flow wakes.
+    pub srtt: Option<Duration>,
+    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
+    pub handshake_rtt: Option<Duration>,
+    /// Its newest window, in bytes.
+    pub window_bytes: u32,
+    /// Where the window ends that a gateway on this leg told last.
+    pub told_edge: Option<SeqNum>,
+    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
+    pub soft_edge: Option<SeqNum>,
+    /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
+    pub field_window_bytes: u32,
+}
+
+/// What both hosts agreed on in the handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Agreed {
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// SACK (RFC 2018).
+    pub sack: bool,
+    /// Window scaling (RFC 7323).
+    pub window_scale: bool,
+    /// ECN (RFC 3168).
+    pub ecn: bool,
+}
+
+impl Leg {
+    /// A leg as a host's SYN or SYN-ACK shows it.
+    #[must_use]
+    pub fn new(now: Instant, s: &TcpSegment, via: IfaceId) -> Self {
+        let default_mss = if s.ip.is_v4() { 536 } else { 1220 };
+        Self {
+            addr: s.ip.src,
+            port: s.src_port,
+            via,
+            out: Way::Ordinary(via),
+            path_mtu: PathMtu::default(),
+            mss: s.options.mss.unwrap_or(default_mss),
+            window_scale: 0,
+            ttl: s.ip.ttl,
+            traffic_class: s.ip.traffic_class,
+            flow_label: s.ip.flow_label,
+            dont_fragment: s.ip.dont_fragment,
+            ip_id: s.ip.id,
+            direct: false,
+            ts_val: s.options.timestamps.map_or(0, |t| t.val),
+            heard_at: now,
+            ts_recent: s.options.timestamps.map_or(0, |t| t.val),
+            peer: Peer::None,
+            reporter: None,
+            srtt: None,
+            handshake_rtt: None,
+            window_bytes: u32::from(s.window),
+            told_edge: None,
+            soft_edge: None,
+            field_window_bytes: u32::from(s.window),
+        }
+    }
+
+    /// The host has spoken: what segments made in its name copy from it.
+    pub fn hear(&mut self, now: Instant, s: &TcpSegment) {
+        self.ttl = s.ip.ttl;
+        self.traffic_class = s.ip.traffic_class;
+        self.flow_label = s.ip.flow_label;
+        self.dont_fragment = s.ip.dont_fragment;
+        if let Some(t) = s.options.timestamps
+            && (t.val.wrapping_sub(self.ts_val) as i32) >= 0
+        {
+            self.ts_val = t.val;
+        }
+        self.heard_at = now;
+        self.direct = false;
+        if !s.flags.syn() {
+            self.window_bytes = u32::from(s.window) << self.window_scale;
+            self.field_window_bytes = self.window_bytes;
+        }
+    }
+
+    /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back. What it told last stands
+    /// while its segments have no room for it.
+    pub fn take_told_window(&mut self, ack: SeqNum, field_bytes: u32, told: Option<&Message>) {
+        let Some(message) = told else {
+            // A host, or a segment that passed its gateway by.
+            self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
+            self.soft_edge = self.soft_edge.filter(|_| self.peer.is_heard());
+            return;
+        };
+        if let Some(window) = message.window_bytes {
+            // Where both say the same, the header says it more exactly: a window of a few segments may end within a unit.
+            let same = field_bytes.checked_sub(window).is_some_and(|more| more < WINDOW_UNIT);
+            self.told_edge = Some(ack + if same { field_bytes } else { window });
+            self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
+        }
+        if let Some(edge) = self.told_edge {
+            self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
+        }
+    }
+
+    /// Bytes of IP and TCP header without options towards this host.
+    #[must_use]
+    pub fn header_bytes(&self) -> u32 {
+        if self.addr.is_ipv4() { 40 } else { 60 }
+    }
+
+    /// A leg of which only a record is left.
+    #[must_use]
+    pub fn of_record(now: Instant, (addr, port): (IpAddr, u16), via: IfaceId) -> Self {
+        Self {
+            addr,
+            port,
+            via,
+            out: Way::Ordinary(via),
+            path_mtu: PathMtu::default(),
+            mss: 536,
+            window_scale: 0,
+            ttl: 63,
+            traffic_class: 0,
+            flow_label: 0,
+            dont_fragment: true,
+            ip_id: 0,
+            direct: false,
+            ts_val: 0,
+            heard_at: now,
+            ts_recent: 0,
+            peer: Peer::None,
+            reporter: None,
+            srtt: None,
+            handshake_rtt: None,
+            window_bytes: 0,
+            told_edge: None,
+            soft_edge: None,
+            field_window_bytes: 0,
+        }
+    }
+
+    /// PAWS (RFC 7323 section 5): its timestamp is older than its newest one. A host that was silent for 24 days has none.
+    #[must_use]
+    pub fn is_old_stamp(&self, now: Instant, agreed: Agreed, s: &TcpSegment) -> bool {
+        let (true, Some(t)) = (agreed.timestamps, s.options.timestamps) else { return false };
+        (t.val.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.heard_at) < STAMP_LIFE
+    }
+}

@@ -1,0 +1,186 @@
+//! One direction of a split connection: what it holds, and what that says.
+
+use farlink_wire::{Duration, Instant, SeqNum};
+
+use crate::beyond::{Belief, Beyond};
+use crate::buffer::SeqBuffer;
+use crate::link::{Entry, Links};
+use crate::peer::Peer;
+use crate::queue_drop::QueueDrop;
+use crate::receiver::Receiver;
+use crate::regulator::{Adaptive, Drain};
+use crate::sender::{Sender, Supply};
+
+/// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
+/// so many more.
+const GROWTH: u64 = 2;
+const UNREAD_BYTES: u64 = 128 << 10;
+
+/// One direction of a split connection.
+#[derive(Debug)]
+pub struct Relay {
+    /// The bytes held.
+    pub buffer: SeqBuffer,
+    /// Towards the source.
+    pub rx: Receiver,
+    /// Towards the destination.
+    pub tx: Sender,
+    /// The source pushed everything before this.
+    pub push: SeqNum,
+    /// Urgent data ends before this, as the source's newest urgent pointer says.
+    pub urgent_end: Option<SeqNum>,
+    /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first byte as urgent, others
+    /// nothing. Only the very same segment means the same to all.
+    pub urgent_zero: Option<SeqNum>,
+    /// What the far host has acknowledged, as a peer tells it.
+    pub far_ack: Option<SeqNum>,
+    /// Draining: nothing from here on is taken.
+    pub frozen_at: Option<SeqNum>,
+    /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
+    pub acked_beyond: Option<SeqNum>,
+    /// Bytes that may be held in any case.
+    pub limit_bytes: u32,
+    /// Bytes that may be held before the destination has taken any.
+    pub start_bytes: u32,
+    /// How fast the destination takes what waits.
+    pub drain: Drain,
+    /// The thesis's receive buffer.
+    pub adaptive: Adaptive,
+    /// Segments dropped to slow the source.
+    pub queue_drop: QueueDrop,
+    /// When the destination acknowledged something last, and how long after the time before.
+    pub acked_at: Option<(Instant, Duration)>,
+    /// Something has come from the source.
+    pub begun: bool,
+    /// The end of what was forwarded past what is held, because the destination answers round us.
+    pub passed_end: Option<SeqNum>,
+    /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
+    pub bypassed: bool,
+    /// When the source's FIN came.
+    pub fin_since: Option<Instant>,
+    /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
+    pub fin_overdue: bool,
+    /// How far the source has shown that it has sent.
+    pub source_nxt: SeqNum,
+    /// The destination's word on bytes that went round us, until it stands by it.
+    pub believed: Option<Belief>,
+    /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where it stands.
+    pub far_waits: Option<(SeqNum, Instant)>,
+    /// Timeouts in a row without progress.
+    pub timeouts: u32,
+    /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
+    pub waits_since: Option<Instant>,
+    /// A keepalive of the source went on: the answer must, too.
+    pub keepalive_passed: bool,
+    /// Evidence of a path round us: what the destination acknowledges and never passed here.
+    pub beyond: Beyond,
+    /// What it is booked with.
+    pub booked: Entry,
+}
+
+impl Relay {
+    /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
+    #[must_use]
+    pub fn has_custody(&self) -> bool {
+        !self.buffer.is_empty() || self.buffer.has_early() || self.fin_outstanding()
+    }
+    /// It holds data, or the end of its stream, that has not arrived.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.buffer.is_empty() || self.fin_outstanding()
+    }
+    /// In-order bytes in custody.
+    #[must_use]
+    pub fn custody_bytes(&self) -> u32 {
+        self.buffer.len()
+    }
+    /// The source's FIN is here and not yet acknowledged by the destination.
+    #[must_use]
+    pub fn fin_outstanding(&self) -> bool {
+        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una.before_eq(f))
+    }
+    /// The destination has acknowledged the source's FIN.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.rx.fin_at.is_some_and(|f| self.tx.snd_una.after(f))
+    }
+    /// RCV.NXT.
+    #[must_use]
+    pub fn rcv_nxt(&self) -> SeqNum {
+        self.rx.rcv_nxt(&self.buffer)
+    }
+    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has acknowledged it, or when
+    /// it has waited long, all before it has arrived, and nothing goes round us. A source whose FIN is acknowledged may
+    /// be gone and answer a destination that reaches it directly with RST, or begin anew on the same ports while we still
+    /// hold its end.
+    #[must_use]
+    pub fn ack(&self, downstream: Peer) -> SeqNum {
+        let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
+        let early = self.fin_overdue && delivered && !self.bypassed;
+        if self.fin_outstanding() && !early {
+            self.rx.last_ack_sent.max(self.buffer.end())
+        } else {
+            self.rcv_nxt()
+        }
+    }
+    /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
+    /// source's still.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        !self.buffer.is_empty() || self.fin_outstanding()
+    }
+    /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
+    #[must_use]
+    pub fn waits_behind_hole(&self) -> bool {
+        let fin_ahead = self.rx.fin_claimed.is_some();
+        (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
+    }
+    /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in
+    /// units of `1 << shift`.
+    #[must_use]
+    pub fn can_show_more(&self, limit_bytes: u32, shift: u8, field_max_bytes: u32) -> bool {
+        let shift = shift.min(14);
+        let shown = self.rx.window_shown_max;
+        shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
+    }
+    /// What the sender may draw on.
+    #[must_use]
+    pub fn supply(&self) -> Supply {
+        Supply {
+            end: self.buffer.end(),
+            fin: self.rx.fin_at == Some(self.buffer.end()),
+            push: self.push,
+            urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt)),
+            urgent_until: self.urgent_end,
+            urgent_zero: self.urgent_zero,
+        }
+    }
+    /// The far host's acknowledgement, as far as it is known.
+    #[must_use]
+    pub fn far_acked(&self, peer: Peer) -> SeqNum {
+        match self.far_ack {
+            Some(a) if peer.is_heard() => a,
+            _ => self.tx.snd_una,
+        }
+    }
+    /// Frozen, and everything below the frozen edge has been delivered.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.frozen_at.is_some() && !self.has_custody()
+    }
+
+    pub fn book(&mut self, links: &mut Links, new: Entry) {
+        let old = core::mem::replace(&mut self.booked, new);
+        if old != new {
+            links.book(&old, &new);
+        }
+    }
+
+    /// Bytes that may be held by what the destination has taken so far.
+    #[must_use]
+    pub fn earned_bytes(&self) -> u32 {
+        let read = self.tx.delivered_bytes().saturating_sub(UNREAD_BYTES);
+        let grown = u64::from(self.start_bytes).saturating_add(GROWTH * read);
+        u32::try_from(grown).unwrap_or(u32::MAX).min(self.limit_bytes)
+    }
+}
