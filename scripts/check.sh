@@ -35,6 +35,7 @@ lab() {
     for package in haproxy nginx curl iperf3 openssl rsync vsftpd; do need_package "$package" "$package" "$what" || true; done
     need_package sshd openssh-server "$what" || true
     need_package ssh openssh-client "$what" || true
+    need_package ping iputils-ping "$what" || true
     for scenario in $("$FARLINK" lab list --names); do
         echo "-- $scenario"
         "$FARLINK" lab run "$scenario" --subset sample --json "$out/lab-$scenario.json" >"$out/lab-$scenario.txt" 2>"$out/lab-$scenario.log"
