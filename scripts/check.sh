@@ -32,7 +32,7 @@ stage() {
 lab() {
     local outcome=0 scenario
     local what="a program of the laboratory's" package
-    for package in haproxy nginx curl iperf3 openssl rsync vsftpd; do need_package "$package" "$package" "$what" || true; done
+    for package in haproxy nginx curl iperf3 iptables openssl rsync vsftpd; do need_package "$package" "$package" "$what" || true; done
     need_package sshd openssh-server "$what" || true
     need_package ssh openssh-client "$what" || true
     need_package ping iputils-ping "$what" || true
