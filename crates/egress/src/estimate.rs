@@ -52,7 +52,7 @@ const NS_PER_S: u128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// Which gateway: its own number.
-    pub peer: u16,
+    pub peer: u32,
     /// When the last packet it counts came, microseconds of its clock, modulo 2^32.
     pub arrived_us: u32,
     /// Bytes of packets that had come in over the link by then, modulo 2^32.
@@ -78,7 +78,7 @@ struct Mark {
 /// One gateway at the other end.
 #[derive(Clone, Debug)]
 struct Peer {
-    id: u16,
+    id: u32,
     heard_at: Instant,
     last: Mark,
     /// When the packet of the newest report left, and how long it waited before the link.
@@ -230,7 +230,7 @@ impl RateEstimate {
     }
 
     /// What all gateways behind the link receive, when this one receives so much: they share it.
-    fn total(&mut self, now: Instant, id: u16, sample: &Sample) -> u64 {
+    fn total(&mut self, now: Instant, id: u32, sample: &Sample) -> u64 {
         // Its next sample takes as long as this one, or somewhat longer.
         let until = now + self.round().max(Duration::from_millis(200)).max(sample.took * 3);
         let mut total = sample.rate_bps;

@@ -380,7 +380,7 @@ fn gateways_behind_one_link_share_it() {
         // The queue grows by 25 ms in each 50 ms: the link is full.
         let arrived_us = 1_000_000 + 75_000 * (n / 2);
         let report = Report {
-            peer: 1 + (n % 2) as u16,
+            peer: 1 + n % 2,
             arrived_us,
             received_bytes: 37_500 * (n / 2),
             sent_at: Some(sent_at),

@@ -148,8 +148,14 @@ impl Flow {
         }
         // Only a gateway speaks our option, and gateways stand at the ends of declared links.
         let option = s.options.farlink.as_ref().filter(|_| cx.links.at(leg.via).is_some());
+        let before = leg.peer.hello().filter(|_| leg.peer.is_heard());
         let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();
+        if let Some(hello) = leg.peer.hello().filter(|hello| heard && before != Some(*hello))
+            && let Some(link) = cx.links.at_mut(leg.via)
+        {
+            link.meet(hello);
+        }
         let nothing = (ArrayVec::new(), None);
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
@@ -172,10 +178,7 @@ impl Flow {
         {
             towards.far_ack = Some(far);
         }
-        // One gateway counts what comes in there: what a leg tells in another one's name is made up.
-        let reporter = self.legs.get_mut(from);
-        let arrived = told.arrived.filter(|a| *reporter.reporter.get_or_insert(a.by) == a.by);
-        (told.runs.blocks(s.ack), arrived)
+        (told.runs.blocks(s.ack), told.arrived)
     }
 
     /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).

@@ -37,6 +37,8 @@ pub struct Config {
     pub queue_drop: bool,
     /// Seeds hashing; the same seed and inputs give the same outputs.
     pub seed: u64,
+    /// How other gateways tell this one apart; 0: by the seed. They are told it, so it is not to give the seed away.
+    pub identity: u32,
 }
 
 impl Default for Config {
@@ -56,6 +58,7 @@ impl Default for Config {
             soft_window: true,
             queue_drop: false,
             seed: 0,
+            identity: 0,
         }
     }
 }

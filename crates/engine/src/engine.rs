@@ -19,7 +19,7 @@ use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
 use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
-use crate::peer::{Peer, insert_farlink};
+use crate::peer::{Hello, Peer, insert_farlink};
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
 use crate::rules::{Decision, Rules};
@@ -319,7 +319,7 @@ impl Engine {
         if let Some(option) = o.farlink.as_ref() {
             // It came by a declared link: `handle_packet` has seen to that.
             if option.form == FARLINK_SYN {
-                h.a.peer = Peer::Offered;
+                h.a.peer = Peer::Offered(Hello::read(&option.body));
             }
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -339,7 +339,7 @@ impl Engine {
         // not know: the host's second repetition goes as it came, and the first one, too, where no gateway answers.
         let asks = syns == 1 || (syns == 2 && self.links.at(out).is_some_and(Link::may_answer));
         if asks && self.is_link(out) && !o.mptcp && !o.fast_open {
-            let asked = insert_farlink(&mut packet, FARLINK_SYN);
+            let asked = insert_farlink(&mut packet, FARLINK_SYN, Some(self.links.hello()));
             if let Some(h) = self.syns.get_mut(&key) {
                 h.asked |= asked;
             }
@@ -377,7 +377,7 @@ impl Engine {
                     return self.pass(via, s, packet, net);
                 }
                 {
-                    let upstream = self.syns.get_mut(&key).is_some_and(|h| h.a.peer.is_marked());
+                    let upstream = self.syns.get_mut(&key).and_then(|h| h.a.peer.hello());
                     // An echoed option of our own is no answer, and nothing for the host either.
                     if s.options.farlink.is_some() {
                         edit::remove_farlink_option(&mut packet, s);
@@ -401,8 +401,10 @@ impl Engine {
                             edit::set_window(&mut packet, s, shown);
                         }
                     }
-                    if upstream
-                        && !insert_farlink(&mut packet, FARLINK_SYN_ACK)
+                    // One that said nothing of itself is told nothing of us.
+                    let hello = upstream.filter(|h| h.reads_frames()).map(|_| self.links.hello());
+                    if upstream.is_some()
+                        && !insert_farlink(&mut packet, FARLINK_SYN_ACK, hello)
                         && let Some(h) = self.syns.get_mut(&key)
                     {
                         // The gateway before this one is not told, and goes by that.

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use crate::config::Class;
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
-use crate::peer::Peer;
+use crate::peer::{Hello, Peer};
 use crate::rules::Decision;
 use crate::side::Side;
 use crate::table::Key;
@@ -324,9 +324,8 @@ impl SynCache {
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);
         }
-        if h.asked && o.farlink.as_ref().is_some_and(|f| f.form == farlink_wire::FARLINK_SYN_ACK) {
-            b.peer = Peer::Offered;
-        }
+        let answer = o.farlink.as_ref().filter(|f| h.asked && f.form == farlink_wire::FARLINK_SYN_ACK);
+        b.peer = answer.map_or(Peer::None, |f| Peer::Offered(Hello::read(&f.body)));
         let agreed = Agreed {
             timestamps: h.offered.timestamps && o.timestamps.is_some(),
             sack: h.offered.sack && o.sack_permitted,

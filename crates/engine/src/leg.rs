@@ -48,8 +48,6 @@ pub struct Leg {
     pub ts_recent: u32,
     /// The next gateway on this leg.
     pub peer: Peer,
-    /// The number under which that gateway told first what has come in over the link.
-    pub reporter: Option<u16>,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     pub srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
@@ -100,7 +98,6 @@ impl Leg {
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
             peer: Peer::None,
-            reporter: None,
             srtt: None,
             handshake_rtt: None,
             window_bytes: u32::from(s.window),
@@ -176,7 +173,6 @@ impl Leg {
             heard_at: now,
             ts_recent: 0,
             peer: Peer::None,
-            reporter: None,
             srtt: None,
             handshake_rtt: None,
             window_bytes: 0,

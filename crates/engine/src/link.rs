@@ -15,7 +15,7 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
 use crate::config::{self, Config, InitialWindow};
 use crate::net::{IfaceId, LinkId, Way};
-use crate::peer::Arrived;
+use crate::peer::{Arrived, Hello, Identity};
 
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
@@ -68,14 +68,20 @@ pub struct Links {
     held: Held,
     /// What gateways have told, until it is asked for.
     reports: Vec<(Way, LinkReport)>,
+    /// By which other gateways tell this one apart.
+    identity: Identity,
 }
 
 impl Links {
-    /// The declared links of a configuration; its seed gives the number by which other gateways tell us apart.
+    /// The declared links of a configuration; its identity, or else its seed, is how other gateways tell us apart.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let number = (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16;
-        let links = config.interfaces.iter().filter_map(|i| Some(Link::new(i.id, i.link.as_ref()?, number)));
+        let identity = Identity::from(match config.identity {
+            0 => (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1,
+            chosen => chosen,
+        });
+        let links =
+            config.interfaces.iter().filter_map(|i| Some(Link::new(i.id, i.link.as_ref()?, identity)));
         let ordinary = config.interfaces.iter().filter(|i| i.link.is_none());
         Self {
             links: links.collect(),
@@ -83,7 +89,14 @@ impl Links {
             back: Vec::new(),
             held: Held::default(),
             reports: Vec::new(),
+            identity,
         }
+    }
+
+    /// What this gateway says of itself to others.
+    #[must_use]
+    pub fn hello(&self) -> Hello {
+        Hello::of(self.identity)
     }
 
     /// All of them, in the order in which they are declared.
@@ -206,7 +219,7 @@ impl Links {
 }
 
 impl Link {
-    fn new(iface: IfaceId, declared: &config::Link, number: u16) -> Self {
+    fn new(iface: IfaceId, declared: &config::Link, identity: Identity) -> Self {
         Self {
             iface,
             pace: Pace::declared(declared),
@@ -219,7 +232,7 @@ impl Link {
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
             memory: Memory::default(),
-            meter: Meter::new(number),
+            meter: Meter::new(identity),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
         }
@@ -346,6 +359,16 @@ impl Link {
     #[must_use]
     pub fn measured_rtt(&self) -> Option<Duration> {
         self.round_trip.smallest()
+    }
+
+    /// A gateway has been heard at the far end.
+    pub(crate) fn meet(&mut self, hello: Hello) {
+        self.far_end.meet(hello);
+    }
+
+    /// The gateways that have been heard there, the newest last.
+    pub fn gateways(&self) -> impl Iterator<Item = Hello> {
+        self.far_end.gateways()
     }
 
     /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host alone.

@@ -44,6 +44,7 @@ impl Engine {
             flows_dormant: sums.dormant,
             flows_draining: sums.draining,
             flows_closed: sums.closed,
+            gateway: self.links.hello().into(),
             flows_with_peer: sums.with_peer,
             limited_by: sums.limited_by,
             custody_bytes: load.custody_bytes,

@@ -8,7 +8,7 @@ use crate::buffer::{SeqBuffer, Slices};
 use crate::cx::Cx;
 use crate::flow::Flow;
 use crate::leg::Leg;
-use crate::peer::{Arrived, Message};
+use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
 use crate::runs::Runs;
@@ -160,7 +160,7 @@ impl Flow {
 
     /// The part of that window which the destination will take in time, where it does not take all (TR 99-12 section 5).
     fn soft_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> Option<u32> {
-        if !cx.config.soft_window || !self.legs.get(to).peer.is_speaking() {
+        if !cx.config.soft_window || !self.legs.get(to).peer.speaks(Capability::SoftWindow) {
             return None;
         }
         let relay = self.relays.as_ref()?.get(to);
@@ -200,7 +200,7 @@ impl Flow {
         let Some(r) = self.relays.as_mut() else { return Pulled::default() };
         let (inbound, outbound) = r.both_mut(to);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
-        let sack = if word.pure && self.agreed.sack && !word.to_gateway {
+        let sack = if word.pure && self.agreed.sack && !word.tells_runs {
             inbound.rx.sack_blocks(&inbound.buffer)
         } else {
             Default::default()
@@ -220,8 +220,8 @@ impl Flow {
         let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss, |p| p.len);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss.saturating_sub(payload_len as u32);
-        let message = dst.peer.is_marked().then(|| word.message(inbound, sack.len(), room_bytes));
-        let body = message.as_ref().map(Message::encode);
+        let message = dst.peer.hello().map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
+        let body = message.as_ref().zip(dst.peer.hello()).map(|(message, hello)| message.encode(hello));
         let sack_max = if self.agreed.timestamps { 3 } else { 4 };
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let header = SegmentHeader {
@@ -268,10 +268,9 @@ impl Flow {
         let inbound = self.relays.as_ref()?.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_delay(cx, to).longest();
-        let to_gateway = dst.peer.is_speaking();
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
-        let over = cx.links.at(dst.via).filter(|_| pure && to_gateway);
+        let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
         let arrived = inbound.rx.arrived.filter(|_| due);
         Some(Word {
@@ -279,7 +278,7 @@ impl Flow {
             window,
             edge,
             pure,
-            to_gateway,
+            tells_runs: dst.peer.speaks(Capability::Runs),
             timestamps: self.agreed.timestamps,
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
@@ -308,7 +307,7 @@ impl Flow {
             rx.told_edge = Some(word.ack + word.told_window);
             rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
         }
-        if word.arrived.is_some() {
+        if message.is_some_and(|m| m.arrived.is_some()) {
             rx.arrived = None;
             if let Some(link) = cx.links.at_mut(dst.via) {
                 link.note_reported(cx.now);
@@ -394,7 +393,8 @@ struct Word {
     edge: SeqNum,
     /// Nothing else is in the segment.
     pure: bool,
-    to_gateway: bool,
+    /// What is held above a gap is told in our option.
+    tells_runs: bool,
     timestamps: bool,
     told_window: u32,
     soft_window: Option<u32>,
@@ -404,8 +404,10 @@ struct Word {
 }
 
 impl Word {
-    /// The message in our option; `room_bytes` of payload are left in the segment.
-    fn message(&self, inbound: &Relay, sack_blocks: usize, room_bytes: u32) -> Message {
+    /// The message in our option to this gateway; `room_bytes` of payload are left in the segment.
+    fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
+        let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
+        let body_bytes = OPTION_BODY_BYTES_MAX - timestamps;
         // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
         // leaves room takes it along.
         let news = inbound.rx.far_told != Some(self.far);
@@ -416,20 +418,25 @@ impl Word {
             arrived: self.arrived,
             ..Message::default()
         };
-        if self.pure && self.to_gateway && inbound.buffer.has_early() {
+        if self.pure && self.tells_runs && inbound.buffer.has_early() {
             // The window each time: the gateway may wait for it, and the word before may have been lost or gone round it.
             let message = Message { far_ack: news.then_some(self.far), ..full };
-            let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
-            let used = timestamps + message.encode().len().max(1);
-            let room = OPTION_BODY_BYTES_MAX.saturating_sub(used);
+            // The head of their frame, or of a message of version 1.
+            let used = if to.reads_frames() {
+                message.encode(to).len() + 1
+            } else {
+                message.encode(to).len().max(1)
+            };
+            let room = body_bytes.saturating_sub(used);
             let runs = inbound.buffer.runs_to_tell();
             let runs = Runs::encode(self.ack, inbound.rx.segment_bytes(), &runs, room);
-            return Message { runs, ..message };
+            return Message { runs, ..message }.fit(to, body_bytes);
         }
         let opens = inbound.rx.told_edge.is_some_and(|told| (self.ack + self.told_window).after(told));
-        let room = full.header_bytes() <= room_bytes;
+        let room = full.header_bytes(to) <= room_bytes;
         let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
-        if told { full } else { Message { arrived: self.arrived, ..Message::default() } }
+        let message = if told { full } else { Message { arrived: self.arrived, ..Message::default() } };
+        message.fit(to, body_bytes)
     }
 }
 

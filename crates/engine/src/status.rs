@@ -2,9 +2,13 @@
 
 use serde::Serialize;
 
+use crate::peer::{Capability, Hello};
+
 /// Counters and gauges of the whole engine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
+    /// What this gateway says of itself to others.
+    pub gateway: GatewayStatus,
     /// Flows that are split now.
     pub flows_split: u64,
     /// Flows that are dormant records now.
@@ -122,6 +126,32 @@ pub struct Load {
     pub cwnd_bytes: u64,
     /// Bytes taken for lost, of the flows that are open now.
     pub lost_bytes: u64,
+}
+
+/// A gateway, as it says of itself.
+#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct GatewayStatus {
+    /// Which it is, until it starts again: 8 hexadecimal digits. Of one of version 1 only the last 4 count, and all are 0 while it has
+    /// not reported anything.
+    pub identity: String,
+    /// The newest version of the messages that it speaks.
+    pub version: u8,
+    /// What both gateways can do, of what not every gateway can.
+    pub capabilities: Vec<&'static str>,
+    /// The key that its tags are made with; 0: none.
+    pub key_id: u8,
+}
+
+impl From<Hello> for GatewayStatus {
+    fn from(hello: Hello) -> Self {
+        let capabilities = Capability::ALL.into_iter().filter(|what| hello.can(*what));
+        Self {
+            identity: format!("{:08x}", hello.identity.number()),
+            version: hello.version,
+            capabilities: capabilities.map(Capability::name).collect(),
+            key_id: hello.key_id,
+        }
+    }
 }
 
 macro_rules! counters {

@@ -2,7 +2,7 @@
 
 use farlink_egress::Grant;
 use farlink_engine::config::Config;
-use farlink_engine::link::{Change, Link};
+use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
@@ -395,14 +395,14 @@ impl Gateway {
     /// A snapshot.
     #[must_use]
     pub fn status(&self) -> Status {
-        let rtt_of = |way: Way| self.engine.links().get(way).and_then(Link::rtt_in_force);
+        let known = |way: Way| self.engine.links().get(way);
         let loads = self.engine.loads();
         let load_of =
             |way| loads.iter().find(|(w, _)| *w == way).map_or_else(Load::default, |(_, load)| *load);
         Status {
             engine: self.engine.status(),
             traffic: self.outlet.traffic,
-            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way()), rtt_of(l.way()))).collect(),
+            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
         }
     }

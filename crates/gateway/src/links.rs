@@ -6,7 +6,7 @@ use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
-use farlink_wire::{Duration, Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
+use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
 
 use crate::status::LinkStatus;
 
@@ -130,7 +130,7 @@ impl LinkQueue {
         let Some(estimate) = self.estimate.as_mut() else { return };
         let arrived = report.arrived;
         let report = Report {
-            peer: arrived.by,
+            peer: arrived.by.number(),
             arrived_us: arrived.at_us,
             received_bytes: arrived.received_bytes,
             sent_at: report.sent_at,
@@ -191,7 +191,8 @@ impl LinkQueue {
     }
 
     /// A snapshot.
-    pub fn status(&self, load: Load, rtt: Option<Duration>) -> LinkStatus {
+    pub fn status(&self, load: Load, known: Option<&Link>) -> LinkStatus {
+        let rtt = known.and_then(Link::rtt_in_force);
         let s = self.egress.stats();
         LinkStatus {
             name: self.name.clone(),
@@ -200,6 +201,7 @@ impl LinkQueue {
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
             estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
+            gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             sent_bytes: s.sent_bytes,
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,

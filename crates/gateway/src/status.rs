@@ -46,6 +46,8 @@ pub struct LinkStatus {
     pub estimated_bps: u64,
     /// Its round trip, as said or found out, microseconds; 0 when unknown.
     pub rtt_us: u64,
+    /// Gateways that have been heard at its other end, eight at most, the newest last.
+    pub gateways: Vec<engine::GatewayStatus>,
     /// Bytes sent into it.
     pub sent_bytes: u64,
     /// Bytes waiting.

@@ -17,6 +17,8 @@ use farlink_wire::{
 const PORTS: [u16; 2] = [40_000, 80];
 const MSS: u16 = 1_460;
 const SCALE: u8 = 7;
+/// What the gateway before the server says of itself: identity 1, version 2, all capabilities, no key.
+const HELLO: [u8; 9] = [0x68, 0, 0, 0, 1, 2, 0, 7, 0];
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +188,7 @@ impl Rig {
         self.flows[n][1].highest = self.flows[n][0].nxt;
         if self.linked {
             // A gateway stands before the server.
-            options.extend(farlink_option(FARLINK_SYN_ACK, &[]).unwrap_or_default());
+            options.extend(farlink_option(FARLINK_SYN_ACK, &HELLO).unwrap_or_default());
         }
         self.write(n, 1, Flags::SYN | Flags::ACK, 0, 0, &options, 0);
         self.flows[n][1].nxt += 1;

@@ -1,8 +1,12 @@
 //! What the gateway at the far end of a link has told, and what it is still expected to tell.
 
+use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant};
 
-use crate::peer::Arrived;
+use crate::peer::{Arrived, Hello, Identity};
+
+/// Gateways that are remembered: a link may lead to several.
+const GATEWAYS_MAX: usize = 8;
 
 /// The round trip that counts while none is known.
 const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
@@ -21,8 +25,10 @@ pub struct LinkReport {
 }
 
 /// What is known of the far end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FarEnd {
+    /// The gateways that have been heard there, the newest last.
+    gateways: ArrayVec<Hello, GATEWAYS_MAX>,
     /// Of all that is known to have arrived there: when the newest of it left, and when that was heard.
     carried: Option<(Instant, Instant)>,
     /// When a burst left from which the rate shows.
@@ -37,6 +43,29 @@ impl FarEnd {
         if let Some(sent_at) = report.sent_at.filter(|_| !report.sent_again) {
             self.carried = Some((self.carried.map_or(sent_at, |(newest, _)| newest.max(sent_at)), now));
         }
+    }
+
+    /// A gateway has been heard.
+    pub fn meet(&mut self, hello: Hello) {
+        // Of one that says nothing of itself only the reports tell which it is, and they come later.
+        let is_same = |known: &Hello| {
+            known.identity == hello.identity || (known.identity == Identity::UNKNOWN && hello.version < 2)
+        };
+        let nameless = hello.identity == Identity::UNKNOWN
+            && self.gateways.iter().any(|known| known.version == hello.version);
+        if nameless {
+            return;
+        }
+        self.gateways.retain(|known| !is_same(known));
+        if self.gateways.is_full() {
+            self.gateways.remove(0);
+        }
+        self.gateways.push(hello);
+    }
+
+    /// The gateways that have been heard, the newest last.
+    pub fn gateways(&self) -> impl Iterator<Item = Hello> {
+        self.gateways.iter().copied()
     }
 
     /// The newest transmission that is known to have arrived, where the link delivers: what left later stands in line behind it, in a
@@ -74,12 +103,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn gateways_are_remembered_by_name_and_not_without_end() {
+        let mut far_end = FarEnd::default();
+        let mut meet = |hello: Hello| {
+            far_end.meet(hello);
+            far_end.gateways().map(|known| known.identity.number()).collect::<Vec<_>>()
+        };
+        let old = |n: u32| Hello { identity: n.into(), ..Hello::SILENT };
+        let new = |n: u32| Hello::of(n.into());
+        assert_eq!(meet(old(0)), [0]);
+        assert_eq!(meet(new(70_000)), [0, 70_000]);
+        assert_eq!(meet(old(7)), [70_000, 7], "it has got a name");
+        assert_eq!(meet(old(0)), [70_000, 7], "another connection of it, as far as is known");
+        assert_eq!(meet(new(70_000)), [7, 70_000]);
+        for identity in 1..=100 {
+            assert!(meet(new(identity)).len() <= GATEWAYS_MAX);
+        }
+    }
+
+    #[test]
     fn a_link_delivers_while_it_is_heard_to() {
         let at = Instant::from_millis;
         let mut far_end = FarEnd::default();
         let delivers = |far_end: &FarEnd, ms| far_end.delivers(at(ms), Duration::from_millis(250));
         assert_eq!(delivers(&far_end, 1_000), None);
-        let arrived = Arrived { by: 2, at_us: 0, received_bytes: 0 };
+        let arrived = Arrived { by: 2.into(), at_us: 0, received_bytes: 0 };
         let report = |sent_ms, sent_again| LinkReport {
             arrived,
             sent_at: Some(at(sent_ms)),

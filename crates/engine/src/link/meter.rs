@@ -4,7 +4,7 @@
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
-use crate::peer::Arrived;
+use crate::peer::{Arrived, Identity};
 
 /// Reports that follow the first one early, and the bytes that each of them tells of at least: a quarter of the burst that is sent for them.
 const EARLY_REPORTS: u8 = 3;
@@ -13,8 +13,8 @@ const EARLY_BYTES: u64 = 12_000;
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
-    /// The number by which other gateways tell us apart.
-    number: u16,
+    /// By which other gateways tell us apart.
+    identity: Identity,
     received_bytes: u64,
     told_at: Option<Instant>,
     /// What had been received by then.
@@ -24,10 +24,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The count of the gateway with this number.
+    /// The count of the gateway with this identity.
     #[must_use]
-    pub fn new(number: u16) -> Self {
-        Self { number, ..Self::default() }
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, ..Self::default() }
     }
 
     /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
@@ -45,7 +45,7 @@ impl Meter {
     #[must_use]
     pub fn arrival(&self, now: Instant) -> Arrived {
         Arrived {
-            by: self.number,
+            by: self.identity,
             // Both modulo 2^32 on purpose: differences count.
             at_us: now.since(Instant::ZERO).as_micros() as u32,
             received_bytes: self.received_bytes as u32,
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_first_report_is_followed_by_some_that_come_early() {
         let (at, ms) = (Instant::from_millis, Duration::from_millis);
-        let mut meter = Meter { received_bytes: 10_000, ..Meter::new(1) };
+        let mut meter = Meter { received_bytes: 10_000, ..Meter::new(1.into()) };
         let silence = ms(250);
         assert!(!meter.is_due_early(at(1_000), ms(20)), "the first is due as ever");
         meter.told(at(1_000), silence);

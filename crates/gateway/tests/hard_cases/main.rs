@@ -33,5 +33,6 @@ mod routes;
 mod rst;
 mod timestamps;
 mod unknown_rate;
+mod versions;
 mod windows;
 mod zero_window;

@@ -11,7 +11,8 @@
 //!   `flsoft ACK WINDOW SOFT` (the same with a soft window),
 //!   `flcame BY AT BYTES` (gateway BY had got BYTES over the link at AT, its clock in microseconds),
 //!   `flruns UNIT END LEN GAP LEN ...` (what is held above a gap, from the highest run down, in units of so many bytes,
-//!   fewer than 64).
+//!   fewer than 64), all of them as gateways of version 1 write them; `flraw 53 24 ffffff01` (ExID 0xFA53 and this body,
+//!   to the byte).
 //!   In an expectation `no NAME` says that the option is not there.
 //! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a super-segment), `port N` (of
 //!   host a, where it is not the usual one), `fill N` (payload of this byte, not the stream's own); when sent also
@@ -194,6 +195,7 @@ impl Spec {
                     }
                     _ => farlink(FARLINK_DATA, &[], &mut out),
                 },
+                "flraw" => farlink(raw_form(words), &raw_body(words), &mut out),
                 "flruns" => farlink(FARLINK_DATA, &runs_body(words), &mut out),
                 "flsoft" => {
                     let mut body = vec![0x1b];
@@ -288,6 +290,9 @@ fn option_fits(name: &str, words: &[String], seen: &Seen, ack_isn: u32) -> bool 
                 && n(0).is_none_or(|a| told.is_some_and(|(far, _)| far == a))
                 && n(1).is_none_or(|w| told.is_some_and(|(_, window)| window == w))
         }
+        "flraw" => {
+            o.farlink.as_ref().is_some_and(|x| x.form == raw_form(words) && x.body[..] == raw_body(words))
+        }
         "flruns" => {
             let told = seen.segment.options.farlink.as_ref().map(|o| without_arrival(&o.body));
             told == Some(runs_body(words))
@@ -304,6 +309,17 @@ fn without_arrival(body: &[u8]) -> Vec<u8> {
         [0x16, _, _, rest @ ..] if rest.len() >= 10 => [&[0x10], &rest[10..]].concat(),
         other => other.to_vec(),
     }
+}
+
+/// The ExID of `flraw 53 ...`, by its last two digits.
+fn raw_form(words: &[String]) -> u16 {
+    0xfa00 | u16::from_str_radix(&words[0], 16).unwrap()
+}
+
+/// The rest of `flraw`: the body to the byte, in hexadecimal digits.
+fn raw_body(words: &[String]) -> Vec<u8> {
+    let digits = words[1..].concat();
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
 }
 
 /// A message that tells runs alone.
@@ -348,8 +364,8 @@ impl fmt::Display for Seen {
         let flags = [("fo", o.fast_open), ("md5", o.md5), ("ao", o.ao), ("mptcp", o.mptcp)];
         options.extend(flags.iter().filter(|(_, on)| *on).map(|(n, _)| (*n).to_owned()));
         options.extend(o.farlink.as_ref().map(|x| match x.form {
-            FARLINK_SYN => "flsyn".to_owned(),
-            FARLINK_SYN_ACK => "flsynack".to_owned(),
+            FARLINK_SYN => format!("flsyn {:02x?}", x.body.as_slice()),
+            FARLINK_SYN_ACK => format!("flsynack {:02x?}", x.body.as_slice()),
             _ => format!("fl {:02x?}", x.body.as_slice()),
         }));
         if !options.is_empty() {

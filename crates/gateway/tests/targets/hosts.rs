@@ -3,7 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_wire::{
-    FARLINK_EXIDS, Flags, Gso, Offload, Parsed, SegmentHeader, SeqNum, build, finish_checksums, parse,
+    FARLINK_DATA, FARLINK_EXIDS, Flags, Gso, Offload, Parsed, SegmentHeader, SeqNum, build, finish_checksums,
+    parse,
 };
 
 use super::source::Source;
@@ -65,6 +66,16 @@ fn farlink(from: &mut Source<'_>, out: &mut Vec<u8>) {
             let mut body = vec![0x13];
             body.extend_from_slice(&from.u32().to_be_bytes());
             body.extend_from_slice(&from.u16().to_be_bytes());
+            body
+        }
+        2 => {
+            // A hello, or frames with a far acknowledgement and windows.
+            let mut body = vec![if form == FARLINK_DATA { 0x24 } else { 0x68 }];
+            body.extend_from_slice(&from.u32().to_be_bytes());
+            if form == FARLINK_DATA {
+                body.push(0x34);
+            }
+            body.extend_from_slice(&from.u32().to_be_bytes());
             body
         }
         _ => {

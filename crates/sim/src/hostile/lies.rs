@@ -165,31 +165,67 @@ fn some_bytes(rng: &mut Rng, most: u64) -> Vec<u8> {
     (0..n).map(|_| rng.bits() as u8).collect()
 }
 
-/// A body of Farlink's option: version and flags with fields that say too much or too little.
+/// Types of frames.
+const FAR_ACK: u8 = 2;
+const WINDOW: u8 = 3;
+const ARRIVED: u8 = 4;
+const RUNS: u8 = 5;
+const HELLO: u8 = 6;
+const TAG: u8 = 7;
+
+/// A body of Farlink's option with fields that say too much or too little: in frames, or as version 1 has it.
 fn message(rng: &mut Rng, known: &Known, runs: bool) -> Vec<u8> {
+    let far_ack = near(rng, known.got, 1 << 20).0.to_be_bytes();
+    let window = |rng: &mut Rng| rng.pick(&[0u16, 1, 64, 4_000, u16::MAX]).to_be_bytes();
+    let windows = [window(rng), window(rng)].concat();
+    // Arrival times and byte counts that make a link of any rate.
+    let step = rng.pick(&[1u32, 1_000, 1_000_000]);
+    let bytes = rng.pick(&[1u32, 10_000, 10_000_000]);
+    let times = |n: u32| known.said.wrapping_mul(n).to_be_bytes();
+    let arrived = [times(step), times(bytes)].concat();
+    let by = (rng.range(0, 200) as u16).to_be_bytes();
+    let gaps: Vec<u8> = (0..24).map(|_| rng.pick(&[1u8, 1, 2, 5, 0x81, 0xff])).collect();
     let flags = if runs { 1 } else { rng.range(0, 16) as u8 };
-    let mut body = vec![0x10 | flags];
-    if flags & 1 != 0 {
-        body.extend(near(rng, known.got, 1 << 20).0.to_be_bytes());
-    }
-    for bit in [2, 8] {
-        if flags & bit != 0 {
-            body.extend(rng.pick(&[0u16, 1, 64, 4_000, u16::MAX]).to_be_bytes());
+    let mut body = Vec::new();
+    if rng.chance(0.5) {
+        body.push(0x10 | flags);
+        let fields: [(u8, &[u8]); 4] =
+            [(1, &far_ack), (2, &windows[..2]), (8, &windows[2..]), (4, &[&by[..], &arrived].concat())];
+        fields.iter().filter(|(bit, _)| flags & bit != 0).for_each(|(_, value)| body.extend(*value));
+    } else {
+        let other = some_bytes(rng, 13);
+        let hello = hello(rng);
+        let fields: [(u8, u8, &[u8]); 5] = [
+            (1, FAR_ACK, &far_ack),
+            (2, WINDOW, &windows[..rng.pick(&[1, 2, 4])]),
+            (4, ARRIVED, &arrived),
+            (8, rng.pick(&[HELLO, TAG, 8, 15]), &other),
+            (9, HELLO, &hello[1..]),
+        ];
+        for (_, kind, value) in fields.iter().filter(|(bits, ..)| flags & bits == *bits) {
+            // Now and then the length is a lie, too.
+            let length = if rng.chance(0.1) { rng.range(0, 16) as u8 } else { value.len() as u8 };
+            body.push(kind << 4 | length);
+            body.extend(*value);
+        }
+        if runs {
+            body.push(RUNS << 4 | 15);
         }
     }
-    if flags & 4 != 0 {
-        body.extend((rng.range(0, 200) as u16).to_be_bytes());
-        // Arrival times and byte counts that make a link of any rate.
-        let step = rng.pick(&[1u32, 1_000, 1_000_000]);
-        body.extend((known.said.wrapping_mul(step)).to_be_bytes());
-        body.extend((known.said.wrapping_mul(rng.pick(&[1, 10_000, 10_000_000]))).to_be_bytes());
-    }
+    body.truncate(24);
     if runs {
-        let room = 24usize.saturating_sub(body.len());
-        body.extend((0..room).map(|_| rng.pick(&[1u8, 1, 2, 5, 0x81, 0xff])));
+        body.extend(gaps.iter().take(24 - body.len()))
     } else {
-        body.extend(some_bytes(rng, 6));
+        body.extend(some_bytes(rng, 6))
     }
+    body
+}
+
+/// What a gateway says of itself in the handshake: one that can do anything, or nothing.
+fn hello(rng: &mut Rng) -> Vec<u8> {
+    let mut body = vec![HELLO << 4 | 8];
+    body.extend((rng.bits() as u32).to_be_bytes());
+    body.extend([rng.range(0, 12) as u8, rng.bits() as u8, rng.range(0, 8) as u8, 0]);
     body
 }
 
@@ -321,7 +357,11 @@ impl Lie {
                 say.window = rng.pick(&[0, 1, 500, 65_535]);
             }
             Self::Marks | Self::Messages | Self::Runs => {
-                let body = if self == Self::Messages { message(rng, known, false) } else { Vec::new() };
+                let body = match rng.range(0, 3) {
+                    0 => hello(rng),
+                    1 => message(rng, known, false),
+                    _ => Vec::new(),
+                };
                 say.farlink = Some((rng.pick(&FARLINK_EXIDS), body));
             }
             Self::Stamps => say.stamps = Some((rng.bits() as u32, rng.bits() as u32)),

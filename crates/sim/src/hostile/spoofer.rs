@@ -245,7 +245,9 @@ impl Spoofer {
             o.extend((self.rng.bits() as u32).to_be_bytes());
         }
         if self.rng.chance(0.2) {
-            let body = [0x1f, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1];
+            let v1 = [0x1f, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1];
+            let frames = [0x24, 0, 0, 0, 0, 0x34, 0xff, 0xff, 0, 0];
+            let body = self.rng.pick(&[v1, frames]);
             let n = self.rng.range(0, body.len() as u64 + 1) as usize;
             o.extend(farlink_option(self.rng.pick(&FARLINK_EXIDS), &body[..n]).unwrap_or_default());
         }

@@ -181,7 +181,7 @@ fn scattered(i: usize, count: usize) -> Vec<(u32, u32)> {
 
 /// A message with an acknowledgement and as many runs as it holds: gaps and runs of one unit in turn.
 fn runs(i: usize) -> Vec<u8> {
-    let mut body = vec![0x10];
+    let mut body = vec![0x5f];
     body.extend((0..24).map(|k| 1 + ((i + k) % 5) as u8));
     body
 }

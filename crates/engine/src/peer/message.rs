@@ -1,0 +1,301 @@
+//! What a gateway tells with a segment.
+
+use farlink_wire::SeqNum;
+
+use super::frame::{self, Body, Frames, Kind, TAG_BYTES};
+use super::{Hello, Identity, v1};
+use crate::runs::Runs;
+
+/// The window is told in units of this many bytes.
+pub const WINDOW_UNIT: u32 = 1024;
+/// The largest window that can be told, bytes.
+pub const TOLD_WINDOW_MAX: u32 = u16::MAX as u32 * WINDOW_UNIT;
+
+/// What a gateway tells with a segment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Message {
+    /// What the far host has acknowledged, of the data that flows towards it.
+    pub far_ack: Option<SeqNum>,
+    /// Window in bytes from the acknowledgement number on, where the header's field is too small.
+    pub window_bytes: Option<u32>,
+    /// Of the window, what it will be able to pass on one link delay from now; `None`: all of it.
+    pub soft_window_bytes: Option<u32>,
+    /// What has come in over the link.
+    pub arrived: Option<Arrived>,
+    /// What it holds above a gap. Stands last: the rest of the option is theirs.
+    pub runs: Runs,
+}
+
+/// How much has come in over a link, from which the gateway at its other end finds the link's rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// The identity of the gateway that counts.
+    pub by: Identity,
+    /// When the flow's newest segment came, microseconds of that gateway's clock, modulo 2^32.
+    pub at_us: u32,
+    /// Bytes of packets that had come in over the link by then, that segment included, modulo 2^32.
+    pub received_bytes: u32,
+}
+
+impl Message {
+    /// Bytes of the header that it takes beyond a bare mark: options are padded to four.
+    #[must_use]
+    pub fn header_bytes(&self, to: Hello) -> u32 {
+        self.encode(to).len().next_multiple_of(4) as u32
+    }
+
+    /// The body of the option, after the ExID, for this gateway. Empty for a bare mark.
+    #[must_use]
+    pub fn encode(&self, to: Hello) -> Body {
+        if *self == Self::default() {
+            Body::new()
+        } else if to.reads_frames() {
+            self.write()
+        } else {
+            v1::write(self)
+        }
+    }
+
+    /// As much of it as fits into so many bytes. What can be missed most easily falls away first: runs, which the next
+    /// acknowledgement repeats, then the report, the soft part of the window, the window, the far host's acknowledgement.
+    #[must_use]
+    pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
+        while self.encode(to).len() > room_bytes {
+            if !self.runs.bytes().is_empty() {
+                self.runs = Runs::default();
+            } else if self.arrived.take().is_none()
+                && self.soft_window_bytes.take().is_none()
+                && self.window_bytes.take().is_none()
+            {
+                self.far_ack = None;
+            }
+        }
+        self
+    }
+
+    fn write(&self) -> Body {
+        let mut out = Body::new();
+        if let Some(ack) = self.far_ack {
+            frame::push(&mut out, Kind::FarAck, &[&ack.0.to_be_bytes()]);
+        }
+        match (self.window_bytes.map(units), self.soft_window_bytes.map(units)) {
+            (Some(window), Some(soft)) => {
+                frame::push(&mut out, Kind::Window, &[&window.to_be_bytes(), &soft.to_be_bytes()]);
+            }
+            (Some(window), None) => {
+                frame::push(&mut out, Kind::Window, &[&window.to_be_bytes()]);
+            }
+            (None, _) => {}
+        }
+        if let Some(a) = self.arrived {
+            // Who counts has been said in the handshake.
+            let (at, bytes) = (a.at_us.to_be_bytes(), a.received_bytes.to_be_bytes());
+            frame::push(&mut out, Kind::Arrived, &[&at, &bytes]);
+        }
+        if !self.runs.bytes().is_empty() {
+            frame::push(&mut out, Kind::Runs, &[self.runs.bytes()]);
+        }
+        out
+    }
+
+    /// From a body, of whichever version, by a gateway that has said this of itself. What cannot be read is left out.
+    #[must_use]
+    pub fn decode(body: &[u8], from: Hello) -> Self {
+        if v1::is_v1(body) { v1::read(body) } else { Self::read(body, from) }
+    }
+
+    fn read(body: &[u8], from: Hello) -> Self {
+        let mut m = Self::default();
+        for (kind, value) in Frames::of(body) {
+            let read = match kind {
+                Kind::FarAck => word(value).map(|ack| m.far_ack = m.far_ack.or(Some(SeqNum(ack)))),
+                Kind::Window => m.read_window(value),
+                Kind::Arrived => {
+                    word(value).zip(value.get(4..).and_then(word)).map(|(at_us, received_bytes)| {
+                        let arrived = Arrived { by: from.identity, at_us, received_bytes };
+                        m.arrived.get_or_insert(arrived);
+                    })
+                }
+                Kind::Runs => {
+                    if m.runs.bytes().is_empty() {
+                        m.runs = Runs::from_bytes(value);
+                    }
+                    Some(())
+                }
+                Kind::Tag if value.len() < TAG_BYTES => None,
+                // There are no keys to judge it by. The hello has its place in the handshake.
+                Kind::Tag | Kind::Hello => Some(()),
+            };
+            if read.is_none() {
+                break;
+            }
+        }
+        m
+    }
+
+    fn read_window(&mut self, value: &[u8]) -> Option<()> {
+        let window = half(value)?;
+        if self.window_bytes.is_none() {
+            self.window_bytes = Some(u32::from(window) * WINDOW_UNIT);
+            self.soft_window_bytes = value.get(2..).and_then(half).map(|w| u32::from(w) * WINDOW_UNIT);
+        }
+        Some(())
+    }
+}
+
+/// A window in units, rounded down.
+pub(super) fn units(window_bytes: u32) -> u16 {
+    u16::try_from(window_bytes / WINDOW_UNIT).unwrap_or(u16::MAX)
+}
+
+fn word(value: &[u8]) -> Option<u32> {
+    value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+fn half(value: &[u8]) -> Option<u16> {
+    value.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FRAMES: Hello = Hello::of(Identity([0, 0, 0, 7]));
+    /// Body bytes beside timestamps: 40 of options, 12 for timestamps, 4 for the head of our own.
+    const BESIDE_TIMESTAMPS: usize = 24;
+
+    fn full() -> Message {
+        Message {
+            far_ack: Some(SeqNum(0xdead_beef)),
+            window_bytes: Some(1 << 20),
+            soft_window_bytes: Some(1 << 19),
+            arrived: Some(Arrived { by: FRAMES.identity, at_us: u32::MAX, received_bytes: 1 }),
+            runs: Runs::from_bytes(&[5, 0xa4, 1, 1]),
+        }
+    }
+
+    #[test]
+    fn the_fullest_message_fits_beside_timestamps_and_what_does_not_falls_away_in_order() {
+        assert_eq!(full().encode(FRAMES).len(), BESIDE_TIMESTAMPS);
+        let mut left = Vec::new();
+        for to in [FRAMES, Hello::SILENT] {
+            let mut m = full();
+            left.clear();
+            for room in (0..=BESIDE_TIMESTAMPS).rev() {
+                m = m.fit(to, room);
+                assert!(m.encode(to).len() <= room);
+                let has = [
+                    m.far_ack.is_some(),
+                    m.window_bytes.is_some(),
+                    m.soft_window_bytes.is_some(),
+                    m.arrived.is_some(),
+                    !m.runs.bytes().is_empty(),
+                ];
+                if left.last() != Some(&has) {
+                    left.push(has);
+                }
+            }
+            let (t, f) = (true, false);
+            let order =
+                [[t, t, t, t, t], [t, t, t, t, f], [t, t, t, f, f], [t, t, f, f, f], [t, f, f, f, f], [f; 5]];
+            assert_eq!(left[..], order);
+        }
+    }
+
+    #[test]
+    fn frames_of_a_newer_gateway_are_passed_over() {
+        let mut tag = [0; 1 + TAG_BYTES];
+        tag[0] = (Kind::Tag as u8) << 4 | TAG_BYTES as u8;
+        // An unknown frame, a tag, a far ACK that has grown, another far ACK, which does not count.
+        let body = [&[0xa2, 1, 2][..], &tag, &[0x26, 0, 0, 0, 9, 1, 1, 0x24, 0, 0, 0, 8]].concat();
+        let m = Message { far_ack: Some(SeqNum(9)), ..Message::default() };
+        assert_eq!(Message::decode(&body, FRAMES), m);
+    }
+
+    #[test]
+    fn a_malformed_frame_ends_the_reading_and_what_came_before_stands() {
+        let far = Message { far_ack: Some(SeqNum(9)), ..Message::default() };
+        for broken in
+            [&[0x31, 5][..], &[0x3e, 1], &[0x47, 1, 2, 3, 4, 5, 6, 7], &[0x7c; 13], &[0x23, 1, 2, 3]]
+        {
+            let body = [&[0x24, 0, 0, 0, 9], broken, &[0x32, 0, 1]].concat();
+            assert_eq!(Message::decode(&body, FRAMES), far, "{broken:02x?}");
+        }
+        // Another version's first byte in a message of version 1.
+        assert_eq!(Message::decode(&[0x23, 1, 2, 3], Hello::SILENT), Message::default());
+    }
+
+    #[test]
+    fn the_room_that_a_message_takes_is_known() {
+        let written = |body: &[u8]| {
+            let header = farlink_wire::SegmentHeader {
+                src: "10.0.0.1".parse().unwrap(),
+                dst: "10.0.0.2".parse().unwrap(),
+                src_port: 1,
+                dst_port: 2,
+                ttl: 64,
+                traffic_class: 0,
+                flow_label: 0,
+                ip_id: 0,
+                dont_fragment: true,
+                seq: SeqNum(1),
+                ack: SeqNum(1),
+                flags: farlink_wire::Flags::ACK,
+                window: 9,
+                urgent: 0,
+                timestamps: Some(farlink_wire::Timestamps { val: 1, ecr: 2 }),
+                sack: &[],
+                farlink: Some(body),
+            };
+            header.write(0).unwrap().0.len() as u32
+        };
+        let usual = Message { soft_window_bytes: None, runs: Runs::default(), ..full() };
+        for message in [full(), usual, Message::default()] {
+            for to in [FRAMES, Hello::SILENT] {
+                let takes = written(&message.clone().fit(to, BESIDE_TIMESTAMPS).encode(to)) - written(&[]);
+                assert_eq!(message.clone().fit(to, BESIDE_TIMESTAMPS).header_bytes(to), takes, "{message:?}");
+            }
+        }
+        assert_eq!(written(&[]) - 4, 20 + 20 + 12, "a mark takes four bytes");
+    }
+
+    proptest! {
+        #[test]
+        fn messages_round_trip(
+            far in any::<Option<u32>>(),
+            window in any::<Option<(u16, Option<u16>)>>(),
+            arrived in any::<Option<(u32, u32)>>(),
+            runs in proptest::collection::vec(any::<u8>(), 0..12),
+            frames in any::<bool>(),
+        ) {
+            let bytes = |w: u16| u32::from(w) * WINDOW_UNIT;
+            let m = Message {
+                far_ack: far.map(SeqNum),
+                window_bytes: window.map(|(w, _)| bytes(w)),
+                soft_window_bytes: window.and_then(|(_, soft)| soft).map(bytes),
+                arrived: arrived.map(|(at_us, received_bytes)| Arrived { by: FRAMES.identity, at_us, received_bytes }),
+                runs: Runs::from_bytes(&runs),
+            };
+            let to = if frames { FRAMES } else { Hello::SILENT };
+            let from = if frames { FRAMES } else { Hello { identity: 0x0001_0007.into(), ..to } };
+            let arrived = m.arrived.map(|a| Arrived { by: from.identity, ..a });
+            prop_assert_eq!(Message::decode(&m.encode(to), from), Message { arrived, ..m });
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(body in proptest::collection::vec(any::<u8>(), 0..=36)) {
+            let hello = Hello::read(&body);
+            let m = Message::decode(&body, hello);
+            // What was read can be written and read again.
+            let again = m.clone().fit(FRAMES, 36);
+            prop_assert_eq!(Message::decode(&again.encode(FRAMES), FRAMES), Message {
+                arrived: again.arrived.map(|a| Arrived { by: FRAMES.identity, ..a }),
+                ..again.clone()
+            });
+            for ack in [SeqNum(0), SeqNum(u32::MAX)] {
+                prop_assert!(m.runs.blocks(ack).len() <= crate::runs::RUNS_MAX);
+            }
+        }
+    }
+}
