@@ -143,6 +143,7 @@ fn status_text(status: &Value) -> String {
         "WAITING",
         "MOST WAITING",
         "DROPPED",
+        "GATEWAYS",
     ]);
     for link in list(status, "/links") {
         links.row([
@@ -158,6 +159,7 @@ fn status_text(status: &Value) -> String {
             bytes(number(link, "/backlog_bytes")),
             bytes(number(link, "/backlog_max_bytes")),
             number(link, "/dropped_packets").to_string(),
+            gateways_of(link),
         ]);
     }
     let mut interfaces = Table::new(&["INTERFACE", "STATE", "DEVICE", "FROM HOSTS", "TO HOSTS", "LOST"]);
@@ -203,6 +205,15 @@ fn status_text(status: &Value) -> String {
         out += &format!("\n{table}");
     }
     out
+}
+
+/// The gateways that were heard at the other end of a link, with the version of their messages.
+fn gateways_of(link: &Value) -> String {
+    let name = |g: &Value| format!("{} v{}", text(g, "/identity"), number(g, "/version"));
+    match list(link, "/gateways") {
+        [] => "-".to_owned(),
+        heard => heard.iter().map(name).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// A link's rate, as said or as found out.
@@ -295,7 +306,8 @@ fn flows_text(flows: &Value, has_more: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farlink_gateway::{LinkStatus, Status, engine_status::FlowStatus, engine_status::RuleStatus};
+    use farlink_gateway::engine_status::{FlowStatus, GatewayStatus, RuleStatus};
+    use farlink_gateway::{LinkStatus, Status};
 
     /// The text reads the very snapshot that the gateway gives; a renamed field would show as a zero here.
     #[test]
@@ -310,10 +322,22 @@ mod tests {
             name: "geo".into(),
             up: true,
             rate_bps: 8_000_000,
+            gateways: vec![GatewayStatus { identity: "5eed0001".into(), version: 2, ..Default::default() }],
             ..Default::default()
         });
         let text = status_text(&serde_json::to_value(&status).unwrap());
-        for part in ["42 split", "12 dormant", "1.2 MB", "geo", "up ", "8.0 Mbit/s", "web", "syns", "77"] {
+        for part in [
+            "42 split",
+            "12 dormant",
+            "1.2 MB",
+            "geo",
+            "up ",
+            "8.0 Mbit/s",
+            "web",
+            "syns",
+            "77",
+            "5eed0001 v2",
+        ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(!text.contains("DRAINING"));

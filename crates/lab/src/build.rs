@@ -303,7 +303,11 @@ impl Lab {
         let (config, socket, log) = (file("toml"), file("sock"), file("log"));
         let text = gateway::config_text(&self.topology, number, &self.settings, &socket)?;
         std::fs::write(&config, text)?;
-        let command = Gateway::command(self.ns(&node).command(sh::farlink_binary()?)?, &config);
+        let program = match self.settings.programs.get(&node) {
+            Some(other) => other.into(),
+            None => sh::farlink_binary()?,
+        };
+        let command = Gateway::command(self.ns(&node).command(program)?, &config);
         let child = process::start(command, &self.state.prefix, &log, !self.is_standing())?;
         let process = self.state.add(child.id(), "gateway")?;
         Ok(Gateway { node, process, socket, config, log, child })
