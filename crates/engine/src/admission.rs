@@ -6,7 +6,6 @@ use farlink_wire::TcpSegment;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
-use crate::mode::Mode;
 use crate::net::IfaceId;
 use crate::relays::Relays;
 use crate::room::SHARE_MIN_BYTES;
@@ -112,8 +111,8 @@ impl Engine {
         let Some(flow) = self.table.get(id) else { return true };
         let same = |old: Side, new: [IfaceId; 2]| new == [flow.legs.get(old).via; 2];
         let sides = same(a, came_by.a) && same(a.other(), came_by.b);
-        let owed = flow.relays.as_ref().is_some_and(|r| r.a.is_owed() || r.b.is_owed());
-        let over = matches!(flow.mode, Mode::Closed(_)) || (sides && !owed && flow.reset_from.is_none());
+        let holds_on = flow.relays().is_some_and(|r| r.is_owed() || r.reset_from.is_some());
+        let over = flow.is_closed() || (sides && !holds_on);
         if over {
             self.remove(id, net);
         }

@@ -5,28 +5,18 @@ use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegm
 
 use crate::cx::Cx;
 use crate::evidence::AckKind;
-use crate::flow::Flow;
+use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::link::{Link, LinkReport};
-use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, Peer, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, AckDelay, Early};
+use crate::relays::Over;
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
-
-/// What is to be done with the packet.
-#[derive(Debug)]
-pub enum Fate {
-    /// It goes on as it is (or as it was edited).
-    Forward(PacketBuf),
-    /// The engine has it, or answers in its stead.
-    Taken,
-    /// The connection is over or begins anew: the flow is removed, then the packet is handled without it.
-    Forget(PacketBuf),
-}
+use crate::split::Split;
 
 /// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
 /// leg loses a segment three times within two seconds, and four times within five.
@@ -36,7 +26,7 @@ const RAISE_FROM_BYTES: u32 = 512;
 /// The same on a link of our own: there it is an outage that nobody has announced, and what its source sends is better kept.
 const UNHEARD_ON_LINK: Duration = Duration::from_secs(60);
 
-impl Flow {
+impl Split<'_> {
     /// A segment from a host of a split or draining flow.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, mut packet: PacketBuf) -> Fate {
         if s.flags.syn() {
@@ -48,7 +38,7 @@ impl Flow {
         if !s.flags.ack() {
             return Fate::Forward(packet);
         }
-        if self.reset_from.is_some_and(|(dead, _)| dead == from) {
+        if self.relays.reset_from.is_some_and(|(dead, _)| dead == from) {
             // Its reset is on the way to the other host; nothing it repeats matters.
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
@@ -88,15 +78,14 @@ impl Flow {
         let before = self.legs.get(from).heard_at;
         let current = self.is_current(from, s);
         let (runs, arrived) = self.hear(cx, from, s);
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(from).doubt_fin(s);
-            r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
-            r.new_syn = r.new_syn.filter(|n| n.from != from);
-        }
+        let r = &mut *self.relays;
+        r.get_mut(from).doubt_fin(s);
+        r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
+        r.new_syn = r.new_syn.filter(|n| n.from != from);
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);
         if self.contradicts_itself(cx, from, s.ack) {
-            self.abandon(cx);
+            self.relays.over = Some(Over::Abandoned);
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
@@ -121,6 +110,15 @@ impl Flow {
             return Fate::Forward(packet);
         }
         self.take_payload(cx, from, s, packet)
+    }
+
+    /// A segment of a host that its other host would take, by what is known here.
+    pub(crate) fn is_word_of(&self, from: Side, s: &TcpSegment) -> bool {
+        let towards = self.relays.get(from.other());
+        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        // It acknowledges nothing that was not sent from here, and nothing older than any window reaches back.
+        let of_sent = s.ack.before_eq(towards.tx.snd_nxt) && age <= reach;
+        of_sent && (self.is_in_window(from, s) || self.is_probe(from, s))
     }
 
     /// Takes in who speaks. Returns what a gateway on this leg holds above a gap, and what has arrived over the link there.
@@ -159,7 +157,7 @@ impl Flow {
         let nothing = (ArrayVec::new(), None);
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
-        let Some(r) = self.relays.as_mut() else { return nothing };
+        let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
         if !heard {
@@ -184,7 +182,7 @@ impl Flow {
     /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).
     fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
-        let Some(r) = self.relays.as_ref() else { return };
+        let r = &*self.relays;
         if s.seq.before_eq(r.get(from).rx.last_ack_sent) && self.is_current(from, s) {
             self.legs.get_mut(from).ts_recent = t.val;
         }
@@ -193,13 +191,13 @@ impl Flow {
     /// Not wholly of what was acknowledged before, which a host drops unread (RFC 9293 3.10.7.4): a guess among old numbers, of
     /// which there are many, must not teach timestamps. Keepalives stand next to the last acknowledgement.
     fn is_current(&self, from: Side, s: &TcpSegment) -> bool {
-        self.relays.as_ref().is_some_and(|r| (s.end_seq() + 1).after_eq(r.get(from).rx.last_ack_sent))
+        (s.end_seq() + 1).after_eq(self.relays.get(from).rx.last_ack_sent)
     }
 
     /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than
     /// the window did: it is answered, not passed on.
     pub(crate) fn is_in_window(&self, from: Side, s: &TcpSegment) -> bool {
-        let Some(r) = self.relays.as_ref() else { return false };
+        let r = &*self.relays;
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
         let back = relay.rx.window_shown_max.max(65_536);
@@ -212,14 +210,14 @@ impl Flow {
 
     /// A probe of a closed window or a keepalive: next to what is expected.
     pub(crate) fn is_probe(&self, from: Side, s: &TcpSegment) -> bool {
-        let Some(r) = self.relays.as_ref() else { return false };
+        let r = &*self.relays;
         let nxt = r.get(from).rcv_nxt();
         s.seq == nxt || s.seq + 1 == nxt
     }
 
     /// Neither ours to take nor to judge: the host at the other end does that.
     fn out_of_window(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, mut packet: PacketBuf) -> Fate {
-        let Some(r) = self.relays.as_ref() else { return Fate::Forward(packet) };
+        let r = &*self.relays;
         let nxt = r.get(from).rcv_nxt();
         if s.seq.after(nxt) || u64::from(nxt.since(s.seq)) > STRANGER_BYTES {
             cx.counters.bypass_events += 1;
@@ -228,7 +226,7 @@ impl Flow {
                 // It may be a probe of our own window, by a source that counts from what it has sent.
                 self.challenge(cx, from);
             }
-            if matches!(self.mode, Mode::Draining) {
+            if self.relays.is_draining() {
                 self.rewrite(cx, from, s, &mut packet);
             }
             self.note_passed(cx, from, s);
@@ -244,7 +242,7 @@ impl Flow {
         if !self.agreed.ecn {
             return;
         }
-        let Some(r) = self.relays.as_mut() else { return };
+        let r = &mut *self.relays;
         let rx = &mut r.get_mut(from).rx;
         if s.flags.cwr() {
             rx.ece = false;
@@ -272,7 +270,7 @@ impl Flow {
         let upstream = self.legs.get(from.other()).peer;
         let out = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
-        let Some(r) = self.relays.as_mut() else { return false };
+        let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt);
@@ -340,8 +338,8 @@ impl Flow {
         mut packet: PacketBuf,
         news: bool,
     ) -> Fate {
-        let custody = self.has_custody();
-        let Some(r) = self.relays.as_ref() else { return Fate::Forward(packet) };
+        let custody = self.relays.has_custody();
+        let r = &*self.relays;
         let keepalive = s.seq + 1 == r.get(from).rcv_nxt();
         let drained = r.get(from.other()).is_drained();
         let answer = r.get(from.other()).keepalive_passed;
@@ -361,9 +359,7 @@ impl Flow {
         if drained && (s.ack.after(r.get(from.other()).tx.snd_una) || !news) {
             self.rewrite(cx, from, s, &mut packet);
             // It gives the other host the acknowledgement that it is owed.
-            if let Some(r) = self.relays.as_mut() {
-                r.get_mut(from.other()).rx.owed = receiver::Owed::Nothing;
-            }
+            self.relays.get_mut(from.other()).rx.owed = receiver::Owed::Nothing;
             return Fate::Forward(packet);
         }
         if keepalive {
@@ -374,12 +370,10 @@ impl Flow {
         } else if ((answer && !owed) || (!news && !custody))
             && s.options.sack.is_empty()
             && !self.legs.get(from).peer.is_speaking()
-            && matches!(self.mode, Mode::Split)
+            && !self.relays.is_draining()
         {
             // The answer to a keepalive, or a window update that changes nothing here.
-            if let Some(r) = self.relays.as_mut() {
-                r.get_mut(from.other()).keepalive_passed = false;
-            }
+            self.relays.get_mut(from.other()).keepalive_passed = false;
             self.rewrite(cx, from, s, &mut packet);
             return Fate::Forward(packet);
         }
@@ -389,14 +383,12 @@ impl Flow {
 
     /// A host's keepalive goes on: what the other one says next is its answer.
     fn pass_keepalive(&mut self, from: Side) {
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(from).keepalive_passed = true;
-        }
+        self.relays.get_mut(from).keepalive_passed = true;
     }
 
     /// Draining: what lies past the frozen edge is forwarded.
     fn is_past_frozen_edge(&self, from: Side, s: &TcpSegment) -> bool {
-        let frozen = self.relays.as_ref().and_then(|r| r.get(from).frozen_at);
+        let frozen = self.relays.get(from).frozen_at;
         frozen.is_some_and(|frozen| s.seq.after_eq(frozen))
     }
 
@@ -413,11 +405,9 @@ impl Flow {
         let window = window.max(s.window);
         edit::set_window(packet, s, window);
         let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
-        if let Some(r) = self.relays.as_mut() {
-            // What the host itself promises is taken here, too: the source cannot tell who promised.
-            let rx = &mut r.get_mut(to).rx;
-            rx.edge = rx.edge.max(ack + (u32::from(window) << shift.min(14)));
-        }
+        // What the host itself promises is taken here, too: the source cannot tell who promised.
+        let rx = &mut self.relays.get_mut(to).rx;
+        rx.edge = rx.edge.max(ack + (u32::from(window) << shift.min(14)));
         if self.agreed.timestamps && s.options.timestamps.is_some() {
             edit::set_timestamp_echo(packet, s, self.legs.get(to).ts_recent);
         }
@@ -425,10 +415,10 @@ impl Flow {
 
     /// Whether a segment goes on as it came: a keepalive with nothing in custody, or data for a host that is not heard here any more.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
-        let custody = self.has_custody();
+        let custody = self.relays.has_custody();
         let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
         let patience = if matches!(out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
-        let Some(r) = self.relays.as_mut() else { return true };
+        let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
         if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !custody {
@@ -454,7 +444,7 @@ impl Flow {
             return 0;
         }
         let upstream = self.round_trip(cx, from).unwrap_or_default();
-        let Some(r) = self.relays.as_mut() else { return 0 };
+        let r = &mut *self.relays;
         let relay = r.get_mut(from);
         if relay.frozen_at.is_some() {
             return 0;
@@ -483,7 +473,7 @@ impl Flow {
             cx.pool.give_back(packet.into_block().0);
             return Fate::Taken;
         }
-        let Some(r) = self.relays.as_mut() else { return Fate::Forward(packet) };
+        let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let taken = relay.room_for(cx.pool, packet.capacity(), seq, len);
         if taken < len {
@@ -541,7 +531,7 @@ impl Flow {
     /// Packets of this host are seen to reach the other one round us. Where we wait for its word, none will come.
     fn see_direct(&mut self, host: Side) {
         let from = host.other();
-        let waits = self.relays.as_ref().is_some_and(|r| r.get(from).timeouts > 0);
+        let waits = self.relays.get(from).timeouts > 0;
         if !core::mem::replace(&mut self.legs.get_mut(host).direct, true) && waits {
             self.pass_round(from);
         }
@@ -554,8 +544,10 @@ impl Flow {
         let Leg { direct, window_scale, .. } = *self.legs.get(from.other());
         let of_gateway = self.legs.get(from).peer.is_marked();
         let most = if of_gateway { TOLD_WINDOW_MAX } else { u32::from(u16::MAX) << window_scale.min(14) };
-        let Some(r) = self.relays.as_mut().filter(|_| direct && s.payload_len > 0) else { return };
-        let relay = r.get_mut(from);
+        if !direct || s.payload_len == 0 {
+            return;
+        }
+        let relay = self.relays.get_mut(from);
         let before = relay.passed_end.map_or(relay.rcv_nxt(), |end| end.max(relay.rcv_nxt()));
         if relay.timeouts == 0 || s.seq.after(before + u32::from(u16::MAX)) {
             // A stream goes on where it was: a number far ahead may be anybody's.
@@ -569,25 +561,24 @@ impl Flow {
             let next = relay.rcv_nxt();
             relay.tx.skip_to(cx.now, next);
             relay.timeouts = 0;
-            if !self.has_custody() && matches!(self.mode, Mode::Split) {
-                self.sleep(cx);
+            if !self.relays.has_custody() && !self.relays.is_draining() {
+                self.relays.over = Some(Over::Asleep);
             }
         }
     }
 
     /// Packets of this connection go another way, too.
     fn note_bypass(&mut self) {
-        if let Some(r) = self.relays.as_mut() {
-            r.a.bypassed = true;
-            r.b.bypassed = true;
-        }
+        let r = &mut *self.relays;
+        r.a.bypassed = true;
+        r.b.bypassed = true;
     }
 
     /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
     pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
         let leg = self.legs.get(to);
         let link = || cx.links.get(leg.out);
-        let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
+        let measured = || self.relays.get(to.other()).tx.rtt.srtt();
         leg.peer
             .is_speaking()
             .then(|| link().and_then(Link::declared_rtt).or_else(measured))
@@ -598,14 +589,12 @@ impl Flow {
 
     /// The acknowledgement number that a host was sent last.
     fn last_ack_to(&self, to: Side) -> SeqNum {
-        self.relays.as_ref().map_or(SeqNum(0), |r| r.get(to).rx.last_ack_sent)
+        self.relays.get(to).rx.last_ack_sent
     }
 
     /// An acknowledgement is owed to this host at once.
     pub fn owe_now(&mut self, to: Side) {
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(to).rx.owe_now();
-        }
+        self.relays.get_mut(to).rx.owe_now();
     }
 
     /// A challenge ACK (RFC 5961), within the limits of this connection and of all.

@@ -5,13 +5,14 @@ use farlink_wire::{Duration, SeqNum};
 use crate::buffer::Grain;
 use crate::config::{Config, FlowControl, Limits};
 use crate::cx::Cx;
-use crate::flow::Flow;
+use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::link::{Asking, Link, Links};
 use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::relay::Relay;
 use crate::room;
 use crate::side::Side;
+use crate::split::Split;
 
 /// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
 /// did not fit in the link's.
@@ -55,7 +56,7 @@ impl Relay {
     }
 }
 
-impl Flow {
+impl Split<'_> {
     /// After any event: the relays' policies look at them.
     pub fn regulate(&mut self, cx: &Cx<'_>) {
         let policy = cx.config.flow_control;
@@ -70,7 +71,7 @@ impl Flow {
                 continue;
             }
             let Some(look) = self.look(cx, from) else { return };
-            let Some(r) = self.relays.as_mut() else { return };
+            let r = &mut *self.relays;
             let relay = r.get_mut(from);
             if policy == FlowControl::Adaptive {
                 relay.adaptive.update(&look);
@@ -81,7 +82,7 @@ impl Flow {
     }
 
     pub(crate) fn look(&self, cx: &Cx<'_>, from: Side) -> Option<Look> {
-        let r = self.relays.as_ref()?;
+        let r = &*self.relays;
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
         let sent = relay.tx.snd_nxt.max(relay.tx.snd_una);
@@ -109,59 +110,18 @@ impl Flow {
         })
     }
 
-    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
-    /// keep most of it waiting. No more out of a link, of what it carries in a round trip of the whole way: hosts take
-    /// acknowledgements as old as their windows (RFC 5961 section 5).
-    pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
-        let max = config.limits.relay_bytes;
-        let measured = |side: Side| {
-            let leg = self.legs.get(side);
-            leg.srtt.or(leg.handshake_rtt)
-        };
-        let link =
-            |side: Side| links.get(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
-        let known = match (link(to), link(to.other())) {
-            (Some(into), _) => into.rate_in_force_bps().zip(into.rtt_in_force().or(measured(to))),
-            (None, Some(from)) => {
-                let over = from.rtt_in_force().max(measured(to.other()));
-                let behind = measured(to).unwrap_or_default();
-                from.rate_in_force_bps().zip(over.map(|over| over + behind))
-            }
-            (None, None) => None,
-        };
-        let Some((rate, rtt)) = known else {
-            return if self.is_on_link() { max } else { max.min(ORDINARY_RELAY_BYTES) };
-        };
-        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
-        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
-    }
-
     /// Other bounds of the configuration are in force.
     pub(crate) fn limit_relays(&mut self, config: &Config, links: &Links) {
-        let limits = [Side::A, Side::B].map(|from| (from, self.relay_limit(config, links, from.other())));
-        let starts_whole = self.is_on_link();
-        let Some(relays) = self.relays.as_mut() else { return };
+        let limits =
+            [Side::A, Side::B].map(|from| (from, self.hosts().relay_limit(config, links, from.other())));
+        let starts_whole = self.hosts().is_on_link();
+        let relays = &mut *self.relays;
         for (from, limit_bytes) in limits {
             let relay = relays.get_mut(from);
             relay.limit_bytes = limit_bytes;
             relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
             relay.tx.set_window_limit(Limits::window_bytes(limit_bytes));
         }
-    }
-
-    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
-    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
-    pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
-        if self.is_on_link() {
-            return limit_bytes;
-        }
-        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
-        let round_trip = of(&self.legs.a) + of(&self.legs.b);
-        let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
-        let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);
-        let part = u32::try_from(part).unwrap_or(u32::MAX).max(START_LEAST_BYTES);
-        bytes.min(part).min(limit_bytes)
     }
 
     fn asking(&self, cx: &Cx<'_>) -> Asking {
@@ -171,7 +131,7 @@ impl Flow {
     /// A source whose window is closed because others are expected gets a larger one when they do not come, though nothing else
     /// happens on its connection until then.
     pub(crate) fn watch_room(&mut self, cx: &Cx<'_>) {
-        let Some(r) = self.relays.as_ref() else { return };
+        let r = &*self.relays;
         let looks = cx.config.flow_control == FlowControl::Automatic;
         let closed = |from: &Side| {
             let rx = &r.get(*from).rx;
@@ -180,9 +140,7 @@ impl Flow {
         let again =
             |from: Side| cx.links.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
         let room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
-        if let Some(r) = self.relays.as_mut() {
-            r.room_at = room_at;
-        }
+        self.relays.room_at = room_at;
     }
 
     /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.
@@ -199,7 +157,7 @@ impl Flow {
             // Many connections with a request each.
             _ if cx.flows_split > MANY_FLOWS && bytes <= MANY_BYTES => Grain::Fine,
             _ if !shared => {
-                let share = room::share(cx.pool, cx.flows_split, self.is_on_link());
+                let share = room::share(cx.pool, cx.flows_split, self.hosts().is_on_link());
                 if share < SMALL_SHARE_BYTES { Grain::Small } else { Grain::Large }
             }
             0..FINE_BELOW_BYTES => Grain::Fine,
@@ -212,7 +170,7 @@ impl Flow {
     pub(crate) fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out).and_then(Link::rtt_in_force);
-        let measured = || self.relays.as_ref().and_then(|r| r.get(to.other()).tx.rtt.srtt());
+        let measured = || self.relays.get(to.other()).tx.rtt.srtt();
         link.or_else(measured).or(leg.srtt)
     }
 
@@ -220,15 +178,15 @@ impl Flow {
     /// segments. What goes beyond would only wait, and others need the room.
     fn within_soft_window(&self, cx: &Cx<'_>, from: Side, segment: u32) -> u32 {
         let edge = self.legs.get(from.other()).soft_edge.filter(|_| cx.config.soft_window);
-        let Some((edge, r)) = edge.zip(self.relays.as_ref()) else { return u32::MAX };
-        let within = edge.diff(r.get(from).tx.snd_una).max(0).unsigned_abs();
+        let Some(edge) = edge else { return u32::MAX };
+        let within = edge.diff(self.relays.get(from).tx.snd_una).max(0).unsigned_abs();
         within.saturating_add(within / 4).saturating_add(SPARE_SEGMENTS * segment)
     }
 
     /// Bytes that the relay of a host's data may hold now.
     #[must_use]
     pub fn held_limit(&self, cx: &Cx<'_>, from: Side) -> u32 {
-        let Some(r) = self.relays.as_ref() else { return 0 };
+        let r = &*self.relays;
         let relay = r.get(from);
         let limit = relay.limit_bytes;
         let segment = relay.rx.segment_bytes().max(relay.tx.mss);
@@ -259,5 +217,49 @@ impl Flow {
                 share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)
             }
         }
+    }
+}
+
+impl Hosts<'_> {
+    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
+    /// keep most of it waiting. No more out of a link, of what it carries in a round trip of the whole way: hosts take
+    /// acknowledgements as old as their windows (RFC 5961 section 5).
+    pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
+        let max = config.limits.relay_bytes;
+        let measured = |side: Side| {
+            let leg = self.legs.get(side);
+            leg.srtt.or(leg.handshake_rtt)
+        };
+        let link =
+            |side: Side| links.get(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
+        let known = match (link(to), link(to.other())) {
+            (Some(into), _) => into.rate_in_force_bps().zip(into.rtt_in_force().or(measured(to))),
+            (None, Some(from)) => {
+                let over = from.rtt_in_force().max(measured(to.other()));
+                let behind = measured(to).unwrap_or_default();
+                from.rate_in_force_bps().zip(over.map(|over| over + behind))
+            }
+            (None, None) => None,
+        };
+        let Some((rate, rtt)) = known else {
+            return if self.is_on_link() { max } else { max.min(ORDINARY_RELAY_BYTES) };
+        };
+        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
+        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+    }
+
+    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
+    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
+    pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
+        if self.is_on_link() {
+            return limit_bytes;
+        }
+        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
+        let round_trip = of(&self.legs.a) + of(&self.legs.b);
+        let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);
+        let part = cx.pool.limit_bytes() / START_PARTS / (cx.flows_split + 1);
+        let part = u32::try_from(part).unwrap_or(u32::MAX).max(START_LEAST_BYTES);
+        bytes.min(part).min(limit_bytes)
     }
 }

@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use crate::counted::{Counted, FlowMemory, Kind, Work};
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
-use crate::mode::Mode;
+use crate::limited_by::limited_by;
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::side::{Pair, Side};
 use crate::status::{LimitedBy, Load};
 use crate::table::Table;
+use crate::treatment::Treatment;
 
 /// So many flows may wait to be counted.
 const CHANGED_MAX: usize = 512;
@@ -108,7 +109,7 @@ impl Census {
     /// Something has happened to a flow.
     pub fn note(&mut self, table: &mut Table, id: FlowId) {
         let Some(flow) = table.get_mut(id) else { return };
-        if flow.relays.is_none() && flow.census.work.is_some() {
+        if !flow.is_split() && flow.census.work.is_some() {
             // What it has to give back goes at once: a few hundred small blocks would keep as many pages of the heap.
             return self.count(flow);
         }
@@ -135,7 +136,7 @@ impl Census {
     fn count(&mut self, flow: &mut Flow) {
         self.sums.change(&flow.census, u64::wrapping_sub);
         let (place, waits) = (flow.census.work.take(), flow.census.waits);
-        flow.census = Counted { waits, ..flow.counted_now(place) };
+        flow.census = Counted { waits, ..counted_now(flow, place) };
         self.sums.change(&flow.census, u64::wrapping_add);
     }
 
@@ -145,7 +146,7 @@ impl Census {
         let mut sums = self.sums.clone();
         for flow in self.changed.iter().filter_map(|id| table.get(*id)) {
             sums.change(&flow.census, u64::wrapping_sub);
-            sums.change(&flow.counted_now(None), u64::wrapping_add);
+            sums.change(&counted_now(flow, None), u64::wrapping_add);
         }
         sums
     }
@@ -157,51 +158,49 @@ impl Census {
     }
 }
 
-impl Flow {
-    /// `place`: where the work of a split flow may stand.
-    fn counted_now(&self, place: Option<Box<Work>>) -> Counted {
-        let kind = match self.mode {
-            Mode::Split => Kind::Split,
-            Mode::Draining => Kind::Draining,
-            Mode::Dormant(_) => Kind::Dormant,
-            Mode::Closed(_) => Kind::Closed,
-        };
-        let is_heard = self.legs.a.peer.is_heard() || self.legs.b.peer.is_heard();
-        let work = self.relays.as_deref().map(|r| {
-            let work = self.work(r);
-            match place {
-                Some(mut place) => {
-                    *place = work;
-                    place
-                }
-                None => Box::new(work),
+/// `place`: where the work of a split flow may stand.
+fn counted_now(flow: &Flow, place: Option<Box<Work>>) -> Counted {
+    let kind = match flow.treatment() {
+        Treatment::Split(r) if r.is_draining() => Kind::Draining,
+        Treatment::Split(_) => Kind::Split,
+        Treatment::Dormant(_) => Kind::Dormant,
+        Treatment::Closed(_) => Kind::Closed,
+    };
+    let is_heard = flow.legs.a.peer.is_heard() || flow.legs.b.peer.is_heard();
+    let work = flow.relays().map(|r| {
+        let work = work(flow, r);
+        match place {
+            Some(mut place) => {
+                *place = work;
+                place
             }
-        });
-        Counted { kind: Some(kind), with_peer: kind != Kind::Closed && is_heard, work, waits: false }
-    }
+            None => Box::new(work),
+        }
+    });
+    Counted { kind: Some(kind), with_peer: kind != Kind::Closed && is_heard, work, waits: false }
+}
 
-    fn work(&self, r: &Relays) -> Work {
-        let leg = |to: Side| {
-            let x = r.get(to.other());
-            let busy = x.is_busy();
-            let load = Load {
-                legs: 1,
-                busy: u64::from(busy),
-                custody_bytes: u64::from(x.custody_bytes()),
-                in_flight_bytes: x.tx.pipe(),
-                cwnd_bytes: if busy { x.tx.cc().cwnd_bytes() } else { 0 },
-                lost_bytes: x.tx.board().lost_ever_bytes(),
-            };
-            (self.legs.get(to).out, load)
+fn work(flow: &Flow, r: &Relays) -> Work {
+    let leg = |to: Side| {
+        let x = r.get(to.other());
+        let busy = x.is_busy();
+        let load = Load {
+            legs: 1,
+            busy: u64::from(busy),
+            custody_bytes: u64::from(x.custody_bytes()),
+            in_flight_bytes: x.tx.pipe(),
+            cwnd_bytes: if busy { x.tx.cc().cwnd_bytes() } else { 0 },
+            lost_bytes: x.tx.board().lost_ever_bytes(),
         };
-        let bytes = |a: usize, b: usize| (a + b) as u64;
-        let memory = FlowMemory {
-            relays: (size_of::<Relays>() + size_of::<Work>()) as u64,
-            boards: bytes(r.a.tx.memory_bytes(), r.b.tx.memory_bytes()),
-            lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
-        };
-        Work { limit: self.limited_by(), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
-    }
+        (flow.legs.get(to).out, load)
+    };
+    let bytes = |a: usize, b: usize| (a + b) as u64;
+    let memory = FlowMemory {
+        relays: (size_of::<Relays>() + size_of::<Work>()) as u64,
+        boards: bytes(r.a.tx.memory_bytes(), r.b.tx.memory_bytes()),
+        lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
+    };
+    Work { limit: limited_by(r), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
 }
 
 #[cfg(test)]
@@ -213,6 +212,7 @@ mod tests {
     use super::*;
     use crate::net::IfaceId;
     use crate::record::Record;
+    use crate::report::lost;
 
     /// However many flows have changed, none waits for more than one of them to be counted.
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         };
         let (mut table, mut census) = (Table::new(1), Census::default());
         for n in 0..3 * CHANGED_MAX {
-            let id = table.insert(0, Flow::lost(Instant::ZERO, &record(n)));
+            let id = table.insert(0, lost(Instant::ZERO, &record(n)));
             let before = census.sums.closed;
             census.note(&mut table, id);
             assert!(census.sums.closed <= before + 1, "flow {n}");

@@ -5,10 +5,17 @@
 //! The price: a connection that moves on round the gateway by more than a window is a stranger to its record, and stays
 //! unsplit until it ends.
 
-use farlink_wire::{SeqNum, TcpSegment};
+use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
-use crate::reach::STRANGER_BYTES;
+use crate::closed::Closed;
+use crate::cx::Cx;
+use crate::leg::{Agreed, Leg};
+use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
+use crate::relays::Relays;
 use crate::side::{Pair, Side};
+
+/// A connection that ended asleep is remembered so long: what comes late passes, a SYN begins anew.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What is remembered of a sleeping flow.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +55,7 @@ impl Dormant {
     /// the last acknowledgement on (a keepalive just below it), and it acknowledges no less than the one before and nothing
     /// that was never sent. Where the other direction passes round us its acknowledgements run ahead of what is known here.
     /// Then the sequence number must be exactly the next one: a window is hit far more easily.
-    pub fn is_in_windows(&self, from: Side, s: &TcpSegment) -> bool {
+    fn is_in_windows(&self, from: Side, s: &TcpSegment) -> bool {
         let (own, other) = (*self.sent.get(from), from.other());
         let (sent, edge) = (*self.sent.get(other), *self.edges.get(other));
         let in_window =
@@ -58,20 +65,20 @@ impl Dormant {
     }
 
     /// The number at which the other host takes a reset (RFC 5961 section 3.2): the next one that it expects.
-    pub fn is_exact(&self, from: Side, s: &TcpSegment) -> bool {
+    fn is_exact(&self, from: Side, s: &TcpSegment) -> bool {
         s.seq == *self.sent.get(from) || s.seq == *self.acked.get(from.other())
     }
 
     /// It acknowledges less than its host did before, by more than any window of that host's. RFC 5961 (5.2) has the other host
     /// refuse that, but by the windows that it has seen, and those were ours.
-    pub fn is_forged(&self, from: Side, s: &TcpSegment) -> bool {
+    fn is_forged(&self, from: Side, s: &TcpSegment) -> bool {
         let acked = *self.acked.get(from);
         let age = if s.ack.before(acked) { acked.since(s.ack) } else { 0 };
         s.flags.ack() && age > *self.own_max.get(from) && u64::from(age) <= STRANGER_BYTES
     }
 
     /// The segment wakes the flow.
-    pub fn is_woken_by(&self, from: Side, s: &TcpSegment) -> bool {
+    fn is_woken_by(&self, from: Side, s: &TcpSegment) -> bool {
         let quiet = self.acked.a == self.sent.b && self.acked.b == self.sent.a;
         let exact = s.seq == *self.sent.get(from) && s.ack == *self.acked.get(from);
         let ends = self.fin.a.is_some() || self.fin.b.is_some();
@@ -79,7 +86,7 @@ impl Dormant {
     }
 
     /// Takes in a segment that passes the checks.
-    pub fn learn(&mut self, from: Side, s: &TcpSegment, window: u32) {
+    fn learn(&mut self, from: Side, s: &TcpSegment, window: u32) {
         let end = s.end_seq();
         let sent = self.sent.get_mut(from);
         *sent = sent.max(end);
@@ -100,8 +107,77 @@ impl Dormant {
     }
 
     /// Both FINs are acknowledged.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         let known = |fin: Option<SeqNum>, acked: SeqNum| fin.is_some_and(|f| acked.after_eq(f));
         known(self.fin.a, self.acked.b) && known(self.fin.b, self.acked.a)
+    }
+
+    /// This segment is one that its host's other host would take, so the host itself has spoken.
+    #[must_use]
+    pub fn is_word_of(&self, agreed: Agreed, from: Side, s: &TcpSegment) -> bool {
+        // RFC 7323 section 3.2: where timestamps were agreed on, what has none is not taken.
+        self.is_in_windows(from, s) && (!agreed.timestamps || s.options.timestamps.is_some())
+    }
+
+    /// A packet passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more.
+    pub fn pass(
+        &mut self,
+        now: Instant,
+        (leg, agreed): (&mut Leg, Agreed),
+        from: Side,
+        s: &TcpSegment,
+        (is_word, may_wake): (bool, bool),
+    ) -> Told {
+        if s.flags.rst() && !s.flags.syn() {
+            return if self.is_exact(from, s) { Told::Resets } else { Told::Little };
+        }
+        if !is_word {
+            let says_more = s.payload_len > 0 || s.flags.fin();
+            return if says_more && self.is_forged(from, s) { Told::Forged } else { Told::Little };
+        }
+        if may_wake && self.is_woken_by(from, s) {
+            return Told::Wakes;
+        }
+        if let (true, Some(t)) = (agreed.timestamps, s.options.timestamps)
+            && s.seq.before_eq(*self.acked.get(from.other()))
+        {
+            leg.ts_recent = t.val;
+        }
+        self.learn(from, s, u32::from(s.window) << leg.window_scale);
+        leg.hear(now, s);
+        if self.is_over() { Told::Ends } else { Told::Little }
+    }
+
+    /// It is split again, before this segment is handled.
+    pub fn wake(
+        &self,
+        cx: &mut Cx<'_>,
+        (legs, agreed): (&mut Pair<Leg>, Agreed),
+        from: Side,
+        s: &TcpSegment,
+    ) -> Box<Relays> {
+        let next = self.sent;
+        legs.get_mut(from).hear(cx.now, s);
+        let mut r = Relays::begin(cx, legs, agreed, next);
+        cx.counters.flows_woken += 1;
+        r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes), false);
+        r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes), false);
+        r.a.rx.remember_shown(self.edges.a, self.shown_max.a);
+        r.b.rx.remember_shown(self.edges.b, self.shown_max.b);
+        r
+    }
+
+    /// It has ended asleep.
+    #[must_use]
+    pub fn end(&self, now: Instant, reset: bool) -> Closed {
+        Closed {
+            until: now + LINGER,
+            next: self.sent,
+            reach_bytes: u64::from(self.shown_max.a.max(self.shown_max.b)) + OLD_ACK_SLACK,
+            reset,
+            reset_by: None,
+            ask: None,
+            held_nothing: true,
+        }
     }
 }

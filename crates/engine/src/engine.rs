@@ -7,26 +7,26 @@ use farlink_wire::{
     verify_checksums,
 };
 
-use crate::arrival::Fate;
 use crate::census::Census;
-use crate::challenge::{Answers, Challenges};
+use crate::challenge::Challenges;
 use crate::config::{Action, Class, Config, FlowControl, Pinned};
 use crate::cx::Cx;
-use crate::dormant::Told;
+use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::handshake::{HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
-use crate::mode::Mode;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Hello, Peer, insert_farlink};
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
+use crate::relays::{Over, Relays};
 use crate::rules::{Decision, Rules};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
 use crate::status::Counters;
 use crate::table::{Key, Table};
+use crate::treatment::Treatment;
 use crate::world::World;
 
 /// What is to be done with a packet that was handed in.
@@ -219,31 +219,8 @@ impl Engine {
                 self.syns.remove(&key);
             }
         }
-        if matches!(flow.mode, Mode::Dormant(_)) {
-            match flow.pass_dormant(now, from, s, (is_word, may_wake)) {
-                Told::Little => {}
-                Told::Forged => {
-                    cx.counters.packets_taken += 1;
-                    cx.pool.give_back(packet.into_block().0);
-                    return Outcome::Taken;
-                }
-                Told::Wakes => flow.wake(&mut cx, from, s),
-                Told::Ends => {
-                    cx.counters.flows_closed += 1;
-                    flow.end_dormant(now, false);
-                }
-                Told::Resets => {
-                    cx.counters.flows_reset += 1;
-                    flow.end_dormant(now, true);
-                }
-            }
-        }
         let (rule, payload_before) = (flow.rule, cx.counters.payload_in_bytes);
-        let fate = match flow.mode {
-            Mode::Split | Mode::Draining => flow.on_segment(&mut cx, from, s, packet),
-            Mode::Closed(_) => flow.on_closed(&mut cx, from, s, packet),
-            Mode::Dormant(_) => Fate::Forward(packet),
-        };
+        let fate = flow.on_segment(&mut cx, from, s, packet, (is_word, may_wake));
         self.rules.carried(rule, self.counters.payload_in_bytes - payload_before);
         self.after_event(now, id, net);
         match fate {
@@ -452,44 +429,28 @@ impl Engine {
         a.handshake_rtt = h.answered_once.then(|| now.since(answer.b.heard_at));
         a.hear(now, s);
         a.via = via;
-        let mut flow = Flow {
-            legs: Pair { a, b: answer.b },
-            agreed: answer.agreed,
-            mode: Mode::Split,
-            relays: None,
-            rule: h.rule,
-            class: h.class,
-            free: self.config.pinned == Pinned::Never || answer.agreed.window_scale,
-            began_at: now,
-            handshake: now.since(syn_at),
-            active_at: now,
-            reset_from: None,
-            queued: Pair::default(),
-            timer_queued: None,
-            counted: false,
-            busy: false,
-            is_open: true,
-            census: Default::default(),
-            asked_anew: false,
-            journaled: None,
-            route_generation: self.route_generation,
-            came_by: via,
-            answers: Answers::default(),
-        };
-        self.resolve_ways(&mut flow);
+        let mut legs = Pair { a, b: answer.b };
+        self.resolve_ways(&mut legs);
         let mut cx = cx!(self, now, net);
-        flow.split(&mut cx, answer.ack, s.ack);
-        for out in [flow.legs.a.out, flow.legs.b.out] {
+        let next = Pair { a: answer.ack, b: s.ack };
+        let mut relays = Relays::begin(&mut cx, &mut legs, answer.agreed, next);
+        for out in [legs.a.out, legs.b.out] {
             cx.links.open(now, out);
         }
-        if let Some(r) = flow.relays.as_mut() {
-            r.b.rx = Receiver::new(s.ack, shown_b);
-            // A host counts the largest window from this segment on, not from the SYN.
-            r.b.rx.window_shown_max = 0;
-            r.a.rx = Receiver::new(answer.ack, shown_a);
-            r.a.tx.update_window(answer.isn, answer.ack, u64::from(flow.legs.b.window_bytes), false);
-            r.b.tx.update_window(s.seq, s.ack, u64::from(flow.legs.a.window_bytes), false);
-        }
+        let r = &mut relays.both;
+        r.b.rx = Receiver::new(s.ack, shown_b);
+        // A host counts the largest window from this segment on, not from the SYN.
+        r.b.rx.window_shown_max = 0;
+        r.a.rx = Receiver::new(answer.ack, shown_a);
+        r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes), false);
+        r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes), false);
+        let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
+        flow.rule = h.rule;
+        flow.class = h.class;
+        flow.free = self.config.pinned == Pinned::Never || answer.agreed.window_scale;
+        flow.handshake = now.since(syn_at);
+        flow.is_open = true;
+        flow.route_generation = self.route_generation;
         let rule = h.rule;
         self.make_place(net);
         let id = self.table.insert(key.domain(), flow);
@@ -497,9 +458,9 @@ impl Engine {
         self.rules.opened(rule);
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
             let mut cx = cx!(self, now, net);
-            if let Some(flow) = self.table.get_mut(id) {
+            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
                 // The server's first window is the gateway's own: it will hold what the client cannot.
-                flow.show_window(&mut cx, Side::B, s, &mut packet);
+                split.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
             if s.options.farlink.is_some() {
@@ -566,9 +527,9 @@ impl Engine {
         if !pulled.size.is_nothing() {
             pulled.more = flow.wants(&cx, to);
         } else if what == What::Any {
-            pulled.more = flow.wants_repeat(&cx, to);
+            pulled.more = flow.as_split().and_then(|split| split.wants_repeat(&cx, to));
         }
-        if !flow.census.is_noted(flow.relays.is_some()) {
+        if !flow.census.is_noted(flow.is_split()) {
             self.census.note(&mut self.table, id);
         }
         self.queue_timer(now, id);
@@ -577,9 +538,8 @@ impl Engine {
 
     /// The other host has answered a SYN with its own: the old connection is over, and if anything comes of it, it passes.
     fn let_sleep(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
-        let mut cx = cx!(self, now, net);
         if let Some(flow) = self.table.get_mut(id) {
-            flow.sleep(&mut cx);
+            flow.end_split(Over::Asleep);
             self.after_event(now, id, net);
         }
     }
@@ -588,7 +548,7 @@ impl Engine {
     pub(crate) fn ask_now(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         let mut cx = cx!(self, now, net);
         if let Some(flow) = self.table.get_mut(id) {
-            flow.ask_for_reset(&mut cx);
+            flow.on_timer(&mut cx);
         }
         self.after_event(now, id, net);
     }
@@ -611,11 +571,10 @@ impl Engine {
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn World) -> usize {
         let mut n = 0;
         for id in self.table.ids() {
-            let mut cx = cx!(self, now, net);
             if let Some(flow) = self.table.get_mut(id)
-                && flow.has_custody()
+                && flow.relays().is_some_and(Relays::has_custody)
             {
-                flow.abandon(&mut cx);
+                flow.end_split(Over::Abandoned);
                 n += 1;
             }
             self.after_event(now, id, net);

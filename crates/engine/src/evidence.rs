@@ -16,11 +16,11 @@ use farlink_wire::{Duration, SeqNum, TcpSegment};
 
 use crate::beyond::{Belief, Beyond};
 use crate::cx::Cx;
-use crate::flow::Flow;
 use crate::peer::Peer;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::relay::Relay;
 use crate::side::Side;
+use crate::split::Split;
 
 /// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.
 const REPEATED: u8 = 8;
@@ -58,10 +58,10 @@ pub enum AckKind {
     Certain,
 }
 
-impl Flow {
+impl Split<'_> {
     /// What the acknowledgement number of a host's segment says of what was sent to it.
     pub(crate) fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
-        let Some(r) = self.relays.as_mut() else { return AckKind::Good };
+        let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         if s.ack.after(towards.tx.snd_nxt) {
             return self.judge_beyond(cx, from, s);
@@ -79,7 +79,7 @@ impl Flow {
         if self.is_stranger(from, s) || !self.is_next_in_window(from, s) {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        let Some(r) = self.relays.as_mut() else { return AckKind::Good };
+        let r = &mut *self.relays;
         let (speaks, towards) = r.both_mut(from);
         let exact = s.seq == speaks.rcv_nxt();
         let real = s.ack.before_eq(towards.source_nxt);
@@ -126,7 +126,7 @@ impl Flow {
     /// What the host acknowledges its source has sent, by the source's own numbers, though not this way. Its segment repeats old
     /// numbers, so it is asked: the answer has the exact one. Nothing else may ever draw that from it.
     pub(crate) fn ask_about_beyond(&mut self, cx: &mut Cx<'_>, from: Side) {
-        let Some(towards) = self.relays.as_ref().map(|r| r.get(from.other())) else { return };
+        let towards = self.relays.get(from.other());
         let b = towards.beyond;
         let open = b.count > 0 && !b.exact && b.asked_at.is_none() && towards.tx.asked_at <= b.first_at;
         if !open
@@ -136,36 +136,32 @@ impl Flow {
         {
             return;
         }
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(from.other()).tx.ask();
-        }
+        self.relays.get_mut(from.other()).tx.ask();
     }
 
     /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
     fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
-        let Some(r) = self.relays.as_ref() else { return false };
+        let r = &*self.relays;
         let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
         far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt)
     }
 
     /// Its sequence number is one that the host could be sending now: the next one, or further in the window that it was shown.
     fn is_next_in_window(&self, from: Side, s: &TcpSegment) -> bool {
-        let nxt = self.relays.as_ref().map_or(SeqNum(0), |r| r.get(from).rcv_nxt());
+        let nxt = self.relays.get(from).rcv_nxt();
         self.is_in_window(from, s) && (s.seq + 1).after_eq(nxt)
     }
 
     /// A host whose acknowledgement is in order shows how far it has sent.
     pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
-        if let Some(r) = self.relays.as_mut() {
-            let relay = r.get_mut(from);
-            relay.source_nxt = relay.source_nxt.max(s.end_seq());
-        }
+        let relay = self.relays.get_mut(from);
+        relay.source_nxt = relay.source_nxt.max(s.end_seq());
     }
 
     /// The source goes on exactly where the destination says that it stands, and none of what lies between has come this way
     /// since: it went round us.
     pub(crate) fn confirm(&mut self, cx: &mut Cx<'_>, source: Side, s: &TcpSegment) {
-        let Some(relay) = self.relays.as_ref().map(|r| r.get(source)) else { return };
+        let relay = self.relays.get(source);
         let b = relay.beyond;
         let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
         let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
@@ -176,7 +172,7 @@ impl Flow {
 
     /// The host has everything before `ack`, part of which went round us.
     pub(crate) fn believe(&mut self, cx: &mut Cx<'_>, from: Side, ack: SeqNum) {
-        let Some(r) = self.relays.as_mut() else { return };
+        let r = &mut *self.relays;
         cx.counters.bypass_events += 1;
         let towards = r.get_mut(from.other());
         towards.beyond = Beyond::default();
@@ -206,7 +202,7 @@ impl Flow {
     /// for itself alone.
     pub(crate) fn contradicts_itself(&mut self, cx: &Cx<'_>, from: Side, ack: SeqNum) -> bool {
         let of_gateway = self.legs.get(from).peer.is_speaking();
-        let Some(r) = self.relays.as_mut() else { return false };
+        let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let Some(belief) = towards.believed.as_mut() else { return false };
         if ack.after_eq(belief.upto) {

@@ -11,10 +11,11 @@ use crate::config::{
     Config, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, OnLongPaths,
 };
 use crate::cx::Cx;
-use crate::flow::Flow;
+use crate::hosts::Hosts;
 use crate::link::{Link, Links};
 use crate::relay::Relay;
 use crate::side::Side;
+use crate::split::Split;
 
 /// The burst from which a gateway at the other end tells a link's rate, segments.
 const TRAIN_SEGMENTS: u32 = 32;
@@ -92,7 +93,7 @@ fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
     u64::try_from(u128::from(rate_bps) * rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
 }
 
-impl Flow {
+impl Hosts<'_> {
     /// How the data towards `to` begins.
     pub(crate) fn start(&self, config: &Config, links: &Links, to: Side) -> Start {
         let leg = self.legs.get(to);
@@ -116,7 +117,9 @@ impl Flow {
         };
         path.start(link.initial_window())
     }
+}
 
+impl Split<'_> {
     /// Before a connection sends: the burst that tells the rate, where the one at whose beginning it was due had little to send. One
     /// that has more waiting than its window, and nothing acknowledged yet, sends it instead. One in a round trip, as at the beginning.
     pub(crate) fn send_train(&mut self, cx: &mut Cx<'_>, to: Side) {
@@ -125,10 +128,10 @@ impl Flow {
         let wanted = |l: &&Link| l.pace().source().is_sought() && l.initial_window() == InitialWindow::AUTO;
         let Some(link) = cx.links.get(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
         let rtt = leg.handshake_rtt.or(link.rtt_in_force());
-        let Some(relay) = self.relays.as_ref().map(|r| r.get(from)).filter(|r| r.tx.delivered_bytes() == 0)
-        else {
+        let relay = self.relays.get(from);
+        if relay.tx.delivered_bytes() > 0 {
             return;
-        };
+        }
         let mss = u64::from(relay.tx.mss);
         let usual = u64::from(INITIAL_WINDOW_SEGMENTS) * mss;
         if relay.tx.pipe() > usual {
@@ -146,16 +149,14 @@ impl Flow {
         if !limited || !enough || remembered.is_some() || under_way {
             return;
         }
-        let config = self.controller_config(cx.config, cx.links, from, relay.tx.snd_nxt);
-        if let Some(r) = self.relays.as_mut() {
-            let config = farlink_cc::Config { initial_window_segments: TRAIN_SEGMENTS, ..config };
-            r.get_mut(from).tx.begin_anew(&config);
-        }
+        let config = self.controller_config(cx.config, cx.links, from);
+        let config = farlink_cc::Config { initial_window_segments: TRAIN_SEGMENTS, ..config };
+        self.relays.get_mut(from).tx.begin_anew(&config);
     }
 
     /// What this connection had of declared links is remembered for the next ones.
     pub(crate) fn remember_shares(&self, now: Instant, links: &mut Links) {
-        let Some(relays) = self.relays.as_ref() else { return };
+        let relays = &*self.relays;
         for to in [Side::A, Side::B] {
             let leg = self.legs.get(to);
             let Some(link) = links.get_mut(leg.out) else { continue };

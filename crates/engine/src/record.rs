@@ -9,6 +9,8 @@ use crate::net::IfaceId;
 /// Bytes of an encoded [`Record`].
 pub const RECORD_BYTES: usize = 64;
 const MAGIC: u8 = 0xF1;
+/// A record is renewed when its numbers are farther off than this.
+pub(crate) const RECORD_STALE_BYTES: u32 = 1 << 18;
 
 /// Names a connection whose bytes the gateway holds, well enough to reset it after the holder has died.
 /// Encoding, big-endian: magic, version (4 or 6), iface a, iface b, address a (16), address b (16), port a, port b,
@@ -43,6 +45,22 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 impl Record {
+    /// The journal should say something else: custody began or ended, or the numbers have moved far enough for the
+    /// connection to look like a stranger after a restart.
+    #[must_use]
+    pub(crate) fn is_news(journaled: Option<&Self>, now: Option<&Self>) -> bool {
+        match (journaled, now) {
+            (None, None) => false,
+            (Some(old), Some(new)) => {
+                let moved = |a: SeqNum, b: SeqNum| a.diff(b).unsigned_abs() > RECORD_STALE_BYTES;
+                moved(new.acked_by_a, old.acked_by_a)
+                    || moved(new.acked_by_b, old.acked_by_b)
+                    || new.reach_bytes > old.reach_bytes
+            }
+            _ => true,
+        }
+    }
+
     /// To its fixed form.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {

@@ -1,15 +1,19 @@
 //! One direction of a split connection: what it holds, and what that says.
 
+use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::beyond::{Belief, Beyond};
 use crate::buffer::SeqBuffer;
-use crate::link::{Entry, Links};
+use crate::cx::Cx;
+use crate::hosts::Hosts;
+use crate::link::{Entry, Link, Links};
 use crate::peer::Peer;
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::regulator::{Adaptive, Drain};
-use crate::sender::{Sender, Supply};
+use crate::sender::{RtoBounds, Sender, Supply};
+use crate::side::Side;
 
 /// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
 /// so many more.
@@ -79,6 +83,55 @@ pub struct Relay {
 }
 
 impl Relay {
+    /// A relay of what host `from` sends, from this sequence number on. It holds nothing yet.
+    #[must_use]
+    pub fn new(hosts: Hosts<'_>, cx: &Cx<'_>, from: Side, next: SeqNum) -> Self {
+        let to = from.other();
+        let dst = hosts.legs.get(to);
+        let mss = hosts.segment_payload(to);
+        let link = cx.links.get(dst.out);
+        let limit_bytes = hosts.relay_limit(cx.config, cx.links, to);
+        let governed = hosts.controller_config(cx.config, cx.links, from, next, 0);
+        let controller = cc::Controller::new(&governed);
+        let bounds = RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
+        let mut tx = Sender::new(cx.now, next, controller, mss, hosts.agreed.sack, bounds);
+        if let Some(srtt) = dst.srtt {
+            tx.rtt.sample(srtt);
+        }
+        tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
+        tx.declare_rtt(link.and_then(Link::rtt_in_force));
+        Self {
+            buffer: SeqBuffer::new(next),
+            rx: Receiver::new(next, dst.window_bytes),
+            tx,
+            push: next,
+            urgent_end: None,
+            urgent_zero: None,
+            far_ack: None,
+            frozen_at: None,
+            acked_beyond: None,
+            limit_bytes,
+            start_bytes: hosts.start_bytes(cx, limit_bytes),
+            drain: Drain::default(),
+            adaptive: Adaptive::default(),
+            queue_drop: QueueDrop::default(),
+            acked_at: None,
+            begun: false,
+            passed_end: None,
+            bypassed: false,
+            fin_since: None,
+            fin_overdue: false,
+            source_nxt: next,
+            believed: None,
+            far_waits: None,
+            timeouts: 0,
+            waits_since: None,
+            keepalive_passed: false,
+            beyond: Beyond::default(),
+            booked: Entry::default(),
+        }
+    }
+
     /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
     #[must_use]
     pub fn has_custody(&self) -> bool {

@@ -2,8 +2,12 @@
 
 use core::ops::{Deref, DerefMut};
 
-use farlink_wire::{Instant, SeqNum};
+use farlink_wire::{Duration, Instant, Pool, SeqNum};
 
+use crate::cx::Cx;
+use crate::hosts::{Hosts, look_up};
+use crate::leg::{Agreed, Leg};
+use crate::link::{Entry, Links};
 use crate::relay::Relay;
 use crate::side::{Pair, Side};
 
@@ -12,12 +16,36 @@ use crate::side::{Pair, Side};
 pub struct Relays {
     /// One of what each host sends: a pair with something beside it, and used as one.
     pub both: Pair<Relay>,
+    /// Whether it takes anything new.
+    pub phase: Phase,
+    /// A host was reset or has reset: which, when it began.
+    pub reset_from: Option<(Side, Instant)>,
+    /// What it has come to while an event is handled: carried out when the event is over, so nothing in it meets half a connection.
+    pub over: Option<Over>,
     /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
     pub new_syn: Option<NewSyn>,
-    /// Draining is to begin, at this time at the latest.
-    pub lets_go_until: Option<Instant>,
     /// When to look whether a source can be shown more.
     pub room_at: Option<Instant>,
+}
+
+/// Whether anything new is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It is.
+    Open,
+    /// Draining is to begin, at this time at the latest.
+    LetsGo(Instant),
+    /// Nothing new is taken. What is held is delivered, the rest forwarded.
+    Draining,
+}
+
+/// Why it is split no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Nothing is held.
+    Asleep,
+    /// What is held cannot be delivered: both hosts learn it.
+    Abandoned,
 }
 
 /// SYNs for a new connection while the old one holds something.
@@ -31,6 +59,71 @@ pub struct NewSyn {
     pub count: u8,
     /// When it was counted last.
     pub at: Instant,
+}
+
+impl Relays {
+    /// Relays between the hosts, each beginning at the sequence number that its host sends next. Routes are looked up before.
+    pub fn begin(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, agreed: Agreed, next: Pair<SeqNum>) -> Box<Self> {
+        for to in [Side::A, Side::B] {
+            look_up(cx, legs, to);
+        }
+        for leg in [&legs.a, &legs.b] {
+            if let (Some(rtt), Some(link)) = (leg.handshake_rtt, cx.links.get_mut(leg.out)) {
+                link.note_rtt(cx.now, rtt);
+            }
+        }
+        let hosts = Hosts { legs, agreed };
+        let a = Relay::new(hosts, cx, Side::A, next.a);
+        let b = Relay::new(hosts, cx, Side::B, next.b);
+        let phase = Phase::Open;
+        let both = Pair { a, b };
+        Box::new(Self { both, phase, reset_from: None, over: None, new_syn: None, room_at: None })
+    }
+
+    /// Nothing new is taken any more.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.phase == Phase::Draining
+    }
+
+    /// When draining begins at the latest.
+    #[must_use]
+    pub fn lets_go_until(&self) -> Option<Instant> {
+        if let Phase::LetsGo(until) = self.phase { Some(until) } else { None }
+    }
+
+    /// Some relay holds custody.
+    #[must_use]
+    pub fn has_custody(&self) -> bool {
+        self.a.has_custody() || self.b.has_custody()
+    }
+
+    /// Bytes or a FIN were acknowledged to a host, and not yet by the other one.
+    #[must_use]
+    pub fn is_owed(&self) -> bool {
+        self.a.is_owed() || self.b.is_owed()
+    }
+
+    /// Some relay holds data, or the end of its stream, that has not arrived.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.a.is_busy() || self.b.is_busy()
+    }
+
+    /// The longer of both retransmission timeouts.
+    #[must_use]
+    pub fn rto(&self, min: Duration, max: Duration) -> Duration {
+        let rto = |relay: &Relay| relay.tx.rtt.rto(min, max);
+        rto(&self.a).max(rto(&self.b))
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self, pool: &mut Pool, links: &mut Links) {
+        for relay in [&mut self.both.a, &mut self.both.b] {
+            relay.buffer.clear(pool);
+            relay.book(links, Entry::default());
+        }
+    }
 }
 
 impl Deref for Relays {

@@ -3,11 +3,11 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::census::Sums;
-use crate::challenge::Answers;
+use crate::closed::Closed;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::leg::{Agreed, Leg};
-use crate::mode::{Closed, Mode};
+use crate::limited_by::{Held, held_by};
 use crate::net::Way;
 use crate::record::Record;
 use crate::relay::Relay;
@@ -15,6 +15,7 @@ use crate::sender::Sender;
 use crate::side::{Pair, Side};
 use crate::status::{Counters, FlowStatus, Load, Memory, Status};
 use crate::table::Key;
+use crate::treatment::Treatment;
 use crate::world::World;
 
 /// How long hosts of lost connections are waited for.
@@ -124,7 +125,7 @@ impl Engine {
             age_seconds: now.since(flow.began_at).as_secs(),
             out_a: name(flow.legs.a.out),
             out_b: name(flow.legs.b.out),
-            ..flow.status()
+            ..FlowStatus::of(flow)
         }
     }
 
@@ -137,8 +138,8 @@ impl Engine {
             if self.table.find(&key, a_is_low).is_some() {
                 continue;
             }
-            let mut flow = Flow::lost(now, r);
-            self.resolve_ways(&mut flow);
+            let mut flow = lost(now, r);
+            self.resolve_ways(&mut flow.legs);
             let id = self.table.insert(domain, flow);
             self.counters.flows_abandoned += 1;
             self.ask_now(now, id, net);
@@ -146,52 +147,33 @@ impl Engine {
     }
 }
 
-impl Flow {
-    /// A connection known only by its record: closed, its hosts still to be reset.
-    pub(crate) fn lost(now: Instant, r: &Record) -> Self {
-        let next = Pair { a: r.acked_by_b, b: r.acked_by_a };
-        let reach_bytes = u64::from(r.reach_bytes);
-        let ask = Some((now, ASKS));
-        let until = now + RESET_WAIT;
-        let closed =
-            Closed { until, next, reach_bytes, reset: true, reset_by: None, held_nothing: false, ask };
-        Self {
-            legs: Pair { a: Leg::of_record(now, r.a, r.iface_a), b: Leg::of_record(now, r.b, r.iface_b) },
-            agreed: Agreed::default(),
-            mode: Mode::Closed(closed),
-            relays: None,
-            rule: usize::MAX,
-            class: Default::default(),
-            free: true,
-            began_at: now,
-            handshake: Duration::ZERO,
-            active_at: now,
-            reset_from: None,
-            queued: Pair::default(),
-            timer_queued: None,
-            counted: false,
-            busy: false,
-            is_open: false,
-            census: Default::default(),
-            asked_anew: false,
-            journaled: None,
-            route_generation: 0,
-            came_by: r.iface_a,
-            answers: Answers::default(),
-        }
-    }
+/// A connection known only by its record: closed, its hosts still to be reset.
+pub(crate) fn lost(now: Instant, r: &Record) -> Flow {
+    let closed = Closed {
+        until: now + RESET_WAIT,
+        next: Pair { a: r.acked_by_b, b: r.acked_by_a },
+        reach_bytes: u64::from(r.reach_bytes),
+        reset: true,
+        reset_by: None,
+        held_nothing: false,
+        ask: Some((now, ASKS)),
+    };
+    let legs = Pair { a: Leg::of_record(now, r.a, r.iface_a), b: Leg::of_record(now, r.b, r.iface_b) };
+    Flow::new(now, legs, Agreed::default(), Treatment::Closed(closed))
+}
 
-    fn status(&self) -> FlowStatus {
-        let r = self.relays.as_ref();
+impl FlowStatus {
+    fn of(flow: &Flow) -> Self {
+        let r = flow.relays();
         let us = |x: Option<&Relay>| x.and_then(|x| x.tx.rtt.srtt()).map_or(0, |d| d.as_micros() as u64);
         let name = |l: &Leg| format!("{}", core::net::SocketAddr::new(l.addr, l.port));
         let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
         let of = |x: Option<&Relay>, what: fn(&Sender) -> u64| x.map_or(0, |x| what(&x.tx));
-        let (from, held) = self.held_by();
-        FlowStatus {
-            a: name(&self.legs.a),
-            b: name(&self.legs.b),
-            mode: self.mode.name(),
+        let (from, held) = r.map_or((Side::A, Held::Nothing), held_by);
+        Self {
+            a: name(&flow.legs.a),
+            b: name(&flow.legs.b),
+            mode: flow.treatment().name(),
             rule: String::new(),
             custody_ab_bytes: ab.map_or(0, |x| u64::from(x.custody_bytes())),
             custody_ba_bytes: ba.map_or(0, |x| u64::from(x.custody_bytes())),
@@ -199,8 +181,8 @@ impl Flow {
             srtt_b_us: us(ab),
             cwnd_a_bytes: ba.map_or(0, |x| x.tx.cc().cwnd_bytes()),
             cwnd_b_bytes: ab.map_or(0, |x| x.tx.cc().cwnd_bytes()),
-            peer_a: self.legs.a.peer.is_heard(),
-            peer_b: self.legs.b.peer.is_heard(),
+            peer_a: flow.legs.a.peer.is_heard(),
+            peer_b: flow.legs.b.peer.is_heard(),
             limited_by: held.limit(),
             held_by: held.name(),
             direction: if from == Side::A { "ab" } else { "ba" },
@@ -214,86 +196,7 @@ impl Flow {
             lost_b_bytes: of(ab, |tx| tx.board().lost_ever_bytes()),
             pacing_a_bps: of(ba, |tx| tx.pacing_rate().unwrap_or(0)),
             pacing_b_bps: of(ab, |tx| tx.pacing_rate().unwrap_or(0)),
-            ..FlowStatus::default()
-        }
-    }
-
-    /// Which of the four holds its busier direction, or that nothing is to be sent.
-    pub(crate) fn limited_by(&self) -> &'static str {
-        self.held_by().1.limit()
-    }
-
-    /// What holds the busier direction, and whose data that is.
-    fn held_by(&self) -> (Side, Held) {
-        let Some(r) = self.relays.as_ref() else { return (Side::A, Held::Nothing) };
-        let side = if r.a.custody_bytes() >= r.b.custody_bytes() { Side::A } else { Side::B };
-        let x = r.get(side);
-        let tx = &x.tx;
-        let is_window_full = tx.window_edge().before(tx.snd_nxt + tx.mss);
-        let repeats = tx.board().lost_bytes() > 0;
-        let held = if x.custody_bytes() == 0 {
-            Held::Nothing
-        } else if !repeats && !x.buffer.end().after(tx.snd_nxt) {
-            // All of it is under way. The source may have more, and no window for it.
-            let room = if x.rx.edge.after(x.buffer.end()) { x.rx.edge.since(x.buffer.end()) } else { 0 };
-            if tx.in_recovery() {
-                // What is missing keeps the room that the source could fill, or is the last of it.
-                Held::Losses
-            } else if x.rx.fin_at.is_none() && room < x.rx.segment_bytes() {
-                Held::Bound
-            } else {
-                Held::Nothing
-            }
-        } else if tx.timers.pace.is_some() {
-            Held::Pacing
-        } else if tx.is_slowed_by_losses() {
-            Held::Losses
-        } else if tx.is_cwnd_limited() {
-            Held::CongestionWindow
-        } else if !repeats && is_window_full {
-            // A hole keeps what came behind it in the receiver's buffer.
-            if tx.in_recovery() && tx.board().sacked_bytes() > 0 { Held::Losses } else { Held::ReceiveWindow }
-        } else {
-            // Repetitions take their turn as new data does: a link that always has some is full.
-            Held::Turn
-        };
-        (side, held)
-    }
-}
-
-/// What holds a direction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
-    Nothing,
-    Bound,
-    Losses,
-    ReceiveWindow,
-    CongestionWindow,
-    Pacing,
-    Turn,
-}
-
-impl Held {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing to send",
-            Self::Bound => "what may be held",
-            Self::Losses => "repairs losses",
-            Self::ReceiveWindow => "receive window",
-            Self::CongestionWindow => "congestion window",
-            Self::Pacing => "pacing",
-            Self::Turn => "turn on the link",
-        }
-    }
-
-    /// Which of the four it counts as.
-    fn limit(self) -> &'static str {
-        match self {
-            Self::Nothing => "application",
-            Self::Bound => "gateway",
-            Self::Losses => "loss",
-            Self::ReceiveWindow => "receiver",
-            Self::CongestionWindow | Self::Pacing | Self::Turn => "link",
+            ..Self::default()
         }
     }
 }

@@ -5,6 +5,7 @@ use farlink_wire::Instant;
 
 use crate::config::{FlowControl, InitialWindow};
 use crate::engine::Engine;
+use crate::flow::Flow;
 use crate::link::{Change, Clock, RateSource};
 use crate::net::Way;
 use crate::side::Side;
@@ -14,8 +15,8 @@ impl Engine {
     pub fn end_drain(&mut self) {
         self.draining = false;
         for id in self.table.ids() {
-            if let Some(flow) = self.table.get_mut(id) {
-                flow.keep_hold();
+            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
+                split.keep_hold();
             }
         }
     }
@@ -69,16 +70,10 @@ impl Engine {
     /// Another controller governs open connections on these ways.
     fn change_controllers(&mut self, now: Instant, concerns: impl Fn(Way) -> bool) {
         for id in self.table.ids() {
-            let Some(flow) = self.table.get_mut(id) else { continue };
+            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
             for to in [Side::A, Side::B] {
-                if !concerns(flow.legs.get(to).out) {
-                    continue;
-                }
-                let from = to.other();
-                let Some(next) = flow.relays.as_ref().map(|r| r.get(from).tx.snd_nxt) else { continue };
-                let config = flow.controller_config(&self.config, &self.links, from, next);
-                if let Some(relays) = flow.relays.as_mut() {
-                    relays.get_mut(from).tx.change_cc(now, &config);
+                if concerns(split.legs.get(to).out) {
+                    split.change_controller(now, &self.config, &self.links, to);
                 }
             }
             self.census.note(&mut self.table, id);
@@ -88,11 +83,11 @@ impl Engine {
     /// What relays of open connections into this link may hold, and controllers that go by its rate, follow it.
     fn follow_rate(&mut self, way: Way) {
         for id in self.table.ids() {
-            let Some(flow) = self.table.get_mut(id) else { continue };
+            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
             for to in [Side::A, Side::B] {
-                if flow.legs.get(to).out == way {
-                    flow.limit_relays(&self.config, &self.links);
-                    flow.follow_link_rate(&self.links, to);
+                if split.legs.get(to).out == way {
+                    split.limit_relays(&self.config, &self.links);
+                    split.follow_link_rate(&self.links, to);
                 }
             }
         }
@@ -126,8 +121,8 @@ impl Engine {
     pub fn set_relay_bytes(&mut self, bytes: u32) {
         self.config.limits.relay_bytes = bytes;
         for id in self.table.ids() {
-            if let Some(flow) = self.table.get_mut(id) {
-                flow.limit_relays(&self.config, &self.links);
+            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
+                split.limit_relays(&self.config, &self.links);
             }
         }
     }

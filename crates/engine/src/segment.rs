@@ -6,7 +6,6 @@ use farlink_wire::{
 
 use crate::buffer::{SeqBuffer, Slices};
 use crate::cx::Cx;
-use crate::flow::Flow;
 use crate::leg::Leg;
 use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::ready::{Turn, Wants, What};
@@ -14,6 +13,7 @@ use crate::relay::Relay;
 use crate::runs::Runs;
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
+use crate::split::Split;
 use crate::status::Counters;
 use crate::window::{self, Offer};
 use crate::world::Made;
@@ -40,11 +40,11 @@ pub struct Pulled {
     pub more: Option<Wants>,
 }
 
-impl Flow {
+impl Split<'_> {
     /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
-        let Some(r) = self.relays.as_ref() else { return SeqNum(0) };
+        let r = &*self.relays;
         let relay = r.get(to);
         let downstream = self.legs.get(to.other()).peer;
         let mut ack = relay.ack(downstream);
@@ -61,14 +61,13 @@ impl Flow {
     /// The acknowledgement number for the next segment to a host. Before the first early acknowledgement of bulk data
     /// a pure one repeats the last, to show the whole window while nothing is in custody yet.
     fn next_ack_for(&self, to: Side, pure: bool) -> SeqNum {
-        let ack = self.ack_for(to);
-        let raise = pure && self.relays.as_ref().is_some_and(|r| r.get(to).rx.raise_first);
-        self.relays.as_ref().filter(|_| raise).map_or(ack, |r| r.get(to).rx.last_ack_sent)
+        let rx = &self.relays.get(to).rx;
+        if pure && rx.raise_first { rx.last_ack_sent } else { self.ack_for(to) }
     }
 
     /// Right edge of the window for segments to a host.
     fn edge_for(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> SeqNum {
-        let Some(r) = self.relays.as_ref() else { return SeqNum(0) };
+        let r = &*self.relays;
         let relay = r.get(to);
         let far = self.legs.get(to.other());
         if relay.frozen_at.is_some() {
@@ -82,7 +81,7 @@ impl Flow {
         let peer = self.legs.get(to).peer;
         let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
-        let share = crate::room::share(cx.pool, cx.flows_split, self.is_on_link());
+        let share = crate::room::share(cx.pool, cx.flows_split, self.hosts().is_on_link());
         let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
@@ -127,7 +126,7 @@ impl Flow {
     /// A window update is worth an acknowledgement of its own: the source may be waiting for it.
     #[must_use]
     pub fn wants_window_update(&self, cx: &Cx<'_>, to: Side) -> bool {
-        let Some(r) = self.relays.as_ref() else { return false };
+        let r = &*self.relays;
         let relay = r.get(to);
         if relay.frozen_at.is_some() || relay.rx.fin_at.is_some() {
             return false;
@@ -152,7 +151,7 @@ impl Flow {
     /// The window that a gateway is told, beside the header's with this right edge: as large as the policy allows now, less than
     /// before where the destination has become slower.
     fn told_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum, edge: SeqNum) -> u32 {
-        let Some(r) = self.relays.as_ref() else { return 0 };
+        let r = &*self.relays;
         let relay = r.get(to);
         let told = edge.min(relay.tx.snd_una + self.held_limit(cx, to));
         told.diff(ack).max(0).unsigned_abs()
@@ -163,7 +162,7 @@ impl Flow {
         if !cx.config.soft_window || !self.legs.get(to).peer.speaks(Capability::SoftWindow) {
             return None;
         }
-        let relay = self.relays.as_ref()?.get(to);
+        let relay = self.relays.get(to);
         let look = self.look(cx, to)?;
         // Counted from the acknowledgement, which may lag behind what is here.
         let ahead = relay.rcv_nxt().diff(ack).max(0).unsigned_abs();
@@ -183,7 +182,7 @@ impl Flow {
         let (window, edge, _) = self.window_for(cx, to, s.ack);
         let Leg { window_scale, out, .. } = *self.legs.get(to.other());
         let shown = u32::from(window) << window_scale;
-        let Some(r) = self.relays.as_mut() else { return };
+        let r = &mut *self.relays;
         let rx = &mut r.get_mut(to).rx;
         edit::set_window(packet, s, window);
         if edge.after(rx.edge) {
@@ -197,7 +196,7 @@ impl Flow {
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let from = to.other();
         let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
-        let Some(r) = self.relays.as_mut() else { return Pulled::default() };
+        let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
         let sack = if word.pure && self.agreed.sack && !word.tells_runs {
@@ -265,7 +264,7 @@ impl Flow {
         let ack = self.next_ack_for(to, plan.is_none());
         let (window, edge, _) = self.window_for(cx, to, ack);
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
-        let inbound = self.relays.as_ref()?.get(to);
+        let inbound = self.relays.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_delay(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
@@ -291,7 +290,7 @@ impl Flow {
     /// What has been told is remembered.
     fn note_told(&mut self, cx: &mut Cx<'_>, to: Side, word: &Word, message: Option<&Message>) {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
-        let Some(r) = self.relays.as_mut() else { return };
+        let r = &mut *self.relays;
         let inbound = r.get_mut(to);
         let rx = &mut inbound.rx;
         let raised = word.pure && rx.raise_first;
@@ -325,33 +324,30 @@ impl Flow {
 
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
-        if self.relays.is_none() {
-            return Pulled::default();
-        }
         self.refresh_segment_size(cx.now, to);
         self.send_train(cx, to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
-        let silent = self.reset_from.is_some_and(|(dead, _)| dead == to);
+        let silent = self.relays.reset_from.is_some_and(|(dead, _)| dead == to);
         let early = self.may_repeat_early(cx, to);
-        let plan = self.relays.as_mut().and_then(|r| {
-            let outbound = r.get_mut(to.other());
-            if silent || what == What::Ack {
-                return None;
+        let outbound = self.relays.get_mut(to.other());
+        let supply = outbound.supply();
+        let plan = match what {
+            _ if silent => None,
+            What::Ack => None,
+            // Much may have come in since the wish was noted.
+            What::Repeat if early => outbound.tx.plan_early(cx.now, &supply),
+            What::Repeat => None,
+            What::Any => {
+                let mss = outbound.tx.mss.max(1);
+                let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
+                outbound.tx.wait_for_turn(turn.waited);
+                let plan = outbound.tx.plan(cx.now, &supply, budget);
+                if plan.is_none() && early {
+                    outbound.tx.early_while_stalled(cx.now, &supply);
+                }
+                plan
             }
-            let supply = outbound.supply();
-            if what == What::Repeat {
-                // Much may have come in since the wish was noted.
-                return if early { outbound.tx.plan_early(cx.now, &supply) } else { None };
-            }
-            let mss = outbound.tx.mss.max(1);
-            let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
-            outbound.tx.wait_for_turn(turn.waited);
-            let plan = outbound.tx.plan(cx.now, &supply, budget);
-            if plan.is_none() && early {
-                outbound.tx.early_while_stalled(cx.now, &supply);
-            }
-            plan
-        });
+        };
         if plan.is_some() {
             return self.emit(cx, to, plan);
         }
@@ -364,7 +360,7 @@ impl Flow {
     /// An acknowledgement to this host is due, or a window update worth sending.
     #[must_use]
     pub fn owes_ack(&self, cx: &Cx<'_>, to: Side) -> bool {
-        let due = self.relays.as_ref().and_then(|r| r.get(to).rx.due()).is_some_and(|d| d <= cx.now);
+        let due = self.relays.get(to).rx.due().is_some_and(|d| d <= cx.now);
         due || self.wants_window_update(cx, to)
     }
 
@@ -373,14 +369,12 @@ impl Flow {
         let path_mtu = &mut self.legs.get_mut(to).path_mtu;
         let larger = path_mtu.expire(now);
         let probe_bytes = path_mtu.probe_bytes(now);
-        let mss = self.segment_payload(to);
-        let probe = probe_bytes.map(|bytes| self.payload_of(to, bytes)).filter(|probe| *probe > mss);
-        if let Some(r) = self.relays.as_mut() {
-            let tx = &mut r.get_mut(to.other()).tx;
-            tx.probe_mtu(probe);
-            if mss < tx.mss || (mss > tx.mss && (larger || tx.board().is_empty())) {
-                tx.set_mss_for_options(mss);
-            }
+        let mss = self.hosts().segment_payload(to);
+        let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
+        let tx = &mut self.relays.get_mut(to.other()).tx;
+        tx.probe_mtu(probe);
+        if mss < tx.mss || (mss > tx.mss && (larger || tx.board().is_empty())) {
+            tx.set_mss_for_options(mss);
         }
     }
 }

@@ -5,7 +5,8 @@ use farlink_wire::{Duration, Instant};
 use crate::cx::Cx;
 use crate::engine::{Engine, cx};
 use crate::flow_id::FlowId;
-use crate::mode::Mode;
+use crate::record::Record;
+use crate::relays::Relays;
 use crate::side::Side;
 use crate::turns::serve_in_turns;
 use crate::world::World;
@@ -26,14 +27,16 @@ impl Engine {
         }
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return };
-        flow.finish_reset(&mut cx);
-        flow.watch_holes(now);
-        let remove = flow.settle(&mut cx, self.draining);
-        flow.book(cx.links);
-        flow.regulate(&cx);
-        flow.watch_room(&cx);
-        let split = flow.relays.is_some();
-        let busy = flow.relays.as_ref().is_some_and(|r| r.a.is_busy() || r.b.is_busy());
+        if flow.settle(&mut cx, self.draining) {
+            return self.remove(id, net);
+        }
+        if let Some(mut split) = flow.as_split() {
+            split.book(cx.links);
+            split.regulate(&cx);
+            split.watch_room(&cx);
+        }
+        let split = flow.is_split();
+        let busy = flow.relays().is_some_and(Relays::is_busy);
         if busy != flow.busy {
             flow.busy = busy;
             self.busy_count = if busy { self.busy_count + 1 } else { self.busy_count.saturating_sub(1) };
@@ -43,13 +46,13 @@ impl Engine {
             flow.counted = split;
             self.split_count = if split { self.split_count + 1 } else { self.split_count.saturating_sub(1) };
         }
-        if flow.is_open && matches!(flow.mode, Mode::Closed(_)) {
+        if flow.is_open && flow.is_closed() {
             // Its tombstone only answers for a while.
             flow.is_open = false;
             self.rules.closed(flow.rule);
         }
-        let record = flow.has_custody().then(|| flow.record());
-        if flow.is_journal_stale(record.as_ref()) {
+        let record = flow.record();
+        if Record::is_news(flow.journaled.as_deref(), record.as_ref()) {
             cx.net.journal(id.slot, record.as_ref());
             flow.journaled = record.map(Box::new);
         }
@@ -59,14 +62,11 @@ impl Engine {
                 self.ready.push_back((id, to));
             }
         }
-        let asleep = matches!(flow.mode, Mode::Dormant(_));
+        let asleep = flow.is_asleep();
         let spoke = flow.active_at == now;
         let noted = flow.census.is_noted(split);
         if split_changed {
             self.share_memory();
-        }
-        if remove {
-            return self.remove(id, net);
         }
         if asleep != self.table.is_asleep(id) || (asleep && spoke) {
             self.keep_place(now, id, asleep);
@@ -92,8 +92,7 @@ impl Engine {
     /// hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        flow.watch_custody(now, &self.links);
-        let Some(at) = flow.deadline(now, &self.config) else { return };
+        let Some(at) = flow.deadline(now, &self.config, &self.links) else { return };
         if flow.timer_queued.is_none_or(|t| at < t) {
             if let Some(old) = flow.timer_queued.replace(at) {
                 self.timers.remove(&(old, id));
@@ -113,7 +112,9 @@ impl Engine {
             self.split_count = self.split_count.saturating_sub(1);
             self.share_memory();
         }
-        flow.free_buffers(&mut self.pool, &mut self.links);
+        if let Some(split) = flow.as_split() {
+            split.relays.release(&mut self.pool, &mut self.links);
+        }
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }

@@ -1,20 +1,20 @@
-//! What time brings to a flow: its deadlines, and what happens when they pass; ICMP and link events.
+//! What time brings to a split connection: its deadlines, and what happens when they pass; ICMP and link events.
 
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
-use farlink_wire::{Duration, IcmpError, Instant, SeqNum};
+use farlink_wire::{Duration, IcmpError, Instant};
 
 use crate::config::{Class, Config};
 use crate::cx::Cx;
-use crate::flow::Flow;
 use crate::link::{Link, Links};
-use crate::mode::Mode;
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::receiver::Owed;
-use crate::record::Record;
+use crate::record::{RECORD_STALE_BYTES, Record};
 use crate::relay::Relay;
+use crate::relays::Over;
 use crate::side::Side;
+use crate::split::Split;
 
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
 const MTU_MIN_V4: u32 = 296;
@@ -24,15 +24,13 @@ const MTU_MIN_V6: u32 = 1280;
 const FIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Copies are sent early only where the link holds so much: four packets.
 const REPEATED_FROM_BYTES: u128 = 6_000;
-/// A record is renewed when its numbers are farther off than this.
-const RECORD_STALE_BYTES: u32 = 1 << 18;
 
-impl Flow {
+impl Split<'_> {
     /// What it wants to send towards a host now.
     #[must_use]
     pub fn wants(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
-        let r = self.relays.as_ref()?;
-        if self.reset_from.is_some_and(|(dead, _)| dead == to) {
+        let r = &*self.relays;
+        if self.relays.reset_from.is_some_and(|(dead, _)| dead == to) {
             return None;
         }
         let outbound = r.get(to.other());
@@ -53,7 +51,7 @@ impl Flow {
     /// What is under way to a host may be sent again, where the link is idle.
     #[must_use]
     pub fn wants_repeat(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
-        let tx = &self.relays.as_ref()?.get(to.other()).tx;
+        let tx = &self.relays.get(to.other()).tx;
         (tx.is_early_ready() && self.may_repeat_early(cx, to)).then_some(Wants::Repeat)
     }
 
@@ -63,7 +61,7 @@ impl Flow {
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
-        let Some(tx) = self.relays.as_ref().map(|r| &r.get(to.other()).tx) else { return false };
+        let tx = &self.relays.get(to.other()).tx;
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
         let Some(link) = cx.links.get(leg.out) else { return false };
         // Of the link: all that this connection has sent may have waited.
@@ -78,8 +76,10 @@ impl Flow {
     /// The class of what is sent next to a host. Data that the gateway before it could not pass on in time takes only what the
     /// rest leaves of the link.
     fn class_towards(&self, cx: &Cx<'_>, to: Side) -> Class {
-        let Some(r) = self.relays.as_ref().filter(|_| cx.config.soft_window) else { return self.class };
-        let tx = &r.get(to.other()).tx;
+        if !cx.config.soft_window {
+            return self.class;
+        }
+        let tx = &self.relays.get(to.other()).tx;
         let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt.after_eq(edge));
         // With nothing under way nothing would bring a newer word: the last one may have been lost.
         if beyond && !tx.board().is_empty() && tx.board().lost_bytes() == 0 {
@@ -91,14 +91,8 @@ impl Flow {
 
     /// The next time at which something happens without a packet.
     #[must_use]
-    pub fn deadline(&self, _now: Instant, config: &Config) -> Option<Instant> {
-        match &self.mode {
-            Mode::Closed(c) => return Some(c.ask.map_or(c.until, |(at, _)| at.min(c.until))),
-            // The table forgets the one that is silent longest.
-            Mode::Dormant(_) => return None,
-            Mode::Split | Mode::Draining => {}
-        }
-        let r = self.relays.as_ref()?;
+    pub fn deadline(&self, config: &Config) -> Option<Instant> {
+        let r = &*self.relays;
         let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
         let idle = (!self.has_custody_downstream()).then(|| self.active_at + config.timers.dormant_after);
         [
@@ -107,7 +101,7 @@ impl Flow {
             ack(r.a.rx.owed),
             ack(r.b.rx.owed),
             idle,
-            r.lets_go_until.filter(|_| matches!(self.mode, Mode::Split)),
+            r.lets_go_until(),
             self.reset_deadline(),
             r.room_at,
             r.a.fin_deadline(),
@@ -123,7 +117,7 @@ impl Flow {
     /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too, and how far the host
     /// behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
-        let Some(r) = self.relays.as_mut() else { return };
+        let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let far = relay.far_acked(self.legs.get(to).peer);
             let behind = far.before(relay.tx.snd_una);
@@ -137,8 +131,8 @@ impl Flow {
 
     /// Custody that is not sent although nothing stands in its way makes no progress either. No other timer would ever look at it.
     pub fn watch_custody(&mut self, now: Instant, links: &Links) {
-        let ending = self.reset_from.is_some();
-        let Some(r) = self.relays.as_mut() else { return };
+        let ending = self.relays.reset_from.is_some();
+        let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let closed = relay.tx.timers.persist.is_some();
             let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
@@ -149,10 +143,9 @@ impl Flow {
 
     /// Its deadline has passed.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        self.ask_for_reset(cx);
         for side in [Side::A, Side::B] {
             let down = self.is_down(cx, side.other());
-            let Some(r) = self.relays.as_mut() else { return };
+            let r = &mut *self.relays;
             let relay = r.get_mut(side);
             if let Owed::By(t) = relay.rx.owed
                 && t <= cx.now
@@ -193,74 +186,72 @@ impl Flow {
         self.give_up_if_stuck(cx);
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
         if idle
-            && matches!(self.mode, Mode::Split)
+            && !self.relays.is_draining()
             && !self.has_custody_downstream()
-            && self.reset_from.is_none()
+            && self.relays.reset_from.is_none()
+            && self.relays.over.is_none()
         {
-            self.sleep(cx);
+            self.relays.over = Some(Over::Asleep);
         }
     }
 
     /// Bytes are held here, or by a gateway further on: the far host has not acknowledged all that was acknowledged here.
     fn has_custody_downstream(&self) -> bool {
-        let behind = self.relays.as_ref().is_some_and(|r| {
-            [(&r.a, Side::B), (&r.b, Side::A)]
-                .into_iter()
-                .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una))
-        });
-        self.has_custody() || behind
+        let r = &*self.relays;
+        let behind = [(&r.a, Side::B), (&r.b, Side::A)]
+            .into_iter()
+            .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una));
+        self.relays.has_custody() || behind
     }
 
     /// Custody without progress is given up after the user timeout (RFC 5482).
     fn give_up_if_stuck(&mut self, cx: &mut Cx<'_>) {
-        if self.reset_from.is_some() {
+        if self.relays.reset_from.is_some() {
             return;
         }
         let limit = cx.config.timers.user_timeout;
         let (a_down, b_down) = (self.is_down(cx, Side::A), self.is_down(cx, Side::B));
-        if let Some(r) = self.relays.as_mut() {
-            for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
-                // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
-                let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
-                if stands && !down && !relay.has_custody() {
-                    relay.far_ack = None;
-                }
-            }
-            for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
-                // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
-                let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
-                if relay.waits_behind_hole() && silent {
-                    relay.buffer.clear_early(cx.pool);
-                    relay.rx.fin_claimed = None;
-                }
+        let r = &mut *self.relays;
+        for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
+            // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
+            let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
+            if stands && !down && !relay.has_custody() {
+                relay.far_ack = None;
             }
         }
-        let stuck = self.relays.as_ref().is_some_and(|r| {
-            [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
-                if self.is_down(cx, to) {
-                    return false;
-                }
-                // An outage that is over counts for nothing: a receiver could not answer what never reached it.
-                let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at)) >= limit;
-                let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
-                let unanswered = relay.tx.probes_unanswered > 0;
-                let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
-                // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
-                let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
-                let moved_at = relay.tx.progress_at.max(far_moved_at);
-                (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
-            })
+        for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
+            // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
+            let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
+            if relay.waits_behind_hole() && silent {
+                relay.buffer.clear_early(cx.pool);
+                relay.rx.fin_claimed = None;
+            }
+        }
+        let r = &*self.relays;
+        let stuck = [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
+            if self.is_down(cx, to) {
+                return false;
+            }
+            // An outage that is over counts for nothing: a receiver could not answer what never reached it.
+            let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at)) >= limit;
+            let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
+            let unanswered = relay.tx.probes_unanswered > 0;
+            let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
+            // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
+            let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
+            let moved_at = relay.tx.progress_at.max(far_moved_at);
+            (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
         if stuck {
-            self.abandon(cx);
+            self.relays.over = Some(Over::Abandoned);
         }
     }
 
     /// The destination of what `from` has sent answers round us, as its other host shows: what is held is passed over blindly.
     pub(crate) fn pass_round(&mut self, from: Side) {
         let direct = self.legs.get(from.other()).direct;
-        if let Some(r) = self.relays.as_mut().filter(|_| direct) {
-            let relay = r.get_mut(from);
+        if direct {
+            let relay = self.relays.get_mut(from);
             let supply = relay.supply();
             relay.tx.pass_blindly(&supply);
         }
@@ -270,17 +261,19 @@ impl Flow {
     /// round us. What it echoes of that host's timestamps tells, so it is asked.
     fn ask_for_echo(&mut self, now: Instant, from: Side) {
         let heard_at = self.legs.get(from).heard_at;
-        let Some(r) = self.relays.as_mut().filter(|_| self.agreed.timestamps) else { return };
-        let relay = r.get(from);
+        if !self.agreed.timestamps {
+            return;
+        }
+        let relay = self.relays.get(from);
         let unsent = relay.tx.has_new(&relay.supply());
         if unsent && now.since(heard_at) >= relay.tx.rtt.srtt_or_default() {
-            r.get_mut(from.other()).tx.ask();
+            self.relays.get_mut(from.other()).tx.ask();
         }
     }
 
     /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says so.
     fn suspect_black_hole(&mut self, now: Instant, to: Side) {
-        let Some(r) = self.relays.as_ref() else { return };
+        let r = &*self.relays;
         let timeouts = r.get(to.other()).timeouts;
         let leg = self.legs.get_mut(to);
         let least = if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
@@ -291,10 +284,8 @@ impl Flow {
 
     /// Packets to a host may be larger than before; nothing in flight is lost by it.
     pub(crate) fn enlarge_segments(&mut self, to: Side) {
-        let mss = self.segment_payload(to);
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(to.other()).tx.set_mss_for_options(mss);
-        }
+        let mss = self.hosts().segment_payload(to);
+        self.relays.get_mut(to.other()).tx.set_mss_for_options(mss);
     }
 
     /// A segment that was larger than the others has arrived, or has been lost.
@@ -305,10 +296,8 @@ impl Flow {
     }
 
     fn apply_mtu(&mut self, to: Side) {
-        let mss = self.segment_payload(to);
-        if let Some(r) = self.relays.as_mut() {
-            r.get_mut(to.other()).tx.set_mss(mss);
-        }
+        let mss = self.hosts().segment_payload(to);
+        self.relays.get_mut(to.other()).tx.set_mss(mss);
     }
 
     /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment made here: it is
@@ -317,7 +306,7 @@ impl Flow {
         let (IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu }) = e.kind else {
             return false;
         };
-        let Some(r) = self.relays.as_ref() else { return false };
+        let r = &*self.relays;
         let tx = &r.get(from).tx;
         let ours = inner.seq.after_eq(tx.snd_una) && inner.seq.before(tx.snd_nxt);
         if !ours {
@@ -338,10 +327,8 @@ impl Flow {
     pub fn restart_legs(&mut self, now: Instant, way: Way) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
-            if self.legs.get(to).out == way
-                && let Some(r) = self.relays.as_mut()
-            {
-                let relay = r.get_mut(to.other());
+            if self.legs.get(to).out == way {
+                let relay = self.relays.get_mut(to.other());
                 relay.timeouts = 0;
                 relay.waits_since = None;
                 relay.tx.restart_after_outage(now);
@@ -351,27 +338,9 @@ impl Flow {
         any
     }
 
-    /// The journal should say something else: custody began or ended, or the numbers have moved far enough for the
-    /// connection to look like a stranger after a restart.
-    #[must_use]
-    pub fn is_journal_stale(&self, now: Option<&Record>) -> bool {
-        match (self.journaled.as_deref(), now) {
-            (None, None) => false,
-            (Some(old), Some(new)) => {
-                let moved = |a: SeqNum, b: SeqNum| a.diff(b).unsigned_abs() > RECORD_STALE_BYTES;
-                moved(new.acked_by_a, old.acked_by_a)
-                    || moved(new.acked_by_b, old.acked_by_b)
-                    || new.reach_bytes > old.reach_bytes
-            }
-            _ => true,
-        }
-    }
-
     /// The durable part.
     #[must_use]
     pub fn record(&self) -> Record {
-        let una =
-            |s: Side| self.relays.as_ref().map_or_else(Default::default, |r| r.get(s.other()).tx.snd_una);
         let (a, b) = (&self.legs.a, &self.legs.b);
         let reach = self.reach_bytes() + u64::from(RECORD_STALE_BYTES);
         Record {
@@ -379,8 +348,8 @@ impl Flow {
             iface_b: b.via,
             a: (a.addr, a.port),
             b: (b.addr, b.port),
-            acked_by_a: una(Side::A),
-            acked_by_b: una(Side::B),
+            acked_by_a: self.relays.b.tx.snd_una,
+            acked_by_b: self.relays.a.tx.snd_una,
             reach_bytes: u32::try_from(reach).unwrap_or(u32::MAX),
         }
     }
@@ -388,10 +357,9 @@ impl Flow {
     /// How far from the next one expected the sequence numbers of this connection's segments can be.
     #[must_use]
     pub fn reach_bytes(&self) -> u64 {
-        self.relays.as_ref().map_or(0, |r| {
-            let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
-            r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown))
-        }) + OLD_ACK_SLACK
+        let r = &*self.relays;
+        let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
+        r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown)) + OLD_ACK_SLACK
     }
 }
 

@@ -133,6 +133,25 @@ fn files_of_the_engine_know_each_other_in_no_circle() {
     fail_with("files that know themselves through others: none of them can be read alone", circle);
 }
 
+/// A flow hands each event to its treatment, in one file. The treatments' own code is theirs, and never asks which one it is.
+#[test]
+fn a_flow_is_treated_in_one_place() {
+    let engine: Vec<_> =
+        production_code().into_iter().filter(|(name, _)| name.starts_with("crates/engine/src/")).collect();
+    let places = |what: &str| -> Vec<_> {
+        let found = engine.iter().flat_map(|(name, text)| {
+            text.lines()
+                .filter(|line| line.contains(what))
+                .map(move |line| format!("{name}: {}", line.trim()))
+        });
+        found.collect()
+    };
+    assert_eq!(places("impl Flow {"), ["crates/engine/src/flow.rs: impl Flow {"]);
+    assert_eq!(places("treatment = treatment"), ["crates/engine/src/flow.rs: self.treatment = treatment;"]);
+    assert_eq!(places(".treatment = ").len(), 1, "another place that assigns a treatment");
+    assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
+}
+
 #[test]
 fn files_are_short_enough_to_be_read() {
     let mut complaints = Vec::new();

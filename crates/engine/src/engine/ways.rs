@@ -5,9 +5,10 @@ use farlink_wire::Instant;
 use super::Engine;
 use crate::cx::Cx;
 use crate::flow::Flow;
+use crate::leg::Leg;
 use crate::net::Way;
 use crate::ready::ReadyId;
-use crate::side::Side;
+use crate::side::{Pair, Side};
 use crate::world::World;
 
 impl Engine {
@@ -17,8 +18,8 @@ impl Engine {
     }
 
     /// Until a route is found, packets to a host go back to where its own came from: that may be a link.
-    pub(crate) fn resolve_ways(&self, flow: &mut Flow) {
-        for leg in [&mut flow.legs.a, &mut flow.legs.b] {
+    pub(crate) fn resolve_ways(&self, legs: &mut Pair<Leg>) {
+        for leg in [&mut legs.a, &mut legs.b] {
             leg.out = self.links.way(self.links.iface(leg.out));
         }
     }
@@ -38,8 +39,8 @@ impl Engine {
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
         self.links.come_back(way);
         for id in self.table.ids() {
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            if flow.restart_legs(now, way) {
+            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
+            if split.restart_legs(now, way) {
                 self.after_event(now, id, net);
             }
         }
@@ -54,10 +55,11 @@ impl Engine {
         for id in self.table.ids() {
             let generation = self.route_generation;
             let mut cx = cx!(self, now, net);
-            let Some(flow) = self.table.get_mut(id).filter(|f| f.relays.is_some()) else { continue };
-            if [Side::A, Side::B].into_iter().any(|to| flow.is_down(&cx, to)) {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            let Some(mut split) = flow.as_split() else { continue };
+            if [Side::A, Side::B].into_iter().any(|to| split.is_down(&cx, to)) {
+                split.find_routes(&mut cx);
                 flow.route_generation = generation;
-                flow.find_routes(&mut cx);
                 self.after_event(now, id, net);
             }
         }
