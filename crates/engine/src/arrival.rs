@@ -18,6 +18,16 @@ use crate::runs::RUNS_MAX;
 use crate::side::Side;
 use crate::split::Split;
 
+/// What is thought of a segment before it is believed.
+enum Judged {
+    /// Nobody needs it.
+    Dropped,
+    /// The other host is to judge it.
+    Passed,
+    /// Its acknowledgement is of this kind.
+    Counts(AckKind),
+}
+
 /// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
 /// leg loses a segment three times within two seconds, and four times within five.
 const UNHEARD: Duration = Duration::from_secs(6);
@@ -35,41 +45,11 @@ impl Split<'_> {
         if s.flags.rst() {
             return self.on_rst(cx, from, s, packet);
         }
-        if !s.flags.ack() {
-            return Fate::Forward(packet);
-        }
-        if self.relays.reset_from.is_some_and(|(dead, _)| dead == from) {
-            // Its reset is on the way to the other host; nothing it repeats matters.
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
-        }
-        if self.legs.get(from).is_old_stamp(cx.now, self.agreed, s) {
-            // RFC 7323 5.3 R1: acknowledge and drop.
-            self.owe_now(from);
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
-        }
-        let kind = self.judge_ack(cx, from, s);
-        match kind {
-            AckKind::TooOld => {
-                self.challenge(cx, from);
-                cx.pool.give_back(packet.into_block().0);
-                return Fate::Taken;
-            }
-            AckKind::Doubtful { exact, repeated } => {
-                cx.counters.bypass_events += 1;
-                self.note_bypass();
-                if exact && repeated {
-                    self.hear(cx, from, s);
-                }
-                if exact {
-                    self.see_direct(from.other());
-                }
-                self.ask_about_beyond(cx, from);
-                return Fate::Forward(packet);
-            }
-            AckKind::Good | AckKind::AllSent | AckKind::Certain => {}
-        }
+        let kind = match self.judge(cx, from, s) {
+            Judged::Dropped => return Fate::taken(cx.pool, packet),
+            Judged::Passed => return Fate::Forward(packet),
+            Judged::Counts(kind) => kind,
+        };
         self.note_source(from, s);
         let acceptable = self.is_in_window(from, s);
         if !acceptable && !self.is_probe(from, s) {
@@ -86,8 +66,7 @@ impl Split<'_> {
         self.on_ece_and_ce(from, s);
         if self.contradicts_itself(cx, from, s.ack) {
             self.relays.over = Some(Over::Abandoned);
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         self.confirm(cx, from, s);
         let believed = matches!(kind, AckKind::Certain);
@@ -110,6 +89,41 @@ impl Split<'_> {
             return Fate::Forward(packet);
         }
         self.take_payload(cx, from, s, packet)
+    }
+
+    /// Whether a segment counts here, by all but its sequence number.
+    fn judge(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> Judged {
+        if !s.flags.ack() {
+            return Judged::Passed;
+        }
+        if self.relays.reset_from.is_some_and(|(dead, _)| dead == from) {
+            // Its reset is on the way to the other host; nothing it repeats matters.
+            return Judged::Dropped;
+        }
+        if self.legs.get(from).is_old_stamp(cx.now, self.agreed, s) {
+            // RFC 7323 5.3 R1: acknowledge and drop.
+            self.owe_now(from);
+            return Judged::Dropped;
+        }
+        match self.judge_ack(cx, from, s) {
+            AckKind::TooOld => {
+                self.challenge(cx, from);
+                Judged::Dropped
+            }
+            AckKind::Doubtful { exact, repeated } => {
+                cx.counters.bypass_events += 1;
+                self.note_bypass();
+                if exact && repeated {
+                    self.hear(cx, from, s);
+                }
+                if exact {
+                    self.see_direct(from.other());
+                }
+                self.ask_about_beyond(cx, from);
+                Judged::Passed
+            }
+            kind @ (AckKind::Good | AckKind::AllSent | AckKind::Certain) => Judged::Counts(kind),
+        }
     }
 
     /// A segment of a host that its other host would take, by what is known here.
@@ -233,8 +247,7 @@ impl Split<'_> {
             Fate::Forward(packet)
         } else {
             self.challenge(cx, from);
-            cx.pool.give_back(packet.into_block().0);
-            Fate::Taken
+            Fate::taken(cx.pool, packet)
         }
     }
 
@@ -297,16 +310,7 @@ impl Split<'_> {
             let before = towards.acked_at.map_or(Instant::ZERO, |(at, _)| at);
             towards.acked_at = Some((now, now.since(before)));
             timeouts = Some(core::mem::take(&mut towards.timeouts));
-            let upto = ack.min(towards.buffer.end());
-            towards.buffer.release(cx.pool, upto);
-            // What was pushed before is not remembered until the numbers have wrapped.
-            towards.push = towards.push.max(ack);
-            if towards.urgent_end.is_some_and(|u| u.before_eq(ack)) {
-                towards.urgent_end = None;
-            }
-            if towards.urgent_zero.is_some_and(|u| u.before(ack)) {
-                towards.urgent_zero = None;
-            }
+            towards.release(cx.pool, ack);
         }
         let held_back = towards.rx.ack_held_back && (happened.progress || towards.far_ack.is_some());
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
@@ -377,8 +381,7 @@ impl Split<'_> {
             self.rewrite(cx, from, s, &mut packet);
             return Fate::Forward(packet);
         }
-        cx.pool.give_back(packet.into_block().0);
-        Fate::Taken
+        Fate::taken(cx.pool, packet)
     }
 
     /// A host's keepalive goes on: what the other one says next is its answer.
@@ -470,8 +473,7 @@ impl Split<'_> {
         let dropped = self.drop_first(cx, from, s);
         let (seq, len) = (s.seq + dropped, s.payload_len as u32 - dropped);
         if dropped > 0 && len == 0 {
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
@@ -482,8 +484,7 @@ impl Split<'_> {
         if taken == 0 && len > 0 {
             // It is told where we stand: a source that gets no answer gives up (RFC 9293 3.8.6.1, MUST-36).
             relay.rx.owe_now();
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         let end = seq + len;
         let edge = relay.frozen_at.unwrap_or(relay.rx.edge);

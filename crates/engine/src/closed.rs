@@ -74,8 +74,7 @@ impl Closed {
         } else if s.seq.after(expected) || s.seq_len() > 0 {
             return Fate::Forward(packet);
         }
-        cx.pool.give_back(packet.into_block().0);
-        Fate::Taken
+        Fate::taken(cx.pool, packet)
     }
 
     /// After a crash: asks both hosts for their sequence numbers with a segment that no TCP accepts; their answer is

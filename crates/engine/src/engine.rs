@@ -14,7 +14,7 @@ use crate::cx::Cx;
 use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
-use crate::handshake::{HalfOpen, Step, SynCache};
+use crate::handshake::{Answer, HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
 use crate::net::{IfaceId, Way};
 use crate::peer::{Hello, Peer, insert_farlink};
@@ -259,11 +259,11 @@ impl Engine {
         }
         let repeated = self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq);
         let decision = if repeated {
-            None
+            Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT }
         } else {
             let d = self.rules.decide(via, key, s, self.rule_of(&key));
             match d.action {
-                Action::Split => Some(d),
+                Action::Split => d,
                 Action::Pass => {
                     self.counters.flows_passed += u64::from(d.is_first);
                     return self.pass(via, s, packet, net);
@@ -284,8 +284,6 @@ impl Engine {
             self.count_short();
             return self.pass(via, s, packet, net);
         }
-        let decision =
-            decision.unwrap_or(Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT });
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
@@ -311,17 +309,30 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
+        self.ask_for_gateway(via, key, syns, s, &mut packet, net);
+        Outcome::Forward(packet)
+    }
+
+    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the host has sent it.
+    fn ask_for_gateway(
+        &mut self,
+        via: IfaceId,
+        key: Key,
+        syns: u32,
+        s: &TcpSegment,
+        packet: &mut PacketBuf,
+        net: &mut dyn World,
+    ) {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         // A connection that does not find the other gateway is worse off for its whole life. But a box on the way may drop what it does
         // not know: the host's second repetition goes as it came, and the first one, too, where no gateway answers.
         let asks = syns == 1 || (syns == 2 && self.links.at(out).is_some_and(Link::may_answer));
-        if asks && self.is_link(out) && !o.mptcp && !o.fast_open {
-            let asked = insert_farlink(&mut packet, FARLINK_SYN, Some(self.links.hello()));
+        if asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open {
+            let asked = insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
             if let Some(h) = self.syns.get_mut(&key) {
                 h.asked |= asked;
             }
         }
-        Outcome::Forward(packet)
     }
 
     /// The window that a SYN or its answer may show, where what it asks for goes into a link whose budget is for many: enough
@@ -407,7 +418,7 @@ impl Engine {
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
-        let Some(answer) = h.answer else { return Outcome::Forward(packet) };
+        let Some(answer) = h.answer.as_deref() else { return Outcome::Forward(packet) };
         if !s.flags.rst()
             && !self.replaces(&key, h.a_is_low, Pair { a: [h.a.via, via], b: [answer.b.via; 2] }, net)
         {
@@ -419,7 +430,38 @@ impl Engine {
             }
             return self.pass(via, s, packet, net);
         }
-        let mut a = h.a;
+        let rule = h.rule;
+        let flow = self.new_flow(now, via, &h, answer, s, net);
+        self.make_place(net);
+        let id = self.table.insert(key.domain(), flow);
+        self.counters.flows_split += 1;
+        self.rules.opened(rule);
+        if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
+            let mut cx = cx!(self, now, net);
+            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
+                // The server's first window is the gateway's own: it will hold what the client cannot.
+                split.show_window(&mut cx, Side::B, s, &mut packet);
+            }
+            self.after_event(now, id, net);
+            if s.options.farlink.is_some() {
+                edit::remove_farlink_option(&mut packet, s);
+            }
+            return Outcome::Forward(packet);
+        }
+        self.handle_flow_packet(now, via, (key, id), Side::A, s, packet, net)
+    }
+
+    /// A connection that is split from this segment on.
+    fn new_flow(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        h: &HalfOpen,
+        answer: &Answer,
+        s: &TcpSegment,
+        net: &mut dyn World,
+    ) -> Flow {
+        let mut a = h.a.clone();
         let syn_at = a.heard_at;
         self.links.handshake_completes(syn_at);
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
@@ -429,7 +471,7 @@ impl Engine {
         a.handshake_rtt = h.answered_once.then(|| now.since(answer.b.heard_at));
         a.hear(now, s);
         a.via = via;
-        let mut legs = Pair { a, b: answer.b };
+        let mut legs = Pair { a, b: answer.b.clone() };
         self.resolve_ways(&mut legs);
         let mut cx = cx!(self, now, net);
         let next = Pair { a: answer.ack, b: s.ack };
@@ -451,24 +493,7 @@ impl Engine {
         flow.handshake = now.since(syn_at);
         flow.is_open = true;
         flow.route_generation = self.route_generation;
-        let rule = h.rule;
-        self.make_place(net);
-        let id = self.table.insert(key.domain(), flow);
-        self.counters.flows_split += 1;
-        self.rules.opened(rule);
-        if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
-            let mut cx = cx!(self, now, net);
-            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                // The server's first window is the gateway's own: it will hold what the client cannot.
-                split.show_window(&mut cx, Side::B, s, &mut packet);
-            }
-            self.after_event(now, id, net);
-            if s.options.farlink.is_some() {
-                edit::remove_farlink_option(&mut packet, s);
-            }
-            return Outcome::Forward(packet);
-        }
-        self.handle_flow_packet(now, via, (key, id), Side::A, s, packet, net)
+        flow
     }
 
     /// An ICMP error that quotes a TCP segment. `None`: it was about a segment made here and has been digested.

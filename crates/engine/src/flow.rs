@@ -191,8 +191,7 @@ impl Flow {
             let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake)) {
                 Told::Little => return Fate::Forward(packet),
                 Told::Forged => {
-                    cx.pool.give_back(packet.into_block().0);
-                    return Fate::Taken;
+                    return Fate::taken(cx.pool, packet);
                 }
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),
                 Told::Ends => {

@@ -1,7 +1,7 @@
 //! One direction of a split connection: what it holds, and what that says.
 
 use farlink_cc as cc;
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::{Duration, Instant, Pool, SeqNum};
 
 use crate::beyond::{Belief, Beyond};
 use crate::buffer::SeqBuffer;
@@ -132,6 +132,14 @@ impl Relay {
         }
     }
 
+    /// The destination has everything before `ack`.
+    pub fn release(&mut self, pool: &mut Pool, ack: SeqNum) {
+        self.buffer.release(pool, ack.min(self.buffer.end()));
+        // What was pushed before is not remembered until the numbers have wrapped.
+        self.push = self.push.max(ack);
+        self.urgent_end = self.urgent_end.filter(|u| u.after(ack));
+        self.urgent_zero = self.urgent_zero.filter(|u| u.after_eq(ack));
+    }
     /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
     #[must_use]
     pub fn has_custody(&self) -> bool {

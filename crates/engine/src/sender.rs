@@ -603,38 +603,7 @@ impl Sender {
         }
         match plan.purpose {
             Purpose::WindowProbe | Purpose::Early => return,
-            Purpose::New => {
-                if self.board.is_empty() {
-                    self.rate.restart(now);
-                    self.progress_at = now;
-                    let idle = now.since(self.last_sent_at);
-                    let rto = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max);
-                    if idle > rto {
-                        self.cc.on_idle_restart(now, idle, rto);
-                    }
-                }
-                let end = plan.seq + len;
-                let then = self.then(self.board.pipe() + u64::from(len));
-                self.board.push(Sent {
-                    seq: plan.seq,
-                    end,
-                    unit_bytes: self.mss,
-                    unit_from: plan.seq,
-                    fin: plan.fin,
-                    sent_at: now,
-                    then,
-                    sacked: false,
-                    lost: false,
-                    retransmitted: false,
-                    original_at: now,
-                    repeats: 0,
-                    copies: 0,
-                    copied_at: None,
-                });
-                self.snd_nxt = end;
-                self.timers.persist = None;
-                self.persist_backoff = 0;
-            }
+            Purpose::New => self.on_sent_new(now, plan, len),
             Purpose::Retransmit | Purpose::TailProbe => {
                 self.head_due = false;
                 // A tail probe is in flight already.
@@ -663,6 +632,39 @@ impl Sender {
             self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
         }
         self.hold_timer_while_blind(now);
+    }
+
+    fn on_sent_new(&mut self, now: Instant, plan: &Plan, len: u32) {
+        if self.board.is_empty() {
+            self.rate.restart(now);
+            self.progress_at = now;
+            let idle = now.since(self.last_sent_at);
+            let rto = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max);
+            if idle > rto {
+                self.cc.on_idle_restart(now, idle, rto);
+            }
+        }
+        let end = plan.seq + len;
+        let then = self.then(self.board.pipe() + u64::from(len));
+        self.board.push(Sent {
+            seq: plan.seq,
+            end,
+            unit_bytes: self.mss,
+            unit_from: plan.seq,
+            fin: plan.fin,
+            sent_at: now,
+            then,
+            sacked: false,
+            lost: false,
+            retransmitted: false,
+            original_at: now,
+            repeats: 0,
+            copies: 0,
+            copied_at: None,
+        });
+        self.snd_nxt = end;
+        self.timers.persist = None;
+        self.persist_backoff = 0;
     }
 
     /// The receiver holds everything before `upto`, part of which was never sent from here.

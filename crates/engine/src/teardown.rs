@@ -43,8 +43,7 @@ impl Split<'_> {
             if in_window {
                 self.challenge(cx, from);
             }
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         let over = relay.rx.fin_at.is_some() && r.get(from.other()).is_finished();
         cx.pool.give_back(packet.into_block().0);
@@ -115,15 +114,13 @@ impl Split<'_> {
             } else {
                 r.a.tx.resend_head();
             }
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         let same = s.seq + 1 == r.get(from).buffer.base();
         let owed = r.a.is_owed() || r.b.is_owed();
         if !same && owed && s.flags.ack() {
             // The answer to a late copy of the SYN, with an ISN of its own: it asks for nothing.
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         if !same && owed {
             // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
@@ -135,8 +132,7 @@ impl Split<'_> {
             } else {
                 self.challenge(cx, from);
             }
-            cx.pool.give_back(packet.into_block().0);
-            return Fate::Taken;
+            return Fate::taken(cx.pool, packet);
         }
         // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers with a SYN of its own,
         // the old connection is over, though its end went round us.

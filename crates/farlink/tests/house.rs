@@ -152,6 +152,37 @@ fn a_flow_is_treated_in_one_place() {
     assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
 }
 
+/// A function of the sans-I/O crates is seen at one look.
+const FUNCTION_LINES_MAX: usize = 70;
+
+#[test]
+fn functions_are_short_enough_to_be_seen_at_one_look() {
+    let mut complaints = Vec::new();
+    let mut longest = 0;
+    for (name, text) in production_code() {
+        if !SANS_IO.iter().any(|c| name.starts_with(&format!("crates/{c}/"))) {
+            continue;
+        }
+        let lines: Vec<_> = text.lines().collect();
+        for (number, line) in (1..).zip(&lines) {
+            let code = line.trim_start();
+            // One that ends on its first line needs no look for its end: rustfmt puts that where the line began.
+            if code.starts_with("//") || !format!(" {code}").contains(" fn ") || code.ends_with(['}', ';']) {
+                continue;
+            }
+            let end = format!("{}}}", &line[..line.len() - code.len()]);
+            let Some(length) = lines[number..].iter().position(|line| *line == end) else { continue };
+            longest = longest.max(length + 2);
+            if length + 2 > FUNCTION_LINES_MAX {
+                complaints
+                    .push(format!("{name}:{number}: {} lines, at most {FUNCTION_LINES_MAX}", length + 2));
+            }
+        }
+    }
+    assert!(longest > 40, "no functions were found: the test looks in the wrong place");
+    fail_with("functions that are too long", complaints);
+}
+
 #[test]
 fn files_are_short_enough_to_be_read() {
     let mut complaints = Vec::new();

@@ -324,22 +324,9 @@ fn parse_v6(packet: &[u8], extent: Extent) -> Option<Upper> {
                 extension_len(packet, at)?
             }
             EXT_FRAGMENT => {
-                let word = u16_at(packet, at.saturating_add(2))?;
-                let id = u32_at(packet, at.saturating_add(4))?;
-                let payload_offset = at.saturating_add(IPV6_FRAGMENT_HEADER_BYTES);
                 // Offset 0 and no more: an atomic fragment (RFC 6946), a whole packet.
-                if word & 0xfff9 != 0 {
-                    ip.header_len = u16::try_from(payload_offset).ok()?;
-                    ip.has_options = true;
-                    return check_fragment(FragmentInfo {
-                        ip,
-                        id,
-                        protocol: u8_at(packet, at)?,
-                        offset: u32::from(word & 0xfff8),
-                        payload_offset,
-                        payload_len: total.saturating_sub(payload_offset),
-                        more: word & 1 != 0,
-                    });
+                if u16_at(packet, at.saturating_add(2))? & 0xfff9 != 0 {
+                    return v6_fragment(packet, ip, at, total);
                 }
                 IPV6_FRAGMENT_HEADER_BYTES
             }
@@ -349,6 +336,21 @@ fn parse_v6(packet: &[u8], extent: Extent) -> Option<Upper> {
         at = at.saturating_add(length);
     }
     None
+}
+
+/// The fragment whose header stands at `at`, in a packet of `total` bytes.
+fn v6_fragment(packet: &[u8], ip: IpInfo, at: usize, total: usize) -> Option<Upper> {
+    let word = u16_at(packet, at.saturating_add(2))?;
+    let payload_offset = at.saturating_add(IPV6_FRAGMENT_HEADER_BYTES);
+    check_fragment(FragmentInfo {
+        ip: IpInfo { header_len: u16::try_from(payload_offset).ok()?, has_options: true, ..ip },
+        id: u32_at(packet, at.saturating_add(4))?,
+        protocol: u8_at(packet, at)?,
+        offset: u32::from(word & 0xfff8),
+        payload_offset,
+        payload_len: total.saturating_sub(payload_offset),
+        more: word & 1 != 0,
+    })
 }
 
 fn extension_len(packet: &[u8], at: usize) -> Option<usize> {

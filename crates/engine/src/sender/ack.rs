@@ -4,6 +4,7 @@ use farlink_cc::{Ack, Congestion, Lost};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
 use super::{Happened, Sender};
+use crate::rate::RateSample;
 use crate::recovery::{DUP_THRESH, Prr, Recovery};
 use crate::scoreboard::Acked;
 
@@ -67,30 +68,12 @@ impl Sender {
             self.end_silence();
         }
         if advanced {
-            self.head_due = false;
-            let edge = self.window_edge();
-            self.snd_una = ack;
-            self.cwnd_stop = self.cwnd_stop.filter(|stop| stop.after(ack));
-            // The edge stands until a segment moves it: acknowledged bytes leave the window.
-            self.window_bytes = u64::from(if edge.after(ack) { edge.since(ack) } else { 0 });
-            self.progress_at = now;
-            self.rack.on_progress(ack);
-            // Kept longer, it would stand for bytes half the sequence space away.
-            self.probed_end = self.probed_end.filter(|end| end.after(ack));
-            self.probes_unanswered = 0;
+            self.advance(now, ack);
             happened.progress = true;
         }
         let of_old_way = self.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way) {
-            self.rtt.sample(rtt);
-        } else if advanced {
-            self.rtt.reset_backoff();
-        }
+        self.measure(now, &acked, advanced, of_old_way);
         let min_rtt = self.rtt.min_rtt();
-        self.rack.update(now, &acked, min_rtt);
-        if self.gateway {
-            self.rack.measure_reordering(now, &acked, min_rtt, self.rtt.srtt_or_default());
-        }
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2 step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
         happened.newest_sent_at = known.map(|(sent_at, ..)| sent_at);
@@ -113,38 +96,81 @@ impl Sender {
         }
         self.on_ece(now, ece);
         let delivered = self.delivered_in_recovery(acked.delivered_bytes, advanced, duplicate);
-        if let Recovery::Fast { prr, .. } = &mut self.recovery {
-            let (pipe, mss) = (self.board.pipe().saturating_sub(self.dup_credit_bytes), self.mss);
-            prr.on_ack(delivered, pipe, advanced && lost == 0, mss);
-            if !self.sack_permitted && advanced && lost > 0 {
-                // A partial acknowledgement repeats the new head at once (RFC 6582 section 3.2 step 3).
-                prr.force(mss);
-            }
-        }
+        self.pace_recovery(delivered, advanced, lost);
         self.leave_recovery(now);
         if acked.delivered_bytes > 0 && !of_old_way {
-            let ack = Ack {
-                now,
-                acked_bytes: acked.delivered_bytes,
-                rtt: acked.rtt,
-                srtt: self.rtt.srtt().unwrap_or_default(),
-                min_rtt,
-                in_flight_bytes: self.pipe(),
-                prior_in_flight_bytes: prior_in_flight,
-                sample: sample.sample,
-                app_limited: !self.cwnd_limited,
-                in_recovery: self.recovery.is_fast(),
-                round_start: sample.round_start,
-            };
-            self.cc.on_ack(&ack);
-            if self.cc.holds_back() {
-                self.rate.mark_app_limited(self.board.pipe());
-            }
+            self.tell_controller(now, &acked, &sample, prior_in_flight);
         }
         if acked.delivered_bytes > 0 {
             self.arm(now);
         }
         happened
+    }
+
+    /// Everything before `ack` has arrived.
+    fn advance(&mut self, now: Instant, ack: SeqNum) {
+        self.head_due = false;
+        let edge = self.window_edge();
+        self.snd_una = ack;
+        self.cwnd_stop = self.cwnd_stop.filter(|stop| stop.after(ack));
+        // The edge stands until a segment moves it: acknowledged bytes leave the window.
+        self.window_bytes = u64::from(if edge.after(ack) { edge.since(ack) } else { 0 });
+        self.progress_at = now;
+        self.rack.on_progress(ack);
+        // Kept longer, it would stand for bytes half the sequence space away.
+        self.probed_end = self.probed_end.filter(|end| end.after(ack));
+        self.probes_unanswered = 0;
+    }
+
+    /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
+    fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way) {
+            self.rtt.sample(rtt);
+        } else if advanced {
+            self.rtt.reset_backoff();
+        }
+        let min_rtt = self.rtt.min_rtt();
+        self.rack.update(now, acked, min_rtt);
+        if self.gateway {
+            self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
+        }
+    }
+
+    fn tell_controller(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        sample: &RateSample,
+        prior_in_flight_bytes: u64,
+    ) {
+        let ack = Ack {
+            now,
+            acked_bytes: acked.delivered_bytes,
+            rtt: acked.rtt,
+            srtt: self.rtt.srtt().unwrap_or_default(),
+            min_rtt: self.rtt.min_rtt(),
+            in_flight_bytes: self.pipe(),
+            prior_in_flight_bytes,
+            sample: sample.sample,
+            app_limited: !self.cwnd_limited,
+            in_recovery: self.recovery.is_fast(),
+            round_start: sample.round_start,
+        };
+        self.cc.on_ack(&ack);
+        if self.cc.holds_back() {
+            self.rate.mark_app_limited(self.board.pipe());
+        }
+    }
+
+    /// What may be sent in recovery after an acknowledgement that shows so many bytes delivered, and others lost.
+    fn pace_recovery(&mut self, delivered_bytes: u64, advanced: bool, lost_bytes: u64) {
+        let Recovery::Fast { prr, .. } = &mut self.recovery else { return };
+        let (pipe, mss) = (self.board.pipe().saturating_sub(self.dup_credit_bytes), self.mss);
+        prr.on_ack(delivered_bytes, pipe, advanced && lost_bytes == 0, mss);
+        if !self.sack_permitted && advanced && lost_bytes > 0 {
+            // A partial acknowledgement repeats the new head at once (RFC 6582 section 3.2 step 3).
+            prr.force(mss);
+        }
     }
 
     /// Returns whether this is a duplicate.
