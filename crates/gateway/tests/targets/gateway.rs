@@ -13,9 +13,8 @@ use super::world::World;
 
 /// Calls of `handle_timeout` after which a gateway at one point in time must have nothing more to do.
 const CALLS_PER_INSTANT: usize = 64;
-/// The same for one step of the script; the longest is an hour with eight flows and a delayed acknowledgement each 40 ms at
-/// the very most.
-const CALLS_PER_STEP: usize = 5_000;
+/// The same for one step of the script. The longest are six blind passes over 256 KiB in segments of 88 bytes, each paced.
+const CALLS_PER_STEP: usize = 20_000;
 /// Packets that one packet, or one point in time, may bring about.
 const PACKETS_PER_CALL: usize = 2_000;
 /// Steps of a script.
