@@ -283,6 +283,7 @@ impl Split<'_> {
         let upstream = self.legs.get(from.other()).peer;
         let out = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
+        let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
@@ -302,6 +303,7 @@ impl Split<'_> {
                 cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }
         }
+        cx.links.hear_word(now, out, happened.delivered_bytes > 0 || answers);
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
@@ -351,9 +353,10 @@ impl Split<'_> {
         let stalled = r.get(from).timeouts >= 3 && !self.is_down(cx, from.other());
         // What is only held behind a gap is the source's still: whether it lives is not ours to say.
         let owed = r.a.is_owed() || r.b.is_owed();
+        let speaking = self.legs.get(from).peer.is_speaking();
         if keepalive && (!owed || stalled) {
-            // A gateway that asks below a gap may only have missed the window.
-            if r.get(from).buffer.has_early() && self.legs.get(from).peer.is_speaking() {
+            // A gateway asks for itself: it may have missed the window, or have a link that was silent.
+            if speaking {
                 self.owe_now(from);
             }
             self.rewrite(cx, from, s, &mut packet);
@@ -368,12 +371,13 @@ impl Split<'_> {
         }
         if keepalive {
             self.owe_now(from);
-        } else if custody && !news && s.seq.before(r.get(from).rcv_nxt()) {
-            // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so.
+        } else if (custody || speaking) && !news && s.seq.before(r.get(from).rcv_nxt()) {
+            // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so, or one whose link was
+            // silent.
             self.challenge(cx, from);
         } else if ((answer && !owed) || (!news && !custody))
             && s.options.sack.is_empty()
-            && !self.legs.get(from).peer.is_speaking()
+            && !speaking
             && !self.relays.is_draining()
         {
             // The answer to a keepalive, or a window update that changes nothing here.

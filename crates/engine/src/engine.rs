@@ -375,6 +375,9 @@ impl Engine {
                     }
                     let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
                     let over_link = self.is_link(via);
+                    if over_link && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
+                        self.links.hear_answer(now, self.links.way(via));
+                    }
                     if let Some(h) = self.syns.get_mut(&key)
                         && let Some(answer) = h.answer.as_mut()
                     {

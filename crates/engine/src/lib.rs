@@ -42,6 +42,7 @@ mod leg;
 mod limited_by;
 pub mod link;
 pub mod net;
+mod outage;
 mod pacing;
 mod passed;
 mod path_mtu;

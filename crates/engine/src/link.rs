@@ -9,6 +9,7 @@ mod memory;
 mod meter;
 mod round_trip;
 mod shares;
+mod silence;
 mod state;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
@@ -21,6 +22,7 @@ pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
 pub use shares::{Asking, Entry, Held};
+pub use silence::Expired;
 pub use state::{Evidence, State, Witness};
 
 use budget::Budget;
@@ -29,6 +31,7 @@ use losses::Losses;
 use memory::Memory;
 use meter::Meter;
 use round_trip::RoundTrip;
+use silence::Silence;
 
 /// A link delivers while it has told of something within its round trip, or within this where that is shorter: a gateway
 /// acknowledges about twelve times a second where little comes in.
@@ -42,6 +45,7 @@ pub struct Link {
     iface: IfaceId,
     pace: Pace,
     evidence: Evidence,
+    silence: Silence,
     budget: Budget,
     /// As the operator says.
     declared_rtt: Option<Duration>,
@@ -164,14 +168,66 @@ impl Links {
         }
     }
 
-    /// A witness says whether a link, or an ordinary interface, is up. Of one that nobody says is down any more, what was under way is
-    /// to be sent again.
-    pub(crate) fn tell(&mut self, way: Way, witness: Witness, up: bool) {
+    /// A witness who knows says whether a link, or an ordinary interface, is up. What silence said is explained by that, or to be found
+    /// out anew. Of one that nobody says is down any more, what was under way is to be sent again.
+    pub(crate) fn tell(&mut self, now: Instant, way: Way, witness: Witness, up: bool) {
+        if let Some(link) = self.get_mut(way)
+            && link.silence.end(now)
+        {
+            link.evidence.tell(Witness::Silence, true);
+        }
         let state = self.evidence_mut(way).map(|evidence| evidence.tell(witness, up));
+        self.note_back(way, state.map_or(up, |state| state != State::Down));
+    }
+
+    fn note_back(&mut self, way: Way, is_back: bool) {
         self.back.retain(|w| *w != way);
-        if state.map_or(up, |state| state != State::Down) {
+        if is_back {
             self.back.push(way);
         }
+    }
+
+    /// A retransmission timer of a leg that leads this way has expired.
+    pub(crate) fn note_expired(&mut self, now: Instant, way: Way, expired: &Expired) {
+        if let Some(link) = self.get_mut(way)
+            && link.evidence.state() == State::Up
+            && link.silence.note(now, expired)
+        {
+            link.evidence.tell(Witness::Silence, false);
+        }
+    }
+
+    /// What was sent this way has been answered.
+    pub(crate) fn hear_answer(&mut self, now: Instant, way: Way) {
+        let Some(link) = self.get_mut(way) else { return };
+        if link.silence.end(now) {
+            let waits = link.evidence.state() == State::Probing;
+            link.evidence.tell(Witness::Silence, true);
+            if waits {
+                self.note_back(way, true);
+            }
+        }
+    }
+
+    /// Something has come over it: an answer, or a word that lets hope for one. Who is heard may hear as well.
+    pub(crate) fn hear_word(&mut self, now: Instant, way: Way, answers: bool) {
+        if answers {
+            self.hear_answer(now, way);
+        } else if let Some(link) = self.get_mut(way) {
+            link.hasten_probe(now);
+        }
+    }
+
+    /// A link whose silence is to be looked into now.
+    pub(crate) fn next_to_probe(&self, now: Instant) -> Option<Way> {
+        let due = |l: &Link| l.silence.probe_at().is_some_and(|at| at <= now);
+        let place = self.links.iter().position(due)?;
+        Some(Way::Link(LinkId(u16::try_from(place).ok()?)))
+    }
+
+    /// When that is.
+    pub(crate) fn probe_deadline(&self) -> Option<Instant> {
+        self.links.iter().filter_map(|l| l.silence.probe_at()).min()
     }
 
     /// Those that are back since this was last asked, in order.
@@ -184,14 +240,12 @@ impl Links {
         !self.back.is_empty()
     }
 
-    /// What was under way in it is being sent again.
-    pub(crate) fn come_back(&mut self, way: Way) {
-        if let Some(evidence) = self.evidence_mut(way) {
-            evidence.come_back();
-        }
+    /// What was under way in it is being sent again. Returns whether it has been down: then all of that is lost.
+    pub(crate) fn come_back(&mut self, way: Way) -> bool {
+        self.evidence_mut(way).is_some_and(Evidence::come_back)
     }
 
-    /// A link or an ordinary interface is down, or has been until just now.
+    /// A link or an ordinary interface is down or silent, or has been until just now.
     #[must_use]
     pub fn is_away(&self, way: Way) -> bool {
         self.evidence(way).is_some_and(Evidence::is_away)
@@ -225,6 +279,7 @@ impl Link {
             pace: Pace::declared(declared),
             budget: Budget::new(declared.rate_bps, declared.rtt),
             evidence: Evidence::default(),
+            silence: Silence::default(),
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
@@ -242,6 +297,37 @@ impl Link {
     #[must_use]
     pub fn iface(&self) -> IfaceId {
         self.iface
+    }
+
+    /// Who says that it is down, and what follows.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        self.evidence
+    }
+
+    /// Nothing is sent into it but what asks whether it carries anything.
+    #[must_use]
+    pub fn is_probing(&self) -> bool {
+        self.evidence.state() == State::Probing
+    }
+
+    /// Since when it has been suspected of carrying nothing.
+    #[must_use]
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.silence.since()
+    }
+
+    /// It is asked by a segment now. Returns whether that is to be a small one.
+    pub(crate) fn probe(&mut self, now: Instant) -> bool {
+        if self.silence.is_asked() {
+            self.evidence.probe();
+        }
+        self.silence.probe(now)
+    }
+
+    /// The next question need not wait longer than the first ones did.
+    pub(crate) fn hasten_probe(&mut self, now: Instant) {
+        self.silence.hasten(now);
     }
 
     /// Where its rate is known from, and who is the clock of what goes into it.
@@ -463,22 +549,21 @@ mod tests {
 
     #[test]
     fn what_is_back_is_told_in_order_and_away_until_it_is_used_again() {
-        let mut links = links(None);
+        let (mut links, now) = (links(None), Instant::from_millis(5));
         let (sat, lan, unknown) = (links.way(SAT), links.way(LAN), Way::Ordinary(IfaceId::OTHER));
         for way in [sat, lan, unknown] {
-            links.tell(way, Witness::Kernel, false);
+            links.tell(now, way, Witness::Kernel, false);
         }
         assert!(links.is_away(sat) && links.is_away(lan) && !links.is_away(unknown));
-        links.tell(lan, Witness::Kernel, true);
-        links.tell(sat, Witness::Kernel, true);
-        links.tell(unknown, Witness::Kernel, true);
-        links.tell(sat, Witness::Kernel, false);
-        links.tell(sat, Witness::Operator, true);
+        links.tell(now, lan, Witness::Kernel, true);
+        links.tell(now, sat, Witness::Kernel, true);
+        links.tell(now, unknown, Witness::Kernel, true);
+        links.tell(now, sat, Witness::Kernel, false);
+        links.tell(now, sat, Witness::Operator, true);
         assert_eq!(links.take_back(), [lan, unknown], "the operator cannot take back the carrier's word");
         assert!(!links.are_some_back() && links.is_away(lan));
-        links.come_back(lan);
-        assert!(!links.is_away(lan) && links.is_any_away());
-        links.tell(sat, Witness::Kernel, true);
+        assert!(links.come_back(lan) && !links.is_away(lan) && links.is_any_away());
+        links.tell(now, sat, Witness::Kernel, true);
         links.come_back(sat);
         assert!(!links.is_any_away());
     }

@@ -24,7 +24,7 @@ impl Engine {
     /// Something about a link has changed; ordinary interfaces only come and go.
     pub fn apply(&mut self, now: Instant, way: Way, change: Change) {
         if let Change::Up(witness, up) = change {
-            return self.links.tell(way, witness, up);
+            return self.links.tell(now, way, witness, up);
         }
         let Some(link) = self.links.get_mut(way) else { return };
         let before = link.pace();

@@ -325,14 +325,17 @@ impl Split<'_> {
     /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
         self.refresh_segment_size(cx.now, to);
-        self.send_train(cx, to);
+        let hushed = self.is_hushed(cx.links, to);
+        if !hushed {
+            self.send_train(cx, to);
+        }
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.relays.reset_from.is_some_and(|(dead, _)| dead == to);
         let early = self.may_repeat_early(cx, to);
         let outbound = self.relays.get_mut(to.other());
         let supply = outbound.supply();
         let plan = match what {
-            _ if silent => None,
+            _ if silent || (hushed && !outbound.tx.asks_link()) => None,
             What::Ack => None,
             // Much may have come in since the wish was noted.
             What::Repeat if early => outbound.tx.plan_early(cx.now, &supply),

@@ -17,6 +17,8 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::{Scoreboard, Sent, Then};
 use silence::{Blind, Silence};
 
+pub use silence::Question;
+
 /// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
 pub const SUPER_SEGMENT_BYTES: u32 = 65_000;
 /// What there is to send, by the relay's buffer.
@@ -181,6 +183,8 @@ pub struct Sender {
     pub progress_at: Instant,
     silence: Silence,
     blind: Blind,
+    /// The next segment asks the link, whatever else holds it back.
+    link_question: Option<Question>,
     /// What stands before this was sent before or during an outage.
     outage_until: Option<SeqNum>,
     cwr_until: Option<SeqNum>,
@@ -248,6 +252,7 @@ impl Sender {
             progress_at: now,
             silence: Silence::default(),
             blind: Blind::default(),
+            link_question: None,
             outage_until: None,
             cwr_until: None,
             cwr_owed: false,
@@ -328,7 +333,7 @@ impl Sender {
     /// `plan` may have something, or a timer to set.
     #[must_use]
     pub fn is_ready(&self, now: Instant, supply: &Supply) -> bool {
-        if self.probe_wanted || self.window_probe_wanted || self.urgent_notice_wanted {
+        if self.asks_link() || self.probe_wanted || self.window_probe_wanted || self.urgent_notice_wanted {
             return true;
         }
         let lost = self.board.lost_bytes() > 0;
@@ -351,7 +356,9 @@ impl Sender {
     pub fn plan(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
         self.timers.pace = None;
         self.note_supply(now, supply);
-        let plan = self.plan_probe(supply).or_else(|| self.plan_data(now, supply, budget))?;
+        let plan = self.plan_question(supply);
+        let plan =
+            plan.or_else(|| self.plan_probe(supply)).or_else(|| self.plan_data(now, supply, budget))?;
         self.dry_after = plan.seq + plan.len + u32::from(plan.fin) == supply.end + u32::from(supply.fin);
         self.tail_after = self.dry_after || !self.has_new(supply);
         Some(plan)
@@ -418,13 +425,7 @@ impl Sender {
         }
         if self.window_probe_wanted {
             self.window_probe_wanted = false;
-            return Some(Plan {
-                seq: self.snd_una - 1,
-                len: 0,
-                fin: false,
-                purpose: Purpose::WindowProbe,
-                mtu_probe: false,
-            });
+            return Some(self.plan_window_probe());
         }
         if self.probe_wanted {
             self.probe_wanted = false;
@@ -444,6 +445,10 @@ impl Sender {
             }
         }
         None
+    }
+
+    fn plan_window_probe(&self) -> Plan {
+        Plan { seq: self.snd_una - 1, len: 0, fin: false, purpose: Purpose::WindowProbe, mtu_probe: false }
     }
 
     fn plan_new(&mut self, now: Instant, supply: &Supply, max: u32, room: u64) -> Option<Plan> {
@@ -624,12 +629,12 @@ impl Sender {
         self.cc.on_sent(now, u64::from(len), self.board.pipe(), self.rate.is_app_limited());
         self.dry = plan.purpose == Purpose::New && self.dry_after;
         if plan.purpose == Purpose::TailProbe {
-            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+            self.timers.rto = Some(now + self.rto());
         } else if plan.purpose == Purpose::New {
             self.arm_probe(now);
         }
         if self.timers.rto.is_none() {
-            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+            self.timers.rto = Some(now + self.rto());
         }
         self.hold_timer_while_blind(now);
     }
@@ -639,7 +644,7 @@ impl Sender {
             self.rate.restart(now);
             self.progress_at = now;
             let idle = now.since(self.last_sent_at);
-            let rto = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max);
+            let rto = self.rto();
             if idle > rto {
                 self.cc.on_idle_restart(now, idle, rto);
             }
@@ -680,6 +685,7 @@ impl Sender {
         self.progress_at = now;
         self.silence = Silence::default();
         self.blind = Blind::default();
+        self.link_question = None;
         self.head_due = false;
         self.mtu.forget();
         self.timers = SenderTimers::default();

@@ -61,6 +61,9 @@ impl Engine {
                 *flow.queued.get_mut(to) = true;
                 self.ready.push_back((id, to));
             }
+            if let Some(split) = flow.as_split() {
+                split.hasten_probe(&mut cx, to);
+            }
         }
         let asleep = flow.is_asleep();
         let spoke = flow.active_at == now;
@@ -141,6 +144,7 @@ impl Engine {
         let next_due = |(engine, _): &mut (&mut Self, _)| engine.next_due(now);
         let serve =
             |(engine, net): &mut (&mut Self, &mut dyn World), id| engine.serve_timer(now, id, &mut **net);
+        engine.0.probe_links(now, &mut *engine.1);
         let still_due = serve_in_turns(&mut engine, next_due, serve);
         for id in still_due {
             engine.0.put_off(now, id);
@@ -193,7 +197,7 @@ impl Engine {
         let flows = self.timers.first().map(|(at, _)| *at);
         let sleepers = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
         let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
-        [flows, sleepers, self.syns.deadline(), trim].into_iter().flatten().min()
+        [flows, sleepers, self.syns.deadline(), trim, self.links.probe_deadline()].into_iter().flatten().min()
     }
 
     /// Memory of the timers, bytes: the nodes of the tree are half full at least, but for the root.

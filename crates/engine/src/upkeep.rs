@@ -34,12 +34,13 @@ impl Split<'_> {
             return None;
         }
         let outbound = r.get(to.other());
+        let may_speak = outbound.tx.asks_link() || !self.is_hushed(cx.links, to);
         let rx = &r.get(to).rx;
         if rx.early_untold && rx.due().is_some_and(|d| d <= cx.now) {
             // Data would carry the acknowledgement, but not what is held above the hole.
             return Some(Wants::Ack);
         }
-        if outbound.tx.is_ready(cx.now, &outbound.supply()) {
+        if may_speak && outbound.tx.is_ready(cx.now, &outbound.supply()) {
             return Some(Wants::Data(self.class_towards(cx, to)));
         }
         if self.owes_ack(cx, to) {
@@ -52,7 +53,8 @@ impl Split<'_> {
     #[must_use]
     pub fn wants_repeat(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
         let tx = &self.relays.get(to.other()).tx;
-        (tx.is_early_ready() && self.may_repeat_early(cx, to)).then_some(Wants::Repeat)
+        let may = tx.is_early_ready() && self.may_repeat_early(cx, to) && !self.is_hushed(cx.links, to);
+        may.then_some(Wants::Repeat)
     }
 
     /// On a link of our own whose idle time is known, where something is lost now and then: towards a gateway, or towards a host that tells
@@ -144,7 +146,7 @@ impl Split<'_> {
     /// Its deadline has passed.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         for side in [Side::A, Side::B] {
-            let down = self.is_down(cx, side.other());
+            let is_away = self.waits_for_link(cx.links, side.other());
             let r = &mut *self.relays;
             let relay = r.get_mut(side);
             if let Owed::By(t) = relay.rx.owed
@@ -156,6 +158,10 @@ impl Split<'_> {
                 relay.fin_overdue = true;
                 relay.rx.owe_now();
             }
+            if is_away {
+                relay.tx.put_off_timers(cx.now);
+                continue;
+            }
             let out = self.legs.get(side.other()).out;
             let said = cx.links.get(out).is_some_and(Link::is_rate_declared);
             let delivers = cx.links.get(out).and_then(|link| link.delivers(cx.now));
@@ -165,6 +171,7 @@ impl Split<'_> {
             let kind = relay.tx.cc().kind();
             // Of others: behind the link, or in it where its rate is only a guess.
             relay.tx.expect_queues(kind.goes_by_link_rate() && !(kind.is_clocked_by_queue() && said));
+            let rto = relay.tx.rto();
             let happened = relay.tx.on_timer(cx.now);
             cx.counters.recoveries += u64::from(happened.recovery);
             if let Some(link) = cx.links.get_mut(out) {
@@ -172,14 +179,13 @@ impl Split<'_> {
             }
             if happened.rto {
                 cx.counters.rtos += 1;
-            }
-            if happened.rto && !down {
                 relay.timeouts = relay.timeouts.saturating_add(1);
-                if !self.legs.get(side.other()).direct {
+                if !self.legs.get(side.other()).direct && !self.is_doubted(cx.links, side.other()) {
                     self.suspect_black_hole(cx.now, side.other());
                 }
                 self.pass_round(side);
                 self.ask_for_echo(cx.now, side);
+                self.doubt_link(cx, side.other(), rto);
             }
             self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }
@@ -324,14 +330,21 @@ impl Split<'_> {
     }
 
     /// The way towards some host is open again. Returns whether anything is to be sent again.
-    pub fn restart_legs(&mut self, now: Instant, way: Way) -> bool {
+    ///
+    /// `all_lost`: what was under way is known to be lost. After a silence that nobody has explained it may have arrived.
+    pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
             if self.legs.get(to).out == way {
                 let relay = self.relays.get_mut(to.other());
                 relay.timeouts = 0;
                 relay.waits_since = None;
-                relay.tx.restart_after_outage(now);
+                relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
+                if all_lost {
+                    relay.tx.restart_after_outage(now);
+                } else {
+                    relay.tx.resume_after_silence(now);
+                }
                 any = true;
             }
         }

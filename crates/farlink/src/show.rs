@@ -149,7 +149,7 @@ fn status_text(status: &Value) -> String {
         links.row([
             text(link, "/name"),
             text(link, "/interface"),
-            state(link),
+            link_state(link),
             rate_of(link),
             text(
                 status.pointer("/settings").unwrap_or(&Value::Null),
@@ -255,6 +255,13 @@ fn below(classes: &[u64], calls: u64, percent: u64) -> String {
     "-".into()
 }
 
+/// A link's state, and by whose word.
+fn link_state(of: &Value) -> String {
+    let by: Vec<&str> = list(of, "/down_by").iter().filter_map(Value::as_str).collect();
+    let state = text(of, "/state");
+    if by.is_empty() { state.to_owned() } else { format!("{state} ({})", by.join(", ")) }
+}
+
 fn state(of: &Value) -> String {
     if of.pointer("/up") == Some(&Value::Bool(true)) { "up" } else { "down" }.to_owned()
 }
@@ -321,6 +328,8 @@ mod tests {
         status.links.push(LinkStatus {
             name: "geo".into(),
             up: true,
+            state: "probing",
+            down_by: vec!["silence"],
             rate_bps: 8_000_000,
             gateways: vec![GatewayStatus { identity: "5eed0001".into(), version: 2, ..Default::default() }],
             ..Default::default()
@@ -331,7 +340,7 @@ mod tests {
             "12 dormant",
             "1.2 MB",
             "geo",
-            "up ",
+            "probing (silence) ",
             "8.0 Mbit/s",
             "web",
             "syns",

@@ -1,7 +1,7 @@
 //! Links that come and go, and routes that move: who says so, and what becomes of everything that waits.
 
 use farlink_engine::ReadyId;
-use farlink_engine::link::{Change, State, Witness};
+use farlink_engine::link::{Change, Evidence, State, Witness};
 use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::{Duration, Instant, ip};
 
@@ -26,6 +26,12 @@ impl Gateway {
     pub fn link_declared(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
         self.tell(now, self.outlet.way(iface), Witness::Operator, up);
         self.flush(now, net);
+    }
+
+    /// The declared links by name, with what is said of each.
+    pub fn link_states(&self) -> impl Iterator<Item = (&str, Evidence)> {
+        let links = self.engine.links();
+        self.outlet.links().iter().filter_map(|link| Some((link.name(), links.evidence(link.way())?)))
     }
 
     /// The same for the next flush to follow.

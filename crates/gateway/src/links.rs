@@ -2,7 +2,7 @@
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
 use farlink_engine::config::{self, Class as FlowClass, Config, Interface};
-use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource};
+use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -192,12 +192,16 @@ impl LinkQueue {
 
     /// A snapshot.
     pub fn status(&self, load: Load, known: Option<&Link>) -> LinkStatus {
-        let rtt = known.and_then(Link::rtt_in_force);
         let s = self.egress.stats();
+        let rtt = known.and_then(Link::rtt_in_force);
+        let said = known.map(Link::evidence).unwrap_or_default();
         LinkStatus {
             name: self.name.clone(),
             interface: self.interface.clone(),
-            up: self.egress.is_link_up(),
+            up: said.state() != State::Down,
+            silent: said.is_denied_by(Witness::Silence),
+            state: said.state().name(),
+            down_by: said.names(),
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
             estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),

@@ -25,7 +25,7 @@ enum Setting {
 use Setting::{OfGateway, OfLink};
 
 /// All that can be changed while the gateway runs.
-const SETTINGS: [Setting; 12] = [
+const SETTINGS: [Setting; 13] = [
     OfLink("rate_bps", read_link_rate, Gateway::set_link_rate),
     OfLink("cc", read_link_cc, Gateway::set_link_cc),
     OfLink(
@@ -36,15 +36,13 @@ const SETTINGS: [Setting; 12] = [
     OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
     OfLink(
         "up",
-        |gateway, link| {
-            let evidence = gateway.engine.links().evidence(link.way());
-            (!evidence.is_some_and(|e| e.is_denied_by(Witness::Operator))).to_string()
-        },
-        |gateway, now, way, value| {
-            let up = switch(value)?;
-            gateway.tell(now, way, Witness::Operator, up);
-            Ok(())
-        },
+        |gateway, link| gateway.has_no_denial(link, Witness::Operator),
+        |gateway, now, way, value| gateway.hear_witness(now, way, Witness::Operator, value),
+    ),
+    OfLink(
+        "contact",
+        |gateway, link| gateway.has_no_denial(link, Witness::ContactPlan),
+        |gateway, now, way, value| gateway.hear_witness(now, way, Witness::ContactPlan, value),
     ),
     OfGateway(
         "ordinary.cc",
@@ -167,6 +165,17 @@ impl Gateway {
             }
         }
         Err(self.unknown_key(key))
+    }
+
+    fn has_no_denial(&self, link: &LinkQueue, witness: Witness) -> String {
+        let evidence = self.engine.links().evidence(link.way());
+        (!evidence.is_some_and(|said| said.is_denied_by(witness))).to_string()
+    }
+
+    fn hear_witness(&mut self, now: Instant, way: Way, witness: Witness, value: &str) -> Result<(), String> {
+        let up = switch(value)?;
+        self.tell(now, way, witness, up);
+        Ok(())
     }
 
     fn unknown_key(&self, key: &str) -> String {

@@ -37,8 +37,14 @@ pub struct LinkStatus {
     pub name: String,
     /// Its interface.
     pub interface: String,
-    /// Carrier or operator says it is up.
+    /// Nobody who knows says that it is down.
     pub up: bool,
+    /// Nothing is heard over it, and nobody knows why.
+    pub silent: bool,
+    /// `up`, `suspect`, `probing` or `down`.
+    pub state: &'static str,
+    /// Who says that it is down: `kernel`, `operator`, `contact plan`, `silence`.
+    pub down_by: Vec<&'static str>,
     /// Shaping rate in bit/s; 0 when unknown.
     pub rate_bps: u64,
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the operator has said the rate, or

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
+use farlink_gateway::{Config, Gateway, IfaceId, LinkState, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
 pub use profile::StageStatus;
@@ -107,6 +107,8 @@ pub struct Driver {
     diverted: Vec<Diverted>,
     /// The guard wants nothing to be split.
     is_unsplit: bool,
+    /// What the log was told last of each declared link.
+    link_states: Vec<LinkState>,
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
@@ -187,6 +189,7 @@ impl Driver {
             pulse,
             diverted,
             is_unsplit: false,
+            link_states: Vec::new(),
             poller,
             monitor,
             waker,
@@ -340,6 +343,7 @@ impl Driver {
         } else {
             self.gateway.flush(now, &mut self.net);
         }
+        self.tell_link_states();
         if let Some(profile) = &mut self.net.profile {
             profile.note(Stage::Egress, now, clock::now());
         }
@@ -440,6 +444,20 @@ impl Driver {
             let state = if is_usable { "up" } else { "down" };
             tracing::info!(interface = %link.name, state, "link state");
             self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
+        }
+    }
+
+    /// The log is told of links that have gone or come back, and by whose word. A mere suspicion ends with the next answer, or is soon more.
+    fn tell_link_states(&mut self) {
+        for (n, (link, said)) in self.gateway.link_states().enumerate() {
+            if self.link_states.len() <= n {
+                self.link_states.push(LinkState::Up);
+            }
+            let Some(told) = self.link_states.get_mut(n) else { return };
+            let state = said.state();
+            if state != LinkState::Suspect && core::mem::replace(told, state) != state {
+                tracing::info!(link, state = state.name(), down_by = said.names().join(", "), "link");
+            }
         }
     }
 

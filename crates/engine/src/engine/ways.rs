@@ -35,18 +35,18 @@ impl Engine {
         self.links.are_some_back()
     }
 
-    /// A link or interface is up again: what was in flight there is sent again at once.
+    /// A link or interface is up again: what was in flight there is sent again at once. What a silence leaves open is found out first.
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
-        self.links.come_back(way);
+        let all_lost = self.links.come_back(way);
         for id in self.table.ids() {
             let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
-            if split.restart_legs(now, way) {
+            if split.restart_legs(now, way, all_lost) {
                 self.after_event(now, id, net);
             }
         }
     }
 
-    /// Flows whose way leads into a link that is down look for another one. Nothing else would make them: such a link grants
+    /// Flows whose way leads into a link that is down or silent look for another one. Nothing else would make them: such a link grants
     /// no turn, and a host that has said everything says no more.
     pub fn reroute(&mut self, now: Instant, net: &mut dyn World) {
         if !self.links.is_any_away() {

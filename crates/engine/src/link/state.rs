@@ -13,13 +13,35 @@ pub enum Witness {
     Silence,
 }
 
+impl Witness {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Kernel, Self::Operator, Self::ContactPlan, Self::Silence];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Operator => "operator",
+            Self::ContactPlan => "contact plan",
+            Self::Silence => "silence",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
 /// What follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Nobody says that it is down.
     Up,
-    /// Nothing is heard over it, and nobody knows why.
+    /// Nothing is heard over it, and nobody knows why. It has just been asked.
     Suspect,
+    /// The question stays unanswered: it is asked again and again, by one segment at a time, and nothing else is sent.
+    Probing,
     /// Somebody who knows says so.
     Down,
 }
@@ -29,13 +51,24 @@ pub enum State {
 pub struct Evidence {
     /// Who says that it is down: one bit for each.
     denied_by: u8,
-    /// It has been down, and what was under way in it has not been sent again yet.
+    /// A probe of its silence has stayed unanswered.
+    is_probed: bool,
+    /// It has been down or probed, and what was under way in it has not been sent again yet.
     is_away: bool,
+    /// It has been down since it came back last.
+    was_down: bool,
 }
 
-impl Witness {
-    const fn bit(self) -> u8 {
-        1 << self as u8
+impl State {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Suspect => "suspect",
+            Self::Probing => "probing",
+            Self::Down => "down",
+        }
     }
 }
 
@@ -47,8 +80,21 @@ impl Evidence {
         } else {
             self.denied_by |= witness.bit();
         }
-        self.is_away |= self.state() == State::Down;
-        self.state()
+        self.is_probed &= self.is_denied_by(Witness::Silence);
+        self.follow()
+    }
+
+    /// What silence says is to be found out. Returns the state.
+    pub(super) fn probe(&mut self) -> State {
+        self.is_probed = self.is_denied_by(Witness::Silence);
+        self.follow()
+    }
+
+    fn follow(&mut self) -> State {
+        let state = self.state();
+        self.was_down |= state == State::Down;
+        self.is_away |= matches!(state, State::Down | State::Probing);
+        state
     }
 
     /// This witness says that it is down.
@@ -57,23 +103,31 @@ impl Evidence {
         self.denied_by & witness.bit() != 0
     }
 
+    /// The witnesses who say that it is down.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        Witness::ALL.into_iter().filter(|w| self.is_denied_by(*w)).map(Witness::name).collect()
+    }
+
     /// The state by all of them.
     #[must_use]
     pub const fn state(self) -> State {
         match self.denied_by {
             0 => State::Up,
             // Silence is no knowledge: a route may have moved, or the hosts behind it are gone.
+            by if by == Witness::Silence.bit() && self.is_probed => State::Probing,
             by if by == Witness::Silence.bit() => State::Suspect,
             _ => State::Down,
         }
     }
 
-    /// What was under way in it is being sent again.
-    pub(super) fn come_back(&mut self) {
+    /// What was under way in it is being sent again. Returns whether it has been down: then all of that is lost.
+    pub(super) fn come_back(&mut self) -> bool {
         self.is_away = false;
+        core::mem::take(&mut self.was_down)
     }
 
-    /// It is down, or has been until just now: that nothing is heard of what is under way in it means nothing.
+    /// It is down or silent, or has been until just now: that nothing is heard of what is under way in it means nothing.
     #[must_use]
     pub const fn is_away(self) -> bool {
         self.is_away
@@ -95,8 +149,7 @@ mod tests {
         assert_eq!(e.tell(Witness::Operator, true), State::Down, "there is no contact");
         assert_eq!(e.tell(Witness::ContactPlan, true), State::Up);
         assert!(e.is_away(), "until what was under way is sent again");
-        e.come_back();
-        assert!(!e.is_away());
+        assert!(e.come_back() && !e.is_away());
     }
 
     #[test]
@@ -107,5 +160,23 @@ mod tests {
         assert_eq!(e.tell(Witness::Kernel, false), State::Down);
         assert_eq!(e.tell(Witness::Kernel, true), State::Suspect);
         assert_eq!(e.tell(Witness::Silence, true), State::Up);
+        assert!(e.come_back(), "it was down in between");
+    }
+
+    #[test]
+    fn a_question_that_stays_unanswered_makes_a_suspicion_count() {
+        let mut e = Evidence::default();
+        assert_eq!(e.probe(), State::Up, "nobody suspects it");
+        e.tell(Witness::Silence, false);
+        assert_eq!(e.probe(), State::Probing);
+        assert!(e.is_away());
+        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
+        assert_eq!(e.tell(Witness::Silence, true), State::Down);
+        assert_eq!(e.tell(Witness::Kernel, true), State::Up);
+        e.come_back();
+        assert_eq!(e.tell(Witness::Silence, false), State::Suspect, "asked anew");
+        e.probe();
+        assert_eq!(e.tell(Witness::Silence, true), State::Up);
+        assert!(!e.come_back(), "nobody knows that anything was lost");
     }
 }

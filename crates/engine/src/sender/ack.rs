@@ -89,7 +89,9 @@ impl Sender {
         let probe = self.mtu_probe_bytes();
         happened.mtu_probe = self.take_mtu_probe();
         // Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the old way loses says nothing of this one.
-        let excused = of_old_way || (happened.mtu_probe == Some(false) && lost <= probe);
+        // What an outage has lost is no sign of congestion either.
+        let by_outage = self.outage_until.is_some();
+        let excused = of_old_way || by_outage || (happened.mtu_probe == Some(false) && lost <= probe);
         if lost > 0 && !excused && self.recovery.is_open() {
             self.enter_recovery(now, Congestion::Loss);
             happened.recovery = true;

@@ -3,7 +3,8 @@
 
 use farlink_wire::{Instant, SeqNum};
 
-use super::{Sender, Supply};
+use super::{Plan, Purpose, Sender, Supply};
+use crate::recovery::Recovery;
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
 const ASK_AFTER: u32 = 2;
@@ -21,6 +22,17 @@ pub(super) struct Silence {
     pub since: Instant,
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
+    /// The link has answered others since, so this silence is the receiver's own.
+    pub is_alone: bool,
+}
+
+/// How a link is asked whether it carries anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// By the oldest segment, or the next one.
+    Segment,
+    /// By a small one: it may be large ones alone that get lost.
+    Small,
 }
 
 impl Silence {
@@ -57,7 +69,7 @@ impl Sender {
             self.rtt.reset_backoff();
             self.board.mark_head_lost(self.mss);
             self.head_due = true;
-            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+            self.timers.rto = Some(now + self.rto());
         }
     }
 
@@ -68,6 +80,99 @@ impl Sender {
         }
         self.silence = Silence::default();
         self.blind = Blind::default();
+    }
+
+    /// The link is away or silent: a deadline that passes meanwhile says nothing. What is due then waits until the link is back.
+    pub fn put_off_timers(&mut self, now: Instant) {
+        self.note_outage();
+        let t = &mut self.timers;
+        if t.persist.is_some_and(|at| at <= now) {
+            // Whether the window has opened is asked as soon as anything can be.
+            self.window_probe_wanted = true;
+        }
+        for timer in
+            [&mut t.rto, &mut t.probe, &mut t.reorder, &mut t.persist, &mut t.hole, &mut t.pace, &mut t.early]
+        {
+            *timer = timer.filter(|at| *at > now);
+        }
+    }
+
+    /// The link has not carried all of what is under way.
+    pub fn note_outage(&mut self) {
+        self.outage_until = (!self.board.is_empty()).then_some(self.snd_nxt);
+    }
+
+    /// The next segment asks whether the link carries anything.
+    pub fn ask_link(&mut self, question: Question) {
+        self.link_question = Some(question);
+    }
+
+    /// A bare acknowledgement that comes now may be the answer to something that was sent after `since`: nothing is answered sooner than
+    /// in a round trip.
+    #[must_use]
+    pub fn may_be_answered(&self, now: Instant, since: Instant) -> bool {
+        let shortest = self.rtt.min_rtt() / 4 * 3;
+        self.asked_at > since && now.since(self.asked_at) >= shortest
+    }
+
+    /// It does, when it has its turn.
+    #[must_use]
+    pub fn asks_link(&self) -> bool {
+        self.link_question.is_some()
+    }
+
+    /// The link has answered others since the oldest segment was sent for the last time.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.silence.is_alone
+    }
+
+    /// Something waits for the link: an answer, or a window that was closed, or that there is anything to wait for.
+    #[must_use]
+    pub fn waits_for_link(&self, supply: &Supply) -> bool {
+        !self.board.is_empty()
+            || self.window_probe_wanted
+            || self.timers.persist.is_some()
+            || self.has_new(supply)
+    }
+
+    pub(super) fn plan_question(&mut self, supply: &Supply) -> Option<Plan> {
+        let question = self.link_question.take()?;
+        if question == Question::Segment {
+            self.board.mark_head_lost(self.mss);
+            self.board.take_losses().for_each(drop);
+            if let Some((seq, len)) = self.board.next_lost(self.mss.max(1)) {
+                let len = self.within_urgent(supply, seq, len);
+                return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
+            }
+            let room = self.receiver_room(supply).min(self.mss);
+            if self.board.is_empty() && room > 0 {
+                let len = self.within_urgent(supply, self.snd_nxt, room);
+                return Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New));
+            }
+        }
+        Some(self.plan_window_probe())
+    }
+
+    /// The link carries again what it did not carry for a while, without anybody knowing why. Timeouts of that time come due now, without
+    /// back-off, and congestion control hears nothing of them (compare RFC 5682: they were no sign of congestion).
+    pub fn resume_after_silence(&mut self, now: Instant) {
+        let may_wait = self.silence.may_wait;
+        let is_alone = !self.board.is_empty() && self.progress_at < now;
+        self.begin_anew_after_outage(now);
+        self.silence = Silence { is_alone, may_wait, ..Silence::default() };
+        if self.board.is_empty() {
+            return;
+        }
+        self.note_outage();
+        if matches!(self.recovery, Recovery::Timeout { .. }) {
+            self.recovery = Recovery::Open;
+            self.cc.undo(now);
+        }
+        self.mark_lost_by_timeout(now);
+        self.board.take_losses().for_each(drop);
+        self.head_due = true;
+        self.timers.rto = Some(now + self.rto());
     }
 
     /// What an outage has lost says nothing of how lossy the leg is.
@@ -127,7 +232,7 @@ impl Sender {
     /// A pass goes on: the timer waits for its end.
     pub(super) fn hold_timer_while_blind(&mut self, now: Instant) {
         if self.blind.on {
-            self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+            self.timers.rto = Some(now + self.rto());
         }
     }
 }
@@ -137,7 +242,7 @@ mod tests {
     use farlink_cc::{Config, Controller, Kind};
     use farlink_wire::{Duration, SackBlock};
 
-    use super::super::{Plan, Purpose, RtoBounds};
+    use super::super::RtoBounds;
     use super::*;
 
     /// Ten segments are under way.

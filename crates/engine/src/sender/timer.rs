@@ -31,7 +31,7 @@ impl Sender {
             self.timers.early = None;
             return;
         }
-        self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        self.timers.rto = Some(now + self.rto());
         self.arm_probe(now);
     }
 
@@ -57,7 +57,7 @@ impl Sender {
 
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.timers.persist.is_none() {
-            let base = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max);
+            let base = self.rto();
             let wait = base.saturating_mul(1 << self.persist_backoff.min(12)).min(self.rto_bounds.max);
             self.timers.persist = Some(now + wait);
         }
@@ -71,7 +71,7 @@ impl Sender {
             self.timers.hole = None;
             self.hole_backoff = 0;
         } else if self.timers.hole.is_none() {
-            let base = self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max) * 2;
+            let base = self.rto() * 2;
             let wait = base.saturating_mul(1 << self.hole_backoff.min(12)).min(self.rto_bounds.max);
             self.timers.hole = Some(now + wait);
         }
@@ -153,12 +153,7 @@ impl Sender {
         if self.board.first().is_some_and(|r| r.sacked) {
             self.board.forget_sacks();
         }
-        let head = self.board.first().map(|r| r.seq);
-        let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
-        let rack = self.rack;
-        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
-        let all = !self.sack_permitted;
-        self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
+        self.mark_lost_by_timeout(now);
         let first = !matches!(self.recovery, Recovery::Timeout { .. });
         self.report_losses(now);
         self.note_rate_before_silence(now);
@@ -172,7 +167,23 @@ impl Sender {
         self.rtt.back_off();
         self.silence.timeouts = self.silence.timeouts.saturating_add(1);
         self.silence.asked_bytes = 0;
-        self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        self.timers.rto = Some(now + self.rto());
         true
+    }
+
+    /// The head, and what was sent long enough ago (RFC 8985 6.3).
+    pub(super) fn mark_lost_by_timeout(&mut self, now: Instant) {
+        let head = self.board.first().map(|r| r.seq);
+        let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
+        let rack = self.rack;
+        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
+        let all = !self.sack_permitted;
+        self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
+    }
+
+    /// The retransmission timeout, backed off as it is.
+    #[must_use]
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max)
     }
 }

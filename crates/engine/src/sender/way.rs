@@ -87,23 +87,30 @@ impl Sender {
         self.board.mark_head_lost(self.mss);
     }
 
-    /// The link came back: whatever was in flight is sent again at once, without back-off.
+    /// The link came back, or the leg has left one that is down: whatever was in flight is sent again at once, without back-off.
     pub fn restart_after_outage(&mut self, now: Instant) {
-        self.rtt.reset_backoff();
-        self.progress_at = now;
-        self.probes_unanswered = 0;
+        self.begin_anew_after_outage(now);
         self.silence = Silence::default();
-        self.blind = Blind::default();
-        if self.timers.persist.take().is_some() {
-            // Whether the window has opened meanwhile is asked at once.
-            self.persist_backoff = 0;
-            self.window_probe_wanted = true;
-        }
         if self.board.is_empty() {
             return;
         }
+        self.note_outage();
         self.board.resend_all();
-        self.timers.rto = Some(now + self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max));
+        self.timers.rto = Some(now + self.rto());
+    }
+
+    /// What the time of an outage has left behind is forgotten.
+    pub(super) fn begin_anew_after_outage(&mut self, now: Instant) {
+        self.rtt.reset_backoff();
+        self.progress_at = now;
+        self.probes_unanswered = 0;
+        self.blind = Blind::default();
+        self.link_question = None;
+        if self.timers.persist.take().is_some() {
+            // Whether the window has opened meanwhile is asked at once.
+            self.window_probe_wanted = true;
+        }
+        self.persist_backoff = 0;
     }
 
     /// The leg leads into another link from now on, or out of one: nothing that was learned or decided holds. What is under way the

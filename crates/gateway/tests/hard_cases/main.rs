@@ -31,6 +31,7 @@ mod recovery;
 mod retune;
 mod routes;
 mod rst;
+mod silent_link;
 mod timestamps;
 mod unknown_rate;
 mod versions;

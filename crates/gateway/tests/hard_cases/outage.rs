@@ -136,6 +136,32 @@ fn the_operator_can_say_that_a_link_is_down_and_up() {
 }
 
 #[test]
+fn who_knows_when_there_is_contact_has_a_word_of_his_own() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.open();
+    let set = |t: &mut Script, key: &str, value: &str| t.with_gateway(|g, now, _| g.set(now, key, value));
+    let said = |t: &mut Script| {
+        let link = t.with_gateway(|g, _, _| g.status()).links.remove(0);
+        (link.state, link.down_by.join(", "), link.up)
+    };
+    assert_eq!(said(&mut t), ("up", String::new(), true));
+    set(&mut t, "link.sat.contact", "false").unwrap();
+    assert_eq!(said(&mut t), ("down", "contact plan".into(), false));
+    t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~1800s\n quiet");
+    set_link(&mut t, false);
+    assert_eq!(said(&mut t), ("down", "kernel, contact plan".into(), false));
+    // There is contact, but no carrier yet.
+    set(&mut t, "link.sat.contact", "true").unwrap();
+    t.play("~1s\n quiet");
+    assert_eq!(said(&mut t), ("down", "kernel".into(), false));
+    set_link(&mut t, true);
+    t.play("b < P. 1:101 ack 1\n b > . 1 ack 101\n ~1000\n drop a\n quiet");
+    assert_eq!(said(&mut t), ("up", String::new(), true));
+    let wrong = set(&mut t, "link.sat.contact", "up").unwrap_err();
+    assert!(wrong.contains("true and false"), "{wrong}");
+}
+
+#[test]
 fn an_outage_does_not_make_segments_small() {
     let mut t = outage();
     t.play("~300s\n quiet");
@@ -146,8 +172,8 @@ fn an_outage_does_not_make_segments_small() {
          a > P. 101:3021 ack 1 {gso 1460}
          ~10",
     );
-    let largest = t.take(Host::B).iter().map(|s| s.payload.len()).max();
-    assert_eq!(largest, Some(1460));
+    let sizes = Receiver::new(101).put(&t.take(Host::B));
+    assert_eq!(sizes, [1460, 1460]);
 }
 
 #[test]

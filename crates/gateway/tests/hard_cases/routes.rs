@@ -99,6 +99,60 @@ fn forwarded_packets_do_not_come_out_after_hours() {
     t.play("b < other, 29 bytes\n ~1000\n quiet");
 }
 
+/// The link has gone, nobody says so, and the gateway at its other end is not heard.
+fn silent() -> Script {
+    let mut t = Script::with(|s| {
+        s.link = Some(link("sat"));
+        s.spare = Some(None);
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         drop
+         a > . 1 ack 1
+         drop
+         a > P. 1:1461 ack 1
+         ~20
+         drop
+         b > . 1 ack 1461 win 65535 <fl 1461 1024>
+         ~100
+         drop
+         a > P. 1461:45261 ack 1 {gso 1460}
+         ~20s
+         drop",
+    );
+    let state = t.with_gateway(|g, _, _| g.status()).links[0].state;
+    assert_eq!(state, "probing");
+    t
+}
+
+#[test]
+fn custody_leaves_a_silent_link_when_the_route_does() {
+    let mut t = silent();
+    t.reroute_b(SPARE);
+    // At once, and no more than anybody's network is sent at first.
+    let first: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert!((1460..=14_600).contains(&first), "an initial window: {first}");
+    assert_eq!(window(&mut t), 14_560, "ten segments with a mark");
+    t.play("~10\n b > . 1 ack 45261 win 65535\n ~100\n drop\n quiet");
+    t.assert(t.status().custody_bytes == 0, "delivered");
+}
+
+#[test]
+fn the_route_may_move_before_anybody_doubts_the_link() {
+    let mut t = silent();
+    t.play("b > . 1 ack 45261 win 65535 <fl 45261 1024>\n ~1s\n drop");
+    t.play("a > P. 45261:46721 ack 1\n ~100\n drop");
+    t.reroute_b(SPARE);
+    // It stood at 256 ms.
+    t.play("~200");
+    let again = t.take(Host::B);
+    assert!(again.iter().any(|s| s.seq == 45_261), "within one RTO: {again:?}");
+    let out = t.with_gateway(|g, now, _| g.flows(now, 1)[0].out_b.clone());
+    assert_eq!((out.as_str(), window(&mut t)), ("spare", 14_560));
+}
+
 /// The congestion window towards b.
 fn window(t: &mut Script) -> u64 {
     t.with_gateway(|g, now, _| g.flows(now, 1)[0].cwnd_b_bytes)

@@ -132,8 +132,44 @@ pub struct Script {
     /// On the way between two gateways, by time and number.
     flying: BTreeMap<(Instant, u64), Flying>,
     sent: u64,
+    /// What does not get through between two gateways, and nobody says so.
+    cut: Cut,
+    /// What gateways have sent to each other.
+    crossed: Vec<Crossed>,
     trace: Vec<String>,
     line: String,
+}
+
+/// What a link swallows.
+#[derive(Clone, Copy, Debug)]
+pub enum Cut {
+    Nothing,
+    All,
+    /// One connection, by host a's port.
+    Port(u16),
+    /// Segments with more payload.
+    Above(usize),
+}
+
+impl Cut {
+    fn swallows(self, arrival: &Arrival) -> bool {
+        let Arrival::Tcp(s) = arrival else { return matches!(self, Self::All) };
+        let size = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Port(port) => s.port == port,
+            Self::Above(most) => size > most,
+        }
+    }
+}
+
+/// A segment on its way between two gateways.
+#[derive(Clone, Debug)]
+pub struct Crossed {
+    pub at: Instant,
+    pub to: Host,
+    pub seen: Seen,
 }
 
 impl Script {
@@ -155,6 +191,8 @@ impl Script {
             inbox_b: VecDeque::new(),
             flying: BTreeMap::new(),
             sent: 0,
+            cut: Cut::Nothing,
+            crossed: Vec::new(),
             trace: Vec::new(),
             line: String::new(),
             setup,
@@ -441,6 +479,13 @@ impl Script {
                 // Out of one TUN and into the next: both kernels route it.
                 lower_ttl(&mut bytes, 2);
                 self.sent += 1;
+                let swallowed = self.cut.swallows(&arrival);
+                if let Arrival::Tcp(seen) = arrival {
+                    self.crossed.push(Crossed { at: self.now, to, seen: *seen });
+                }
+                if swallowed {
+                    return;
+                }
                 let at = (self.now + self.setup.link_delay, self.sent);
                 self.flying.insert(at, (next, via, bytes, p.offload));
                 if self.setup.link_delay.is_zero() {
@@ -498,6 +543,27 @@ impl Script {
     pub fn set_carrier(&mut self, of: IfaceId, up: bool) {
         self.trace.push(format!("           (carrier of {of:?}: {up})"));
         self.with_gateway(|g, now, net| g.link_state(now, of, up, net));
+    }
+    /// A host sends, whatever it has got.
+    #[track_caller]
+    pub fn send(&mut self, from: Host, text: &str) {
+        self.line = format!("{} > {text}", from.name());
+        self.trace.push(format!("           {}", self.line));
+        if let Err(why) = self.host_sends(from, text) {
+            self.fail(&why);
+        }
+    }
+    /// From now on this gets lost between two gateways, and nobody says so.
+    pub fn cut(&mut self, cut: Cut) {
+        self.trace.push(format!("           (lost between the gateways: {cut:?})"));
+        self.cut = cut;
+    }
+    /// What gateways have sent to each other since this was last asked.
+    pub fn take_crossed(&mut self) -> Vec<Crossed> {
+        core::mem::take(&mut self.crossed)
+    }
+    pub fn now(&self) -> Instant {
+        self.now
     }
     pub fn drain(&mut self) {
         self.trace.push("           (drain)".to_owned());

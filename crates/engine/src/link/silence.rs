@@ -1,0 +1,167 @@
+//! Has a link fallen silent? What is evidence of that, and how often it is asked.
+//!
+//! A host that is off and a link that is gone look the same to one connection. So a retransmission timeout is evidence against a link
+//! only where nothing else speaks for it:
+//!
+//! - Nobody has been answered over the link for as long as the timer ran. One answer to anybody ends all doubt.
+//! - The timeout is of a leg on which a gateway is heard, which answers whether the host behind it lives or not. Else two
+//!   different hosts must have let their timers expire: that both are off is unlikely, that one is says nothing.
+//! - The receiver is not known to answer round us, and has not been silent while the link answered others: then its silence
+//!   is its own.
+//!
+//! A suspected link is asked by one segment of one connection. When two of them have stayed unanswered all other data waits, and no timer
+//! counts. The next segment follows after the round trip, or the least RTO where that is longer, and later after a part of the silence.
+//! So an outage lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
+
+use core::net::IpAddr;
+
+use farlink_wire::{Duration, Instant};
+
+/// The next probe follows after this part of the silence so far: 3 % of it.
+const PART: u32 = 32;
+/// Probes are never farther apart than this, or than the round trip.
+const APART_MAX: Duration = Duration::from_secs(4);
+/// So many stay unanswered before all else waits: what stands in a queue of others, or in a link that pauses, comes late.
+const QUESTIONS: u32 = 2;
+/// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link carries others.
+const SMALL_EVERY: u32 = 4;
+
+/// A retransmission timer has expired.
+#[derive(Clone, Copy, Debug)]
+pub struct Expired {
+    /// How long it ran.
+    pub after: Duration,
+    /// The receiver.
+    pub host: IpAddr,
+    /// A gateway is heard on the leg.
+    pub of_gateway: bool,
+    /// Probes are at least so far apart.
+    pub apart: Duration,
+}
+
+/// What is known of a link's silence.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silence {
+    /// When somebody was answered over it last.
+    answered_at: Instant,
+    /// The first host that has been silent since.
+    host: Option<IpAddr>,
+    doubt: Option<Doubt>,
+}
+
+/// The evidence is enough: the link is asked.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    since: Instant,
+    apart: Duration,
+    probe_at: Instant,
+    probed_at: Instant,
+    probes: u32,
+}
+
+impl Silence {
+    /// Somebody was answered, or the silence has been explained. Returns whether there was doubt.
+    pub fn end(&mut self, now: Instant) -> bool {
+        self.answered_at = now;
+        self.host = None;
+        self.doubt.take().is_some()
+    }
+
+    /// A timer has expired. Returns whether the link is suspected from now on.
+    pub fn note(&mut self, now: Instant, expired: &Expired) -> bool {
+        if self.doubt.is_some() || now.since(self.answered_at) < expired.after {
+            return false;
+        }
+        let of_another = *self.host.get_or_insert(expired.host) != expired.host;
+        if !expired.of_gateway && !of_another {
+            return false;
+        }
+        let (since, apart) = (now, expired.apart);
+        // Its own head has just been sent again: that is the first question.
+        self.doubt = Some(Doubt { since, apart, probe_at: now + apart, probed_at: now, probes: 0 });
+        true
+    }
+
+    /// Since when it has been suspected.
+    pub fn since(&self) -> Option<Instant> {
+        self.doubt.map(|d| d.since)
+    }
+
+    /// When the next probe is due.
+    pub fn probe_at(&self) -> Option<Instant> {
+        self.doubt.map(|d| d.probe_at)
+    }
+
+    /// It has been asked often enough, and nobody was answered since.
+    pub fn is_asked(&self) -> bool {
+        self.doubt.is_some_and(|d| d.probes >= QUESTIONS)
+    }
+
+    /// A probe leaves. Returns whether it is to be a small one.
+    pub fn probe(&mut self, now: Instant) -> bool {
+        let Some(d) = &mut self.doubt else { return false };
+        d.probes = d.probes.wrapping_add(1);
+        d.probed_at = now;
+        d.probe_at = now + d.apart.max((now.since(d.since) / PART).min(APART_MAX));
+        d.probes.is_multiple_of(SMALL_EVERY)
+    }
+
+    /// There is something new to ask with, or to hope for: the next probe need not wait longer than the first ones did.
+    pub fn hasten(&mut self, now: Instant) {
+        if let Some(d) = &mut self.doubt {
+            d.probe_at = d.probe_at.min((d.probed_at + d.apart).max(now));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn expired(host: u8, of_gateway: bool) -> Expired {
+        let (after, apart) = (Duration::from_millis(300), Duration::from_millis(200));
+        Expired { after, host: IpAddr::from(Ipv4Addr::new(10, 0, 0, host)), of_gateway, apart }
+    }
+
+    #[test]
+    fn one_host_alone_is_no_evidence_and_two_are() {
+        let mut s = Silence::default();
+        assert!(!s.note(at(1_000), &expired(1, false)) && !s.note(at(2_000), &expired(1, false)));
+        assert!(s.note(at(2_100), &expired(2, false)));
+        assert_eq!((s.since(), s.probe_at()), (Some(at(2_100)), Some(at(2_300))));
+        assert!(s.end(at(2_250)) && !s.end(at(2_260)));
+        // An answer makes hosts that were silent before their own matter.
+        assert!(!s.note(at(3_000), &expired(2, false)));
+    }
+
+    #[test]
+    fn a_gateway_is_evidence_unless_somebody_was_answered_meanwhile() {
+        let mut s = Silence::default();
+        s.end(at(1_000));
+        assert!(!s.note(at(1_299), &expired(1, true)));
+        assert!(s.note(at(1_300), &expired(1, true)));
+    }
+
+    #[test]
+    fn probes_delay_the_end_of_an_outage_by_little() {
+        let mut s = Silence::default();
+        s.note(at(1_000), &expired(1, true));
+        let (mut now, mut small) = (s.probe_at().unwrap(), 0);
+        while now < at(1_000_000) {
+            small += u32::from(s.probe(now));
+            let apart = s.probe_at().unwrap().since(now);
+            let most = Duration::from_millis(200).max(now.since(at(1_000)) / PART);
+            assert!(apart <= most && (Duration::from_millis(200)..=APART_MAX).contains(&apart));
+            now = s.probe_at().unwrap();
+        }
+        assert!(now.since(at(1_000_000)) <= APART_MAX && small > 10);
+        s.probe(now);
+        s.hasten(now + Duration::from_millis(100));
+        assert_eq!(s.probe_at(), Some(now + Duration::from_millis(200)));
+    }
+}

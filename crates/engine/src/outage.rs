@@ -1,0 +1,151 @@
+//! A link that is down or silent, seen from its connections: what they tell of it, what they leave undone meanwhile, and which of them asks.
+
+use core::cmp::Reverse;
+
+use farlink_wire::{Duration, Instant, TcpSegment};
+
+use crate::cx::Cx;
+use crate::engine::Engine;
+use crate::flow::Flow;
+use crate::flow_id::FlowId;
+use crate::leg::Leg;
+use crate::link::{Expired, Link, Links};
+use crate::net::Way;
+use crate::relays::Relays;
+use crate::sender::Question;
+use crate::side::{Pair, Side};
+use crate::split::Split;
+use crate::world::World;
+
+/// The round trip of a link of which none is known (the initial RTO, RFC 6298 2.1).
+const RTT_UNKNOWN: Duration = Duration::from_secs(1);
+
+impl Split<'_> {
+    /// Nothing is sent to a host but what asks its link: the link is silent, and this leg is no exception. A receiver that answers round
+    /// us, or that was silent while others were answered, is.
+    #[must_use]
+    pub fn is_hushed(&self, links: &Links, to: Side) -> bool {
+        links.get(self.legs.get(to).out).is_some_and(Link::is_probing) && !self.is_exempt(to)
+    }
+
+    /// What is due towards a host waits for its link, which is down or silent.
+    #[must_use]
+    pub fn waits_for_link(&self, links: &Links, to: Side) -> bool {
+        let out = self.legs.get(to).out;
+        let is_silent = links.get(out).is_some_and(Link::is_probing);
+        links.is_away(out) && !(is_silent && self.is_exempt(to))
+    }
+
+    /// It is not clear whether what is lost towards a host is lost by its link.
+    #[must_use]
+    pub fn is_doubted(&self, links: &Links, to: Side) -> bool {
+        let doubted = links.get(self.legs.get(to).out).and_then(Link::silent_since);
+        doubted.is_some() && !self.is_exempt(to)
+    }
+
+    fn is_exempt(&self, to: Side) -> bool {
+        is_exempt(self.legs, self.relays, to)
+    }
+
+    /// A retransmission timer towards a host has expired, which ran so long: evidence against the link, unless it is the host's own
+    /// matter.
+    pub(crate) fn doubt_link(&self, cx: &mut Cx<'_>, to: Side, after: Duration) {
+        let leg = self.legs.get(to);
+        let Some(link) = cx.links.get(leg.out) else { return };
+        if self.is_exempt(to) {
+            return;
+        }
+        let apart = link.rtt_in_force().unwrap_or(RTT_UNKNOWN).max(cx.config.timers.rto_min);
+        let expired = Expired { after, host: leg.addr, of_gateway: leg.peer.is_heard(), apart };
+        cx.links.note_expired(cx.now, leg.out, &expired);
+    }
+
+    /// Whether a segment may be the answer to a question: a bare acknowledgement, and no question itself.
+    pub(crate) fn answers_question(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
+        let Some(link) = cx.links.get(self.legs.get(from).out) else { return false };
+        let Some(since) = link.silent_since() else { return false };
+        let bare = s.payload_len == 0 && !s.flags.fin() && s.seq + 1 != self.relays.get(from).rcv_nxt();
+        let tx = &mut self.relays.get_mut(from.other()).tx;
+        if link.is_probing() {
+            tx.note_outage();
+        }
+        bare && tx.may_be_answered(cx.now, since)
+    }
+
+    /// A host that has nothing under way begins to send into a silent link. It may be all that the link needs to be heard again.
+    pub(crate) fn hasten_probe(&self, cx: &mut Cx<'_>, to: Side) {
+        if self.is_hushed(cx.links, to)
+            && begins(self.relays, to)
+            && let Some(link) = cx.links.get_mut(self.legs.get(to).out)
+        {
+            link.hasten_probe(cx.now);
+        }
+    }
+}
+
+fn is_exempt(legs: &Pair<Leg>, relays: &Relays, to: Side) -> bool {
+    legs.get(to).direct || relays.get(to.other()).tx.is_alone()
+}
+
+/// Nothing is under way to a host, and something could be.
+fn begins(relays: &Relays, to: Side) -> bool {
+    let relay = relays.get(to.other());
+    relay.tx.board().is_empty() && relay.tx.has_new(&relay.supply())
+}
+
+/// The leg of a connection that waits for an answer over a link, or for the link itself.
+fn waits_over(flow: &Flow, way: Way) -> Option<(&Relays, Side)> {
+    let relays = flow.relays()?;
+    let to = [Side::A, Side::B].into_iter().find(|to| {
+        let relay = relays.get(to.other());
+        let of_dead = relays.reset_from.is_some_and(|(dead, _)| dead == *to);
+        let is_its = flow.legs.get(*to).out == way && !is_exempt(&flow.legs, relays, *to) && !of_dead;
+        is_its && relay.tx.waits_for_link(&relay.supply())
+    })?;
+    Some((relays, to))
+}
+
+impl Engine {
+    /// Asks silent links whose time has come: each by one segment of one connection.
+    pub(crate) fn probe_links(&mut self, now: Instant, net: &mut dyn World) {
+        while let Some(way) = self.links.next_to_probe(now) {
+            let was_probing = self.links.get(way).is_some_and(Link::is_probing);
+            let small = self.links.get_mut(way).is_some_and(|link| link.probe(now));
+            if !was_probing && self.links.get(way).is_some_and(Link::is_probing) {
+                // The route may have moved before anybody noticed.
+                self.reroute(now, net);
+            }
+            let asker = self.asker(way).filter(|_| !self.is_silent_too_long(now, way));
+            let Some((id, to)) = asker else {
+                // Nobody waits any more, or all have waited for too long.
+                self.links.hear_answer(now, way);
+                continue;
+            };
+            if let Some(split) = self.table.get_mut(id).and_then(Flow::as_split) {
+                let question = if small { Question::Small } else { Question::Segment };
+                split.relays.get_mut(to.other()).tx.ask_link(question);
+            }
+            self.after_event(now, id, net);
+        }
+    }
+
+    /// The connection that asks next: one that begins, for its host has not been silent yet; one with a gateway at the other end, which
+    /// answers in any case; of several the one that has asked least recently.
+    fn asker(&self, way: Way) -> Option<(FlowId, Side)> {
+        let waiting = self.table.iter().filter_map(|(id, flow)| {
+            let (relays, to) = waits_over(flow, way)?;
+            let asked_at = relays.get(to.other()).tx.asked_at;
+            let rank =
+                (begins(relays, to), flow.legs.get(to).peer.is_heard(), Reverse(asked_at), Reverse(id.slot));
+            Some((rank, (id, to)))
+        });
+        waiting.max_by_key(|(rank, _)| *rank).map(|(_, asker)| asker)
+    }
+
+    /// For longer than custody is kept without progress nobody was heard and nobody has said why. The link may be gone for good, or the hosts
+    /// are: each connection is judged for itself again.
+    fn is_silent_too_long(&self, now: Instant, way: Way) -> bool {
+        let since = self.links.get(way).and_then(Link::silent_since);
+        since.is_some_and(|at| now.since(at) >= self.config.timers.user_timeout)
+    }
+}

@@ -1,0 +1,386 @@
+//! A link between two gateways that carries nothing for a while: nobody says so, or somebody does.
+
+use crate::receiver::Receiver;
+use crate::script::network::TO_B;
+use crate::script::{Crossed, Cut, Host, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link};
+use farlink_wire::{Duration, Instant};
+
+const SEGMENT: u32 = 1460;
+/// Bytes that a has under way at most.
+const WINDOW: u32 = 8 * SEGMENT;
+const PORTS: [u16; 3] = [40_000, 40_001, 40_002];
+const SHORT: Duration = Duration::from_micros(500);
+const LONG: Duration = Duration::from_millis(500);
+/// The least RTO.
+const LEAST: Duration = Duration::from_millis(200);
+
+/// A transfer from a to b.
+struct Transfer {
+    port: u16,
+    b: Receiver,
+    /// What a has sent, and what has been acknowledged to it.
+    sent: u32,
+    acked: u32,
+    /// Where the window ends that a is shown.
+    edge: u32,
+    /// The newest timestamps of each.
+    of_a: u32,
+    of_b: u32,
+}
+
+/// Two gateways, a link between them, and transfers over it.
+struct Bed {
+    t: Script,
+    rtt: Duration,
+    transfers: Vec<Transfer>,
+    /// a sends whatever its window allows.
+    is_bulk: bool,
+    with_timestamps: bool,
+}
+
+fn link(rate_bps: Option<u64>) -> Link {
+    let cc = if rate_bps.is_some() { Kind::FixedRate } else { Kind::Cubic };
+    Link { name: "sat".into(), rate_bps, leg: LegConfig { cc, ..LegConfig::default() }, ..Link::default() }
+}
+
+/// Milliseconds of a host's clock.
+fn clock(at: Instant) -> u32 {
+    (at.as_nanos() / 1_000_000) as u32
+}
+
+impl Bed {
+    fn new(rtt: Duration, ports: &[u16], link: Link, with_timestamps: bool) -> Self {
+        Self::with_user_timeout(rtt, ports, link, with_timestamps, Duration::from_secs(900))
+    }
+
+    fn with_user_timeout(
+        rtt: Duration,
+        ports: &[u16],
+        link: Link,
+        with_timestamps: bool,
+        user_timeout: Duration,
+    ) -> Self {
+        let mut t = Script::with(|s| {
+            s.gateways = 2;
+            s.link_delay = rtt / 2;
+            s.link = Some(link);
+            s.config.timers.user_timeout = user_timeout;
+        });
+        let wait = rtt.as_micros() as f64 / 2_000.0;
+        let mut transfers = Vec::new();
+        for port in ports {
+            let now = clock(t.now());
+            let [syn, answer, third] = if with_timestamps {
+                [format!(",ts {now} 0"), format!(",ts {now} {now}"), format!("<ts {now} {now}>")]
+            } else {
+                Default::default()
+            };
+            t.play(&format!(
+                "a > S 0 win 65535 <mss 1460,sackOK,ws 7{syn}> {{port {port}}}\n ~{wait}\n drop b
+                 b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}\n ~{wait}\n drop a
+                 a > . 1 ack 1 {third} {{port {port}}}\n ~{wait}\n drop b"
+            ));
+            let (b, port) = (Receiver::new(1), *port);
+            transfers.push(Transfer { port, b, sent: 1, acked: 1, edge: 65_536, of_a: now, of_b: now });
+        }
+        let mut bed = Self { t, rtt, transfers, is_bulk: true, with_timestamps };
+        // Long enough for round trips to be measured.
+        bed.run((rtt * 20).max(Duration::from_millis(300)));
+        bed
+    }
+
+    /// Both hosts do what they would do, as often as a fraction of a round trip.
+    fn run(&mut self, time: Duration) {
+        self.run_in_steps(time, (self.rtt / 4).clamp(Duration::from_micros(250), Duration::from_millis(20)));
+    }
+
+    fn run_in_steps(&mut self, time: Duration, step: Duration) {
+        let end = self.t.now() + time;
+        while self.t.now() < end {
+            self.hosts_act();
+            let step = step.min(end.since(self.t.now())).max(Duration::from_micros(1));
+            self.t.play(&format!("~{}", step.as_micros() as f64 / 1_000.0));
+        }
+        self.hosts_act();
+    }
+
+    fn hosts_act(&mut self) {
+        let (at_a, at_b, now) = (self.t.take(Host::A), self.t.take(Host::B), clock(self.t.now()));
+        for flow in &mut self.transfers {
+            let stamp = |s: &crate::script::notation::Seen| s.segment.options.timestamps.map_or(0, |t| t.val);
+            for seen in at_b.iter().filter(|s| s.port == flow.port) {
+                let is_question = seen.payload.is_empty() && seen.seq < flow.b.acked;
+                flow.b.put(std::slice::from_ref(seen));
+                flow.of_a = stamp(seen).max(flow.of_a);
+                if is_question || !seen.payload.is_empty() {
+                    let options = if self.with_timestamps {
+                        format!("<ts {now} {}>", flow.of_a)
+                    } else {
+                        String::new()
+                    };
+                    let (ack, port) = (flow.b.acked, flow.port);
+                    self.t.send(Host::B, &format!(". 1 ack {ack} {options} {{port {port}}}"));
+                }
+            }
+            for seen in at_a.iter().filter(|s| s.port == flow.port) {
+                flow.of_b = stamp(seen).max(flow.of_b);
+                flow.acked = seen.ack.max(flow.acked);
+                flow.edge = (seen.ack + (u32::from(seen.segment.window) << 7)).max(flow.edge);
+            }
+        }
+        if self.is_bulk {
+            for n in 0..self.transfers.len() {
+                self.say(n);
+            }
+        }
+    }
+
+    /// a sends a segment, if its window allows that.
+    fn say(&mut self, n: usize) {
+        let now = clock(self.t.now());
+        let flow = &mut self.transfers[n];
+        let (from, to, port) = (flow.sent, flow.sent + SEGMENT, flow.port);
+        if to <= (flow.acked + WINDOW).min(flow.edge) {
+            flow.sent = to;
+            let options =
+                if self.with_timestamps { format!("<ts {now} {}>", flow.of_b) } else { String::new() };
+            let size = if self.with_timestamps { "{gso 1448" } else { "{" };
+            let fields = format!("{size}{}port {port}}}", if self.with_timestamps { "," } else { "" });
+            self.t.send(Host::A, &format!("P. {from}:{to} ack 1 {options} {fields}"));
+        }
+    }
+
+    /// The congestion window of the first transfer.
+    fn window(&mut self) -> u64 {
+        self.t.with_gateway(|g, now, _| g.flows(now, 1)[0].cwnd_b_bytes)
+    }
+
+    /// The state of the link as the first gateway has it.
+    fn state(&mut self) -> &'static str {
+        self.t.with_gateway(|g, _, _| g.status()).links[0].state
+    }
+
+    fn have_all(&self, n: usize) -> bool {
+        let flow = &self.transfers[n];
+        (flow.b.acked, flow.acked) == (flow.sent, flow.sent)
+    }
+
+    /// Segments with data that left for b from then on.
+    fn data_since(crossed: &[Crossed], since: Instant) -> Vec<&Crossed> {
+        crossed.iter().filter(|c| c.to == Host::B && c.at >= since && !c.seen.payload.is_empty()).collect()
+    }
+}
+
+/// The largest segments among these, bytes of payload on the wire.
+fn largest(data: &[&Crossed]) -> usize {
+    let wire = |c: &&Crossed| match c.seen.offload.gso_size {
+        0 => c.seen.payload.len(),
+        size => usize::from(size),
+    };
+    data.iter().map(wire).max().unwrap_or(0)
+}
+
+/// What a gateway has taken and sends itself is marked, what it forwards is not.
+fn is_made_by_gateway(c: &Crossed) -> bool {
+    c.seen.payload.is_empty() || c.seen.segment.options.farlink.is_some()
+}
+
+/// How an outage comes about.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Outage {
+    Unannounced,
+    /// The carrier goes and comes.
+    Announced,
+}
+
+/// An outage: segments stay as large, nothing is forwarded unsplit, little is sent, all is delivered, and every connection goes on within the
+/// larger of two round trips, and the interval of probes and one.
+fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Outage) {
+    let what = format!("{rtt:?}, {kind:?}, {outage:?}, {} flows, {:?}", ports.len(), link.rate_bps);
+    let announced = kind == Outage::Announced;
+    let mut bed = Bed::new(rtt, ports, link.clone(), announced);
+    let before = largest(&Bed::data_since(&bed.t.take_crossed(), Instant::ZERO));
+    let window = bed.window();
+    let cut_at = bed.t.now();
+    bed.t.cut(Cut::All);
+    if announced {
+        bed.t.set_carrier(TO_B, false);
+    }
+    bed.run_in_steps(outage, Duration::from_millis(100));
+    let (back_at, crossed) = (bed.t.now(), bed.t.take_crossed());
+    bed.t.assert(crossed.iter().all(is_made_by_gateway), &format!("{what}: nothing is forwarded unsplit"));
+    // After the first timeouts, and two questions, one segment at a time asks.
+    let asked = Bed::data_since(&crossed, cut_at + (rtt * 8).max(Duration::from_secs(2)));
+    let apart = rtt.max(LEAST);
+    let most = if announced { 0 } else { (outage.as_nanos() / apart.as_nanos()).min(180) };
+    assert!(asked.len() as u128 <= most, "{what}: {} segments into a dead link", asked.len());
+    bed.t.cut(Cut::Nothing);
+    if announced {
+        bed.t.set_carrier(TO_B, true);
+    }
+    let interval =
+        if announced { Duration::ZERO } else { apart.max((outage / 32).min(Duration::from_secs(4))) };
+    // What others hold takes its time on the link.
+    let held_ns = link.rate_bps.map_or(0, |bps| bed.t.status().custody_bytes * 8_000_000_000 / bps);
+    let bound = (rtt * 2).max(interval + rtt) + Duration::from_nanos(held_ns);
+    bed.run(bound + Duration::from_millis(1));
+    let crossed = bed.t.take_crossed();
+    assert!(crossed.iter().all(is_made_by_gateway), "{what}: nor later");
+    let resumed = Bed::data_since(&crossed, back_at);
+    for port in ports {
+        let first = resumed.iter().find(|c| c.seen.port == *port).map(|c| c.at.since(back_at));
+        let in_time = first.is_some_and(|after| after <= bound);
+        bed.t.assert(in_time, &format!("{what}: port {port} resumed after {first:?} of {bound:?}"));
+    }
+    // Shorter outages may be over before anybody doubts the link: then they are losses like any others.
+    let is_outage = announced || outage >= (rtt * 6).max(Duration::from_secs(2));
+    assert!(bed.window() >= window || !is_outage, "{what}: {} after {window}", bed.window());
+    // What was held is delivered, and the sources go on.
+    bed.is_bulk = false;
+    bed.run((rtt * 12).max(Duration::from_secs(1)));
+    for n in 0..ports.len() {
+        let Transfer { sent, acked, ref b, .. } = bed.transfers[n];
+        bed.t.assert(
+            bed.have_all(n),
+            &format!("{what}: sent {sent}, acknowledged {acked}, b has {}", b.acked),
+        );
+    }
+    assert_eq!(largest(&resumed), before, "{what}: segments as large as before");
+    bed.t.take_crossed();
+    bed.is_bulk = true;
+    bed.run((rtt * 12).max(Duration::from_millis(300)));
+    let crossed = bed.t.take_crossed();
+    assert_eq!(largest(&Bed::data_since(&crossed, back_at)), before, "{what}: and they stay so");
+    for host in [Host::A, Host::B] {
+        assert!(bed.t.take(host).iter().all(|s| !s.segment.flags.rst()), "{what}: nobody is reset");
+    }
+    assert_eq!(bed.t.status().counters.flows_abandoned, 0, "{what}");
+    assert_eq!(bed.state(), "up");
+}
+
+fn unannounced(seconds: u64) {
+    for rtt in [SHORT, LONG] {
+        let outage = Duration::from_secs(seconds);
+        endures(rtt, outage, &PORTS, link(Some(800_000_000)), Outage::Unannounced);
+        endures(rtt, outage, &PORTS[..1], link(None), Outage::Unannounced);
+    }
+}
+
+#[test]
+fn an_unannounced_outage_of_a_second() {
+    unannounced(1);
+}
+
+#[test]
+fn an_unannounced_outage_of_six_seconds() {
+    unannounced(6);
+}
+
+#[test]
+fn an_unannounced_outage_of_half_a_minute() {
+    unannounced(30);
+}
+
+#[test]
+fn an_unannounced_outage_of_five_minutes() {
+    unannounced(300);
+}
+
+#[test]
+fn an_announced_outage_of_half_an_hour_with_timestamps() {
+    for rtt in [SHORT, LONG] {
+        let outage = Duration::from_secs(1800);
+        endures(rtt, outage, &PORTS, link(Some(800_000_000)), Outage::Announced);
+        endures(rtt, outage, &PORTS[..1], link(None), Outage::Announced);
+    }
+}
+
+/// Custody without progress is given up after a minute; nothing is under way.
+fn with_a_minute(ports: &[u16]) -> Bed {
+    let minute = Duration::from_secs(60);
+    let mut bed = Bed::with_user_timeout(SHORT, ports, link(Some(800_000_000)), false, minute);
+    bed.is_bulk = false;
+    bed.run(Duration::from_millis(100));
+    bed
+}
+
+#[test]
+fn a_connection_whose_far_end_is_gone_does_not_hold_up_the_others() {
+    let mut bed = with_a_minute(&PORTS);
+    bed.t.cut(Cut::Port(PORTS[0]));
+    bed.say(0);
+    // The others speak seldom: in between nobody is heard over the link.
+    for _ in 0..30 {
+        bed.run_in_steps(Duration::from_secs(7), Duration::from_millis(100));
+        bed.say(1);
+        bed.run(LEAST + SHORT * 2);
+        assert!(bed.have_all(1), "no later than the least RTO");
+    }
+    // Its silence is its own as soon as another one was answered: it is given up after the user timeout.
+    bed.t.assert(bed.t.status().counters.flows_abandoned == 1, "given up");
+    assert_eq!(bed.state(), "up");
+}
+
+#[test]
+fn a_silence_that_nobody_explains_is_no_excuse_for_ever() {
+    let mut bed = with_a_minute(&PORTS);
+    bed.t.cut(Cut::All);
+    (0..PORTS.len()).for_each(|n| bed.say(n));
+    bed.run_in_steps(Duration::from_secs(55), Duration::from_millis(100));
+    assert_eq!(bed.state(), "probing");
+    bed.run_in_steps(Duration::from_secs(120), Duration::from_millis(100));
+    bed.t.assert(bed.t.status().counters.flows_abandoned == 3, "the user timeout twice");
+}
+
+#[test]
+fn what_begins_while_a_link_is_silent_asks_at_once() {
+    let mut bed = Bed::new(SHORT, &PORTS[..2], link(Some(800_000_000)), false);
+    bed.is_bulk = false;
+    bed.run(Duration::from_millis(100));
+    bed.t.cut(Cut::All);
+    bed.say(0);
+    bed.run_in_steps(Duration::from_secs(100), Duration::from_millis(100));
+    assert_eq!(bed.state(), "probing");
+    bed.t.cut(Cut::Nothing);
+    let back_at = bed.t.now();
+    bed.t.take_crossed();
+    bed.say(1);
+    // Probes are 3 s apart by now.
+    bed.run(LEAST + SHORT * 2);
+    let crossed = bed.t.take_crossed();
+    let ports: Vec<u16> = Bed::data_since(&crossed, back_at).iter().map(|c| c.seen.port).collect();
+    assert!(ports.contains(&PORTS[0]) && ports.contains(&PORTS[1]), "{ports:?}");
+    assert!(bed.have_all(0) && bed.have_all(1));
+}
+
+#[test]
+fn a_word_over_a_silent_link_is_answered_by_a_question() {
+    let mut bed = Bed::new(SHORT, &PORTS[..2], link(Some(800_000_000)), false);
+    bed.is_bulk = false;
+    bed.run(Duration::from_millis(100));
+    bed.t.cut(Cut::All);
+    bed.say(0);
+    bed.run_in_steps(Duration::from_secs(100), Duration::from_millis(100));
+    bed.t.cut(Cut::Nothing);
+    // b has something to say on another connection.
+    let acked = bed.transfers[1].b.acked;
+    bed.t.send(Host::B, &format!("P. 1:101 ack {acked} {{port {}}}", PORTS[1]));
+    bed.run(LEAST + SHORT * 2);
+    assert!(bed.have_all(0));
+}
+
+#[test]
+fn a_link_that_swallows_large_segments_only_is_not_silent() {
+    for ports in [&PORTS[..1], &PORTS] {
+        let mut bed = Bed::new(SHORT, ports, link(Some(800_000_000)), false);
+        bed.t.cut(Cut::Above(1300));
+        bed.run_in_steps(Duration::from_secs(20), Duration::from_millis(10));
+        bed.is_bulk = false;
+        bed.run_in_steps(Duration::from_secs(20), Duration::from_millis(10));
+        for (n, flow) in bed.transfers.iter().enumerate() {
+            assert!(bed.have_all(n), "{n}: {} of {}", flow.b.acked, flow.sent);
+        }
+    }
+}
