@@ -4,6 +4,8 @@
 pub const BLOCK_BYTES: u64 = 16 << 10;
 /// Bound on separate pieces; beyond it a stream is no longer followed.
 const PIECES_MAX: usize = 4096;
+/// So much of the beginning of a stream is kept, to see whether it is repeated with other bytes.
+const KEPT_BYTES: u64 = 64 << 10;
 /// Bound on blocks: 16 GiB of stream.
 const BLOCKS_MAX: usize = 1 << 20;
 
@@ -14,6 +16,9 @@ pub struct Coverage {
     pieces: Vec<(u64, u64)>,
     blocks: Vec<Block>,
     overlapping: u64,
+    /// Its beginning, as it was seen first.
+    kept: Vec<u8>,
+    is_contradicted: bool,
     is_lost: bool,
 }
 
@@ -63,6 +68,10 @@ impl Coverage {
                     self.mix(at, &data[(at - start) as usize..(a - start) as usize]);
                 }
             }
+            if let Some(data) = data {
+                let (again, upto) = (start.max(a), end.min(b));
+                self.compare(again, data.get((again - start) as usize..(upto.max(start) - start) as usize));
+            }
             at = at.max(b);
         }
         if at < end {
@@ -78,7 +87,22 @@ impl Coverage {
         self.pieces.splice(from..to, [joined]);
     }
 
+    /// Bytes that have been seen before are seen again.
+    fn compare(&mut self, at: u64, again: Option<&[u8]>) {
+        let first = self.kept.iter().skip(at as usize);
+        self.is_contradicted |= first.zip(again.unwrap_or_default()).any(|(a, b)| a != b);
+    }
+
+    fn keep(&mut self, at: u64, data: &[u8]) {
+        let end = KEPT_BYTES.min(at + data.len() as u64) as usize;
+        if let Some(wanted) = end.checked_sub(at as usize).filter(|n| *n > 0) {
+            self.kept.resize(self.kept.len().max(end), 0);
+            self.kept[at as usize..end].copy_from_slice(&data[..wanted]);
+        }
+    }
+
     fn mix(&mut self, mut at: u64, mut data: &[u8]) {
+        self.keep(at, data);
         while !data.is_empty() {
             let number = (at / BLOCK_BYTES) as usize;
             let place = at % BLOCK_BYTES;
@@ -109,6 +133,12 @@ impl Coverage {
         self.overlapping
     }
 
+    /// Whether a part of its beginning was seen with other bytes than before: then either may be what its receiver takes.
+    #[must_use]
+    pub fn is_contradicted(&self) -> bool {
+        self.is_contradicted
+    }
+
     /// Whether a bound was reached, so that nothing is known any more.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -131,10 +161,11 @@ impl Coverage {
         })
     }
 
-    /// The start of a block in which both saw the same places and yet not the same bytes.
+    /// The start of a block in which both saw the same places and yet not the same bytes. Of what was said in two ways nothing
+    /// is known.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
-        if self.is_lost || other.is_lost {
+        if self.is_lost || other.is_lost || self.is_contradicted || other.is_contradicted {
             return None;
         }
         self.blocks.iter().zip(&other.blocks).zip(0u64..).find_map(|((a, b), number)| {
@@ -222,6 +253,20 @@ mod tests {
         let data = data(10_000);
         let (a, b) = (of(&[(0, 4000), (5000, 9000)], &data), of(&[(1000, 9000)], &data));
         assert_eq!(a.first_difference(&b), None);
+    }
+
+    #[test]
+    fn who_says_two_things_is_found_and_neither_is_wrong() {
+        let (one, mut two) = (data(1000), data(1000));
+        two[500] ^= 1;
+        let mut said = of(&[(400, 600)], &one);
+        said.add(0, &two[..450]);
+        assert!(!said.is_contradicted(), "the same bytes again");
+        said.add(450, &two[450..]);
+        assert!(said.is_contradicted());
+        for taken in [one, two] {
+            assert_eq!(of(&[(0, 1000)], &taken).first_difference(&said), None);
+        }
     }
 
     #[test]

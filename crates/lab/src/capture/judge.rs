@@ -161,6 +161,9 @@ fn wrongs(came: &Stream, other: &Stream, left: &Stream) -> Vec<String> {
     if left.coverage.is_lost() || came.coverage.is_lost() {
         return wrongs;
     }
+    if left.coverage.is_contradicted() && !came.coverage.is_contradicted() {
+        wrongs.push("a byte left in two ways; it came in one".into());
+    }
     if let Some(at) = left.coverage.first_outside(&came.coverage) {
         wrongs.push(format!("byte {at} left, it never came in"));
     } else if let Some(at) = left.coverage.first_difference(&came.coverage) {
