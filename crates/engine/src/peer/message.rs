@@ -289,8 +289,14 @@ mod tests {
             let m = Message::decode(&body, hello);
             // What was read can be written and read again.
             let again = m.clone().fit(FRAMES, 36);
-            prop_assert_eq!(Message::decode(&again.encode(FRAMES), FRAMES), Message {
+            let written = again.encode(FRAMES);
+            let read = Message::decode(&written, FRAMES);
+            // Frames have heads: the runs of a full body of version 1 may not fit any more, and stay out.
+            let fits = written.len() + 1 + again.runs.bytes().len() <= 36;
+            let stay_out = read.runs.bytes().is_empty() && !fits;
+            prop_assert_eq!(read, Message {
                 arrived: again.arrived.map(|a| Arrived { by: FRAMES.identity, ..a }),
+                runs: if stay_out { Runs::default() } else { again.runs.clone() },
                 ..again.clone()
             });
             for ack in [SeqNum(0), SeqNum(u32::MAX)] {
