@@ -190,9 +190,7 @@ impl Flow {
             let host = (self.legs.get_mut(from), self.agreed);
             let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake)) {
                 Told::Little => return Fate::Forward(packet),
-                Told::Forged => {
-                    return Fate::taken(cx.pool, packet);
-                }
+                Told::Forged => return Fate::taken(cx.pool, packet),
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),
                 Told::Ends => {
                     cx.counters.flows_closed += 1;

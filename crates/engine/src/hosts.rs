@@ -40,6 +40,19 @@ impl Hosts<'_> {
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
     }
 
+    /// What is the same in all segments to a host in the other one's name.
+    #[must_use]
+    pub fn header(&self, to: Side) -> SegmentHeader<'static> {
+        let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        SegmentHeader {
+            ttl: src.ttl.saturating_add(1),
+            traffic_class: src.traffic_class & !3,
+            flow_label: src.flow_label,
+            ip_id: src.ip_id,
+            ..SegmentHeader::between((src.addr, src.port), (dst.addr, dst.port))
+        }
+    }
+
     /// RST to a host in the other one's name.
     pub fn make_rst(&self, cx: &mut Cx<'_>, to: Side, seq: SeqNum, ack: SeqNum) {
         self.make_bare(cx, to, Flags::RST | Flags::ACK, seq, ack);
@@ -48,26 +61,9 @@ impl Hosts<'_> {
     /// A segment without payload and relay, to a host in the other one's name.
     pub(crate) fn make_bare(&self, cx: &mut Cx<'_>, to: Side, flags: Flags, seq: SeqNum, ack: SeqNum) {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
-        let stamp = Timestamps { val: src.ts_val, ecr: dst.ts_recent };
-        let header = SegmentHeader {
-            src: src.addr,
-            dst: dst.addr,
-            src_port: src.port,
-            dst_port: dst.port,
-            ttl: src.ttl.saturating_add(1),
-            traffic_class: src.traffic_class & !3,
-            flow_label: src.flow_label,
-            ip_id: src.ip_id,
-            dont_fragment: true,
-            seq,
-            ack,
-            flags,
-            window: if flags.rst() { 0 } else { crate::window::field(src.window_bytes, src.window_scale) },
-            urgent: 0,
-            timestamps: self.agreed.timestamps.then_some(stamp),
-            sack: &[],
-            farlink: None,
-        };
+        let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes, src.window_scale) };
+        let timestamps = self.agreed.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent });
+        let header = SegmentHeader { seq, ack, flags, window, timestamps, ..self.header(to) };
         cx.net.send(&Made { via: src.via, out: dst.out, header, payload: &[], segment_bytes: 0 });
     }
 }

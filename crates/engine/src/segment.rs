@@ -6,6 +6,7 @@ use farlink_wire::{
 
 use crate::buffer::{SeqBuffer, Slices};
 use crate::cx::Cx;
+use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::ready::{Turn, Wants, What};
@@ -223,16 +224,9 @@ impl Split<'_> {
         let body = message.as_ref().zip(dst.peer.hello()).map(|(message, hello)| message.encode(hello));
         let sack_max = if self.agreed.timestamps { 3 } else { 4 };
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
+        let plain = Hosts { legs: self.legs, agreed: self.agreed }.header(to);
         let header = SegmentHeader {
-            src: src.addr,
-            dst: dst.addr,
-            src_port: src.port,
-            dst_port: dst.port,
-            ttl: src.ttl.saturating_add(1),
-            traffic_class: (src.traffic_class & !3) | ecn.bits(),
-            flow_label: src.flow_label,
-            ip_id: src.ip_id,
-            dont_fragment: true,
+            traffic_class: plain.traffic_class | ecn.bits(),
             seq: plan.map_or(outbound.tx.acceptable_seq(), |p| p.seq),
             ack: word.ack,
             flags,
@@ -241,6 +235,7 @@ impl Split<'_> {
             timestamps: word.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent }),
             sack: sack.get(..sack_max.min(sack.len())).unwrap_or_default(),
             farlink: body.as_deref(),
+            ..plain
         };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
         let size = cx.net.send(&made);

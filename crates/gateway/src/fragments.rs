@@ -26,30 +26,20 @@ pub fn cut_as(pool: &mut Pool, whole: &PacketBuf, id: u32, came: &[PacketBuf]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farlink_wire::{Flags, SegmentHeader, SeqNum, build, edit, finish_checksums, verify_checksums};
     use farlink_wire::{Instant, Reassembler, ReassemblyLimits};
+    use farlink_wire::{SegmentHeader, SeqNum, build, edit, finish_checksums, verify_checksums};
 
     #[test]
     fn a_changed_segment_is_whole_again_behind_its_fragments() {
         let mut pool = Pool::new(1 << 20);
+        let ends = (("10.0.0.1".parse().unwrap(), 1), ("10.0.0.2".parse().unwrap(), 2));
         let header = SegmentHeader {
-            src: "10.0.0.1".parse().unwrap(),
-            dst: "10.0.0.2".parse().unwrap(),
-            src_port: 1,
-            dst_port: 2,
-            ttl: 64,
-            traffic_class: 0,
-            flow_label: 0,
             ip_id: 77,
             dont_fragment: false,
             seq: SeqNum(1),
             ack: SeqNum(1),
-            flags: Flags::ACK,
             window: 9,
-            urgent: 0,
-            timestamps: None,
-            sack: &[],
-            farlink: None,
+            ..SegmentHeader::between(ends.0, ends.1)
         };
         let mut p = build::packet(&mut pool, &header, None, &[7; 1_000]).unwrap();
         let offload = p.offload;

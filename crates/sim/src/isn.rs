@@ -60,23 +60,10 @@ mod tests {
         let mut clock = IsnClock::new(Some(7));
         let syn = |seq: u32| {
             let header = farlink_wire::SegmentHeader {
-                src: ends.0.0,
-                dst: ends.1.0,
-                src_port: 1,
-                dst_port: 2,
-                ttl: 64,
-                traffic_class: 0,
-                flow_label: 0,
-                ip_id: 0,
-                dont_fragment: true,
                 seq: SeqNum(seq),
-                ack: SeqNum(0),
                 flags: farlink_wire::Flags::SYN,
                 window: 1,
-                urgent: 0,
-                timestamps: None,
-                sack: &[],
-                farlink: None,
+                ..farlink_wire::SegmentHeader::between(ends.0, ends.1)
             };
             crate::packet::tcp(&header.write(0).unwrap().0).unwrap()
         };

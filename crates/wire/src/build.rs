@@ -77,6 +77,32 @@ pub struct SegmentHeader<'a> {
     pub farlink: Option<&'a [u8]>,
 }
 
+impl SegmentHeader<'static> {
+    /// A bare acknowledgement from one end of a connection to the other, all numbers 0: the rest is said beside it.
+    #[must_use]
+    pub const fn between((src, src_port): (IpAddr, u16), (dst, dst_port): (IpAddr, u16)) -> Self {
+        Self {
+            src,
+            dst,
+            src_port,
+            dst_port,
+            ttl: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            ip_id: 0,
+            dont_fragment: true,
+            seq: SeqNum(0),
+            ack: SeqNum(0),
+            flags: Flags::ACK,
+            window: 0,
+            urgent: 0,
+            timestamps: None,
+            sack: &[],
+            farlink: None,
+        }
+    }
+}
+
 impl SegmentHeader<'_> {
     /// Bytes of options before the SACK blocks.
     fn fixed_options_len(&self) -> usize {

@@ -44,23 +44,13 @@ fn none_per_packet() {
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
         let count = allocations(|| {
             let header = SegmentHeader {
-                src,
-                dst,
-                src_port: 1,
-                dst_port: 2,
-                ttl: 64,
-                traffic_class: 0,
-                flow_label: 0,
-                ip_id: 0,
-                dont_fragment: true,
                 seq: SeqNum(1),
                 ack: SeqNum(1),
-                flags: Flags::ACK,
                 window: 9,
-                urgent: 0,
                 timestamps: Some(Timestamps { val: 1, ecr: 2 }),
                 sack: &sack,
                 farlink: Some(&[1, 2, 3, 4]),
+                ..SegmentHeader::between((src, 1), (dst, 2))
             };
             let mut p = build::packet(&mut pool, &header, None, b"payload").unwrap();
             let Parsed::Tcp(s) = parse(p.bytes()) else { return };

@@ -228,25 +228,12 @@ mod tests {
 
     #[test]
     fn the_room_that_a_message_takes_is_known() {
+        let ends = (("10.0.0.1".parse().unwrap(), 1), ("10.0.0.2".parse().unwrap(), 2));
         let written = |body: &[u8]| {
             let header = farlink_wire::SegmentHeader {
-                src: "10.0.0.1".parse().unwrap(),
-                dst: "10.0.0.2".parse().unwrap(),
-                src_port: 1,
-                dst_port: 2,
-                ttl: 64,
-                traffic_class: 0,
-                flow_label: 0,
-                ip_id: 0,
-                dont_fragment: true,
-                seq: SeqNum(1),
-                ack: SeqNum(1),
-                flags: farlink_wire::Flags::ACK,
-                window: 9,
-                urgent: 0,
                 timestamps: Some(farlink_wire::Timestamps { val: 1, ecr: 2 }),
-                sack: &[],
                 farlink: Some(body),
+                ..farlink_wire::SegmentHeader::between(ends.0, ends.1)
             };
             header.write(0).unwrap().0.len() as u32
         };

@@ -334,14 +334,20 @@ fn a_silence_that_nobody_explains_is_no_excuse_for_ever() {
     bed.t.assert(bed.t.status().counters.flows_abandoned == 3, "the user timeout twice");
 }
 
-#[test]
-fn what_begins_while_a_link_is_silent_asks_at_once() {
+/// Two connections over a link that has been silent for 100 s; the first one waits for an answer.
+fn silent_for_long() -> Bed {
     let mut bed = Bed::new(SHORT, &PORTS[..2], link(Some(800_000_000)), false);
     bed.is_bulk = false;
     bed.run(Duration::from_millis(100));
     bed.t.cut(Cut::All);
     bed.say(0);
     bed.run_in_steps(Duration::from_secs(100), Duration::from_millis(100));
+    bed
+}
+
+#[test]
+fn what_begins_while_a_link_is_silent_asks_at_once() {
+    let mut bed = silent_for_long();
     assert_eq!(bed.state(), "probing");
     bed.t.cut(Cut::Nothing);
     let back_at = bed.t.now();
@@ -357,12 +363,7 @@ fn what_begins_while_a_link_is_silent_asks_at_once() {
 
 #[test]
 fn a_word_over_a_silent_link_is_answered_by_a_question() {
-    let mut bed = Bed::new(SHORT, &PORTS[..2], link(Some(800_000_000)), false);
-    bed.is_bulk = false;
-    bed.run(Duration::from_millis(100));
-    bed.t.cut(Cut::All);
-    bed.say(0);
-    bed.run_in_steps(Duration::from_secs(100), Duration::from_millis(100));
+    let mut bed = silent_for_long();
     bed.t.cut(Cut::Nothing);
     // b has something to say on another connection.
     let acked = bed.transfers[1].b.acked;
