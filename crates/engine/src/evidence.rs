@@ -31,6 +31,9 @@ const REPEATED_TIME_FAR: Duration = Duration::from_secs(10);
 const REPEATED_EXACT: u8 = 2;
 /// How long an honest host has to answer a question where its round trip is not known; else two of them.
 const ANSWER_TIME: Duration = Duration::from_millis(400);
+/// It is asked again after this time at the earliest. Two that answer differently would keep each other talking, and the connection
+/// could never sleep.
+const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// An acknowledgement is remembered so long for the source's own numbers to confirm it.
 const FRESH: Duration = Duration::from_secs(10);
 /// Acknowledgements of less than was believed, so long after it and after a question, that show the belief to be wrong. Another
@@ -71,8 +74,16 @@ impl Split<'_> {
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        towards.beyond = Beyond::default();
+        if !self.is_of_gateway(from, s) {
+            let towards = self.relays.get_mut(from.other());
+            towards.beyond.refute(towards.tx.asked_at);
+        }
         if old { AckKind::TooOld } else { AckKind::Good }
+    }
+
+    /// A gateway made it, so its acknowledgement says nothing of where the host stands.
+    fn is_of_gateway(&self, from: Side, s: &TcpSegment) -> bool {
+        self.legs.get(from).peer.is_heard() && s.options.farlink.is_some()
     }
 
     fn judge_beyond(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
@@ -100,19 +111,19 @@ impl Split<'_> {
         let (asked_at, highest) = (towards.tx.asked_at, towards.buffer.highest());
         let b = &mut towards.beyond;
         if b.count == 0 || s.ack.before(b.ack) {
-            *b = Beyond { first_at: cx.now, ..Beyond::default() };
+            *b = Beyond { first_at: cx.now, asked_at: b.asked_at, ..Beyond::default() };
         }
+        b.note_asked(asked_at);
         *b = Beyond {
             count: b.count.saturating_add(1),
             newest_at: cx.now,
-            asked_at: b.asked_at.or(Some(asked_at).filter(|at| *at > b.first_at)),
             ack: s.ack,
             exact,
             highest,
             ..*b
         };
         let again = b.count >= REPEATED_EXACT;
-        let asked = b.asked_at.is_some_and(|at| exact || cx.now.since(at) >= patience);
+        let asked = b.asked_since().is_some_and(|at| exact || cx.now.since(at) >= patience);
         let repeated =
             exact && b.count >= REPEATED_EXACT || b.count >= REPEATED && cx.now.since(b.first_at) >= lasting;
         match (asked && repeated, real) {
@@ -128,7 +139,8 @@ impl Split<'_> {
     pub(crate) fn ask_about_beyond(&mut self, cx: &mut Cx<'_>, from: Side) {
         let towards = self.relays.get(from.other());
         let b = towards.beyond;
-        let open = b.count > 0 && !b.exact && b.asked_at.is_none() && towards.tx.asked_at <= b.first_at;
+        let lately = b.asked_at.is_some_and(|at| cx.now.since(at) < ASK_AGAIN);
+        let open = b.count > 0 && !b.exact && !lately && towards.tx.asked_at <= b.first_at;
         if !open
             || b.ack.after(towards.source_nxt)
             || !self.answers.may_answer(cx.now)

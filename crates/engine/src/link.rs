@@ -31,7 +31,7 @@ use losses::Losses;
 use memory::Memory;
 use meter::Meter;
 use round_trip::RoundTrip;
-use silence::Silence;
+use silence::{Probe, Silence};
 
 /// A link delivers while it has told of something within its round trip, or within this where that is shorter: a gateway
 /// acknowledges about twelve times a second where little comes in.
@@ -317,8 +317,8 @@ impl Link {
         self.silence.since()
     }
 
-    /// It is asked by a segment now. Returns whether that is to be a small one.
-    pub(crate) fn probe(&mut self, now: Instant) -> bool {
+    /// It is asked by a segment now; returns by which.
+    pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
         if self.silence.is_asked() {
             self.evidence.probe();
         }

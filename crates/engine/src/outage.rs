@@ -1,6 +1,8 @@
 //! A link that is down or silent, seen from its connections: what they tell of it, what they leave undone meanwhile, and which of them asks.
 
 use core::cmp::Reverse;
+use core::net::IpAddr;
+use std::collections::BTreeMap;
 
 use farlink_wire::{Duration, Instant, TcpSegment};
 
@@ -110,36 +112,45 @@ impl Engine {
     pub(crate) fn probe_links(&mut self, now: Instant, net: &mut dyn World) {
         while let Some(way) = self.links.next_to_probe(now) {
             let was_probing = self.links.get(way).is_some_and(Link::is_probing);
-            let small = self.links.get_mut(way).is_some_and(|link| link.probe(now));
+            let probe = self.links.get_mut(way).and_then(|link| link.probe(now));
             if !was_probing && self.links.get(way).is_some_and(Link::is_probing) {
                 // The route may have moved before anybody noticed.
                 self.reroute(now, net);
             }
-            let asker = self.asker(way).filter(|_| !self.is_silent_too_long(now, way));
-            let Some((id, to)) = asker else {
+            let patient = !self.is_silent_too_long(now, way);
+            let asked = probe.filter(|_| patient).and_then(|p| Some((p, self.asker(way, p.in_turn)?)));
+            let Some((probe, (id, to))) = asked else {
                 // Nobody waits any more, or all have waited for too long.
                 self.links.hear_answer(now, way);
                 continue;
             };
             if let Some(split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                let question = if small { Question::Small } else { Question::Segment };
+                let question = if probe.small { Question::Small } else { Question::Segment };
                 split.relays.get_mut(to.other()).tx.ask_link(question);
             }
             self.after_event(now, id, net);
         }
     }
 
-    /// The connection that asks next: one that begins, for its host has not been silent yet; one with a gateway at the other end, which
-    /// answers in any case; of several the one that has asked least recently.
-    fn asker(&self, way: Way) -> Option<(FlowId, Side)> {
-        let waiting = self.table.iter().filter_map(|(id, flow)| {
-            let (relays, to) = waits_over(flow, way)?;
-            let asked_at = relays.get(to.other()).tx.asked_at;
-            let rank =
-                (begins(relays, to), flow.legs.get(to).peer.is_heard(), Reverse(asked_at), Reverse(id.slot));
-            Some((rank, (id, to)))
+    /// The connection that asks next. In turn: of the hosts that wait the one that was spoken to least recently, and of its connections
+    /// likewise. Else one that begins comes first, for its host has not been silent yet; then one with a gateway at the other end, which
+    /// answers in any case.
+    fn asker(&self, way: Way, in_turn: bool) -> Option<(FlowId, Side)> {
+        let mut spoken_to: BTreeMap<IpAddr, Instant> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (id, flow) in self.table.iter() {
+            let Some((relays, to)) = waits_over(flow, way) else { continue };
+            let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at);
+            let newest = spoken_to.entry(leg.addr).or_insert(asked_at);
+            *newest = asked_at.max(*newest);
+            let hopeful = !in_turn && begins(relays, to);
+            waiting.push((hopeful, !in_turn && leg.peer.is_heard(), leg.addr, asked_at, (id, to)));
+        }
+        let least_recent = |host: &IpAddr| Reverse(spoken_to.get(host).copied());
+        let next = waiting.iter().max_by_key(|(begins, heard, host, asked_at, (id, _))| {
+            (*begins, *heard, least_recent(host), Reverse(*asked_at), Reverse(id.slot))
         });
-        waiting.max_by_key(|(rank, _)| *rank).map(|(_, asker)| asker)
+        next.map(|(.., asker)| *asker)
     }
 
     /// For longer than custody is kept without progress nobody was heard and nobody has said why. The link may be gone for good, or the hosts

@@ -235,8 +235,9 @@ impl Receiver {
             self.repeated = None;
         } else if what.early_bytes == 0 && what.duplicate_bytes > 0 && !end.after(self.last_ack_sent) {
             let before = self.repeated.filter(|(at, _)| *at == seq).map_or(0, |(_, times)| times);
-            self.repeated = Some((seq, before.saturating_add(1)));
-            self.sack_is_lost |= before + 1 >= REPETITIONS_UNHEARD;
+            let times = before.saturating_add(1);
+            self.repeated = Some((seq, times));
+            self.sack_is_lost |= times >= REPETITIONS_UNHEARD;
         }
         self.sack_is_lost &= has_holes;
     }

@@ -24,7 +24,10 @@ const APART_MAX: Duration = Duration::from_secs(4);
 /// So many stay unanswered before all else waits: what stands in a queue of others, or in a link that pauses, comes late.
 const QUESTIONS: u32 = 2;
 /// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link carries others.
-const SMALL_EVERY: u32 = 4;
+const SMALL_EVERY: u32 = 3;
+/// Each of so many is of whoever has waited longest to ask, whatever is to be expected of the answer: a host that plays a gateway, or
+/// begins again and again, must not have them all. Each second small one is among them.
+const IN_TURN_EVERY: u32 = 2;
 
 /// A retransmission timer has expired.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +40,15 @@ pub struct Expired {
     pub of_gateway: bool,
     /// Probes are at least so far apart.
     pub apart: Duration,
+}
+
+/// A question to a silent link: by a segment of which connection, and by which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// A small segment.
+    pub small: bool,
+    /// The one that has waited longest asks, not the one that is best answered.
+    pub in_turn: bool,
 }
 
 /// What is known of a link's silence.
@@ -97,13 +109,14 @@ impl Silence {
         self.doubt.is_some_and(|d| d.probes >= QUESTIONS)
     }
 
-    /// A probe leaves. Returns whether it is to be a small one.
-    pub fn probe(&mut self, now: Instant) -> bool {
-        let Some(d) = &mut self.doubt else { return false };
+    /// A probe leaves; returns which.
+    pub fn probe(&mut self, now: Instant) -> Option<Probe> {
+        let d = self.doubt.as_mut()?;
         d.probes = d.probes.wrapping_add(1);
         d.probed_at = now;
         d.probe_at = now + d.apart.max((now.since(d.since) / PART).min(APART_MAX));
-        d.probes.is_multiple_of(SMALL_EVERY)
+        let every = |n| d.probes.is_multiple_of(n);
+        Some(Probe { small: every(SMALL_EVERY), in_turn: every(IN_TURN_EVERY) })
     }
 
     /// There is something new to ask with, or to hope for: the next probe need not wait longer than the first ones did.
@@ -151,15 +164,18 @@ mod tests {
     fn probes_delay_the_end_of_an_outage_by_little() {
         let mut s = Silence::default();
         s.note(at(1_000), &expired(1, true));
-        let (mut now, mut small) = (s.probe_at().unwrap(), 0);
+        let (mut now, mut small, mut small_in_turn) = (s.probe_at().unwrap(), 0, 0);
         while now < at(1_000_000) {
-            small += u32::from(s.probe(now));
+            let probe = s.probe(now).unwrap();
+            small += u32::from(probe.small);
+            small_in_turn += u32::from(probe.small && probe.in_turn);
             let apart = s.probe_at().unwrap().since(now);
             let most = Duration::from_millis(200).max(now.since(at(1_000)) / PART);
             assert!(apart <= most && (Duration::from_millis(200)..=APART_MAX).contains(&apart));
             now = s.probe_at().unwrap();
         }
-        assert!(now.since(at(1_000_000)) <= APART_MAX && small > 10);
+        assert!(now.since(at(1_000_000)) <= APART_MAX);
+        assert!(small > 10 && small_in_turn * 2 + 1 >= small, "{small}, {small_in_turn} in turn");
         s.probe(now);
         s.hasten(now + Duration::from_millis(100));
         assert_eq!(s.probe_at(), Some(now + Duration::from_millis(200)));

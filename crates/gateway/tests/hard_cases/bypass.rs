@@ -1,6 +1,7 @@
 //! Bypass: the packets of one direction, or some of them, go round the gateway.
 
 use crate::script::{Host, Script};
+use farlink_gateway::config::Link;
 use farlink_wire::Duration;
 
 #[test]
@@ -301,4 +302,27 @@ fn a_host_that_only_repeats_itself_is_asked_what_it_has_got_round_us() {
     let again = t.take(Host::B);
     let taken = again.iter().any(|s| (s.seq, s.payload.len(), s.ack) == (1, 100, 100_001));
     assert!(taken, "{again:?}");
+}
+
+#[test]
+fn a_gateway_and_a_host_that_answer_differently_are_not_asked_for_ever() {
+    let link = Link { name: "sat".into(), ..Link::default() };
+    let mut t = Script::with(|s| s.link = Some(link));
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>\n drop
+         a > . 1 ack 1\n drop
+         # Its second part went round us, and so did what b said.
+         a > P. 1:101 ack 1\n drop\n a > P. 201:301 ack 1\n ~10\n drop
+         b > . 11 ack 301\n drop",
+    );
+    let mut questions = 0;
+    for _ in 0..200 {
+        t.play("~100");
+        if !t.take(Host::B).is_empty() {
+            questions += 1;
+            t.play("b > . 1 ack 101 <fl>\n drop\n b > . 11 ack 301\n drop");
+        }
+    }
+    assert!((1..=4).contains(&questions), "{questions} in 20 s");
 }

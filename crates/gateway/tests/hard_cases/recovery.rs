@@ -149,3 +149,14 @@ fn a_source_that_does_not_hear_sack_blocks_is_answered_without_them() {
          a < . 1 ack 501 <sack 601:701>",
     );
 }
+
+#[test]
+fn a_source_that_repeats_itself_for_ever_is_counted_no_further_than_needed() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
+    for _ in 0..600 {
+        t.play("a > P. 1:101 ack 1\n drop");
+    }
+    t.play("b > . 1 ack 101\n a > P. 101:201 ack 1\n b < P. 101:201 ack 1");
+}

@@ -373,6 +373,33 @@ fn a_word_over_a_silent_link_is_answered_by_a_question() {
 }
 
 #[test]
+fn who_plays_a_gateway_and_is_silent_does_not_ask_for_all() {
+    let mut t = Script::with(|s| s.link = Some(link(Some(8_000_000))));
+    // The first one says that there is a gateway before it, the second one is a plain host.
+    for (port, answer, mark) in [(PORTS[0], ",flsynack", "<fl>"), (PORTS[1], "", "")] {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}\n drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}\n drop
+             a > . 1 ack 1 {{port {port}}}\n drop
+             a > P. 1:101 ack 1 {{port {port}}}\n ~10\n drop
+             b > . 1 ack 101 {mark} {{port {port}}}\n ~10\n drop
+             a > P. 101:201 ack 1 {{port {port}}}\n ~10\n drop"
+        ));
+    }
+    t.assert(t.status().flows_with_peer == 1, "one of them is heard as a gateway");
+    t.play("~20000");
+    let state = |t: &mut Script| t.with_gateway(|g, _, _| g.status()).links[0].state;
+    assert_eq!(state(&mut t), "probing");
+    t.play("drop\n ~20000");
+    let asked: Vec<u16> = t.take(Host::B).iter().map(|s| s.port).collect();
+    let of_host = asked.iter().filter(|port| **port == PORTS[1]).count();
+    assert!(of_host >= 3 && of_host * 3 >= asked.len(), "{asked:?}");
+    // So the host that is there ends it, whatever the other one does.
+    t.play(&format!("b > . 1 ack 201 {{port {}}}", PORTS[1]));
+    assert_eq!(state(&mut t), "up");
+}
+
+#[test]
 fn a_link_that_swallows_large_segments_only_is_not_silent() {
     for ports in [&PORTS[..1], &PORTS] {
         let mut bed = Bed::new(SHORT, ports, link(Some(800_000_000)), false);
