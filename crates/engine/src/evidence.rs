@@ -114,14 +114,7 @@ impl Split<'_> {
             *b = Beyond { first_at: cx.now, asked_at: b.asked_at, ..Beyond::default() };
         }
         b.note_asked(asked_at);
-        *b = Beyond {
-            count: b.count.saturating_add(1),
-            newest_at: cx.now,
-            ack: s.ack,
-            exact,
-            highest,
-            ..*b
-        };
+        *b = Beyond { count: b.count.saturating_add(1), newest_at: cx.now, ack: s.ack, exact, highest, ..*b };
         let again = b.count >= REPEATED_EXACT;
         let asked = b.asked_since().is_some_and(|at| exact || cx.now.since(at) >= patience);
         let repeated =

@@ -431,6 +431,7 @@ impl LinuxHost {
         let Some(conn) = &mut self.tasks[n].conn else { return };
         if let Some(path) = conn.hear_of_path(now, mtu, about.seq) {
             self.paths.insert(remote.0, path);
+            self.play.outcomes.borrow_mut()[n].path_errors += 1;
             self.collect(now, n);
             self.ready.insert(n);
         }

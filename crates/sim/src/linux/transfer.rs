@@ -112,6 +112,8 @@ pub struct Outcome {
     pub error: Option<String>,
     /// Segments that client and server sent again.
     pub retransmits: [u64; 2],
+    /// ICMP errors about the MTU of the path that client or server believed.
+    pub path_errors: u64,
     counted_over: bool,
 }
 
