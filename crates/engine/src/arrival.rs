@@ -284,6 +284,9 @@ impl Split<'_> {
         let out = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
         let answers = self.answers_question(cx, from, s);
+        // Who sits where the other host does can say anything in this one's name, but nothing of the link.
+        let is_heard_over_it =
+            cx.links.way(self.came_by) == out || self.came_by != self.legs.get(from.other()).via;
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
@@ -303,7 +306,9 @@ impl Split<'_> {
                 cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }
         }
-        cx.links.hear_word(now, out, happened.delivered_bytes > 0 || answers);
+        if is_heard_over_it {
+            cx.links.hear_word(now, out, happened.delivered_bytes > 0 || answers);
+        }
         if happened.recovery {
             cx.counters.recoveries += 1;
         }
@@ -425,6 +430,7 @@ impl Split<'_> {
         let custody = self.relays.has_custody();
         let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
         let patience = if matches!(out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
+        let waits = self.waits_for_link(cx.links, from.other());
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
@@ -434,7 +440,7 @@ impl Split<'_> {
         }
         let unheard = cx.now.since(heard_at) >= patience;
         let silent = (relay.timeouts >= 3 && unheard) || (relay.timeouts >= 1 && direct);
-        let passes = silent && s.seq.after_eq(nxt) && len > 0;
+        let passes = silent && !waits && s.seq.after_eq(nxt) && len > 0;
         if passes {
             // No more early acknowledgements: the packet reaches the host, and the answer its source.
             self.note_passed(cx, from, s);

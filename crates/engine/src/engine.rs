@@ -284,6 +284,7 @@ impl Engine {
             self.count_short();
             return self.pass(via, s, packet, net);
         }
+        let is_by_link = self.is_link(via);
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
@@ -292,8 +293,8 @@ impl Engine {
             self.links.handshake_begins(now);
         }
         if let Some(option) = o.farlink.as_ref() {
-            // It came by a declared link: `handle_packet` has seen to that.
-            if option.form == FARLINK_SYN {
+            // Gateways stand at the ends of declared links.
+            if option.form == FARLINK_SYN && is_by_link {
                 h.a.peer = Peer::Offered(Hello::read(&option.body));
             }
             edit::remove_farlink_option(&mut packet, s);

@@ -74,7 +74,7 @@ impl Split<'_> {
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        if !self.is_of_gateway(from, s) {
+        if !self.is_of_gateway(cx, from, s) {
             let towards = self.relays.get_mut(from.other());
             towards.beyond.refute(towards.tx.asked_at);
         }
@@ -82,8 +82,10 @@ impl Split<'_> {
     }
 
     /// A gateway made it, so its acknowledgement says nothing of where the host stands.
-    fn is_of_gateway(&self, from: Side, s: &TcpSegment) -> bool {
-        self.legs.get(from).peer.is_heard() && s.options.farlink.is_some()
+    fn is_of_gateway(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
+        self.legs.get(from).peer.is_heard()
+            && s.options.farlink.is_some()
+            && cx.links.at(self.came_by).is_some()
     }
 
     fn judge_beyond(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {

@@ -169,8 +169,11 @@ impl Links {
     }
 
     /// A witness who knows says whether a link, or an ordinary interface, is up. What silence said is explained by that, or to be found
-    /// out anew. Of one that nobody says is down any more, what was under way is to be sent again.
+    /// out anew. Of one that nobody says is down any more, what was under way is to be sent again. Who repeats himself says nothing.
     pub(crate) fn tell(&mut self, now: Instant, way: Way, witness: Witness, up: bool) {
+        if self.evidence(way).is_some_and(|evidence| evidence.is_denied_by(witness) != up) {
+            return;
+        }
         if let Some(link) = self.get_mut(way)
             && link.silence.end(now)
         {
@@ -309,6 +312,12 @@ impl Link {
     #[must_use]
     pub fn is_probing(&self) -> bool {
         self.evidence.state() == State::Probing
+    }
+
+    /// When somebody was answered over it last.
+    #[must_use]
+    pub fn answered_at(&self) -> Instant {
+        self.silence.answered_at()
     }
 
     /// Since when it has been suspected of carrying nothing.

@@ -45,19 +45,25 @@ impl Split<'_> {
         doubted.is_some() && !self.is_exempt(to)
     }
 
-    fn is_exempt(&self, to: Side) -> bool {
+    /// What is heard from a host says nothing of its link.
+    pub(crate) fn is_exempt(&self, to: Side) -> bool {
         is_exempt(self.legs, self.relays, to)
     }
 
     /// A retransmission timer towards a host has expired, which ran so long: evidence against the link, unless it is the host's own
     /// matter.
-    pub(crate) fn doubt_link(&self, cx: &mut Cx<'_>, to: Side, after: Duration) {
+    pub(crate) fn doubt_link(&mut self, cx: &mut Cx<'_>, to: Side, after: Duration) {
         let leg = self.legs.get(to);
         let Some(link) = cx.links.get(leg.out) else { return };
         if self.is_exempt(to) {
             return;
         }
         let apart = link.rtt_in_force().unwrap_or(RTT_UNKNOWN).max(cx.config.timers.rto_min);
+        // What was answered a round trip after the timer was set has left later than what this one waits for.
+        if link.answered_at() + after >= cx.now + apart {
+            self.relays.get_mut(to.other()).tx.leave_alone();
+            return;
+        }
         let expired = Expired { after, host: leg.addr, of_gateway: leg.peer.is_heard(), apart };
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
@@ -107,6 +113,34 @@ fn waits_over(flow: &Flow, way: Way) -> Option<(&Relays, Side)> {
     Some((relays, to))
 }
 
+/// Whose segment asks a link.
+struct Asker {
+    id: FlowId,
+    to: Side,
+    /// Others begin, too, and have not asked yet.
+    more_begin: bool,
+}
+
+/// When it is a host's turn to be asked: the greatest comes next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// It was asked last at this time.
+    Asked(Reverse<Instant>),
+    /// It has not been asked in this silence, and was heard last at this time.
+    Unasked(Instant),
+}
+
+impl Turn {
+    /// What two connections of one host have in common.
+    fn of_both(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unasked(a), Self::Unasked(b)) => Self::Unasked(a.max(b)),
+            (Self::Asked(a), Self::Asked(b)) => Self::Asked(a.min(b)),
+            (asked @ Self::Asked(_), _) | (_, asked) => asked,
+        }
+    }
+}
+
 impl Engine {
     /// Asks silent links whose time has come: each by one segment of one connection.
     pub(crate) fn probe_links(&mut self, now: Instant, net: &mut dyn World) {
@@ -119,8 +153,9 @@ impl Engine {
             }
             let patient = !self.is_silent_too_long(now, way);
             let asked = probe.filter(|_| patient).and_then(|p| Some((p, self.asker(way, p.in_turn)?)));
-            let Some((probe, (id, to))) = asked else {
-                // Nobody waits any more, or all have waited for too long.
+            let Some((probe, Asker { id, to, more_begin })) = asked else {
+                // Nobody waits any more, or all have waited for too long: each is judged for itself from now on.
+                self.leave_alone(way);
                 self.links.hear_answer(now, way);
                 continue;
             };
@@ -129,28 +164,47 @@ impl Engine {
                 split.relays.get_mut(to.other()).tx.ask_link(question);
             }
             self.after_event(now, id, net);
+            if more_begin && let Some(link) = self.links.get_mut(way) {
+                link.hasten_probe(now);
+            }
         }
     }
 
-    /// The connection that asks next. In turn: of the hosts that wait the one that was spoken to least recently, and of its connections
-    /// likewise. Else one that begins comes first, for its host has not been silent yet; then one with a gateway at the other end, which
-    /// answers in any case.
-    fn asker(&self, way: Way, in_turn: bool) -> Option<(FlowId, Side)> {
-        let mut spoken_to: BTreeMap<IpAddr, Instant> = BTreeMap::new();
+    /// The connection that asks next. One that begins comes first, for its host has not been silent yet; then one with a gateway at the
+    /// other end, which answers in any case. In turn neither counts: hosts that have not been asked in this silence come first, and of
+    /// them the one that was heard last.
+    fn asker(&self, way: Way, in_turn: bool) -> Option<Asker> {
+        let since = self.links.get(way).and_then(Link::silent_since)?;
+        let mut hosts: BTreeMap<IpAddr, Turn> = BTreeMap::new();
         let mut waiting = Vec::new();
         for (id, flow) in self.table.iter() {
             let Some((relays, to)) = waits_over(flow, way) else { continue };
             let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at);
-            let newest = spoken_to.entry(leg.addr).or_insert(asked_at);
-            *newest = asked_at.max(*newest);
-            let hopeful = !in_turn && begins(relays, to);
-            waiting.push((hopeful, !in_turn && leg.peer.is_heard(), leg.addr, asked_at, (id, to)));
+            let is_new = asked_at <= since;
+            let turn = if is_new { Turn::Unasked(leg.heard_at) } else { Turn::Asked(Reverse(asked_at)) };
+            let of_host = hosts.entry(leg.addr).or_insert(turn);
+            *of_host = of_host.of_both(turn);
+            let hopes = (is_new && begins(relays, to), leg.peer.is_heard());
+            waiting.push((hopes, leg.addr, Reverse(asked_at), Reverse(id.slot), (id, to)));
         }
-        let least_recent = |host: &IpAddr| Reverse(spoken_to.get(host).copied());
-        let next = waiting.iter().max_by_key(|(begins, heard, host, asked_at, (id, _))| {
-            (*begins, *heard, least_recent(host), Reverse(*asked_at), Reverse(id.slot))
+        let next = waiting.iter().max_by_key(|(hopes, host, asked_at, slot, _)| {
+            ((!in_turn).then_some(*hopes), hosts.get(host), *asked_at, *slot)
         });
-        next.map(|(.., asker)| *asker)
+        let (.., (id, to)) = *next?;
+        let more_begin = waiting.iter().any(|((begins, _), .., (other, _))| *begins && *other != id);
+        Some(Asker { id, to, more_begin })
+    }
+
+    fn leave_alone(&mut self, way: Way) {
+        for id in self.table.ids() {
+            let Some(split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
+            for to in [Side::A, Side::B] {
+                let tx = &mut split.relays.get_mut(to.other()).tx;
+                if split.legs.get(to).out == way && !tx.board().is_empty() {
+                    tx.leave_alone();
+                }
+            }
+        }
     }
 
     /// For longer than custody is kept without progress nobody was heard and nobody has said why. The link may be gone for good, or the hosts

@@ -216,7 +216,8 @@ impl Split<'_> {
             return;
         }
         let limit = cx.config.timers.user_timeout;
-        let (a_down, b_down) = (self.is_down(cx, Side::A), self.is_down(cx, Side::B));
+        let (a_down, b_down) =
+            (self.waits_for_link(cx.links, Side::A), self.waits_for_link(cx.links, Side::B));
         let r = &mut *self.relays;
         for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
             // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
@@ -235,7 +236,7 @@ impl Split<'_> {
         }
         let r = &*self.relays;
         let stuck = [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
-            if self.is_down(cx, to) {
+            if self.waits_for_link(cx.links, to) {
                 return false;
             }
             // An outage that is over counts for nothing: a receiver could not answer what never reached it.
@@ -335,7 +336,9 @@ impl Split<'_> {
     pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
-            if self.legs.get(to).out == way {
+            // Who was no evidence of a silence has not waited for its end.
+            let goes_on = !all_lost && self.is_exempt(to) && self.relays.get(to.other()).tx.is_timed();
+            if self.legs.get(to).out == way && !goes_on {
                 let relay = self.relays.get_mut(to.other());
                 relay.timeouts = 0;
                 relay.waits_since = None;

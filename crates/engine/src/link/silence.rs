@@ -24,10 +24,10 @@ const APART_MAX: Duration = Duration::from_secs(4);
 /// So many stay unanswered before all else waits: what stands in a queue of others, or in a link that pauses, comes late.
 const QUESTIONS: u32 = 2;
 /// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link carries others.
-const SMALL_EVERY: u32 = 3;
+const SMALL_EVERY: u32 = 4;
 /// Each of so many is of whoever has waited longest to ask, whatever is to be expected of the answer: a host that plays a gateway, or
-/// begins again and again, must not have them all. Each second small one is among them.
-const IN_TURN_EVERY: u32 = 2;
+/// begins again and again, must not have them all.
+const IN_TURN_EVERY: u32 = 3;
 
 /// A retransmission timer has expired.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl Silence {
         if self.doubt.is_some() || now.since(self.answered_at) < expired.after {
             return false;
         }
-        let of_another = *self.host.get_or_insert(expired.host) != expired.host;
+        let of_another = are_apart(*self.host.get_or_insert(expired.host), expired.host);
         if !expired.of_gateway && !of_another {
             return false;
         }
@@ -92,6 +92,11 @@ impl Silence {
         // Its own head has just been sent again: that is the first question.
         self.doubt = Some(Doubt { since, apart, probe_at: now + apart, probed_at: now, probes: 0 });
         true
+    }
+
+    /// When somebody was answered last.
+    pub fn answered_at(&self) -> Instant {
+        self.answered_at
     }
 
     /// Since when it has been suspected.
@@ -127,6 +132,15 @@ impl Silence {
     }
 }
 
+/// Whether these are two hosts. One has as many addresses as it likes: of both families, and all of an IPv6 subnet (RFC 4291 section 2.5.4).
+fn are_apart(a: IpAddr, b: IpAddr) -> bool {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => a != b,
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.octets()[..8] != b.octets()[..8],
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn the_addresses_of_one_host_are_no_two_hosts() {
+        let [v4, one, another, far] =
+            ["10.0.0.1", "fd00::1", "fd00::2", "fd00:0:0:1::1"].map(|a| a.parse().unwrap());
+        assert!(!are_apart(v4, one) && !are_apart(one, another) && !are_apart(one, one));
+        assert!(are_apart(one, far) && are_apart(v4, "10.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
     fn a_gateway_is_evidence_unless_somebody_was_answered_meanwhile() {
         let mut s = Silence::default();
         s.end(at(1_000));
@@ -175,7 +197,7 @@ mod tests {
             now = s.probe_at().unwrap();
         }
         assert!(now.since(at(1_000_000)) <= APART_MAX);
-        assert!(small > 10 && small_in_turn * 2 + 1 >= small, "{small}, {small_in_turn} in turn");
+        assert!(small > 10 && small_in_turn * 3 + 2 >= small, "{small}, {small_in_turn} in turn");
         s.probe(now);
         s.hasten(now + Duration::from_millis(100));
         assert_eq!(s.probe_at(), Some(now + Duration::from_millis(200)));

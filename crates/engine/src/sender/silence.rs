@@ -22,7 +22,9 @@ pub(super) struct Silence {
     pub since: Instant,
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
-    /// The link has answered others since, so this silence is the receiver's own.
+    /// Silences of the link that ended since the receiver acknowledged anything.
+    pub outlived: u8,
+    /// The link has answered others meanwhile, so this silence is the receiver's own.
     pub is_alone: bool,
 }
 
@@ -65,7 +67,7 @@ impl Sender {
     pub fn hear_word(&mut self, now: Instant, before: Instant, ack: SeqNum) {
         if self.silence.asks() && before < self.silence.since && ack == self.snd_una && !self.board.is_empty()
         {
-            self.silence = Silence::default();
+            self.silence = Silence { outlived: self.silence.outlived, ..Silence::default() };
             self.rtt.reset_backoff();
             self.board.mark_head_lost(self.mss);
             self.head_due = true;
@@ -97,6 +99,12 @@ impl Sender {
         }
     }
 
+    /// A timer asks the receiver for an answer.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.timers.rto.is_some() || self.timers.persist.is_some()
+    }
+
     /// The link has not carried all of what is under way.
     pub fn note_outage(&mut self) {
         self.outage_until = (!self.board.is_empty()).then_some(self.snd_nxt);
@@ -121,10 +129,15 @@ impl Sender {
         self.link_question.is_some()
     }
 
-    /// The link has answered others since the oldest segment was sent for the last time.
+    /// The link has answered others while a timer ran here, or more than once since anything was acknowledged.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.silence.is_alone
+    }
+
+    /// It has: the silence is the receiver's own, until it is heard again.
+    pub fn leave_alone(&mut self) {
+        self.silence.is_alone = true;
     }
 
     /// Something waits for the link: an answer, or a window that was closed, or that there is anything to wait for.
@@ -158,9 +171,11 @@ impl Sender {
     /// back-off, and congestion control hears nothing of them (compare RFC 5682: they were no sign of congestion).
     pub fn resume_after_silence(&mut self, now: Instant) {
         let may_wait = self.silence.may_wait;
-        let is_alone = !self.board.is_empty() && self.progress_at < now;
+        let outlived = self.silence.outlived.saturating_add(1);
+        // Once it may have been the link, which was heard for a moment only.
+        let is_alone = self.silence.is_alone || outlived > 1 && !self.board.is_empty();
         self.begin_anew_after_outage(now);
-        self.silence = Silence { is_alone, may_wait, ..Silence::default() };
+        self.silence = Silence { outlived, is_alone, may_wait, ..Silence::default() };
         if self.board.is_empty() {
             return;
         }
