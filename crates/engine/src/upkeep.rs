@@ -13,6 +13,7 @@ use crate::receiver::Owed;
 use crate::record::{RECORD_STALE_BYTES, Record};
 use crate::relay::Relay;
 use crate::relays::Over;
+use crate::sender::Question;
 use crate::side::Side;
 use crate::split::Split;
 
@@ -336,10 +337,15 @@ impl Split<'_> {
     pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
-            // Who was no evidence of a silence has not waited for its end.
-            let goes_on = !all_lost && self.is_exempt(to) && self.relays.get(to.other()).tx.is_timed();
-            if self.legs.get(to).out == way && !goes_on {
+            if self.legs.get(to).out == way {
+                let is_exempt = self.is_exempt(to);
                 let relay = self.relays.get_mut(to.other());
+                any = true;
+                if !all_lost && is_exempt && relay.tx.is_timed() {
+                    // Who was no evidence of a silence has not waited for its end, and may have waited for nothing.
+                    relay.tx.ask_link(Question::Segment);
+                    continue;
+                }
                 relay.timeouts = 0;
                 relay.waits_since = None;
                 relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
@@ -348,7 +354,6 @@ impl Split<'_> {
                 } else {
                     relay.tx.resume_after_silence(now);
                 }
-                any = true;
             }
         }
         any

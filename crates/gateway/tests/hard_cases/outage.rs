@@ -215,3 +215,26 @@ fn data_goes_into_custody_during_an_outage() {
     let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
     assert_eq!(got, 200);
 }
+
+#[test]
+fn who_repeats_that_there_is_contact_makes_nothing_be_sent_again() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+    for key in ["link.sat.contact", "link.sat.up"] {
+        t.with_gateway(|g, now, _| g.set(now, key, "true")).unwrap();
+    }
+    t.play("~100\n quiet\n b > . 1 ack 101");
+}
+
+#[test]
+fn new_data_is_held_during_an_outage_however_long_nobody_was_heard_before() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~10s\n drop b");
+    set_link(&mut t, false);
+    t.play("~60s\n drop\n a > P. 101:201 ack 1\n +40\n a < . 1 ack 201\n quiet");
+    set_link(&mut t, true);
+    t.play("~100");
+    assert!(t.take(Host::B).iter().any(|s| s.seq == 1), "it goes on");
+}

@@ -270,3 +270,13 @@ fn both_words_for_a_link_are_the_operators() {
     t.with_gateway(|g, now, net| g.link_declared(now, IfaceId(1), true, net));
     t.play("b < P. 1:101 ack 1");
 }
+
+#[test]
+fn nobody_answers_for_the_far_side_of_a_link_from_this_one() {
+    let mut t = silent();
+    let state = |t: &mut Script| t.with_gateway(|g, _, _| g.status()).links[0].state;
+    t.play("b > . 1 ack 2921 win 65535 <fl 2921 1024> {by a}\n drop");
+    assert_eq!(state(&mut t), "probing");
+    t.play("b > . 1 ack 2921 win 65535 <fl 2921 1024>\n drop");
+    assert_eq!(state(&mut t), "up");
+}

@@ -412,3 +412,71 @@ fn a_link_that_swallows_large_segments_only_is_not_silent() {
         }
     }
 }
+
+#[test]
+fn a_link_that_is_heard_for_a_moment_only_is_silent_again() {
+    let mut bed = Bed::new(LONG, &PORTS, link(Some(8_000_000)), false);
+    for _ in 0..2 {
+        bed.t.cut(Cut::All);
+        bed.run_in_steps(Duration::from_secs(30), Duration::from_millis(20));
+        assert_eq!(bed.state(), "probing");
+        bed.t.cut(Cut::Nothing);
+        while bed.state() == "probing" {
+            bed.run_in_steps(Duration::from_millis(20), Duration::from_millis(20));
+        }
+    }
+    bed.t.cut(Cut::All);
+    bed.t.take_crossed();
+    bed.run_in_steps(Duration::from_secs(150), Duration::from_millis(20));
+    assert_eq!(bed.state(), "probing");
+    assert!(bed.t.take_crossed().iter().all(is_made_by_gateway), "nothing is forwarded unsplit");
+    bed.t.cut(Cut::Nothing);
+    bed.is_bulk = false;
+    bed.run_in_steps(Duration::from_secs(30), Duration::from_millis(20));
+    for (n, flow) in bed.transfers.iter().enumerate() {
+        assert!(
+            bed.have_all(n),
+            "{n}: a sent {}, b has {}, a knows of {}",
+            flow.sent,
+            flow.b.acked,
+            flow.acked
+        );
+    }
+}
+
+#[test]
+fn what_is_silent_by_itself_is_given_up_however_often_its_link_is() {
+    let mut bed = with_a_minute(&PORTS);
+    bed.t.cut(Cut::Port(PORTS[0]));
+    bed.say(0);
+    for _ in 0..12 {
+        bed.t.cut(Cut::All);
+        bed.say(1);
+        bed.run_in_steps(Duration::from_secs(8), Duration::from_millis(100));
+        bed.t.cut(Cut::Port(PORTS[0]));
+        bed.run_in_steps(Duration::from_secs(8), Duration::from_millis(100));
+    }
+    assert!(bed.have_all(1));
+    bed.t.assert(bed.t.status().counters.flows_abandoned == 1, "given up");
+}
+
+#[test]
+fn a_host_with_a_closed_window_does_not_ask_for_all() {
+    let mut t = Script::with(|s| s.link = Some(link(Some(8_000_000))));
+    for (port, window) in [(PORTS[0], 0), (PORTS[1], 65535)] {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}\n drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack> {{port {port}}}\n drop
+             a > . 1 ack 1 {{port {port}}}\n drop
+             a > P. 1:101 ack 1 {{port {port}}}\n ~10\n drop
+             b > . 1 ack 101 win {window} <fl> {{port {port}}}\n ~10\n drop
+             a > P. 101:201 ack 1 {{port {port}}}\n ~10\n drop"
+        ));
+    }
+    t.play("~20000");
+    assert_eq!(t.with_gateway(|g, _, _| g.status()).links[0].state, "probing");
+    t.play("drop\n ~10000");
+    let asked: Vec<_> = t.take(Host::B).iter().map(|s| (s.port, s.payload.len())).collect();
+    let data = asked.iter().filter(|(port, len)| *port == PORTS[1] && *len > 0).count();
+    assert!(data >= 2, "{asked:?}");
+}

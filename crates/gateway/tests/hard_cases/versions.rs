@@ -349,3 +349,17 @@ fn nothing_is_learned_from_a_hello_by_an_ordinary_way() {
     t.assert(t.status().flows_with_peer == 0, "nobody has been heard");
     assert!(gateways(&mut t).is_empty());
 }
+
+#[test]
+fn a_hello_from_anybodys_network_on_ports_that_are_known_is_no_gateways() {
+    let mut t = Script::with(|s| s.link = Some(link()));
+    t.open();
+    t.play(&format!(
+        "~11s
+         drop
+         a > S 5000000 win 65535 <mss 1460,sackOK,ws 7,flraw 51 {OURS}>
+         drop
+         b > S. 0 ack 5000001 win 65535 <mss 1460,sackOK,ws 7>
+         a < S. 0 ack 5000001 <no flsynack,mss 1460,sackOK,ws 7>"
+    ));
+}
