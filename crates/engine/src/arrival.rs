@@ -266,6 +266,15 @@ impl Split<'_> {
         }
     }
 
+    /// A host's word has come, or an answer. Who sits where the other host does can say anything in this one's name, but nothing of the
+    /// link.
+    fn tell_link(&self, cx: &mut Cx<'_>, from: Side, answers: bool) {
+        let out = self.legs.get(from).out;
+        if cx.links.way(self.came_by) == out || self.came_by != self.legs.get(from.other()).via {
+            cx.links.hear_word(cx.now, out, answers);
+        }
+    }
+
     /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything new.
     fn take_ack(
         &mut self,
@@ -284,9 +293,6 @@ impl Split<'_> {
         let out = self.legs.get(from).out;
         let told_delay = self.ack_delay(cx, from.other()).longest();
         let answers = self.answers_question(cx, from, s);
-        // Who sits where the other host does can say anything in this one's name, but nothing of the link.
-        let is_heard_over_it =
-            cx.links.way(self.came_by) == out || self.came_by != self.legs.get(from.other()).via;
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
@@ -305,9 +311,6 @@ impl Split<'_> {
                 let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
                 cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }
-        }
-        if is_heard_over_it {
-            cx.links.hear_word(now, out, happened.delivered_bytes > 0 || answers);
         }
         if happened.recovery {
             cx.counters.recoveries += 1;
@@ -336,6 +339,7 @@ impl Split<'_> {
         if says_more {
             self.owe_now(from.other());
         }
+        self.tell_link(cx, from, answers || happened.delivered_bytes > 0);
         happened.progress || opened
     }
 

@@ -295,3 +295,30 @@ fn documents_name_files_that_exist() {
     }
     fail_with("dead links", complaints);
 }
+
+#[test]
+fn architecture_names_files_that_exist_and_leaves_none_of_the_middle_out() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let quoted: BTreeSet<&str> = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+    let all = files();
+    let exists = |name: &str| all.iter().any(|(path, _)| path == name || path.ends_with(&format!("/{name}")));
+    let is_file = |name: &str| name.ends_with(".rs") || name.ends_with(".sh") || name.ends_with(".toml");
+    let gone = quoted.iter().filter(|name| is_file(name) && !name.contains(' ') && !exists(name));
+    let mut complaints: Vec<String> = gone.map(|name| format!("{name} does not exist")).collect();
+    let places = quoted.iter().filter(|name| name.starts_with("crates/") && !is_file(name));
+    complaints.extend(
+        places.filter(|name| !root().join(name).exists()).map(|name| format!("{name} does not exist")),
+    );
+    for (path, _) in &all {
+        let below = ["crates/engine/src/", "crates/gateway/src/"].iter().find_map(|d| path.strip_prefix(d));
+        let Some(below) = below.filter(|name| !name.ends_with("lib.rs") && !name.ends_with("tests.rs"))
+        else {
+            continue;
+        };
+        let name = below.rsplit('/').next().unwrap();
+        if !quoted.iter().any(|q| *q == name || q.ends_with(&format!("/{name}"))) {
+            complaints.push(format!("{path}: no question leads to it"));
+        }
+    }
+    fail_with("ARCHITECTURE.md and the files", complaints);
+}
