@@ -314,15 +314,16 @@ fn a_gateway_and_a_host_that_answer_differently_are_not_asked_for_ever() {
          a > . 1 ack 1\n drop
          # Its second part went round us, and so did what b said.
          a > P. 1:101 ack 1\n drop\n a > P. 201:301 ack 1\n ~10\n drop
-         b > . 11 ack 301\n drop",
+         b > . 11 ack 301\n drop a",
     );
     let mut questions = 0;
     for _ in 0..200 {
-        t.play("~100");
-        if !t.take(Host::B).is_empty() {
-            questions += 1;
-            t.play("b > . 1 ack 101 <fl>\n drop\n b > . 11 ack 301\n drop");
+        let asked = t.take(Host::B).iter().filter(|s| s.payload.is_empty()).count();
+        if asked > 0 {
+            questions += asked;
+            t.play("b > . 1 ack 101 <fl>\n drop\n b > . 11 ack 301\n drop a");
         }
+        t.play("~100");
     }
-    assert!((1..=4).contains(&questions), "{questions} in 20 s");
+    assert!((1..=10).contains(&questions), "{questions} in 20 s");
 }
