@@ -131,7 +131,7 @@ impl Split<'_> {
         let towards = self.relays.get(from.other());
         let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
         // It acknowledges nothing that was not sent from here, and nothing older than any window reaches back.
-        let of_sent = s.ack.before_eq(towards.tx.snd_nxt) && age <= reach;
+        let of_sent = s.ack.before_eq(towards.tx.snd_nxt()) && age <= reach;
         of_sent && (self.is_in_window(from, s) || self.is_probe(from, s))
     }
 
@@ -179,11 +179,11 @@ impl Split<'_> {
         }
         let Some(told) = told else {
             // No gateway made it: its acknowledgement is the far host's own.
-            towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt)));
+            towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt())));
             return nothing;
         };
         // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
-        towards.far_ack.get_or_insert(towards.tx.snd_una);
+        towards.far_ack.get_or_insert(towards.tx.snd_una());
         if let Some(far) = told.far_ack
             && far.before_eq(s.ack)
             && towards.far_ack.is_none_or(|old| far.after(old))
@@ -296,12 +296,12 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
-        let ack = s.ack.min(towards.tx.snd_nxt);
+        let ack = s.ack.min(towards.tx.snd_nxt());
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         if let Some(link) = cx.links.get_mut(out) {
-            if happened.progress && towards.tx.rtt.srtt().is_some() {
-                link.note_rtt(now, towards.tx.rtt.min_rtt());
+            if happened.progress && towards.tx.rtt().srtt().is_some() {
+                link.note_rtt(now, towards.tx.rtt().min_rtt());
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();
@@ -330,7 +330,7 @@ impl Split<'_> {
                 towards.rx.owe_by(now + told_delay);
             }
         }
-        towards.tx.probes_unanswered = 0;
+        towards.tx.on_word();
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
             self.enlarge_segments(from);
         }
@@ -372,7 +372,7 @@ impl Split<'_> {
             self.pass_keepalive(from);
             return Fate::Forward(packet);
         }
-        if drained && (s.ack.after(r.get(from.other()).tx.snd_una) || !news) {
+        if drained && (s.ack.after(r.get(from.other()).tx.snd_una()) || !news) {
             self.rewrite(cx, from, s, &mut packet);
             // It gives the other host the acknowledgement that it is owed.
             self.relays.get_mut(from.other()).rx.owed = receiver::Owed::Nothing;
@@ -593,7 +593,7 @@ impl Split<'_> {
     pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
         let leg = self.legs.get(to);
         let link = || cx.links.get(leg.out);
-        let measured = || self.relays.get(to.other()).tx.rtt.srtt();
+        let measured = || self.relays.get(to.other()).tx.rtt().srtt();
         leg.peer
             .is_speaking()
             .then(|| link().and_then(Link::declared_rtt).or_else(measured))
@@ -633,7 +633,7 @@ impl crate::relay::Relay {
     /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
     fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
         if s.urgent == 0 {
-            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt)).then_some(s.seq);
+            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
             return;
         }
         let urgent_end = s.seq + u32::from(s.urgent);

@@ -85,21 +85,21 @@ impl Split<'_> {
         let r = &*self.relays;
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
-        let sent = relay.tx.snd_nxt.max(relay.tx.snd_una);
+        let sent = relay.tx.snd_nxt().max(relay.tx.snd_una());
         let since = |a: SeqNum, b: SeqNum| if a.after(b) { a.since(b) } else { 0 };
         let upstream = self.round_trip(cx, from);
         let ack_delay = self.ack_interval(cx, from);
         Some(Look {
             now: cx.now,
             delivered: relay.tx.delivered_bytes(),
-            in_flight: since(sent.min(relay.buffer.end()), relay.tx.snd_una),
+            in_flight: since(sent.min(relay.buffer.end()), relay.tx.snd_una()),
             queued: since(relay.buffer.end(), sent),
             send_window: relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes()),
             cwnd: relay.tx.cc().cwnd_bytes(),
             ssthresh: relay.tx.cc().ssthresh_bytes(),
             offered: since(relay.rx.edge, nxt),
             upstream,
-            downstream: relay.tx.rtt.srtt_or_default(),
+            downstream: relay.tx.rtt().srtt_or_default(),
             ack_delay,
             turn: self.ack_interval(cx, from.other()),
             segment: relay.rx.segment_bytes(),
@@ -170,7 +170,7 @@ impl Split<'_> {
     pub(crate) fn round_trip(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out).and_then(Link::rtt_in_force);
-        let measured = || self.relays.get(to.other()).tx.rtt.srtt();
+        let measured = || self.relays.get(to.other()).tx.rtt().srtt();
         link.or_else(measured).or(leg.srtt)
     }
 
@@ -179,7 +179,7 @@ impl Split<'_> {
     fn within_soft_window(&self, cx: &Cx<'_>, from: Side, segment: u32) -> u32 {
         let edge = self.legs.get(from.other()).soft_edge.filter(|_| cx.config.soft_window);
         let Some(edge) = edge else { return u32::MAX };
-        let within = edge.diff(self.relays.get(from).tx.snd_una).max(0).unsigned_abs();
+        let within = edge.diff(self.relays.get(from).tx.snd_una()).max(0).unsigned_abs();
         within.saturating_add(within / 4).saturating_add(SPARE_SEGMENTS * segment)
     }
 
@@ -189,7 +189,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let relay = r.get(from);
         let limit = relay.limit_bytes;
-        let segment = relay.rx.segment_bytes().max(relay.tx.mss);
+        let segment = relay.rx.segment_bytes().max(relay.tx.mss());
         let least = (LEAST_QUARTERS * segment / 4).min(limit);
         match cx.config.flow_control {
             FlowControl::Fixed => limit.min(relay.earned_bytes()),

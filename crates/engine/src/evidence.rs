@@ -66,7 +66,7 @@ impl Split<'_> {
     pub(crate) fn judge_ack(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
-        if s.ack.after(towards.tx.snd_nxt) {
+        if s.ack.after(towards.tx.snd_nxt()) {
             return self.judge_beyond(cx, from, s);
         }
         let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
@@ -76,7 +76,7 @@ impl Split<'_> {
         }
         if !self.is_of_gateway(cx, from, s) {
             let towards = self.relays.get_mut(from.other());
-            towards.beyond.refute(towards.tx.asked_at);
+            towards.beyond.refute(towards.tx.asked_at());
         }
         if old { AckKind::TooOld } else { AckKind::Good }
     }
@@ -96,7 +96,7 @@ impl Split<'_> {
         let (speaks, towards) = r.both_mut(from);
         let exact = s.seq == speaks.rcv_nxt();
         let real = s.ack.before_eq(towards.source_nxt);
-        let distance = u64::from(s.ack.since(towards.tx.snd_nxt));
+        let distance = u64::from(s.ack.since(towards.tx.snd_nxt()));
         // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
         let near = distance <= towards.tx.window_max_bytes().max(OLD_ACK_SLACK)
             || s.ack.before_eq(towards.buffer.highest());
@@ -109,8 +109,8 @@ impl Split<'_> {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
         let lasting = if near { REPEATED_TIME } else { REPEATED_TIME_FAR };
-        let patience = towards.tx.rtt.srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
-        let (asked_at, highest) = (towards.tx.asked_at, towards.buffer.highest());
+        let patience = towards.tx.rtt().srtt().map_or(ANSWER_TIME, |rtt| rtt * 2);
+        let (asked_at, highest) = (towards.tx.asked_at(), towards.buffer.highest());
         let b = &mut towards.beyond;
         if b.count == 0 || s.ack.before(b.ack) {
             *b = Beyond { first_at: cx.now, asked_at: b.asked_at, ..Beyond::default() };
@@ -135,7 +135,7 @@ impl Split<'_> {
         let towards = self.relays.get(from.other());
         let b = towards.beyond;
         let lately = b.asked_at.is_some_and(|at| cx.now.since(at) < ASK_AGAIN);
-        let open = b.count > 0 && !b.exact && !lately && towards.tx.asked_at <= b.first_at;
+        let open = b.count > 0 && !b.exact && !lately && towards.tx.asked_at() <= b.first_at;
         if !open
             || b.ack.after(towards.source_nxt)
             || !self.answers.may_answer(cx.now)
@@ -150,7 +150,7 @@ impl Split<'_> {
     fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
         let r = &*self.relays;
         let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
-        far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt)
+        far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt())
     }
 
     /// Its sequence number is one that the host could be sending now: the next one, or further in the window that it was shown.
@@ -216,7 +216,7 @@ impl Split<'_> {
             towards.believed = None;
             return false;
         }
-        let asked = towards.tx.asked_at > belief.at;
+        let asked = towards.tx.asked_at() > belief.at;
         if asked && !of_gateway && cx.now.since(belief.at) >= CONTRADICTION_TIME {
             belief.against = belief.against.saturating_add(1);
         }
@@ -229,13 +229,13 @@ impl Relay {
     /// there has acknowledged, the host behind it need not have. So it counts from what is known of the host, by which custody is
     /// bounded on every leg.
     pub(crate) fn age_and_reach(&self, destination: Peer, ack: SeqNum) -> (u64, u64) {
-        let una = self.far_acked(destination).min(self.tx.snd_una);
+        let una = self.far_acked(destination).min(self.tx.snd_una());
         let age = if ack.before(una) { u64::from(una.since(ack)) } else { 0 };
         (age, self.tx.window_max_bytes().max(OLD_ACK_SLACK))
     }
 
     /// Nothing that is held in order waits to be sent for the first time.
     fn has_sent_all(&self) -> bool {
-        self.tx.snd_nxt.after_eq(self.buffer.end())
+        self.tx.snd_nxt().after_eq(self.buffer.end())
     }
 }

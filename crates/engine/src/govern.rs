@@ -33,13 +33,13 @@ impl Split<'_> {
     /// How the data of `from` is governed on its way to the other host, from here on.
     pub(crate) fn controller_config(&self, config: &Config, links: &Links, from: Side) -> cc::Config {
         let tx = &self.relays.get(from).tx;
-        self.hosts().controller_config(config, links, from, tx.snd_nxt, tx.delivered_bytes())
+        self.hosts().controller_config(config, links, from, tx.snd_nxt(), tx.delivered_bytes())
     }
 
     /// The link towards a host carries another rate than before: a controller that goes by it follows.
     pub(crate) fn follow_link_rate(&mut self, links: &Links, to: Side) {
         let from = to.other();
-        let mss = self.relays.get(from).tx.mss;
+        let mss = self.relays.get(from).tx.mss();
         let rate = links.get(self.legs.get(to).out).and_then(|link| self.hosts().payload_bps(link, to, mss));
         if let Some(rate) = rate {
             self.relays.get_mut(from).tx.set_link_rate(rate);

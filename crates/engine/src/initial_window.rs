@@ -132,7 +132,7 @@ impl Split<'_> {
         if relay.tx.delivered_bytes() > 0 {
             return;
         }
-        let mss = u64::from(relay.tx.mss);
+        let mss = u64::from(relay.tx.mss());
         let usual = u64::from(INITIAL_WINDOW_SEGMENTS) * mss;
         if relay.tx.pipe() > usual {
             if let Some(link) = cx.links.get_mut(out) {
@@ -142,7 +142,7 @@ impl Split<'_> {
         }
         let limited = relay.tx.pipe() + mss > relay.tx.cc().cwnd_bytes();
         let end = relay.supply().end.min(relay.tx.window_edge());
-        let waits = u64::try_from(end.diff(relay.tx.snd_nxt)).unwrap_or(0);
+        let waits = u64::try_from(end.diff(relay.tx.snd_nxt())).unwrap_or(0);
         let remembered = rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt));
         let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
         let under_way = link.train_is_under_way(cx.now, rtt);
@@ -179,7 +179,7 @@ fn ordinary(window: InitialWindow, rtt: Option<Duration>) -> u32 {
 /// The window that a relay has used up several times over, and its round trip.
 fn had(relay: &Relay) -> Option<(u64, Duration)> {
     let window = relay.tx.cc().cwnd_bytes();
-    let rtt = relay.tx.rtt.min_rtt();
+    let rtt = relay.tx.rtt().min_rtt();
     let used = relay.tx.delivered_bytes() >= window.saturating_mul(4);
     let governed = !relay.tx.cc().kind().goes_by_link_rate();
     (used && !rtt.is_zero() && governed).then_some((window, rtt))

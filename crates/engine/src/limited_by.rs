@@ -14,11 +14,11 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
     let side = if r.a.custody_bytes() >= r.b.custody_bytes() { Side::A } else { Side::B };
     let x = r.get(side);
     let tx = &x.tx;
-    let is_window_full = tx.window_edge().before(tx.snd_nxt + tx.mss);
+    let is_window_full = tx.window_edge().before(tx.snd_nxt() + tx.mss());
     let repeats = tx.board().lost_bytes() > 0;
     let held = if x.custody_bytes() == 0 {
         Held::Nothing
-    } else if !repeats && !x.buffer.end().after(tx.snd_nxt) {
+    } else if !repeats && !x.buffer.end().after(tx.snd_nxt()) {
         // All of it is under way. The source may have more, and no window for it.
         let room = if x.rx.edge.after(x.buffer.end()) { x.rx.edge.since(x.buffer.end()) } else { 0 };
         if tx.in_recovery() {
@@ -29,7 +29,7 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
         } else {
             Held::Nothing
         }
-    } else if tx.timers.pace.is_some() {
+    } else if tx.waits_for_pace() {
         Held::Pacing
     } else if tx.is_slowed_by_losses() {
         Held::Losses

@@ -179,7 +179,7 @@ impl Engine {
         let mut waiting = Vec::new();
         for (id, flow) in self.table.iter() {
             let Some((relays, to)) = waits_over(flow, way) else { continue };
-            let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at);
+            let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at());
             let is_new = asked_at <= since;
             let turn = if is_new { Turn::Unasked(leg.heard_at) } else { Turn::Asked(Reverse(asked_at)) };
             let of_host = hosts.entry(leg.addr).or_insert(turn);

@@ -96,7 +96,7 @@ impl Relay {
         let bounds = RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
         let mut tx = Sender::new(cx.now, next, controller, mss, hosts.agreed.sack, bounds);
         if let Some(srtt) = dst.srtt {
-            tx.rtt.sample(srtt);
+            tx.remember_rtt(srtt);
         }
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
@@ -158,12 +158,12 @@ impl Relay {
     /// The source's FIN is here and not yet acknowledged by the destination.
     #[must_use]
     pub fn fin_outstanding(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una.before_eq(f))
+        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una().before_eq(f))
     }
     /// The destination has acknowledged the source's FIN.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| self.tx.snd_una.after(f))
+        self.rx.fin_at.is_some_and(|f| self.tx.snd_una().after(f))
     }
     /// RCV.NXT.
     #[must_use]
@@ -211,7 +211,7 @@ impl Relay {
             end: self.buffer.end(),
             fin: self.rx.fin_at == Some(self.buffer.end()),
             push: self.push,
-            urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt)),
+            urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt())),
             urgent_until: self.urgent_end,
             urgent_zero: self.urgent_zero,
         }
@@ -221,7 +221,7 @@ impl Relay {
     pub fn far_acked(&self, peer: Peer) -> SeqNum {
         match self.far_ack {
             Some(a) if peer.is_heard() => a,
-            _ => self.tx.snd_una,
+            _ => self.tx.snd_una(),
         }
     }
     /// Frozen, and everything below the frozen edge has been delivered.

@@ -113,7 +113,7 @@ impl Relays {
     /// The longer of both retransmission timeouts.
     #[must_use]
     pub fn rto(&self, min: Duration, max: Duration) -> Duration {
-        let rto = |relay: &Relay| relay.tx.rtt.rto(min, max);
+        let rto = |relay: &Relay| relay.tx.rtt().rto(min, max);
         rto(&self.a).max(rto(&self.b))
     }
 

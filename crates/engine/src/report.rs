@@ -165,7 +165,7 @@ pub(crate) fn lost(now: Instant, r: &Record) -> Flow {
 impl FlowStatus {
     fn of(flow: &Flow) -> Self {
         let r = flow.relays();
-        let us = |x: Option<&Relay>| x.and_then(|x| x.tx.rtt.srtt()).map_or(0, |d| d.as_micros() as u64);
+        let us = |x: Option<&Relay>| x.and_then(|x| x.tx.rtt().srtt()).map_or(0, |d| d.as_micros() as u64);
         let name = |l: &Leg| format!("{}", core::net::SocketAddr::new(l.addr, l.port));
         let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
         let of = |x: Option<&Relay>, what: fn(&Sender) -> u64| x.map_or(0, |x| what(&x.tx));

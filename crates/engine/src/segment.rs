@@ -74,7 +74,7 @@ impl Split<'_> {
         if relay.frozen_at.is_some() {
             // Draining: the far host's own window counts from here on.
             let real =
-                relay.acked_beyond.unwrap_or(relay.tx.snd_una).max(relay.tx.snd_una) + far.window_bytes;
+                relay.acked_beyond.unwrap_or(relay.tx.snd_una()).max(relay.tx.snd_una()) + far.window_bytes;
             return relay.rx.edge.max(real);
         }
         let field_max = 65_535u32 << far.window_scale;
@@ -105,7 +105,7 @@ impl Split<'_> {
             ack,
             shown_max_bytes: relay.rx.window_shown_max,
             edge: relay.rx.edge,
-            acked: relay.tx.snd_una,
+            acked: relay.tx.snd_una(),
             far_acked,
             limit_bytes: limit,
             free,
@@ -154,7 +154,7 @@ impl Split<'_> {
     fn told_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum, edge: SeqNum) -> u32 {
         let r = &*self.relays;
         let relay = r.get(to);
-        let told = edge.min(relay.tx.snd_una + self.held_limit(cx, to));
+        let told = edge.min(relay.tx.snd_una() + self.held_limit(cx, to));
         told.diff(ack).max(0).unsigned_abs()
     }
 
@@ -211,15 +211,15 @@ impl Split<'_> {
         }
         let payload_len: usize = slices.iter().map(|s| s.len()).sum();
         let new_data = plan.is_some_and(|p| p.purpose == Purpose::New && p.len > 0);
-        let cwr = new_data && core::mem::take(&mut outbound.tx.cwr_owed);
+        let cwr = new_data && outbound.tx.take_cwr();
         let (flags, urgent) = outbound.flags_of(plan.as_ref());
         let flags = flags
             | if inbound.rx.ece { Flags::ECE } else { Flags::default() }
             | if cwr { Flags::CWR } else { Flags::default() };
         // What tries a larger size is one segment.
-        let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss, |p| p.len);
+        let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss(), |p| p.len);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
-        let room_bytes = outbound.tx.mss.saturating_sub(payload_len as u32);
+        let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let message = dst.peer.hello().map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
         let body = message.as_ref().zip(dst.peer.hello()).map(|(message, hello)| message.encode(hello));
         let sack_max = if self.agreed.timestamps { 3 } else { 4 };
@@ -336,7 +336,7 @@ impl Split<'_> {
             What::Repeat if early => outbound.tx.plan_early(cx.now, &supply),
             What::Repeat => None,
             What::Any => {
-                let mss = outbound.tx.mss.max(1);
+                let mss = outbound.tx.mss().max(1);
                 let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
                 outbound.tx.wait_for_turn(turn.waited);
                 let plan = outbound.tx.plan(cx.now, &supply, budget);
@@ -371,7 +371,7 @@ impl Split<'_> {
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
         let tx = &mut self.relays.get_mut(to.other()).tx;
         tx.probe_mtu(probe);
-        if mss < tx.mss || (mss > tx.mss && (larger || tx.board().is_empty())) {
+        if mss < tx.mss() || (mss > tx.mss() && (larger || tx.board().is_empty())) {
             tx.set_mss_for_options(mss);
         }
     }

@@ -104,7 +104,7 @@ impl Split<'_> {
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
         let Relays { both: Pair { a, b }, phase, .. } = &mut *self.relays;
         if *phase == Phase::Open {
-            let known = |relay: &Relay| relay.tx.rtt.srtt().unwrap_or_default();
+            let known = |relay: &Relay| relay.tx.rtt().srtt().unwrap_or_default();
             let path = known(a) + known(b);
             for relay in [&mut *a, &mut *b] {
                 relay.rx.stretch = Stretch::towards(path).filter(|_| !relay.buffer.is_empty());
@@ -168,7 +168,7 @@ impl Split<'_> {
     fn sleep(&mut self, cx: &mut Cx<'_>) -> Next {
         self.remember_shares(cx.now, cx.links);
         let r = &*self.relays;
-        let acked = |x: &Relay| x.acked_beyond.map_or(x.tx.snd_una, |b| b.max(x.tx.snd_una));
+        let acked = |x: &Relay| x.acked_beyond.map_or(x.tx.snd_una(), |b| b.max(x.tx.snd_una()));
         let own_max = |x: &Relay| u32::try_from(x.tx.window_max_bytes()).unwrap_or(u32::MAX);
         let dormant = Dormant {
             // What the destination acknowledged, the source has sent.
@@ -179,8 +179,8 @@ impl Split<'_> {
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },
             fin: Pair { a: r.a.rx.fin_at.map(|f| f + 1), b: r.b.rx.fin_at.map(|f| f + 1) },
         };
-        self.legs.b.srtt = r.a.tx.rtt.srtt();
-        self.legs.a.srtt = r.b.tx.rtt.srtt();
+        self.legs.b.srtt = r.a.tx.rtt().srtt();
+        self.legs.a.srtt = r.b.tx.rtt().srtt();
         for leg in [&mut self.legs.a, &mut self.legs.b] {
             // What a gateway was told in its option goes with it.
             leg.told_edge = None;

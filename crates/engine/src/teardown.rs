@@ -71,7 +71,7 @@ impl Split<'_> {
     pub(crate) fn finish_reset(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some((from, since)) = self.relays.reset_from else { return false };
         let relay = self.relays.get(from);
-        let stalled = cx.now.since(relay.tx.progress_at.max(since)) >= RESET_STALL;
+        let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
         let is_time = !relay.is_owed() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
         if is_time {
             self.send_rst(cx, from.other());
@@ -83,7 +83,7 @@ impl Split<'_> {
     #[must_use]
     pub fn reset_deadline(&self) -> Option<Instant> {
         let (from, since) = self.relays.reset_from?;
-        let progress = self.relays.get(from).tx.progress_at;
+        let progress = self.relays.get(from).tx.progress_at();
         Some((progress.max(since) + RESET_STALL).min(since + RESET_WAIT_MAX))
     }
 
@@ -97,7 +97,7 @@ impl Split<'_> {
     /// RST to a host, at the sequence number that it acknowledged last: the only one that every TCP takes.
     fn send_rst(&self, cx: &mut Cx<'_>, to: Side) {
         let r = &*self.relays;
-        let seq = r.get(to.other()).tx.snd_una;
+        let seq = r.get(to.other()).tx.snd_una();
         self.hosts().make_rst(cx, to, seq, self.ack_for(to));
     }
 
@@ -105,7 +105,7 @@ impl Split<'_> {
     pub fn on_syn(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let r = &*self.relays;
         let repeated_syn_ack = s.flags.ack() && from == Side::B && s.seq + 1 == r.b.buffer.base();
-        if repeated_syn_ack && r.a.tx.snd_una == s.ack {
+        if repeated_syn_ack && r.a.tx.snd_una() == s.ack {
             // The server has not heard the client's ACK: what we hold for it says so, sent again.
             self.legs.b.hear(cx.now, s);
             let r = &mut *self.relays;

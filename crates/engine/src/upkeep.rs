@@ -83,7 +83,7 @@ impl Split<'_> {
             return self.class;
         }
         let tx = &self.relays.get(to.other()).tx;
-        let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt.after_eq(edge));
+        let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt().after_eq(edge));
         // With nothing under way nothing would bring a newer word: the last one may have been lost.
         if beyond && !tx.board().is_empty() && tx.board().lost_bytes() == 0 {
             Class::Background
@@ -99,8 +99,8 @@ impl Split<'_> {
         let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
         let idle = (!self.has_custody_downstream()).then(|| self.active_at + config.timers.dormant_after);
         [
-            r.a.tx.timers.earliest(),
-            r.b.tx.timers.earliest(),
+            r.a.tx.deadline(),
+            r.b.tx.deadline(),
             ack(r.a.rx.owed),
             ack(r.b.rx.owed),
             idle,
@@ -123,7 +123,7 @@ impl Split<'_> {
         let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let far = relay.far_acked(self.legs.get(to).peer);
-            let behind = far.before(relay.tx.snd_una);
+            let behind = far.before(relay.tx.snd_una());
             let waits = relay.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
             relay.far_waits = behind.then_some(waits);
             let untold = behind && relay.tx.board().is_empty();
@@ -137,7 +137,7 @@ impl Split<'_> {
         let ending = self.relays.reset_from.is_some();
         let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
-            let closed = relay.tx.timers.persist.is_some();
+            let closed = relay.tx.waits_for_window();
             let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
             let down = links.is_away(self.legs.get(to).out);
             relay.waits_since = if waits && !down { relay.waits_since.or(Some(now)) } else { None };
@@ -207,7 +207,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let behind = [(&r.a, Side::B), (&r.b, Side::A)]
             .into_iter()
-            .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una));
+            .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una()));
         self.relays.has_custody() || behind
     }
 
@@ -241,13 +241,13 @@ impl Split<'_> {
                 return false;
             }
             // An outage that is over counts for nothing: a receiver could not answer what never reached it.
-            let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at)) >= limit;
+            let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at())) >= limit;
             let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
-            let unanswered = relay.tx.probes_unanswered > 0;
+            let unanswered = relay.tx.is_unanswered();
             let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
             // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
             let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
-            let moved_at = relay.tx.progress_at.max(far_moved_at);
+            let moved_at = relay.tx.progress_at().max(far_moved_at);
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
         if stuck {
@@ -274,7 +274,7 @@ impl Split<'_> {
         }
         let relay = self.relays.get(from);
         let unsent = relay.tx.has_new(&relay.supply());
-        if unsent && now.since(heard_at) >= relay.tx.rtt.srtt_or_default() {
+        if unsent && now.since(heard_at) >= relay.tx.rtt().srtt_or_default() {
             self.relays.get_mut(from.other()).tx.ask();
         }
     }
@@ -316,7 +316,7 @@ impl Split<'_> {
         };
         let r = &*self.relays;
         let tx = &r.get(from).tx;
-        let ours = inner.seq.after_eq(tx.snd_una) && inner.seq.before(tx.snd_nxt);
+        let ours = inner.seq.after_eq(tx.snd_una()) && inner.seq.before(tx.snd_nxt());
         if !ours {
             return false;
         }
@@ -369,8 +369,8 @@ impl Split<'_> {
             iface_b: b.via,
             a: (a.addr, a.port),
             b: (b.addr, b.port),
-            acked_by_a: self.relays.b.tx.snd_una,
-            acked_by_b: self.relays.a.tx.snd_una,
+            acked_by_a: self.relays.b.tx.snd_una(),
+            acked_by_b: self.relays.a.tx.snd_una(),
             reach_bytes: u32::try_from(reach).unwrap_or(u32::MAX),
         }
     }

@@ -34,46 +34,29 @@ pub(super) struct Early {
     down: SeqNum,
 }
 
-/// Of all copies so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Copied {
-    /// No copy reaches beyond this; `None`: there has been none.
-    pub end: Option<SeqNum>,
-}
-
 impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
     pub fn is_early_ready(&self) -> bool {
-        self.early.on && self.board.lost_bytes() == 0 && !self.silence.asks()
+        self.early.on && !self.flight.has_lost() && !self.silence.asks()
     }
 
     /// Something was sent. `tail`: all that there is, so its copies may follow.
     pub(super) fn early_after_sending(&mut self, now: Instant, tail: bool) {
         self.timers.early = None;
-        self.early = Early { up: self.snd_una, down: self.snd_nxt, ..Early::default() };
-        if let Some(rtt) = self.early_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
-            let first = self.board.first().map_or(now, |r| r.sent_at);
+        self.early = Early { up: self.flight.una(), down: self.flight.next(), ..Early::default() };
+        if let Some(rtt) = self.flight.known_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
+            let first = self.flight.board().first().map_or(now, |r| r.sent_at);
             // A single copy takes its time: the queue that had no room for the last segment of a burst has some then.
-            let only_end = self.cc.copies() == Copies::End;
+            let only_end = self.cc().copies() == Copies::End;
             let at = if only_end { now + rtt / ROUND_PARTS } else { first + rtt / SPACING_PARTS };
             self.early_from(now, at);
         }
     }
 
-    /// Measured, or declared.
-    fn early_rtt(&self) -> Option<Duration> {
-        self.rtt.srtt().or(self.declared_rtt)
-    }
-
     fn copies_max(&self) -> u8 {
-        let to_gateway = self.cc.kind().is_clocked_by_queue();
+        let to_gateway = self.cc().kind().is_clocked_by_queue();
         if to_gateway { COPIES_MAX } else { COPIES_TO_HOST_MAX }
-    }
-
-    /// The smallest that has been measured, or what is declared.
-    pub fn shortest_rtt(&self) -> Option<Duration> {
-        Some(self.rtt.min_rtt()).filter(|rtt| !rtt.is_zero()).or(self.declared_rtt)
     }
 
     /// There is more, but no window for it: the hole that closes it is worth a copy, too.
@@ -82,8 +65,8 @@ impl Sender {
         if !begun
             && !self.silence.asks()
             && self.has_new(supply)
-            && !self.board.is_empty()
-            && self.timers.persist.is_none()
+            && !self.flight.is_empty()
+            && !self.peer.is_waited_for()
         {
             self.early_after_sending(now, true);
         }
@@ -97,7 +80,7 @@ impl Sender {
     /// It is time for the next round.
     pub(super) fn on_early_timer(&mut self) {
         self.timers.early = None;
-        self.early.on = !self.board.is_empty();
+        self.early.on = !self.flight.is_empty();
     }
 
     /// The next copy, one segment.
@@ -107,21 +90,21 @@ impl Sender {
             self.early.on = false;
             return None;
         }
-        if self.early.round_at.is_some() && self.cc.copies() == Copies::End {
+        if self.early.round_at.is_some() && self.cc().copies() == Copies::End {
             self.early.on = false;
             return None;
         }
         while self.early.round < self.copies_max() {
             let Early { up, down, round, round_at, .. } = self.early;
-            let mss = self.mss.max(1);
-            if let Some((seq, len)) = self.board.early_candidate(up, down, round, mss) {
+            let mss = self.flight.mss();
+            if let Some((seq, len)) = self.flight.board().early_candidate(up, down, round, mss) {
                 self.early.round_at = round_at.or(Some(now));
                 return Some(self.with_fin(seq, len, supply, Purpose::Early));
             }
-            self.early =
-                Early { on: true, round: round + 1, round_at: None, up: self.snd_una, down: self.snd_nxt };
+            let (up, down) = (self.flight.una(), self.flight.next());
+            self.early = Early { on: true, round: round + 1, round_at: None, up, down };
             if let Some(begun) = round_at {
-                let next = begun + self.early_rtt().unwrap_or_default() / ROUND_PARTS;
+                let next = begun + self.flight.known_rtt().unwrap_or_default() / ROUND_PARTS;
                 self.early_from(now, next);
                 if !self.early.on {
                     break;
@@ -137,10 +120,7 @@ impl Sender {
     /// A copy went out.
     pub(super) fn on_sent_early(&mut self, now: Instant, plan: &Plan) {
         let len = plan.len + u32::from(plan.fin);
-        let end = plan.seq + len;
-        self.copied.end = Some(self.copied.end.map_or(end, |before| before.max(end)));
-        let repetition = self.board.copied(now, plan.seq, len);
-        if repetition {
+        if self.flight.on_sent_copy(now, plan.seq, len) {
             self.early.up = plan.seq + len;
         } else {
             self.early.down = plan.seq;

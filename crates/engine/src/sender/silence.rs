@@ -4,7 +4,6 @@
 use farlink_wire::{Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
-use crate::recovery::Recovery;
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
 const ASK_AFTER: u32 = 2;
@@ -47,6 +46,10 @@ impl Silence {
     pub fn waits(&self, mss: u32) -> bool {
         self.asks() && self.asked_bytes >= mss
     }
+    /// So much has been sent.
+    pub fn note_asked(&mut self, bytes: u32) {
+        self.asked_bytes = self.asked_bytes.saturating_add(bytes);
+    }
 }
 
 /// So often all that is held is passed over to a receiver that answers round us.
@@ -62,15 +65,23 @@ pub(super) struct Blind {
 }
 
 impl Sender {
+    /// The receiver has been heard, whatever it said.
+    pub fn on_word(&mut self) {
+        self.peer.on_word();
+    }
+
     /// A word of the receiver, heard `before` for the last time. After a silence it is the end of an outage, or of a way round us: if the
     /// oldest segment is still missing, it goes out at once, not when a timer that has backed off comes to it.
     pub fn hear_word(&mut self, now: Instant, before: Instant, ack: SeqNum) {
-        if self.silence.asks() && before < self.silence.since && ack == self.snd_una && !self.board.is_empty()
+        if self.silence.asks()
+            && before < self.silence.since
+            && ack == self.snd_una()
+            && !self.flight.is_empty()
         {
             self.silence = Silence { outlived: self.silence.outlived, ..Silence::default() };
-            self.rtt.reset_backoff();
-            self.board.mark_head_lost(self.mss);
-            self.head_due = true;
+            self.flight.reset_backoff();
+            self.flight.mark_head_lost();
+            self.flight.hasten_head();
             self.timers.rto = Some(now + self.rto());
         }
     }
@@ -78,7 +89,7 @@ impl Sender {
     /// The silence is over, by an acknowledgement of something new. What is found lost of its time is no measure of the leg.
     pub(super) fn end_silence(&mut self) {
         if self.silence.asks() {
-            self.outage_until = Some(self.snd_nxt);
+            self.flight.note_outage();
         }
         self.silence = Silence::default();
         self.blind = Blind::default();
@@ -87,27 +98,20 @@ impl Sender {
     /// The link is away or silent: a deadline that passes meanwhile says nothing. What is due then waits until the link is back.
     pub fn put_off_timers(&mut self, now: Instant) {
         self.note_outage();
-        let t = &mut self.timers;
-        if t.persist.is_some_and(|at| at <= now) {
-            // Whether the window has opened is asked as soon as anything can be.
-            self.window_probe_wanted = true;
-        }
-        for timer in
-            [&mut t.rto, &mut t.probe, &mut t.reorder, &mut t.persist, &mut t.hole, &mut t.pace, &mut t.early]
-        {
-            *timer = timer.filter(|at| *at > now);
-        }
+        self.peer.put_off(now);
+        self.governor.on_timer(now);
+        self.timers.put_off(now);
     }
 
     /// A timer asks the receiver for an answer.
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.timers.rto.is_some() || self.timers.persist.is_some()
+        self.timers.rto.is_some() || self.peer.is_waited_for()
     }
 
     /// The link has not carried all of what is under way.
     pub fn note_outage(&mut self) {
-        self.outage_until = (!self.board.is_empty()).then_some(self.snd_nxt);
+        self.flight.note_outage();
     }
 
     /// The next segment asks whether the link carries anything.
@@ -119,8 +123,13 @@ impl Sender {
     /// in a round trip.
     #[must_use]
     pub fn may_be_answered(&self, now: Instant, since: Instant) -> bool {
-        let shortest = self.rtt.min_rtt() / 4 * 3;
+        let shortest = self.rtt().min_rtt() / 4 * 3;
         self.asked_at > since && now.since(self.asked_at) >= shortest
+    }
+
+    /// It has been asked for, and nothing else is sent before the answer or the next timeout.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        self.silence.waits(self.mss()) && !self.blind.on
     }
 
     /// It does, when it has its turn.
@@ -143,25 +152,25 @@ impl Sender {
     /// Something waits for the link: an answer, or a window that was closed, or that there is anything to wait for.
     #[must_use]
     pub fn waits_for_link(&self, supply: &Supply) -> bool {
-        !self.board.is_empty()
-            || self.window_probe_wanted
-            || self.timers.persist.is_some()
+        !self.flight.is_empty()
+            || self.peer.wants_probe()
+            || self.peer.is_waited_for()
             || self.has_new(supply)
     }
 
     pub(super) fn plan_question(&mut self, supply: &Supply) -> Option<Plan> {
         let question = self.link_question.take()?;
         if question == Question::Segment {
-            self.board.mark_head_lost(self.mss);
-            self.board.take_losses().for_each(drop);
-            if let Some((seq, len)) = self.board.next_lost(self.mss.max(1)) {
+            self.flight.mark_head_lost();
+            self.flight.forget_losses();
+            if let Some((seq, len)) = self.flight.next_lost(self.flight.mss()) {
                 let len = self.within_urgent(supply, seq, len);
                 return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
             }
-            let room = self.receiver_room(supply).min(self.mss);
-            if self.board.is_empty() && room > 0 {
-                let len = self.within_urgent(supply, self.snd_nxt, room);
-                return Some(self.with_fin(self.snd_nxt, len, supply, Purpose::New));
+            let (room, next) = (self.receiver_room(supply).min(self.mss()), self.snd_nxt());
+            if self.flight.is_empty() && room > 0 {
+                let len = self.within_urgent(supply, next, room);
+                return Some(self.with_fin(next, len, supply, Purpose::New));
             }
         }
         Some(self.plan_window_probe())
@@ -173,33 +182,24 @@ impl Sender {
         let may_wait = self.silence.may_wait;
         let outlived = self.silence.outlived.saturating_add(1);
         // Once it may have been the link, which was heard for a moment only.
-        let is_alone = self.silence.is_alone || outlived > 1 && !self.board.is_empty();
+        let is_alone = self.silence.is_alone || outlived > 1 && !self.flight.is_empty();
         self.begin_anew_after_outage(now);
         self.silence = Silence { outlived, is_alone, may_wait, ..Silence::default() };
-        if self.board.is_empty() {
+        if self.flight.is_empty() {
             return;
         }
         self.note_outage();
-        if matches!(self.recovery, Recovery::Timeout { .. }) {
-            self.recovery = Recovery::Open;
-            self.cc.undo(now);
-        }
-        self.mark_lost_by_timeout(now);
-        self.board.take_losses().for_each(drop);
-        self.head_due = true;
+        self.governor.undo_timeout(now);
+        self.flight.mark_lost_by_timeout(now);
+        self.flight.forget_losses();
+        self.flight.hasten_head();
         self.timers.rto = Some(now + self.rto());
-    }
-
-    /// What an outage has lost says nothing of how lossy the leg is.
-    pub(super) fn lost_by_leg(&mut self, lost_bytes: u64) -> u64 {
-        self.outage_until = self.outage_until.filter(|until| self.snd_una.before(*until));
-        if self.outage_until.is_some() { 0 } else { lost_bytes }
     }
 
     /// The first timeout of a silence: what the leg carried until then.
     pub(super) fn note_rate_before_silence(&mut self, now: Instant) {
-        let carried = self.rtt.srtt().filter(|rtt| !rtt.is_zero()).map(|rtt| {
-            u64::try_from(u128::from(self.cc.cwnd_bytes()) * 8_000_000_000 / rtt.as_nanos())
+        let carried = self.rtt().srtt().filter(|rtt| !rtt.is_zero()).map(|rtt| {
+            u64::try_from(u128::from(self.cc().cwnd_bytes()) * 8_000_000_000 / rtt.as_nanos())
                 .unwrap_or(u64::MAX)
         });
         if self.silence.timeouts == 0 {
@@ -216,30 +216,30 @@ impl Sender {
         }
         self.blind.passes += 1;
         self.blind.on = true;
-        self.timers.persist = None;
+        self.peer.stop_waiting();
         if self.blind.passes > 1 || !self.has_new(supply) {
-            self.board.resend_all();
+            self.flight.resend_all();
         } else {
             // It has most of what was sent: else it would not be answering.
-            self.board.unmark_lost();
+            self.flight.unmark_lost();
         }
     }
 
     /// The receiver is asked where it stands; its answer also tells what it has heard from the other host.
     pub fn ask(&mut self) {
-        self.window_probe_wanted = true;
+        self.peer.ask();
     }
 
     /// Nothing more is to be passed over in this pass.
     pub(super) fn end_pass(&mut self, supply: &Supply) {
-        if self.board.lost_bytes() == 0 && !self.has_new(supply) {
+        if !self.flight.has_lost() && !self.has_new(supply) {
             self.blind.on = false;
         }
     }
 
     /// The rate of a pass, bit/s: what the leg carried, then a half of it, a third. `None`: a queue of our own is the clock.
     pub(super) fn blind_rate(&self) -> Option<u64> {
-        let clocked = self.cc.kind().is_clocked_by_queue();
+        let clocked = self.cc().kind().is_clocked_by_queue();
         let slower = u64::from(self.blind.passes.max(1));
         self.blind.rate_bps.filter(|_| !clocked).map(|rate| (rate / slower).max(1))
     }
@@ -265,7 +265,7 @@ mod tests {
         let cc = Controller::new(&Config { kind: Kind::FixedRate, ..Config::default() });
         let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
         let mut s = Sender::new(now, SeqNum(0), cc, 1000, true, bounds);
-        s.rtt.sample(Duration::from_millis(100));
+        s.remember_rtt(Duration::from_millis(100));
         for n in 0..10 {
             let plan = Plan {
                 seq: SeqNum(n * 1000),

@@ -3,8 +3,7 @@
 use farlink_cc::Congestion;
 use farlink_wire::{Duration, Instant};
 
-use super::{Happened, Sender, SenderTimers};
-use crate::recovery::Recovery;
+use super::{Happened, Purpose, Sender};
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux TCP_DELACK_MAX).
@@ -12,19 +11,45 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 /// Smallest probe timeout (Linux TCP_TIMEOUT_MIN: 2 jiffies).
 const PTO_MIN: Duration = Duration::from_millis(10);
 
-impl SenderTimers {
+/// Deadlines of what is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timers {
+    /// Retransmission timeout.
+    pub rto: Option<Instant>,
+    /// Tail loss probe.
+    pub probe: Option<Instant>,
+    /// RACK looks again.
+    pub reorder: Option<Instant>,
+    /// The next round of early repetition.
+    pub early: Option<Instant>,
+}
+
+impl Timers {
     /// The earliest.
-    #[must_use]
-    pub fn earliest(&self) -> Option<Instant> {
-        let Self { rto, probe, reorder, persist, hole, pace, early } = *self;
-        [rto, probe, reorder, persist, hole, pace, early].into_iter().flatten().min()
+    fn earliest(&self) -> Option<Instant> {
+        let Self { rto, probe, reorder, early } = *self;
+        [rto, probe, reorder, early].into_iter().flatten().min()
+    }
+    /// What is due does not count.
+    pub fn put_off(&mut self, now: Instant) {
+        let Self { rto, probe, reorder, early } = self;
+        for timer in [rto, probe, reorder, early] {
+            *timer = timer.filter(|at| *at > now);
+        }
     }
 }
 
 impl Sender {
+    /// When it does something without being told to.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let all = [self.timers.earliest(), self.governor.paced_until(), self.peer.deadline()];
+        all.into_iter().flatten().min()
+    }
+
     /// Restarts the timers after an acknowledgement of something new (RFC 6298 5.3).
     pub(super) fn arm(&mut self, now: Instant) {
-        if self.board.is_empty() {
+        if self.flight.is_empty() {
             self.timers.rto = None;
             self.timers.probe = None;
             self.timers.reorder = None;
@@ -35,18 +60,31 @@ impl Sender {
         self.arm_probe(now);
     }
 
+    /// Starts the timers that do not run yet, after sending.
+    pub(super) fn arm_after_sending(&mut self, now: Instant, purpose: Purpose) {
+        if purpose == Purpose::TailProbe {
+            self.timers.rto = Some(now + self.rto());
+        } else if purpose == Purpose::New {
+            self.arm_probe(now);
+        }
+        if self.timers.rto.is_none() {
+            self.timers.rto = Some(now + self.rto());
+        }
+        self.hold_timer_while_blind(now);
+    }
+
     /// The probe timeout (RFC 8985 7.2). One probe per flight.
     pub(super) fn arm_probe(&mut self, now: Instant) {
         self.timers.probe = None;
-        let spent = self.probed_end.is_some_and(|e| self.snd_una.before(e));
-        if !self.sack_permitted || !self.recovery.is_open() || self.board.sacked_bytes() > 0 || spent {
+        let spent = self.probed_end.is_some_and(|e| self.snd_una().before(e));
+        let sacked = self.flight.board().sacked_bytes() > 0;
+        if !self.flight.has_sack() || !self.governor.is_open() || sacked || spent {
             return;
         }
-        let Some(srtt) = self.rtt.srtt() else { return };
+        let Some(srtt) = self.rtt().srtt() else { return };
         let mut pto = (srtt * 2).max(PTO_MIN);
-        // A single segment, not a few small ones: those are acknowledged without delay.
-        let ends = (self.board.first().map(|r| r.seq), self.board.last().map(|r| r.seq));
-        if self.board.pipe() <= u64::from(self.mss) && ends.0 == ends.1 {
+        // A few small ones are acknowledged without delay.
+        if self.flight.is_one_segment() {
             pto += MAX_ACK_DELAY;
         }
         let at = now + pto;
@@ -56,25 +94,14 @@ impl Sender {
     }
 
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        if self.timers.persist.is_none() {
-            let base = self.rto();
-            let wait = base.saturating_mul(1 << self.persist_backoff.min(12)).min(self.rto_bounds.max);
-            self.timers.persist = Some(now + wait);
-        }
+        self.peer.wait(now, self.rto(), self.flight.rto_bounds().max);
     }
 
     /// `hole`: all that follows without a gap is acknowledged, and more is held behind a gap. The receiver may have got
     /// what is missing round us, and nothing that we have to send would draw its word: it is asked, as over a closed
     /// window.
     pub fn watch_hole(&mut self, now: Instant, hole: bool) {
-        if !hole {
-            self.timers.hole = None;
-            self.hole_backoff = 0;
-        } else if self.timers.hole.is_none() {
-            let base = self.rto() * 2;
-            let wait = base.saturating_mul(1 << self.hole_backoff.min(12)).min(self.rto_bounds.max);
-            self.timers.hole = Some(now + wait);
-        }
+        self.peer.watch_hole(now, hole, self.rto() * 2, self.flight.rto_bounds().max);
     }
 
     /// Segments may wait in a queue that is not ours: a timeout of everything at once says little, so the first segment asks.
@@ -86,11 +113,12 @@ impl Sender {
     /// what others have sent: it is not lost, however long that takes, and a repetition would only stand behind it. Timers that are due
     /// wait a little, as long as the largest RTO in all.
     pub fn wait_in_line(&mut self, now: Instant, newest: Instant) {
-        let in_line = |r: &Sent| r.sent_at > newest && now.since(r.sent_at) < self.rto_bounds.max;
-        if !self.board.first().is_some_and(in_line) {
+        let bounds = self.flight.rto_bounds();
+        let in_line = |r: &Sent| r.sent_at > newest && now.since(r.sent_at) < bounds.max;
+        if !self.flight.board().first().is_some_and(in_line) {
             return;
         }
-        let later = now + self.rto_bounds.min;
+        let later = now + bounds.min;
         for timer in [&mut self.timers.rto, &mut self.timers.probe] {
             *timer = timer.map(|at| if at <= now { later } else { at });
         }
@@ -100,13 +128,11 @@ impl Sender {
     pub fn on_timer(&mut self, now: Instant) -> Happened {
         let mut happened = Happened::default();
         let due = |t: Option<Instant>| t.is_some_and(|t| t <= now);
-        if due(self.timers.pace) {
-            self.timers.pace = None;
-        }
+        self.governor.on_timer(now);
         if due(self.timers.reorder) {
             let lost = self.detect_losses(now, false);
             happened.lost_bytes = lost;
-            if lost > 0 && self.recovery.is_open() {
+            if lost > 0 && self.governor.is_open() {
                 self.enter_recovery(now, Congestion::Loss);
                 happened.recovery = true;
             }
@@ -116,28 +142,12 @@ impl Sender {
         }
         if due(self.timers.probe) {
             self.timers.probe = None;
-            if !self.board.is_empty() {
+            if !self.flight.is_empty() {
                 self.probe_wanted = true;
-                self.probed_end = Some(self.snd_nxt);
+                self.probed_end = Some(self.snd_nxt());
             }
         }
-        if due(self.timers.persist) {
-            self.timers.persist = None;
-            self.persist_backoff = (self.persist_backoff + 1).min(12);
-            // Over a window that is small, not closed, waiting ends here: what fits it goes (the override timeout of
-            // RFC 9293 3.8.6.2.1).
-            if !self.window_edge().after(self.snd_nxt) {
-                self.probes_unanswered = self.probes_unanswered.saturating_add(1);
-                self.window_probe_wanted = true;
-                self.urgent_notice_wanted = true;
-                self.arm_persist(now);
-            }
-        }
-        if due(self.timers.hole) {
-            self.timers.hole = None;
-            self.hole_backoff = (self.hole_backoff + 1).min(12);
-            self.window_probe_wanted = true;
-        }
+        self.peer.on_timer(now, self.snd_nxt(), self.rto(), self.flight.rto_bounds().max);
         if due(self.timers.rto) {
             self.timers.rto = None;
             happened.rto = self.on_rto(now);
@@ -147,43 +157,26 @@ impl Sender {
     }
 
     fn on_rto(&mut self, now: Instant) -> bool {
-        if self.board.is_empty() {
+        if self.flight.is_empty() {
             return false;
         }
-        if self.board.first().is_some_and(|r| r.sacked) {
-            self.board.forget_sacks();
-        }
-        self.mark_lost_by_timeout(now);
-        let first = !matches!(self.recovery, Recovery::Timeout { .. });
+        self.flight.on_rto(now);
         self.report_losses(now);
         self.note_rate_before_silence(now);
-        self.cc.on_rto(now, self.board.pipe() + self.board.lost_bytes(), self.board.pipe());
-        self.recovery = Recovery::Timeout { recover: self.snd_nxt, undecided: first };
-        self.head_due = true;
-        self.dup_acks = 0;
+        let flight = &self.flight;
+        self.governor.on_rto(now, flight.in_flight_bytes(), flight.board().pipe(), flight.next());
         self.timers.probe = None;
         self.timers.reorder = None;
         self.probe_wanted = false;
-        self.rtt.back_off();
         self.silence.timeouts = self.silence.timeouts.saturating_add(1);
         self.silence.asked_bytes = 0;
         self.timers.rto = Some(now + self.rto());
         true
     }
 
-    /// The head, and what was sent long enough ago (RFC 8985 6.3).
-    pub(super) fn mark_lost_by_timeout(&mut self, now: Instant) {
-        let head = self.board.first().map(|r| r.seq);
-        let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
-        let rack = self.rack;
-        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
-        let all = !self.sack_permitted;
-        self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
-    }
-
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max)
+        self.flight.rto()
     }
 }

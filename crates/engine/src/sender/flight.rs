@@ -1,0 +1,459 @@
+//! What is under way: the segments that left and are not acknowledged, what they tell of the path, and which of them are lost.
+
+use farlink_cc::Lost;
+use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
+
+use crate::rate::{RateSample, RateSampler};
+use crate::recovery::{DUP_THRESH, Rack};
+use crate::rtt::RttEstimator;
+use crate::scoreboard::{Acked, Scoreboard, Sent, Then};
+
+use super::RtoBounds;
+
+/// What is under way on a leg.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// SND.UNA: the oldest unacknowledged sequence number.
+    una: SeqNum,
+    /// SND.NXT: the next new one.
+    next: SeqNum,
+    /// Segments that follow each other may be this large, options deducted.
+    mss: u32,
+    /// SACK may be used on this leg.
+    sack_permitted: bool,
+    /// A gateway is heard on this leg.
+    gateway: bool,
+    board: Scoreboard,
+    rtt: RttEstimator,
+    rto_bounds: RtoBounds,
+    /// RTT of the link as its owner has declared it.
+    declared_rtt: Option<Duration>,
+    rack: Rack,
+    rate: RateSampler,
+    dup_acks: u32,
+    /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers them (RFC 9937
+    /// DeliveredData).
+    dup_credit_bytes: u64,
+    /// A timeout has passed, and the oldest segment has not gone out again since.
+    head_due: bool,
+    /// No copy sent on purpose reaches beyond this; `None`: there has been none.
+    copied_end: Option<SeqNum>,
+    last_sent_at: Instant,
+    /// Last time that something was acknowledged, or nothing was outstanding.
+    progress_at: Instant,
+    /// When the leg was led another way: what was sent before teaches nothing about this one.
+    moved_at: Option<Instant>,
+    /// What stands before this was sent before or during an outage.
+    outage_until: Option<SeqNum>,
+}
+
+impl Flight {
+    /// Nothing is under way, and the next byte is `next`.
+    pub fn new(now: Instant, next: SeqNum, mss: u32, sack_permitted: bool, rto_bounds: RtoBounds) -> Self {
+        Self {
+            una: next,
+            next,
+            mss,
+            sack_permitted,
+            gateway: false,
+            board: Scoreboard::default(),
+            rtt: RttEstimator::default(),
+            rto_bounds,
+            declared_rtt: None,
+            rack: Rack::default(),
+            rate: RateSampler::default(),
+            dup_acks: 0,
+            dup_credit_bytes: 0,
+            head_due: false,
+            copied_end: None,
+            last_sent_at: now,
+            progress_at: now,
+            moved_at: None,
+            outage_until: None,
+        }
+    }
+
+    /// SND.UNA.
+    pub fn una(&self) -> SeqNum {
+        self.una
+    }
+    /// SND.NXT.
+    pub fn next(&self) -> SeqNum {
+        self.next
+    }
+    /// Payload of a segment, bytes; never 0.
+    pub fn mss(&self) -> u32 {
+        self.mss.max(1)
+    }
+    /// SACK may be used.
+    pub fn has_sack(&self) -> bool {
+        self.sack_permitted
+    }
+    /// The records.
+    pub fn board(&self) -> &Scoreboard {
+        &self.board
+    }
+    /// Nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.board.is_empty()
+    }
+    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC 6582).
+    pub fn pipe(&self) -> u64 {
+        let dup = if self.sack_permitted { 0 } else { u64::from(self.dup_acks) * u64::from(self.mss) };
+        self.board.pipe().saturating_sub(dup)
+    }
+    /// The same in recovery, where each duplicate has been counted when it came.
+    pub fn pipe_in_recovery(&self) -> u64 {
+        self.board.pipe().saturating_sub(self.dup_credit_bytes)
+    }
+    /// Bytes that have left and are not acknowledged, lost ones included.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.board.pipe() + self.board.lost_bytes()
+    }
+    /// Something waits to be sent again.
+    pub fn has_lost(&self) -> bool {
+        self.board.lost_bytes() > 0
+    }
+    /// A timeout has passed, and the oldest segment has not gone out again since.
+    pub fn is_head_due(&self) -> bool {
+        self.head_due
+    }
+    /// A single segment is under way, not a few small ones.
+    pub fn is_one_segment(&self) -> bool {
+        let ends = (self.board.first().map(|r| r.seq), self.board.last().map(|r| r.seq));
+        self.board.pipe() <= u64::from(self.mss) && ends.0 == ends.1
+    }
+    /// Round trips of the leg.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+    /// The retransmission timeout, backed off as it is.
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max)
+    }
+    /// Its bounds.
+    pub fn rto_bounds(&self) -> RtoBounds {
+        self.rto_bounds
+    }
+    /// The RTT as measured, or declared.
+    pub fn known_rtt(&self) -> Option<Duration> {
+        self.rtt.srtt().or(self.declared_rtt)
+    }
+    /// The smallest that has been measured, or what is declared.
+    pub fn shortest_rtt(&self) -> Option<Duration> {
+        Some(self.rtt.min_rtt()).filter(|rtt| !rtt.is_zero()).or(self.declared_rtt)
+    }
+    /// Payload that the receiver has acknowledged, by ACK or SACK, bytes.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.rate.delivered_bytes()
+    }
+    /// What is sent now shows what the source has, not what the path can do.
+    pub fn is_app_limited(&self) -> bool {
+        self.rate.is_app_limited()
+    }
+    /// Last time that something was acknowledged, or nothing was outstanding.
+    pub fn progress_at(&self) -> Instant {
+        self.progress_at
+    }
+    /// Whether the newest segment that is acknowledged, sent then, went another way than segments do now.
+    pub fn is_of_old_way(&self, sent_at: Option<Instant>) -> bool {
+        self.moved_at.is_some_and(|moved| sent_at.is_some_and(|at| at < moved))
+    }
+    /// What is acknowledged now was sent before or during an outage.
+    pub fn is_after_outage(&self) -> bool {
+        self.outage_until.is_some()
+    }
+
+    /// Losses are kept for a controller that wants to know them.
+    pub fn keep_losses(&mut self) {
+        self.board.keep_losses();
+    }
+    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own option, whatever the hosts have
+    /// agreed on.
+    pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
+        self.gateway = heard;
+        let sack = hosts_use_sack || heard;
+        if sack == self.sack_permitted {
+            return;
+        }
+        self.sack_permitted = sack;
+        self.dup_acks = 0;
+        self.dup_credit_bytes = 0;
+        if !sack {
+            // What the gateway held is gone with it.
+            self.board.forget_sacks();
+        }
+    }
+    /// The owner of the link has declared its RTT.
+    pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
+        self.declared_rtt = rtt;
+    }
+    /// An RTT that is known from elsewhere.
+    pub fn sample_rtt(&mut self, rtt: Duration) {
+        self.rtt.sample(rtt);
+    }
+    /// Segments are so large from now on.
+    pub fn set_mss(&mut self, mss: u32) {
+        self.mss = mss;
+    }
+    /// The source or the controller holds back more than the path would.
+    pub fn mark_app_limited(&mut self) {
+        self.rate.mark_app_limited(self.board.pipe());
+    }
+
+    /// Sending begins anew if nothing is under way: for how long nothing was sent.
+    pub fn end_idle(&mut self, now: Instant) -> Option<Duration> {
+        if !self.board.is_empty() {
+            return None;
+        }
+        self.rate.restart(now);
+        self.progress_at = now;
+        Some(now.since(self.last_sent_at))
+    }
+    /// A new segment, or several, from SND.NXT on.
+    pub fn on_sent_new(&mut self, now: Instant, seq: SeqNum, len: u32, fin: bool) {
+        let then = self.then(self.board.pipe() + u64::from(len));
+        self.board.push(Sent {
+            seq,
+            end: seq + len,
+            unit_bytes: self.mss,
+            unit_from: seq,
+            fin,
+            sent_at: now,
+            then,
+            sacked: false,
+            lost: false,
+            retransmitted: false,
+            original_at: now,
+            repeats: 0,
+            copies: 0,
+            copied_at: None,
+        });
+        self.next = seq + len;
+        self.last_sent_at = now;
+    }
+    /// A repetition; `lost`: of what was taken for lost, so that it is in flight again.
+    pub fn on_sent_again(&mut self, now: Instant, seq: SeqNum, len: u32, lost: bool) {
+        self.head_due = false;
+        let again = if lost { u64::from(len) } else { 0 };
+        let then = self.then(self.board.pipe() + again);
+        self.board.resent(now, seq, len, self.mss, then);
+        self.last_sent_at = now;
+    }
+    /// A copy of what is in flight. Returns whether that is a repetition itself.
+    pub fn on_sent_copy(&mut self, now: Instant, seq: SeqNum, len: u32) -> bool {
+        let end = seq + len;
+        self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
+        self.board.copied(now, seq, len)
+    }
+    fn then(&self, in_flight_bytes: u64) -> Then {
+        self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)
+    }
+
+    /// An acknowledgement may tell what came twice. What was sent twice on purpose is told twice, too.
+    pub fn note_dsack(&mut self, ack: SeqNum, sack: &[SackBlock]) {
+        let copied = |b: &SackBlock| self.copied_end.is_some_and(|end| b.end.before_eq(end));
+        if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end) && !copied(b)) {
+            self.rack.on_dsack(self.una, self.next);
+        }
+    }
+    /// What an acknowledgement covers is under way no longer.
+    pub fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
+        let unknown = self.rtt.srtt().is_none();
+        self.board.set_min_rtt(self.declared_rtt.filter(|_| unknown).unwrap_or(self.rtt.min_rtt()));
+        self.board.acknowledge(now, ack, sack)
+    }
+    /// Everything before `ack` has arrived.
+    pub fn advance(&mut self, now: Instant, ack: SeqNum) {
+        self.head_due = false;
+        self.una = ack;
+        self.progress_at = now;
+        self.rack.on_progress(ack);
+    }
+    /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
+    pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way) {
+            self.rtt.sample(rtt);
+        } else if advanced {
+            self.rtt.reset_backoff();
+        }
+        let min_rtt = self.rtt.min_rtt();
+        self.rack.update(now, acked, min_rtt);
+        if self.gateway {
+            self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
+        }
+    }
+    /// What it tells of the rate.
+    pub fn sample_rate(&mut self, now: Instant, acked: &Acked) -> RateSample {
+        self.rate.on_ack(now, acked, self.board.lost_ever_bytes(), self.rtt.min_rtt())
+    }
+    /// Returns whether this is a duplicate.
+    pub fn count_duplicates(&mut self, advanced: bool, pure: bool, sacked_bytes: u64) -> bool {
+        if advanced {
+            self.dup_acks = 0;
+            return false;
+        }
+        let duplicate = sacked_bytes > 0 || pure;
+        if duplicate {
+            self.dup_acks = self.dup_acks.saturating_add(1).min(10_000);
+        }
+        duplicate
+    }
+    /// Bytes that an acknowledgement shows to be delivered. Without SACK a duplicate stands for a segment, in fast recovery, which the
+    /// acknowledgement that covers it does not count again (RFC 9937 section 5).
+    pub fn credit(&mut self, acked_bytes: u64, advanced: bool, duplicate_in_recovery: bool) -> u64 {
+        if self.sack_permitted {
+            acked_bytes
+        } else if advanced {
+            let known = self.dup_credit_bytes.min(acked_bytes);
+            self.dup_credit_bytes -= known;
+            acked_bytes - known
+        } else if duplicate_in_recovery {
+            self.dup_credit_bytes += u64::from(self.mss);
+            u64::from(self.mss)
+        } else {
+            0
+        }
+    }
+
+    /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could have been found. `is_open`: no
+    /// recovery is under way.
+    pub fn detect_losses(
+        &mut self,
+        now: Instant,
+        advanced: bool,
+        is_open: bool,
+    ) -> Option<(u64, Option<Instant>)> {
+        if self.board.is_empty() {
+            return None;
+        }
+        if !self.sack_permitted {
+            return Some((self.detect_without_sack(advanced, is_open), None));
+        }
+        if self.board.sacked_bytes() == 0 && is_open {
+            return None;
+        }
+        let segments = self.board.sacked_bytes() / u64::from(self.mss());
+        let srtt = self.rtt.srtt_or_default();
+        let reo = if self.gateway {
+            self.rack.measured_reo_wnd(now, srtt)
+        } else {
+            self.rack.reo_wnd(!is_open, segments, self.rtt.min_rtt(), srtt)
+        };
+        Some(self.rack.detect(now, &mut self.board, reo))
+    }
+    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582). The duplicates are of what
+    /// follows it; behind a partial acknowledgement nothing is known of the rest of its segment.
+    fn detect_without_sack(&mut self, advanced: bool, is_open: bool) -> u64 {
+        let len = match self.board.first() {
+            Some(head) if is_open && self.dup_acks >= DUP_THRESH => head.end.since(head.seq).min(self.mss),
+            Some(_) if advanced && !is_open => self.mss,
+            _ => return 0,
+        };
+        self.board.mark_head_lost(len)
+    }
+    /// The head, and what was sent long enough ago (RFC 8985 6.3).
+    pub fn mark_lost_by_timeout(&mut self, now: Instant) {
+        let head = self.board.first().map(|r| r.seq);
+        let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
+        let rack = self.rack;
+        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
+        let all = !self.sack_permitted;
+        self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
+    }
+    /// A timeout: a receiver that has told of the head holds it no longer.
+    pub fn on_rto(&mut self, now: Instant) {
+        if self.board.first().is_some_and(|r| r.sacked) {
+            self.board.forget_sacks();
+        }
+        self.mark_lost_by_timeout(now);
+        self.head_due = true;
+        self.dup_acks = 0;
+        self.rtt.back_off();
+    }
+    /// What was taken for lost since this was last asked, as a controller hears of it.
+    pub fn take_losses(&mut self, now: Instant) -> impl Iterator<Item = Lost> + '_ {
+        let delivered_bytes = self.rate.delivered_bytes();
+        let mut before = None;
+        self.board.take_losses().map(move |loss| Lost {
+            now,
+            bytes: u64::from(loss.end.since(loss.seq)),
+            tx_in_flight_bytes: loss.then.in_flight_bytes,
+            lost_since_sent_bytes: loss.lost_ever_bytes.saturating_sub(loss.then.lost_bytes),
+            app_limited: loss.then.app_limited,
+            continues: before.replace(loss.end) == Some(loss.seq),
+            delivered_bytes,
+        })
+    }
+    /// What was found lost is nothing that a controller should hear of.
+    pub fn forget_losses(&mut self) {
+        self.board.take_losses().for_each(drop);
+    }
+    /// What an outage has lost says nothing of how lossy the leg is.
+    pub fn lost_by_leg(&mut self, lost_bytes: u64) -> u64 {
+        self.outage_until = self.outage_until.filter(|until| self.una.before(*until));
+        if self.outage_until.is_some() { 0 } else { lost_bytes }
+    }
+
+    /// Fast recovery begins: duplicates that have come count as delivered.
+    pub fn enter_recovery(&mut self) {
+        self.dup_credit_bytes = u64::from(self.dup_acks) * u64::from(self.mss);
+    }
+    /// Fast recovery ends.
+    pub fn leave_recovery(&mut self) {
+        self.rack.on_recovery_exit();
+        self.dup_acks = 0;
+    }
+
+    /// What is sent again next, at most so many bytes.
+    pub fn next_lost(&mut self, max_bytes: u32) -> Option<(SeqNum, u32)> {
+        self.board.next_lost(max_bytes)
+    }
+    /// The oldest segment counts as lost.
+    pub fn mark_head_lost(&mut self) {
+        self.board.mark_head_lost(self.mss);
+    }
+    /// The oldest segment goes out whatever counts as under way.
+    pub fn hasten_head(&mut self) {
+        self.head_due = true;
+    }
+    /// All that is not SACKed counts as lost.
+    pub fn resend_all(&mut self) {
+        self.board.resend_all();
+    }
+    /// Nothing counts as lost.
+    pub fn unmark_lost(&mut self) {
+        self.board.unmark_lost();
+    }
+
+    /// The link has not carried all of what is under way.
+    pub fn note_outage(&mut self) {
+        self.outage_until = (!self.board.is_empty()).then_some(self.next);
+    }
+    /// Timeouts so far were no sign of anything.
+    pub fn reset_backoff(&mut self) {
+        self.rtt.reset_backoff();
+    }
+    /// The leg begins anew: it has stood still for long enough.
+    pub fn note_progress(&mut self, now: Instant) {
+        self.progress_at = now;
+    }
+    /// The receiver holds everything before `upto`, part of which was never sent from here.
+    pub fn skip_to(&mut self, now: Instant, upto: SeqNum) {
+        self.board.clear();
+        self.una = upto;
+        self.next = upto;
+        self.dup_acks = 0;
+        self.progress_at = now;
+        self.head_due = false;
+    }
+    /// The leg leads another way: what is under way is waited for, and teaches nothing.
+    pub fn change_way(&mut self, now: Instant, declared_rtt: Option<Duration>) {
+        self.rack = Rack::default();
+        self.rtt = RttEstimator::default();
+        self.declared_rtt = declared_rtt;
+        self.dup_acks = 0;
+        self.head_due = false;
+        self.moved_at = Some(now);
+    }
+}
