@@ -353,7 +353,7 @@ impl Split<'_> {
         mut packet: PacketBuf,
         news: bool,
     ) -> Fate {
-        let custody = self.relays.has_custody();
+        let holds = self.relays.holds();
         let r = &*self.relays;
         let keepalive = s.seq + 1 == r.get(from).rcv_nxt();
         let drained = r.get(from.other()).is_drained();
@@ -361,9 +361,9 @@ impl Split<'_> {
         // Whether a host that does not progress lives is for the hosts to find out.
         let stalled = r.get(from).timeouts >= 3 && !self.is_down(cx, from.other());
         // What is only held behind a gap is the source's still: whether it lives is not ours to say.
-        let owed = r.a.is_owed() || r.b.is_owed();
+        let owes = self.relays.owes();
         let speaking = self.legs.get(from).peer.is_speaking();
-        if keepalive && (!owed || stalled) {
+        if keepalive && (!owes || stalled) {
             // A gateway asks for itself: it may have missed the window, or have a link that was silent.
             if speaking {
                 self.owe_now(from);
@@ -380,11 +380,11 @@ impl Split<'_> {
         }
         if keepalive {
             self.owe_now(from);
-        } else if (custody || speaking) && !news && s.seq.before(r.get(from).rcv_nxt()) {
+        } else if (holds || speaking) && !news && s.seq.before(r.get(from).rcv_nxt()) {
             // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so, or one whose link was
             // silent.
             self.challenge(cx, from);
-        } else if ((answer && !owed) || (!news && !custody))
+        } else if ((answer && !owes) || (!news && !holds))
             && s.options.sack.is_empty()
             && !speaking
             && !self.relays.is_draining()
@@ -429,16 +429,16 @@ impl Split<'_> {
         }
     }
 
-    /// Whether a segment goes on as it came: a keepalive with nothing in custody, or data for a host that is not heard here any more.
+    /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host that is not heard here any more.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
-        let custody = self.relays.has_custody();
+        let holds = self.relays.holds();
         let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
         let patience = if matches!(out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
         let waits = self.waits_for_link(cx.links, from.other());
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
-        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !custody {
+        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !holds {
             relay.keepalive_passed = true;
             return true;
         }
@@ -482,7 +482,7 @@ impl Split<'_> {
         let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
         let arrived = over.map(|link| link.arrival(cx.now));
         let report_due = is_report_due(cx, via, delay);
-        let free = self.free && !self.legs.get(from).peer.is_marked() && self.agreed.window_scale;
+        let shows_first = self.shows_before_acking(from);
         let Leg { peer: downstream, window_scale: shift, out, .. } = *self.legs.get(from.other());
         let dropped = self.drop_first(cx, from, s);
         let (seq, len) = (s.seq + dropped, s.payload_len as u32 - dropped);
@@ -533,7 +533,7 @@ impl Split<'_> {
             relay.push = end;
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
-        relay.rx.raise_first = free && bulk && relay.may_raise(downstream, limit, shift);
+        relay.rx.raise_first = shows_first && bulk && relay.may_raise(downstream, limit, shift);
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, delay);
@@ -576,7 +576,7 @@ impl Split<'_> {
             let next = relay.rcv_nxt();
             relay.tx.skip_to(cx.now, next);
             relay.timeouts = 0;
-            if !self.relays.has_custody() && !self.relays.is_draining() {
+            if !self.relays.holds() && !self.relays.is_draining() {
                 self.relays.over = Some(Over::Asleep);
             }
         }

@@ -9,7 +9,7 @@ use farlink_wire::{
 
 use crate::census::Census;
 use crate::challenge::Challenges;
-use crate::config::{Action, Class, Config, FlowControl, Pinned};
+use crate::config::{Action, Class, Config, FlowControl};
 use crate::cx::Cx;
 use crate::fate::Fate;
 use crate::flow::Flow;
@@ -18,6 +18,7 @@ use crate::handshake::{Answer, HalfOpen, Step, SynCache};
 use crate::link::{Link, LinkReport, Links};
 use crate::net::{IfaceId, Way};
 use crate::peer::{Hello, Peer, insert_farlink};
+use crate::promise::Promise;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
 use crate::relays::{Over, Relays};
@@ -493,7 +494,7 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        flow.free = self.config.pinned == Pinned::Never || answer.agreed.window_scale;
+        flow.promise = Promise::of(self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
         flow.is_open = true;
         flow.route_generation = self.route_generation;
@@ -601,7 +602,7 @@ impl Engine {
         let mut n = 0;
         for id in self.table.ids() {
             if let Some(flow) = self.table.get_mut(id)
-                && flow.relays().is_some_and(Relays::has_custody)
+                && flow.relays().is_some_and(Relays::holds)
             {
                 flow.end_split(Over::Abandoned);
                 n += 1;

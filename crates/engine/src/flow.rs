@@ -13,6 +13,7 @@ use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
 use crate::link::Links;
 use crate::net::IfaceId;
+use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::record::Record;
 use crate::relays::{Over, Relays};
@@ -34,8 +35,8 @@ pub struct Flow {
     pub rule: usize,
     /// Class of its data on declared links.
     pub class: Class,
-    /// It may lose its gateways at any time.
-    pub free: bool,
+    /// What an acknowledgement made here promises.
+    pub promise: Promise,
     /// When it was split for the first time.
     pub began_at: Instant,
     /// So long its handshake took, seen from here.
@@ -75,7 +76,7 @@ macro_rules! split {
             answers: &mut $flow.answers,
             agreed: $flow.agreed,
             class: $flow.class,
-            free: $flow.free,
+            promise: $flow.promise,
             began_at: $flow.began_at,
             handshake: $flow.handshake,
             active_at: $flow.active_at,
@@ -96,7 +97,7 @@ impl Flow {
             treatment,
             rule: usize::MAX,
             class: Class::default(),
-            free: true,
+            promise: Promise::default(),
             began_at: now,
             handshake: Duration::ZERO,
             active_at: now,
@@ -233,7 +234,7 @@ impl Flow {
         match &mut self.treatment {
             Treatment::Split(relays) => {
                 let mut split = split!(self, relays);
-                split.watch_custody(now, links);
+                split.watch_unsent(now, links);
                 split.deadline(config)
             }
             Treatment::Closed(closed) => Some(closed.deadline()),
@@ -282,10 +283,10 @@ impl Flow {
         }
     }
 
-    /// What must survive the process: something only while it holds custody.
+    /// What must survive the process: something only while it holds anything.
     #[must_use]
     pub fn record(&mut self) -> Option<Record> {
-        self.as_split().filter(|split| split.relays.has_custody()).map(|split| split.record())
+        self.as_split().filter(|split| split.relays.holds()).map(|split| split.record())
     }
 
     /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and it is no late copy of
@@ -295,7 +296,7 @@ impl Flow {
         match &self.treatment {
             Treatment::Split(r) if !r.is_draining() => {
                 let first = s.seq + 1 == r.get(from).buffer.base();
-                !first && r.reset_from.is_none() && !r.is_owed()
+                !first && r.reset_from.is_none() && !r.owes()
             }
             Treatment::Dormant(_) => true,
             Treatment::Split(_) | Treatment::Closed(_) => false,

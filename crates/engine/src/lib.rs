@@ -47,6 +47,7 @@ mod pacing;
 mod passed;
 mod path_mtu;
 mod peer;
+mod promise;
 mod queue_drop;
 mod rate;
 mod reach;

@@ -140,10 +140,17 @@ impl Relay {
         self.urgent_end = self.urgent_end.filter(|u| u.after(ack));
         self.urgent_zero = self.urgent_zero.filter(|u| u.after_eq(ack));
     }
-    /// Bytes acknowledged to the source, or SACKed, and not yet acknowledged by the destination.
+    /// Something of the source is here, in order or behind a gap: it takes room, and may be the only copy on its way.
     #[must_use]
-    pub fn has_custody(&self) -> bool {
-        !self.buffer.is_empty() || self.buffer.has_early() || self.fin_outstanding()
+    pub fn holds(&self) -> bool {
+        self.is_busy() || self.buffer.has_early()
+    }
+    /// Something was acknowledged to the source that its destination has not acknowledged: if it is lost, both must learn it. That
+    /// is all that is here in order, whatever is promised: it is acknowledged, or about to be. What was only SACKed is the source's
+    /// still (RFC 2018 section 8).
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.is_busy()
     }
     /// It holds data, or the end of its stream, that has not arrived.
     #[must_use]
@@ -184,17 +191,11 @@ impl Relay {
             self.rcv_nxt()
         }
     }
-    /// Bytes or a FIN that were acknowledged to the source and not yet by the destination. What was only SACKed is the
-    /// source's still.
-    #[must_use]
-    pub fn is_owed(&self) -> bool {
-        !self.buffer.is_empty() || self.fin_outstanding()
-    }
     /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
     #[must_use]
     pub fn waits_behind_hole(&self) -> bool {
         let fin_ahead = self.rx.fin_claimed.is_some();
-        (self.buffer.has_early() || fin_ahead) && !self.is_owed() && self.tx.board().is_empty()
+        (self.buffer.has_early() || fin_ahead) && !self.owes() && self.tx.board().is_empty()
     }
     /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in
     /// units of `1 << shift`.
@@ -227,7 +228,7 @@ impl Relay {
     /// Frozen, and everything below the frozen edge has been delivered.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.frozen_at.is_some() && !self.has_custody()
+        self.frozen_at.is_some() && !self.holds()
     }
 
     pub fn book(&mut self, links: &mut Links, new: Entry) {

@@ -92,16 +92,16 @@ impl Relays {
         if let Phase::LetsGo(until) = self.phase { Some(until) } else { None }
     }
 
-    /// Some relay holds custody.
+    /// Something of either source is here, see [`Relay::holds`].
     #[must_use]
-    pub fn has_custody(&self) -> bool {
-        self.a.has_custody() || self.b.has_custody()
+    pub fn holds(&self) -> bool {
+        self.a.holds() || self.b.holds()
     }
 
-    /// Bytes or a FIN were acknowledged to a host, and not yet by the other one.
+    /// Something was acknowledged to a host, and not yet by the other one, see [`Relay::owes`].
     #[must_use]
-    pub fn is_owed(&self) -> bool {
-        self.a.is_owed() || self.b.is_owed()
+    pub fn owes(&self) -> bool {
+        self.a.owes() || self.b.owes()
     }
 
     /// Some relay holds data, or the end of its stream, that has not arrived.

@@ -9,6 +9,7 @@ use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::peer::{Arrived, Capability, Hello, Message};
+use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
 use crate::runs::Runs;
@@ -42,6 +43,17 @@ pub struct Pulled {
 }
 
 impl Split<'_> {
+    /// What an acknowledgement promises whoever speaks on the leg to a host: a gateway there reads more than the host could.
+    fn promise_to(&self, to: Side) -> Promise {
+        if self.legs.get(to).peer.is_speaking() { Promise::Held } else { self.promise }
+    }
+
+    /// A larger window than before is shown to this host before any of its data is acknowledged.
+    pub(crate) fn shows_before_acking(&self, to: Side) -> bool {
+        let can_show = self.agreed.window_scale && !self.legs.get(to).peer.is_marked();
+        can_show && self.promise_to(to).shows_before_acking()
+    }
+
     /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
@@ -49,11 +61,10 @@ impl Split<'_> {
         let relay = r.get(to);
         let downstream = self.legs.get(to.other()).peer;
         let mut ack = relay.ack(downstream);
-        if self.free && !self.legs.get(to).peer.is_speaking() {
-            // No more than the far host's own acknowledgement may lag behind (invariant 7), whatever a gateway that has
-            // gone since was promised.
-            let reach = relay.far_acked(downstream) + relay.rx.window_shown_max;
-            // What has been acknowledged stays so.
+        if let Some(reach) =
+            self.promise_to(to).ack_max(relay.far_acked(downstream), relay.rx.window_shown_max)
+        {
+            // What has been acknowledged stays so, whatever a gateway that has gone since was promised.
             ack = ack.min(reach.max(relay.rx.last_ack_sent));
         }
         relay.acked_beyond.map_or(ack, |b| b.max(ack))
@@ -78,15 +89,15 @@ impl Split<'_> {
             return relay.rx.edge.max(real);
         }
         let field_max = 65_535u32 << far.window_scale;
-        // A pinned flow's source may be a gateway that we have not heard yet: only a gateway reads what our option promises.
+        // A source to which all is held may be a gateway that we have not heard yet: only a gateway reads what our option promises.
         let peer = self.legs.get(to).peer;
-        let peer_window = peer.is_speaking() || (!self.free && peer.is_marked());
+        let within_shown = self.promise_to(to).shows_before_acking();
+        let peer_window = !within_shown && peer.is_marked();
         let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
         let share = crate::room::share(cx.pool, cx.flows_split, self.hosts().is_on_link());
         let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.timeouts >= 3;
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
-        let free = self.free && !peer_window;
         let far_acked = relay.far_acked(far.peer);
         // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
         // edge stands still until then, for a round trip at most, once (invariant 7). While acknowledgements come often the
@@ -97,7 +108,7 @@ impl Split<'_> {
             .is_some_and(|(at, gap)| cx.now.since(at).max(gap) < MOVING || cx.links.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
         let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max);
-        let pause = free && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
+        let pause = within_shown && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
         let equal = cx.links.equal_share(far.out, 0);
         let behind_gap = equal.is_some() && relay.tx.board().sacked_bytes() > 0;
         let larger_max_bytes = equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max.saturating_mul(2)));
@@ -108,7 +119,7 @@ impl Split<'_> {
             acked: relay.tx.snd_una(),
             far_acked,
             limit_bytes: limit,
-            free,
+            within_shown,
             field_max_bytes: field_max,
             segment_bytes: relay.rx.segment_bytes(),
             moving,

@@ -11,6 +11,7 @@ use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
 use crate::link::{Entry, Links};
 use crate::net::IfaceId;
+use crate::promise::Promise;
 use crate::receiver::Stretch;
 use crate::relay::Relay;
 use crate::relays::{Over, Phase, Relays};
@@ -36,8 +37,8 @@ pub struct Split<'a> {
     pub agreed: Agreed,
     /// Class of its data on declared links.
     pub class: Class,
-    /// It may lose its gateways at any time.
-    pub free: bool,
+    /// What an acknowledgement made here promises.
+    pub promise: Promise,
     /// When it was split for the first time.
     pub began_at: Instant,
     /// So long its handshake took, seen from here.

@@ -72,7 +72,7 @@ impl Split<'_> {
         let Some((from, since)) = self.relays.reset_from else { return false };
         let relay = self.relays.get(from);
         let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
-        let is_time = !relay.is_owed() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
+        let is_time = !relay.owes() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
         if is_time {
             self.send_rst(cx, from.other());
         }
@@ -117,12 +117,12 @@ impl Split<'_> {
             return Fate::taken(cx.pool, packet);
         }
         let same = s.seq + 1 == r.get(from).buffer.base();
-        let owed = r.a.is_owed() || r.b.is_owed();
-        if !same && owed && s.flags.ack() {
+        let owes = self.relays.owes();
+        if !same && owes && s.flags.ack() {
             // The answer to a late copy of the SYN, with an ISN of its own: it asks for nothing.
             return Fate::taken(cx.pool, packet);
         }
-        if !same && owed {
+        if !same && owes {
             // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
             // repeats its SYN. It is told where the old one stands: who has forgotten it answers with an exact reset (RFC 5961
             // section 4), who has not sent the SYN with the truth.
@@ -136,7 +136,7 @@ impl Split<'_> {
         }
         // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers with a SYN of its own,
         // the old connection is over, though its end went round us.
-        if !owed && self.asked_anew && s.flags.ack() {
+        if !owes && self.asked_anew && s.flags.ack() {
             self.relays.over = Some(Over::Asleep);
         }
         Fate::Forward(packet)

@@ -97,7 +97,7 @@ impl Split<'_> {
     pub fn deadline(&self, config: &Config) -> Option<Instant> {
         let r = &*self.relays;
         let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
-        let idle = (!self.has_custody_downstream()).then(|| self.active_at + config.timers.dormant_after);
+        let idle = (!self.holds_downstream()).then(|| self.active_at + config.timers.dormant_after);
         [
             r.a.tx.deadline(),
             r.b.tx.deadline(),
@@ -132,13 +132,13 @@ impl Split<'_> {
         }
     }
 
-    /// Custody that is not sent although nothing stands in its way makes no progress either. No other timer would ever look at it.
-    pub fn watch_custody(&mut self, now: Instant, links: &Links) {
+    /// What is owed and not sent, although nothing stands in its way, makes no progress either. No other timer would ever look at it.
+    pub fn watch_unsent(&mut self, now: Instant, links: &Links) {
         let ending = self.relays.reset_from.is_some();
         let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let closed = relay.tx.waits_for_window();
-            let waits = relay.is_owed() && relay.tx.board().is_empty() && !closed && !ending;
+            let waits = relay.owes() && relay.tx.board().is_empty() && !closed && !ending;
             let down = links.is_away(self.legs.get(to).out);
             relay.waits_since = if waits && !down { relay.waits_since.or(Some(now)) } else { None };
         }
@@ -194,7 +194,7 @@ impl Split<'_> {
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
         if idle
             && !self.relays.is_draining()
-            && !self.has_custody_downstream()
+            && !self.holds_downstream()
             && self.relays.reset_from.is_none()
             && self.relays.over.is_none()
         {
@@ -202,13 +202,13 @@ impl Split<'_> {
         }
     }
 
-    /// Bytes are held here, or by a gateway further on: the far host has not acknowledged all that was acknowledged here.
-    fn has_custody_downstream(&self) -> bool {
+    /// Something is held here, or by a gateway further on: the far host has not acknowledged all that was acknowledged here.
+    fn holds_downstream(&self) -> bool {
         let r = &*self.relays;
         let behind = [(&r.a, Side::B), (&r.b, Side::A)]
             .into_iter()
             .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una()));
-        self.relays.has_custody() || behind
+        self.relays.holds() || behind
     }
 
     /// Custody without progress is given up after the user timeout (RFC 5482).
@@ -223,7 +223,7 @@ impl Split<'_> {
         for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
             // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
             let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
-            if stands && !down && !relay.has_custody() {
+            if stands && !down && !relay.holds() {
                 relay.far_ack = None;
             }
         }

@@ -17,8 +17,8 @@ pub struct Offer {
     pub far_acked: SeqNum,
     /// Bytes the relay may hold by its policy.
     pub limit_bytes: u32,
-    /// The flow may lose this gateway at any time: the far host's own ACK must stay acceptable to the source.
-    pub free: bool,
+    /// The source can lose this gateway at any time: the far host's own acknowledgement must stay acceptable to it.
+    pub within_shown: bool,
     /// Largest window the field can say to this source, bytes.
     pub field_max_bytes: u32,
     /// Segment size, for silly-window avoidance.
@@ -48,7 +48,7 @@ impl Offer {
         }
         let limit = self.limit_bytes;
         let mut edge = self.acked + limit;
-        if self.free {
+        if self.within_shown {
             // Custody over all gateways stays within the window that was shown (invariant 7). While there is none, a
             // larger window may be shown.
             let reach =
@@ -89,7 +89,7 @@ mod tests {
             acked: SeqNum(1000),
             far_acked: SeqNum(1000),
             limit_bytes: 100_000,
-            free: true,
+            within_shown: true,
             field_max_bytes: 65_535,
             segment_bytes: 1448,
             moving: false,
@@ -112,7 +112,7 @@ mod tests {
         let moving = Offer { moving: true, limit_bytes: 200_000, field_max_bytes: 1 << 20, ..full };
         assert_eq!(moving.right_edge(), SeqNum(260_000), "a larger window than any before");
         assert_eq!(Offer { pause: true, ..full }.right_edge(), full.edge);
-        let pinned = Offer { free: false, ..full };
+        let pinned = Offer { within_shown: false, ..full };
         assert_eq!(pinned.right_edge(), SeqNum(132_070), "limited by the field");
     }
 

@@ -152,6 +152,23 @@ fn a_flow_is_treated_in_one_place() {
     assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
 }
 
+/// What an acknowledgement promises answers two questions: how far it may run ahead, and which window is shown. Both are asked where
+/// segments are made.
+#[test]
+fn a_promise_is_read_for_two_questions() {
+    let engine: Vec<_> =
+        production_code().into_iter().filter(|(name, _)| name.starts_with("crates/engine/src/")).collect();
+    let files = |what: &str| -> Vec<_> {
+        let names = engine.iter().filter(|(_, text)| text.contains(what)).map(|(name, _)| name.as_str());
+        names.collect()
+    };
+    let segment = "crates/engine/src/segment.rs";
+    assert_eq!(files(".ack_max("), [segment]);
+    assert_eq!(files("promise_to("), [segment]);
+    assert_eq!(files("self.promise"), [segment], "read without asking who is told");
+    assert_eq!(files("Promise::Shown"), [""; 0], "what follows from a promise stands in one file");
+}
+
 /// A function of the sans-I/O crates is seen at one look.
 const FUNCTION_LINES_MAX: usize = 70;
 
