@@ -96,7 +96,7 @@ impl Split<'_> {
         if !s.flags.ack() {
             return Judged::Passed;
         }
-        if self.relays.reset_from.is_some_and(|(dead, _)| dead == from) {
+        if self.relays.is_reset_by(from) {
             // Its reset is on the way to the other host; nothing it repeats matters.
             return Judged::Dropped;
         }
@@ -168,28 +168,13 @@ impl Split<'_> {
         {
             link.meet(hello);
         }
-        let nothing = (ArrayVec::new(), None);
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
-        if !heard {
-            towards.far_ack = None;
-        }
-        let Some(told) = told else {
-            // No gateway made it: its acknowledgement is the far host's own.
-            towards.far_ack = towards.far_ack.map(|f| f.max(s.ack.min(towards.tx.snd_nxt())));
-            return nothing;
-        };
-        // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
-        towards.far_ack.get_or_insert(towards.tx.snd_una());
-        if let Some(far) = told.far_ack
-            && far.before_eq(s.ack)
-            && towards.far_ack.is_none_or(|old| far.after(old))
-        {
-            towards.far_ack = Some(far);
-        }
+        towards.hear_far(s.ack, told.as_ref(), heard);
+        let Some(told) = told else { return (ArrayVec::new(), None) };
         (told.runs.blocks(s.ack), told.arrived)
     }
 
@@ -218,7 +203,7 @@ impl Split<'_> {
         if s.seq.before(nxt) {
             return nxt.since(s.seq) <= back;
         }
-        let end = relay.frozen_at.map_or(relay.rx.edge, |f| f.max(relay.rx.edge));
+        let end = relay.frozen_at().map_or(relay.rx.edge, |f| f.max(relay.rx.edge));
         s.seq.before(end) || (s.seq == nxt) || (s.seq_len() == 0 && s.seq.before_eq(end))
     }
 
@@ -319,10 +304,10 @@ impl Split<'_> {
         if happened.progress {
             let before = towards.acked_at.map_or(Instant::ZERO, |(at, _)| at);
             towards.acked_at = Some((now, now.since(before)));
-            timeouts = Some(core::mem::take(&mut towards.timeouts));
+            timeouts = Some(towards.forget_timeouts());
             towards.release(cx.pool, ack);
         }
-        let held_back = towards.rx.ack_held_back && (happened.progress || towards.far_ack.is_some());
+        let held_back = towards.rx.ack_held_back && (happened.progress || towards.is_far_known());
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
             // The upstream gateway lets the flow sleep, and counts custody, by what the far host has.
             let far = towards.far_acked(downstream);
@@ -359,7 +344,7 @@ impl Split<'_> {
         let drained = r.get(from.other()).is_drained();
         let answer = r.get(from.other()).keepalive_passed;
         // Whether a host that does not progress lives is for the hosts to find out.
-        let stalled = r.get(from).timeouts >= 3 && !self.is_down(cx, from.other());
+        let stalled = r.get(from).is_stalled() && !self.is_down(cx, from.other());
         // What is only held behind a gap is the source's still: whether it lives is not ours to say.
         let owes = self.relays.owes();
         let speaking = self.legs.get(from).peer.is_speaking();
@@ -404,7 +389,7 @@ impl Split<'_> {
 
     /// Draining: what lies past the frozen edge is forwarded.
     fn is_past_frozen_edge(&self, from: Side, s: &TcpSegment) -> bool {
-        let frozen = self.relays.get(from).frozen_at;
+        let frozen = self.relays.get(from).frozen_at();
         frozen.is_some_and(|frozen| s.seq.after_eq(frozen))
     }
 
@@ -443,7 +428,7 @@ impl Split<'_> {
             return true;
         }
         let unheard = cx.now.since(heard_at) >= patience;
-        let silent = (relay.timeouts >= 3 && unheard) || (relay.timeouts >= 1 && direct);
+        let silent = (relay.is_stalled() && unheard) || (relay.has_timed_out() && direct);
         let passes = silent && !waits && s.seq.after_eq(nxt) && len > 0;
         if passes {
             // No more early acknowledgements: the packet reaches the host, and the answer its source.
@@ -463,7 +448,7 @@ impl Split<'_> {
         let upstream = self.round_trip(cx, from).unwrap_or_default();
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
-        if relay.frozen_at.is_some() {
+        if relay.is_frozen() {
             return 0;
         }
         let held = Held { rx: &relay.rx, buffer: &relay.buffer, cwnd_bytes: relay.tx.cc().cwnd_bytes() };
@@ -501,7 +486,7 @@ impl Split<'_> {
             return Fate::taken(cx.pool, packet);
         }
         let end = seq + len;
-        let edge = relay.frozen_at.unwrap_or(relay.rx.edge);
+        let edge = relay.frozen_at().unwrap_or(relay.rx.edge);
         let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
         if s.flags.fin() {
             relay.hear_fin(cx.pool, seq, end, edge, taken == len);
@@ -522,9 +507,9 @@ impl Split<'_> {
             relay.fin_since = Some(cx.now);
             // Nobody will use what was promised beyond it.
             cx.links.arrived(cx.now, out, if edge.after(fin) { edge.since(fin) } else { 0 });
-            relay.bypassed |= cx.routes_unsteady;
+            relay.note_bypass(cx.routes_unsteady);
         }
-        if !core::mem::replace(&mut relay.begun, true) {
+        if relay.begin() {
             cx.links.began(out);
         }
         cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);
@@ -546,7 +531,7 @@ impl Split<'_> {
     /// Packets of this host are seen to reach the other one round us. Where we wait for its word, none will come.
     fn see_direct(&mut self, host: Side) {
         let from = host.other();
-        let waits = self.relays.get(from).timeouts > 0;
+        let waits = self.relays.get(from).has_timed_out();
         if !core::mem::replace(&mut self.legs.get_mut(host).direct, true) && waits {
             self.pass_round(from);
         }
@@ -564,7 +549,7 @@ impl Split<'_> {
         }
         let relay = self.relays.get_mut(from);
         let before = relay.passed_end.map_or(relay.rcv_nxt(), |end| end.max(relay.rcv_nxt()));
-        if relay.timeouts == 0 || s.seq.after(before + u32::from(u16::MAX)) {
+        if !relay.has_timed_out() || s.seq.after(before + u32::from(u16::MAX)) {
             // A stream goes on where it was: a number far ahead may be anybody's.
             return;
         }
@@ -575,7 +560,7 @@ impl Split<'_> {
             relay.buffer.clear(cx.pool);
             let next = relay.rcv_nxt();
             relay.tx.skip_to(cx.now, next);
-            relay.timeouts = 0;
+            relay.forget_timeouts();
             if !self.relays.holds() && !self.relays.is_draining() {
                 self.relays.over = Some(Over::Asleep);
             }
@@ -585,8 +570,8 @@ impl Split<'_> {
     /// Packets of this connection go another way, too.
     fn note_bypass(&mut self) {
         let r = &mut *self.relays;
-        r.a.bypassed = true;
-        r.b.bypassed = true;
+        r.a.note_bypass(true);
+        r.b.note_bypass(true);
     }
 
     /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
@@ -647,6 +632,6 @@ impl crate::relay::Relay {
     fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
         let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));
         let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);
-        nothing_acked && larger && self.frozen_at.is_none()
+        nothing_acked && larger && !self.is_frozen()
     }
 }

@@ -3,7 +3,7 @@
 use farlink_wire::{Duration, SeqNum};
 
 use crate::buffer::Grain;
-use crate::config::{Config, FlowControl, Limits};
+use crate::config::{Config, FlowControl};
 use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
@@ -40,7 +40,7 @@ impl Relay {
     /// A gateway that was told a soft window, or is to be told the first, hears of the next: nothing else may be under way from it
     /// that would be acknowledged.
     fn owe_soft_window(&mut self, look: &Look, speaking: bool) {
-        if !speaking || self.rx.fin_at.is_some() || self.frozen_at.is_some() {
+        if !speaking || self.rx.fin_at.is_some() || self.is_frozen() {
             return;
         }
         let told = self.rx.told_soft_edge;
@@ -103,10 +103,10 @@ impl Split<'_> {
             ack_delay,
             turn: self.ack_interval(cx, from.other()),
             segment: relay.rx.segment_bytes(),
-            limit: relay.limit_bytes,
+            limit: relay.limit_bytes(),
             shared: cx.links.has_budget(self.legs.get(from.other()).out),
             losing: relay.tx.in_recovery(),
-            timeouts: relay.timeouts,
+            timeouts: relay.timeouts(),
         })
     }
 
@@ -117,10 +117,7 @@ impl Split<'_> {
         let starts_whole = self.hosts().is_on_link();
         let relays = &mut *self.relays;
         for (from, limit_bytes) in limits {
-            let relay = relays.get_mut(from);
-            relay.limit_bytes = limit_bytes;
-            relay.start_bytes = if starts_whole { limit_bytes } else { relay.start_bytes.min(limit_bytes) };
-            relay.tx.set_window_limit(Limits::window_bytes(limit_bytes));
+            relays.get_mut(from).set_limit(limit_bytes, starts_whole);
         }
     }
 
@@ -188,7 +185,7 @@ impl Split<'_> {
     pub fn held_limit(&self, cx: &Cx<'_>, from: Side) -> u32 {
         let r = &*self.relays;
         let relay = r.get(from);
-        let limit = relay.limit_bytes;
+        let limit = relay.limit_bytes();
         let segment = relay.rx.segment_bytes().max(relay.tx.mss());
         let least = (LEAST_QUARTERS * segment / 4).min(limit);
         match cx.config.flow_control {
@@ -209,7 +206,7 @@ impl Split<'_> {
                 let out = self.legs.get(from.other()).out;
                 let arriving = cx.links.arriving(cx.now, out, self.asking(cx));
                 let mut share = cx.links.share(out, held, arriving);
-                if !relay.begun {
+                if !relay.has_begun() {
                     // It gets its part at once; those that hold more have to wait.
                     share = cx.links.equal_share(out, arriving);
                 }

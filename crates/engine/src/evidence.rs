@@ -172,7 +172,7 @@ impl Split<'_> {
         let b = relay.beyond;
         let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
         let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
-        if fresh && fits && relay.has_sent_all() && relay.frozen_at.is_none() {
+        if fresh && fits && relay.has_sent_all() && !relay.is_frozen() {
             self.believe(cx, source.other(), b.ack);
         }
     }
@@ -183,12 +183,12 @@ impl Split<'_> {
         cx.counters.bypass_events += 1;
         let towards = r.get_mut(from.other());
         towards.beyond = Beyond::default();
-        towards.bypassed = true;
-        towards.timeouts = 0;
+        towards.note_bypass(true);
+        towards.forget_timeouts();
         towards.believed = Some(Belief { upto: ack, at: cx.now, against: 0 });
-        if towards.frozen_at.is_some_and(|f| ack.after(f)) {
+        if towards.frozen_at().is_some_and(|f| ack.after(f)) {
             // Draining: the host's own word is passed on from here on.
-            towards.acked_beyond = Some(towards.acked_beyond.map_or(ack, |a| a.max(ack)));
+            towards.note_beyond(ack);
             towards.buffer.release(cx.pool, towards.buffer.highest());
             towards.settle_fin();
             let held = towards.rcv_nxt();

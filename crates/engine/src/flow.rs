@@ -296,7 +296,7 @@ impl Flow {
         match &self.treatment {
             Treatment::Split(r) if !r.is_draining() => {
                 let first = s.seq + 1 == r.get(from).buffer.base();
-                !first && r.reset_from.is_none() && !r.owes()
+                !first && !r.is_reset() && !r.owes()
             }
             Treatment::Dormant(_) => true,
             Treatment::Split(_) | Treatment::Closed(_) => false,

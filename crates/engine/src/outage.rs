@@ -106,7 +106,7 @@ fn waits_over(flow: &Flow, way: Way) -> Option<(&Relays, Side)> {
     let relays = flow.relays()?;
     let to = [Side::A, Side::B].into_iter().find(|to| {
         let relay = relays.get(to.other());
-        let of_dead = relays.reset_from.is_some_and(|(dead, _)| dead == *to);
+        let of_dead = relays.is_reset_by(*to);
         let is_its = flow.legs.get(*to).out == way && !is_exempt(&flow.legs, relays, *to) && !of_dead;
         is_its && relay.tx.waits_for_link(&relay.supply())
     })?;

@@ -5,10 +5,11 @@ use farlink_wire::{Duration, Instant, Pool, SeqNum};
 
 use crate::beyond::{Belief, Beyond};
 use crate::buffer::SeqBuffer;
+use crate::config::Limits;
 use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::link::{Entry, Link, Links};
-use crate::peer::Peer;
+use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::regulator::{Adaptive, Drain};
@@ -19,6 +20,8 @@ use crate::side::Side;
 /// so many more.
 const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
+/// So many timeouts in a row, and a destination makes no progress.
+const STALLED_TIMEOUTS: u32 = 3;
 
 /// One direction of a split connection.
 #[derive(Debug)]
@@ -37,15 +40,15 @@ pub struct Relay {
     /// nothing. Only the very same segment means the same to all.
     pub urgent_zero: Option<SeqNum>,
     /// What the far host has acknowledged, as a peer tells it.
-    pub far_ack: Option<SeqNum>,
+    far_ack: Option<SeqNum>,
     /// Draining: nothing from here on is taken.
-    pub frozen_at: Option<SeqNum>,
+    frozen_at: Option<SeqNum>,
     /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
-    pub acked_beyond: Option<SeqNum>,
+    acked_beyond: Option<SeqNum>,
     /// Bytes that may be held in any case.
-    pub limit_bytes: u32,
+    limit_bytes: u32,
     /// Bytes that may be held before the destination has taken any.
-    pub start_bytes: u32,
+    start_bytes: u32,
     /// How fast the destination takes what waits.
     pub drain: Drain,
     /// The thesis's receive buffer.
@@ -55,11 +58,11 @@ pub struct Relay {
     /// When the destination acknowledged something last, and how long after the time before.
     pub acked_at: Option<(Instant, Duration)>,
     /// Something has come from the source.
-    pub begun: bool,
+    begun: bool,
     /// The end of what was forwarded past what is held, because the destination answers round us.
     pub passed_end: Option<SeqNum>,
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
-    pub bypassed: bool,
+    bypassed: bool,
     /// When the source's FIN came.
     pub fin_since: Option<Instant>,
     /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
@@ -71,7 +74,7 @@ pub struct Relay {
     /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where it stands.
     pub far_waits: Option<(SeqNum, Instant)>,
     /// Timeouts in a row without progress.
-    pub timeouts: u32,
+    timeouts: u32,
     /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
     pub waits_since: Option<Instant>,
     /// A keepalive of the source went on: the answer must, too.
@@ -225,6 +228,63 @@ impl Relay {
             _ => self.tx.snd_una(),
         }
     }
+    /// A gateway on the way to the destination has told of the far host's acknowledgement.
+    #[must_use]
+    pub fn is_far_known(&self) -> bool {
+        self.far_ack.is_some()
+    }
+    /// The destination's leg acknowledges `ack`: with a `told` message by a gateway, without one by the far host itself, to which
+    /// no gateway is heard any more if not `heard`.
+    pub fn hear_far(&mut self, ack: SeqNum, told: Option<&Message>, heard: bool) {
+        if !heard {
+            self.far_ack = None;
+        }
+        let Some(told) = told else {
+            self.far_ack = self.far_ack.map(|far| far.max(ack.min(self.tx.snd_nxt())));
+            return;
+        };
+        // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
+        let before = *self.far_ack.get_or_insert(self.tx.snd_una());
+        if let Some(far) = told.far_ack.filter(|far| far.before_eq(ack) && far.after(before)) {
+            self.far_ack = Some(far);
+        }
+    }
+    /// What a gateway has told of the far host counts no more.
+    pub fn forget_far(&mut self) {
+        self.far_ack = None;
+    }
+    /// The destination has acknowledged so much, here or beyond what passed through here.
+    #[must_use]
+    pub fn acked(&self) -> SeqNum {
+        self.with_beyond(self.tx.snd_una())
+    }
+    /// `ack`, or what the destination has acknowledged beyond what passed through here.
+    #[must_use]
+    pub fn with_beyond(&self, ack: SeqNum) -> SeqNum {
+        self.acked_beyond.map_or(ack, |beyond| beyond.max(ack))
+    }
+    /// The destination has acknowledged so much beyond what passed through here.
+    pub fn note_beyond(&mut self, ack: SeqNum) {
+        self.acked_beyond = Some(self.with_beyond(ack));
+    }
+
+    /// Nothing is taken from where it is frozen on: behind what is held, which SACKed data belongs to.
+    pub fn freeze(&mut self) {
+        let highest = self.buffer.highest();
+        // A FIN that is there belongs to what is held.
+        let fin = u32::from(self.rx.fin_at.or(self.rx.fin_claimed) == Some(highest));
+        self.frozen_at = Some(highest + fin);
+    }
+    /// Nothing is taken from some place on.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen_at.is_some()
+    }
+    /// Where it is frozen.
+    #[must_use]
+    pub fn frozen_at(&self) -> Option<SeqNum> {
+        self.frozen_at
+    }
     /// Frozen, and everything below the frozen edge has been delivered.
     #[must_use]
     pub fn is_drained(&self) -> bool {
@@ -236,6 +296,55 @@ impl Relay {
         if old != new {
             links.book(&old, &new);
         }
+    }
+
+    /// Bytes that may be held in any case.
+    #[must_use]
+    pub fn limit_bytes(&self) -> u32 {
+        self.limit_bytes
+    }
+    /// Another bound is in force. Where `whole`, all of it counts from the start.
+    pub fn set_limit(&mut self, limit_bytes: u32, whole: bool) {
+        self.limit_bytes = limit_bytes;
+        self.start_bytes = if whole { limit_bytes } else { self.start_bytes.min(limit_bytes) };
+        self.tx.set_window_limit(Limits::window_bytes(limit_bytes));
+    }
+    /// Something has come from the source.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+    /// Something comes from the source. Returns whether it is the first.
+    pub fn begin(&mut self) -> bool {
+        !core::mem::replace(&mut self.begun, true)
+    }
+    /// Packets have been `seen` to go round us, or have not.
+    pub fn note_bypass(&mut self, seen: bool) {
+        self.bypassed |= seen;
+    }
+
+    /// Timeouts in a row without progress.
+    #[must_use]
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+    /// A timeout has passed without progress since.
+    #[must_use]
+    pub fn has_timed_out(&self) -> bool {
+        self.timeouts > 0
+    }
+    /// It has not answered for several timeouts: nothing more is promised, and others are to judge whether it lives.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.timeouts >= STALLED_TIMEOUTS
+    }
+    /// A timeout.
+    pub fn note_timeout(&mut self) {
+        self.timeouts = self.timeouts.saturating_add(1);
+    }
+    /// There is progress, or a reason why there was none. Returns how many timeouts there were.
+    pub fn forget_timeouts(&mut self) -> u32 {
+        core::mem::take(&mut self.timeouts)
     }
 
     /// Bytes that may be held by what the destination has taken so far.

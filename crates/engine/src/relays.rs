@@ -19,7 +19,7 @@ pub struct Relays {
     /// Whether it takes anything new.
     pub phase: Phase,
     /// A host was reset or has reset: which, when it began.
-    pub reset_from: Option<(Side, Instant)>,
+    reset_from: Option<(Side, Instant)>,
     /// What it has come to while an event is handled: carried out when the event is over, so nothing in it meets half a connection.
     pub over: Option<Over>,
     /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
@@ -84,6 +84,26 @@ impl Relays {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.phase == Phase::Draining
+    }
+
+    /// A host has reset, or was: nothing else follows to it.
+    #[must_use]
+    pub fn is_reset(&self) -> bool {
+        self.reset_from.is_some()
+    }
+    /// It is this one.
+    #[must_use]
+    pub fn is_reset_by(&self, host: Side) -> bool {
+        self.reset_from.is_some_and(|(dead, _)| dead == host)
+    }
+    /// Which one, and when it began.
+    #[must_use]
+    pub fn reset(&self) -> Option<(Side, Instant)> {
+        self.reset_from
+    }
+    /// A host resets: what it sent before is still delivered.
+    pub fn begin_reset(&mut self, now: Instant, by: Side) {
+        self.reset_from = Some((by, now));
     }
 
     /// When draining begins at the latest.

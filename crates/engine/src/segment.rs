@@ -67,7 +67,7 @@ impl Split<'_> {
             // What has been acknowledged stays so, whatever a gateway that has gone since was promised.
             ack = ack.min(reach.max(relay.rx.last_ack_sent));
         }
-        relay.acked_beyond.map_or(ack, |b| b.max(ack))
+        relay.with_beyond(ack)
     }
 
     /// The acknowledgement number for the next segment to a host. Before the first early acknowledgement of bulk data
@@ -82,21 +82,19 @@ impl Split<'_> {
         let r = &*self.relays;
         let relay = r.get(to);
         let far = self.legs.get(to.other());
-        if relay.frozen_at.is_some() {
+        if relay.is_frozen() {
             // Draining: the far host's own window counts from here on.
-            let real =
-                relay.acked_beyond.unwrap_or(relay.tx.snd_una()).max(relay.tx.snd_una()) + far.window_bytes;
-            return relay.rx.edge.max(real);
+            return relay.rx.edge.max(relay.acked() + far.window_bytes);
         }
         let field_max = 65_535u32 << far.window_scale;
         // A source to which all is held may be a gateway that we have not heard yet: only a gateway reads what our option promises.
         let peer = self.legs.get(to).peer;
         let within_shown = self.promise_to(to).shows_before_acking();
         let peer_window = !within_shown && peer.is_marked();
-        let field_max = if peer_window { field_max.max(relay.limit_bytes) } else { field_max };
+        let field_max = if peer_window { field_max.max(relay.limit_bytes()) } else { field_max };
         let share = crate::room::share(cx.pool, cx.flows_split, self.hosts().is_on_link());
         let limit = self.held_limit(cx, to).min(share);
-        let stalled = relay.timeouts >= 3;
+        let stalled = relay.is_stalled();
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
         let far_acked = relay.far_acked(far.peer);
         // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
@@ -140,7 +138,7 @@ impl Split<'_> {
     pub fn wants_window_update(&self, cx: &Cx<'_>, to: Side) -> bool {
         let r = &*self.relays;
         let relay = r.get(to);
-        if relay.frozen_at.is_some() || relay.rx.fin_at.is_some() {
+        if relay.is_frozen() || relay.rx.fin_at.is_some() {
             return false;
         }
         // A gateway goes by what it was told last.
@@ -336,7 +334,7 @@ impl Split<'_> {
             self.send_train(cx, to);
         }
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
-        let silent = self.relays.reset_from.is_some_and(|(dead, _)| dead == to);
+        let silent = self.relays.is_reset_by(to);
         let early = self.may_repeat_early(cx, to);
         let outbound = self.relays.get_mut(to.other());
         let supply = outbound.supply();

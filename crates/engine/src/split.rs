@@ -117,13 +117,10 @@ impl Split<'_> {
         is_time || is_done(&self.relays.a) && is_done(&self.relays.b)
     }
 
-    /// Both right edges freeze behind what is held (SACKed data is custody).
+    /// Both right edges freeze behind what is held.
     fn start_draining(&mut self) {
         for relay in [&mut self.relays.both.a, &mut self.relays.both.b] {
-            let highest = relay.buffer.highest();
-            // A FIN that is there belongs to what is held.
-            let fin = u32::from(relay.rx.fin_at.or(relay.rx.fin_claimed) == Some(highest));
-            relay.frozen_at = Some(highest + fin);
+            relay.freeze();
         }
         self.relays.phase = Phase::Draining;
     }
@@ -156,7 +153,7 @@ impl Split<'_> {
             next: Pair { a: r.a.rcv_nxt(), b: r.b.rcv_nxt() },
             reach_bytes: self.reach_bytes(),
             reset,
-            reset_by: r.reset_from.map(|(side, _)| side),
+            reset_by: r.reset().map(|(by, _)| by),
             held_nothing: false,
             ask: None,
         };
@@ -169,12 +166,11 @@ impl Split<'_> {
     fn sleep(&mut self, cx: &mut Cx<'_>) -> Next {
         self.remember_shares(cx.now, cx.links);
         let r = &*self.relays;
-        let acked = |x: &Relay| x.acked_beyond.map_or(x.tx.snd_una(), |b| b.max(x.tx.snd_una()));
         let own_max = |x: &Relay| u32::try_from(x.tx.window_max_bytes()).unwrap_or(u32::MAX);
         let dormant = Dormant {
             // What the destination acknowledged, the source has sent.
-            sent: Pair { a: r.a.rcv_nxt().max(acked(&r.a)), b: r.b.rcv_nxt().max(acked(&r.b)) },
-            acked: Pair { a: acked(&r.b), b: acked(&r.a) },
+            sent: Pair { a: r.a.rcv_nxt().max(r.a.acked()), b: r.b.rcv_nxt().max(r.b.acked()) },
+            acked: Pair { a: r.b.acked(), b: r.a.acked() },
             edges: Pair { a: r.a.rx.edge, b: r.b.rx.edge },
             shown_max: Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max },
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },

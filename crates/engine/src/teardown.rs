@@ -26,7 +26,7 @@ impl Split<'_> {
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
         let exact = s.seq == nxt || (relay.buffer.has_early() && s.seq == relay.buffer.highest());
-        let past_us = s.seq.after_eq(relay.frozen_at.unwrap_or(nxt)) && s.seq != nxt;
+        let past_us = s.seq.after_eq(relay.frozen_at().unwrap_or(nxt)) && s.seq != nxt;
         if self.relays.is_draining() && (past_us || relay.is_drained()) {
             // What it ends has been forwarded: the other host has the better view. Where the number is exact, what is held
             // for the host that resets is nobody's any more.
@@ -64,12 +64,12 @@ impl Split<'_> {
         to_dead.buffer.clear(cx.pool);
         let next = to_dead.buffer.end();
         to_dead.tx.skip_to(cx.now, next);
-        self.relays.reset_from = Some((from, cx.now));
+        self.relays.begin_reset(cx.now, from);
     }
 
     /// Sends the reset on when everything before it has been delivered, or has had its time. Returns whether it has.
     pub(crate) fn finish_reset(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some((from, since)) = self.relays.reset_from else { return false };
+        let Some((from, since)) = self.relays.reset() else { return false };
         let relay = self.relays.get(from);
         let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
         let is_time = !relay.owes() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
@@ -82,7 +82,7 @@ impl Split<'_> {
     /// When `finish_reset` must look again.
     #[must_use]
     pub fn reset_deadline(&self) -> Option<Instant> {
-        let (from, since) = self.relays.reset_from?;
+        let (from, since) = self.relays.reset()?;
         let progress = self.relays.get(from).tx.progress_at();
         Some((progress.max(since) + RESET_STALL).min(since + RESET_WAIT_MAX))
     }
@@ -126,8 +126,8 @@ impl Split<'_> {
             // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
             // repeats its SYN. It is told where the old one stands: who has forgotten it answers with an exact reset (RFC 5961
             // section 4), who has not sent the SYN with the truth.
-            let deaf = self.relays.get(from.other()).timeouts >= DEAF_TIMEOUTS;
-            if self.count_syn(cx, from, s.seq) >= DEAF_SYNS && deaf && self.relays.reset_from.is_none() {
+            let deaf = self.relays.get(from.other()).timeouts() >= DEAF_TIMEOUTS;
+            if self.count_syn(cx, from, s.seq) >= DEAF_SYNS && deaf && !self.relays.is_reset() {
                 self.reset_by(cx, from);
             } else {
                 self.challenge(cx, from);

@@ -31,7 +31,7 @@ impl Split<'_> {
     #[must_use]
     pub fn wants(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
         let r = &*self.relays;
-        if self.relays.reset_from.is_some_and(|(dead, _)| dead == to) {
+        if self.relays.is_reset_by(to) {
             return None;
         }
         let outbound = r.get(to.other());
@@ -134,7 +134,7 @@ impl Split<'_> {
 
     /// What is owed and not sent, although nothing stands in its way, makes no progress either. No other timer would ever look at it.
     pub fn watch_unsent(&mut self, now: Instant, links: &Links) {
-        let ending = self.relays.reset_from.is_some();
+        let ending = self.relays.is_reset();
         let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
             let closed = relay.tx.waits_for_window();
@@ -180,7 +180,7 @@ impl Split<'_> {
             }
             if happened.rto {
                 cx.counters.rtos += 1;
-                relay.timeouts = relay.timeouts.saturating_add(1);
+                relay.note_timeout();
                 if !self.legs.get(side.other()).direct && !self.is_doubted(cx.links, side.other()) {
                     self.suspect_black_hole(cx.now, side.other());
                 }
@@ -195,7 +195,7 @@ impl Split<'_> {
         if idle
             && !self.relays.is_draining()
             && !self.holds_downstream()
-            && self.relays.reset_from.is_none()
+            && !self.relays.is_reset()
             && self.relays.over.is_none()
         {
             self.relays.over = Some(Over::Asleep);
@@ -213,7 +213,7 @@ impl Split<'_> {
 
     /// Custody without progress is given up after the user timeout (RFC 5482).
     fn give_up_if_stuck(&mut self, cx: &mut Cx<'_>) {
-        if self.relays.reset_from.is_some() {
+        if self.relays.is_reset() {
             return;
         }
         let limit = cx.config.timers.user_timeout;
@@ -224,7 +224,7 @@ impl Split<'_> {
             // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
             let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
             if stands && !down && !relay.holds() {
-                relay.far_ack = None;
+                relay.forget_far();
             }
         }
         for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
@@ -242,7 +242,7 @@ impl Split<'_> {
             }
             // An outage that is over counts for nothing: a receiver could not answer what never reached it.
             let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at())) >= limit;
-            let outstanding = !relay.tx.board().is_empty() && relay.timeouts > 0;
+            let outstanding = !relay.tx.board().is_empty() && relay.has_timed_out();
             let unanswered = relay.tx.is_unanswered();
             let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
             // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
@@ -282,7 +282,7 @@ impl Split<'_> {
     /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says so.
     fn suspect_black_hole(&mut self, now: Instant, to: Side) {
         let r = &*self.relays;
-        let timeouts = r.get(to.other()).timeouts;
+        let timeouts = r.get(to.other()).timeouts();
         let leg = self.legs.get_mut(to);
         let least = if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
         if leg.path_mtu.on_timeout(now, timeouts, least) {
@@ -346,7 +346,7 @@ impl Split<'_> {
                     relay.tx.ask_link(Question::Segment);
                     continue;
                 }
-                relay.timeouts = 0;
+                relay.forget_timeouts();
                 relay.waits_since = None;
                 relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
                 if all_lost {
