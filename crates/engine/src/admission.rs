@@ -94,7 +94,7 @@ impl Engine {
     /// The rule of the flow whose place a connection between these ports would take.
     pub(crate) fn rule_of(&self, key: &Key) -> Option<usize> {
         let (id, _) = self.table.find(key, true)?;
-        self.table.get(id).filter(|f| f.is_open).map(|f| f.rule)
+        self.table.get(id).and_then(Flow::open_rule)
     }
 
     /// The handshake of a connection is complete: an old one between the same ports is over, and forgotten. Returns whether

@@ -55,7 +55,7 @@ impl Split<'_> {
         if !acceptable && !self.is_probe(from, s) {
             return self.out_of_window(cx, from, s, packet);
         }
-        let before = self.legs.get(from).heard_at;
+        let before = self.legs.get(from).heard_at();
         let current = self.is_current(from, s);
         let (runs, arrived) = self.hear(cx, from, s);
         let r = &mut *self.relays;
@@ -65,7 +65,7 @@ impl Split<'_> {
         self.update_ts_recent(from, s);
         self.on_ece_and_ce(from, s);
         if self.contradicts_itself(cx, from, s.ack) {
-            self.relays.over = Some(Over::Abandoned);
+            self.relays.end(Over::Abandoned);
             return Fate::taken(cx.pool, packet);
         }
         self.confirm(cx, from, s);
@@ -145,9 +145,7 @@ impl Split<'_> {
         let current = self.is_current(from, s);
         if let (true, true, Some(t)) = (current, self.agreed.timestamps, s.options.timestamps) {
             // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
-            let other = self.legs.get_mut(from.other());
-            if (t.ecr.wrapping_sub(other.ts_val) as i32) > 0 {
-                other.ts_val = t.ecr;
+            if self.legs.get_mut(from.other()).hear_of(t.ecr) {
                 self.see_direct(from.other());
             }
         }
@@ -156,7 +154,7 @@ impl Split<'_> {
         if current {
             leg.hear(cx.now, s);
         } else {
-            leg.heard_at = cx.now;
+            leg.note_heard(cx.now);
         }
         // Only a gateway speaks our option, and gateways stand at the ends of declared links.
         let option = s.options.farlink.as_ref().filter(|_| cx.links.at(leg.via).is_some());
@@ -183,7 +181,7 @@ impl Split<'_> {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
         let r = &*self.relays;
         if s.seq.before_eq(r.get(from).rx.last_ack_sent) && self.is_current(from, s) {
-            self.legs.get_mut(from).ts_recent = t.val;
+            self.legs.get_mut(from).note_stamp(t.val);
         }
     }
 
@@ -271,7 +269,7 @@ impl Split<'_> {
     ) -> bool {
         let ece = self.agreed.ecn && s.flags.ece();
         let now = cx.now;
-        let (window, downstream) = (self.legs.get(from).window_bytes, self.legs.get(from).peer);
+        let (window, downstream) = (self.legs.get(from).window_bytes(), self.legs.get(from).peer);
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
@@ -410,16 +408,17 @@ impl Split<'_> {
         let rx = &mut self.relays.get_mut(to).rx;
         rx.edge = rx.edge.max(ack + (u32::from(window) << shift.min(14)));
         if self.agreed.timestamps && s.options.timestamps.is_some() {
-            edit::set_timestamp_echo(packet, s, self.legs.get(to).ts_recent);
+            edit::set_timestamp_echo(packet, s, self.legs.get(to).ts_recent());
         }
     }
 
     /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host that is not heard here any more.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let holds = self.relays.holds();
-        let Leg { heard_at, out, direct, .. } = *self.legs.get(from.other());
-        let patience = if matches!(out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
         let waits = self.waits_for_link(cx.links, from.other());
+        let far = self.legs.get(from.other());
+        let (heard_at, direct) = (far.heard_at(), far.is_direct());
+        let patience = if matches!(far.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
@@ -504,7 +503,7 @@ impl Split<'_> {
         cx.links.arrived(cx.now, out, what.advanced_bytes + what.early_bytes);
         if relay.settle_fin() {
             let fin = relay.buffer.end();
-            relay.fin_since = Some(cx.now);
+            relay.note_fin(cx.now);
             // Nobody will use what was promised beyond it.
             cx.links.arrived(cx.now, out, if edge.after(fin) { edge.since(fin) } else { 0 });
             relay.note_bypass(cx.routes_unsteady);
@@ -514,8 +513,8 @@ impl Split<'_> {
         }
         cx.counters.payload_in_bytes += u64::from(what.advanced_bytes + what.early_bytes);
         cx.counters.duplicate_bytes += u64::from(what.duplicate_bytes);
-        if s.flags.psh() && end.after(relay.push) && end.before_eq(relay.buffer.highest()) {
-            relay.push = end;
+        if s.flags.psh() {
+            relay.note_push(end);
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
         relay.rx.raise_first = shows_first && bulk && relay.may_raise(downstream, limit, shift);
@@ -532,7 +531,7 @@ impl Split<'_> {
     fn see_direct(&mut self, host: Side) {
         let from = host.other();
         let waits = self.relays.get(from).has_timed_out();
-        if !core::mem::replace(&mut self.legs.get_mut(host).direct, true) && waits {
+        if self.legs.get_mut(host).see_direct() && waits {
             self.pass_round(from);
         }
     }
@@ -541,7 +540,8 @@ impl Split<'_> {
     /// it to have under way, all that is held here has been acknowledged to it. A gateway may have been told a larger window than
     /// the header has room for, by another one that answers round us.
     fn note_passed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
-        let Leg { direct, window_scale, .. } = *self.legs.get(from.other());
+        let far = self.legs.get(from.other());
+        let (direct, window_scale) = (far.is_direct(), far.window_scale);
         let of_gateway = self.legs.get(from).peer.is_marked();
         let most = if of_gateway { TOLD_WINDOW_MAX } else { u32::from(u16::MAX) << window_scale.min(14) };
         if !direct || s.payload_len == 0 {
@@ -562,7 +562,7 @@ impl Split<'_> {
             relay.tx.skip_to(cx.now, next);
             relay.forget_timeouts();
             if !self.relays.holds() && !self.relays.is_draining() {
-                self.relays.over = Some(Over::Asleep);
+                self.relays.end(Over::Asleep);
             }
         }
     }
@@ -615,19 +615,6 @@ fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
 }
 
 impl crate::relay::Relay {
-    /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
-    fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
-        if s.urgent == 0 {
-            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
-            return;
-        }
-        let urgent_end = s.seq + u32::from(s.urgent);
-        if urgent_end.after(self.buffer.base()) && self.urgent_end.is_none_or(|u| urgent_end.after(u)) {
-            self.urgent_end = Some(urgent_end);
-            self.tx.announce_urgent();
-        }
-    }
-
     /// A larger window can be shown to the source while nothing has been acknowledged ahead of the far host.
     fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
         let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));

@@ -168,13 +168,13 @@ impl Split<'_> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out).and_then(Link::rtt_in_force);
         let measured = || self.relays.get(to.other()).tx.rtt().srtt();
-        link.or_else(measured).or(leg.srtt)
+        link.or_else(measured).or(leg.srtt())
     }
 
     /// Bytes that may be held for a gateway that has said how much it will be able to pass on: that, a quarter more, and some
     /// segments. What goes beyond would only wait, and others need the room.
     fn within_soft_window(&self, cx: &Cx<'_>, from: Side, segment: u32) -> u32 {
-        let edge = self.legs.get(from.other()).soft_edge.filter(|_| cx.config.soft_window);
+        let edge = self.legs.get(from.other()).soft_edge().filter(|_| cx.config.soft_window);
         let Some(edge) = edge else { return u32::MAX };
         let within = edge.diff(self.relays.get(from).tx.snd_una()).max(0).unsigned_abs();
         within.saturating_add(within / 4).saturating_add(SPARE_SEGMENTS * segment)
@@ -225,7 +225,7 @@ impl Hosts<'_> {
         let max = config.limits.relay_bytes;
         let measured = |side: Side| {
             let leg = self.legs.get(side);
-            leg.srtt.or(leg.handshake_rtt)
+            leg.srtt().or(leg.handshake_rtt())
         };
         let link =
             |side: Side| links.get(self.legs.get(side).out).filter(|l| l.rate_in_force_bps().is_some());
@@ -251,7 +251,7 @@ impl Hosts<'_> {
         if self.is_on_link() {
             return limit_bytes;
         }
-        let of = |leg: &Leg| leg.handshake_rtt.or(leg.srtt).unwrap_or_default();
+        let of = |leg: &Leg| leg.handshake_rtt().or(leg.srtt()).unwrap_or_default();
         let round_trip = of(&self.legs.a) + of(&self.legs.b);
         let bytes = ORDINARY_BYTES_PER_MS.saturating_mul(round_trip.as_millis());
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(START_BYTES);

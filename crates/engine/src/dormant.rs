@@ -141,7 +141,7 @@ impl Dormant {
         if let (true, Some(t)) = (agreed.timestamps, s.options.timestamps)
             && s.seq.before_eq(*self.acked.get(from.other()))
         {
-            leg.ts_recent = t.val;
+            leg.note_stamp(t.val);
         }
         self.learn(from, s, u32::from(s.window) << leg.window_scale);
         leg.hear(now, s);
@@ -160,8 +160,8 @@ impl Dormant {
         legs.get_mut(from).hear(cx.now, s);
         let mut r = Relays::begin(cx, legs, agreed, next);
         cx.counters.flows_woken += 1;
-        r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes), false);
-        r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes), false);
+        r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes()), false);
+        r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes()), false);
         r.a.rx.remember_shown(self.edges.a, self.shown_max.a);
         r.b.rx.remember_shown(self.edges.b, self.shown_max.b);
         r

@@ -467,13 +467,13 @@ impl Engine {
         net: &mut dyn World,
     ) -> Flow {
         let mut a = h.a.clone();
-        let syn_at = a.heard_at;
+        let syn_at = a.heard_at();
         self.links.handshake_completes(syn_at);
         // What this segment shows the server is ours to say: only what the SYN has shown is promised.
-        let shown_b = a.window_bytes.min(h.shown_bytes.unwrap_or(u16::MAX).into());
-        let shown_a = answer.b.window_bytes.min(answer.shown_bytes.unwrap_or(u16::MAX).into());
+        let shown_b = a.window_bytes().min(h.shown_bytes.unwrap_or(u16::MAX).into());
+        let shown_a = answer.b.window_bytes().min(answer.shown_bytes.unwrap_or(u16::MAX).into());
         // The answer went on when it came; this is what came back.
-        a.handshake_rtt = h.answered_once.then(|| now.since(answer.b.heard_at));
+        a.note_handshake(h.answered_once.then(|| now.since(answer.b.heard_at())));
         a.hear(now, s);
         a.via = via;
         let mut legs = Pair { a, b: answer.b.clone() };
@@ -489,14 +489,14 @@ impl Engine {
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.window_shown_max = 0;
         r.a.rx = Receiver::new(answer.ack, shown_a);
-        r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes), false);
-        r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes), false);
+        r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes()), false);
+        r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes()), false);
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
         flow.promise = Promise::of(self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
-        flow.is_open = true;
+        flow.note_open();
         flow.route_generation = self.route_generation;
         flow
     }

@@ -200,7 +200,7 @@ impl Split<'_> {
         let data_end = towards.rx.fin_at.filter(|f| ack.after(*f)).or(claimed).unwrap_or(ack);
         towards.buffer.release(cx.pool, data_end);
         if towards.settle_fin() {
-            towards.fin_since = Some(cx.now);
+            towards.note_fin(cx.now);
         }
         towards.tx.skip_to(cx.now, ack);
     }

@@ -22,7 +22,7 @@ impl Relay {
             }
             // It is next in order: the stream ends here, and what waits beyond was never part of it.
             self.buffer.clear_early(pool);
-            self.push = self.push.min(end);
+            self.end_push(end);
         }
         self.rx.fin_claimed = Some(end);
     }

@@ -52,7 +52,7 @@ pub struct Flow {
     /// The engine counts it among those that hold data.
     pub busy: bool,
     /// It counts among the open connections of its rule.
-    pub is_open: bool,
+    is_open: bool,
     /// What it adds to the sums over all flows.
     pub census: Counted,
     /// Its record stands in the journal.
@@ -136,6 +136,22 @@ impl Flow {
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         matches!(self.treatment, Treatment::Dormant(_))
+    }
+
+    /// It counts among the open connections of this rule; `None`: no longer, or it never did.
+    #[must_use]
+    pub fn open_rule(&self) -> Option<usize> {
+        self.is_open.then_some(self.rule)
+    }
+    /// It counts among the open connections of its rule from now on.
+    pub fn note_open(&mut self) {
+        self.is_open = true;
+    }
+    /// It does no longer, if only a tombstone is left: that answers only for a while. Returns its rule then.
+    pub fn take_closed_rule(&mut self) -> Option<usize> {
+        let rule = self.open_rule().filter(|_| self.is_closed())?;
+        self.is_open = false;
+        Some(rule)
     }
 
     /// Only a tombstone is left.
@@ -279,7 +295,7 @@ impl Flow {
     /// It is split no longer when this event is over. Nothing changes for one that is not split now.
     pub fn end_split(&mut self, over: Over) {
         if let Treatment::Split(relays) = &mut self.treatment {
-            relays.over = Some(over);
+            relays.end(over);
         }
     }
 

@@ -90,7 +90,7 @@ impl Hosts<'_> {
             fixed_rate_bps: link.filter(|_| known).and_then(|l| self.payload_bps(l, to, mss)),
             window_limit_bytes: Limits::window_bytes(self.relay_limit(config, links, to)),
             unfair_window_bytes: link.map_or(config.ordinary.unfair_window_bytes, Link::unfair_window_bytes),
-            handshake_rtt: dst.srtt.or(start.paced_over).or(dst.handshake_rtt.filter(|_| known)),
+            handshake_rtt: dst.srtt().or(start.paced_over).or(dst.handshake_rtt().filter(|_| known)),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),

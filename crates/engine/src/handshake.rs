@@ -319,7 +319,7 @@ impl SynCache {
         let window_scale = h.offered.window_scale.is_some() && o.window_scale.is_some();
         let mut b = Leg::new(now, s, via);
         // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3, Karn).
-        b.handshake_rtt = (h.syns == 1 && h.answer.is_none()).then(|| now.since(h.a.heard_at));
+        b.note_handshake((h.syns == 1 && h.answer.is_none()).then(|| now.since(h.a.heard_at())));
         h.answered_once = h.answer.is_none();
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);

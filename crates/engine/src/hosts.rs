@@ -1,6 +1,6 @@
 //! Both hosts of a connection, however it is treated: what their legs and their agreement say by themselves.
 
-use farlink_wire::{Flags, SegmentHeader, SeqNum, Timestamps};
+use farlink_wire::{Flags, SegmentHeader, SeqNum};
 
 use crate::cx::Cx;
 use crate::leg::{Agreed, Leg};
@@ -61,8 +61,8 @@ impl Hosts<'_> {
     /// A segment without payload and relay, to a host in the other one's name.
     pub(crate) fn make_bare(&self, cx: &mut Cx<'_>, to: Side, flags: Flags, seq: SeqNum, ack: SeqNum) {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
-        let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes, src.window_scale) };
-        let timestamps = self.agreed.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent });
+        let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes(), src.window_scale) };
+        let timestamps = self.agreed.timestamps.then(|| src.timestamps_to(dst));
         let header = SegmentHeader { seq, ack, flags, window, timestamps, ..self.header(to) };
         cx.net.send(&Made { via: src.via, out: dst.out, header, payload: &[], segment_bytes: 0 });
     }

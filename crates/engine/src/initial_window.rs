@@ -99,15 +99,15 @@ impl Hosts<'_> {
         let leg = self.legs.get(to);
         let Some(link) = links.get(leg.out) else {
             return Start {
-                segments: ordinary(config.ordinary.initial_window, leg.handshake_rtt),
+                segments: ordinary(config.ordinary.initial_window, leg.handshake_rtt()),
                 paced_over: None,
             };
         };
-        let rtt = leg.handshake_rtt.or(leg.srtt).or(link.rtt_in_force());
+        let rtt = leg.handshake_rtt().or(leg.srtt()).or(link.rtt_in_force());
         let path = Path {
             rtt,
             rate_bps: link.rate_in_force_bps(),
-            remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt)),
+            remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at(), rtt)),
             sharers: links.sharers(leg.out) + 1,
             // One burst tells the rate; several at once would only fill the queue before the link.
             wants_train: link.pace().source().is_sought()
@@ -127,7 +127,7 @@ impl Split<'_> {
         let (out, from) = (leg.out, to.other());
         let wanted = |l: &&Link| l.pace().source().is_sought() && l.initial_window() == InitialWindow::AUTO;
         let Some(link) = cx.links.get(out).filter(wanted).filter(|_| leg.peer.is_marked()) else { return };
-        let rtt = leg.handshake_rtt.or(link.rtt_in_force());
+        let rtt = leg.handshake_rtt().or(link.rtt_in_force());
         let relay = self.relays.get(from);
         if relay.tx.delivered_bytes() > 0 {
             return;
@@ -143,7 +143,7 @@ impl Split<'_> {
         let limited = relay.tx.pipe() + mss > relay.tx.cc().cwnd_bytes();
         let end = relay.supply().end.min(relay.tx.window_edge());
         let waits = u64::try_from(end.diff(relay.tx.snd_nxt())).unwrap_or(0);
-        let remembered = rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at, rtt));
+        let remembered = rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at(), rtt));
         let enough = waits >= u64::from(TRAIN_SEGMENTS - INITIAL_WINDOW_SEGMENTS) * mss;
         let under_way = link.train_is_under_way(cx.now, rtt);
         if !limited || !enough || remembered.is_some() || under_way {

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
 use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
@@ -39,27 +39,27 @@ pub struct Leg {
     /// IP identification for the next segment made in its name.
     pub ip_id: u16,
     /// Its packets have been seen to reach the other host round us, and none has come here since.
-    pub direct: bool,
+    direct: bool,
     /// Its newest TSval.
-    pub ts_val: u32,
+    ts_val: u32,
     /// When that came.
-    pub heard_at: Instant,
+    heard_at: Instant,
     /// Its TSval to be echoed to it (TS.Recent of RFC 7323).
-    pub ts_recent: u32,
+    ts_recent: u32,
     /// The next gateway on this leg.
     pub peer: Peer,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
-    pub srtt: Option<Duration>,
+    srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
-    pub handshake_rtt: Option<Duration>,
+    handshake_rtt: Option<Duration>,
     /// Its newest window, in bytes.
-    pub window_bytes: u32,
+    window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
-    pub told_edge: Option<SeqNum>,
+    told_edge: Option<SeqNum>,
     /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
-    pub soft_edge: Option<SeqNum>,
+    soft_edge: Option<SeqNum>,
     /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
-    pub field_window_bytes: u32,
+    field_window_bytes: u32,
 }
 
 /// What both hosts agreed on in the handshake.
@@ -144,6 +144,83 @@ impl Leg {
         if let Some(edge) = self.told_edge {
             self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
         }
+    }
+
+    /// What the gateway on this leg was told goes with it: the header's window counts.
+    pub fn forget_told_window(&mut self) {
+        self.told_edge = None;
+        self.soft_edge = None;
+        self.window_bytes = self.field_window_bytes;
+    }
+    /// Its newest window, in bytes: a gateway's own, where one speaks.
+    #[must_use]
+    pub fn window_bytes(&self) -> u32 {
+        self.window_bytes
+    }
+    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
+    #[must_use]
+    pub fn soft_edge(&self) -> Option<SeqNum> {
+        self.soft_edge
+    }
+
+    /// When its newest packet came.
+    #[must_use]
+    pub fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+    /// It has said something that teaches nothing else.
+    pub fn note_heard(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+    /// The other host echoes a timestamp of this one. Returns whether that is newer than any that came here: it has gone round us.
+    pub fn hear_of(&mut self, ts_echo: u32) -> bool {
+        let is_newer = (ts_echo.wrapping_sub(self.ts_val) as i32) > 0;
+        if is_newer {
+            self.ts_val = ts_echo;
+        }
+        is_newer
+    }
+    /// Its timestamp is the one to be echoed to it from now on (RFC 7323 4.3).
+    pub fn note_stamp(&mut self, ts_val: u32) {
+        self.ts_recent = ts_val;
+    }
+    /// The timestamp that is echoed to it.
+    #[must_use]
+    pub fn ts_recent(&self) -> u32 {
+        self.ts_recent
+    }
+    /// Timestamps of a segment in its name to this host.
+    #[must_use]
+    pub fn timestamps_to(&self, dst: &Self) -> Timestamps {
+        Timestamps { val: self.ts_val, ecr: dst.ts_recent }
+    }
+    /// Its packets reach the other host round us.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+    /// They have been seen to. Returns whether that is news.
+    pub fn see_direct(&mut self) -> bool {
+        !core::mem::replace(&mut self.direct, true)
+    }
+
+    /// Remembered RTT of this leg; `None`: there is none, or it leads another way now.
+    #[must_use]
+    pub fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+    /// This is remembered.
+    pub fn remember_rtt(&mut self, srtt: Option<Duration>) {
+        self.srtt = srtt;
+    }
+    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
+    #[must_use]
+    pub fn handshake_rtt(&self) -> Option<Duration> {
+        self.handshake_rtt
+    }
+    /// The handshake took so long from here.
+    pub fn note_handshake(&mut self, rtt: Option<Duration>) {
+        self.handshake_rtt = rtt;
     }
 
     /// Bytes of IP and TCP header without options towards this host.

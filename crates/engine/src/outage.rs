@@ -92,7 +92,7 @@ impl Split<'_> {
 }
 
 fn is_exempt(legs: &Pair<Leg>, relays: &Relays, to: Side) -> bool {
-    legs.get(to).direct || relays.get(to.other()).tx.is_alone()
+    legs.get(to).is_direct() || relays.get(to.other()).tx.is_alone()
 }
 
 /// Nothing is under way to a host, and something could be.
@@ -181,7 +181,7 @@ impl Engine {
             let Some((relays, to)) = waits_over(flow, way) else { continue };
             let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at());
             let is_new = asked_at <= since;
-            let turn = if is_new { Turn::Unasked(leg.heard_at) } else { Turn::Asked(Reverse(asked_at)) };
+            let turn = if is_new { Turn::Unasked(leg.heard_at()) } else { Turn::Asked(Reverse(asked_at)) };
             let of_host = hosts.entry(leg.addr).or_insert(turn);
             *of_host = of_host.of_both(turn);
             let hopes = (is_new && begins(relays, to), leg.peer.is_heard());

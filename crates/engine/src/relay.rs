@@ -1,7 +1,7 @@
 //! One direction of a split connection: what it holds, and what that says.
 
 use farlink_cc as cc;
-use farlink_wire::{Duration, Instant, Pool, SeqNum};
+use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::beyond::{Belief, Beyond};
 use crate::buffer::SeqBuffer;
@@ -22,6 +22,9 @@ const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
 /// So many timeouts in a row, and a destination makes no progress.
 const STALLED_TIMEOUTS: u32 = 3;
+/// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket that is not
+/// acknowledged for about twice this (tcp_orphan_retries).
+const FIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// One direction of a split connection.
 #[derive(Debug)]
@@ -33,12 +36,12 @@ pub struct Relay {
     /// Towards the destination.
     pub tx: Sender,
     /// The source pushed everything before this.
-    pub push: SeqNum,
+    push: SeqNum,
     /// Urgent data ends before this, as the source's newest urgent pointer says.
-    pub urgent_end: Option<SeqNum>,
+    urgent_end: Option<SeqNum>,
     /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first byte as urgent, others
     /// nothing. Only the very same segment means the same to all.
-    pub urgent_zero: Option<SeqNum>,
+    urgent_zero: Option<SeqNum>,
     /// What the far host has acknowledged, as a peer tells it.
     far_ack: Option<SeqNum>,
     /// Draining: nothing from here on is taken.
@@ -64,9 +67,9 @@ pub struct Relay {
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
     bypassed: bool,
     /// When the source's FIN came.
-    pub fin_since: Option<Instant>,
+    fin_since: Option<Instant>,
     /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
-    pub fin_overdue: bool,
+    fin_overdue: bool,
     /// How far the source has shown that it has sent.
     pub source_nxt: SeqNum,
     /// The destination's word on bytes that went round us, until it stands by it.
@@ -82,7 +85,7 @@ pub struct Relay {
     /// Evidence of a path round us: what the destination acknowledges and never passed here.
     pub beyond: Beyond,
     /// What it is booked with.
-    pub booked: Entry,
+    booked: Entry,
 }
 
 impl Relay {
@@ -98,14 +101,14 @@ impl Relay {
         let controller = cc::Controller::new(&governed);
         let bounds = RtoBounds { min: cx.config.timers.rto_min, max: cx.config.timers.rto_max };
         let mut tx = Sender::new(cx.now, next, controller, mss, hosts.agreed.sack, bounds);
-        if let Some(srtt) = dst.srtt {
+        if let Some(srtt) = dst.srtt() {
             tx.remember_rtt(srtt);
         }
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
         Self {
             buffer: SeqBuffer::new(next),
-            rx: Receiver::new(next, dst.window_bytes),
+            rx: Receiver::new(next, dst.window_bytes()),
             tx,
             push: next,
             urgent_end: None,
@@ -170,6 +173,20 @@ impl Relay {
     pub fn fin_outstanding(&self) -> bool {
         self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una().before_eq(f))
     }
+    /// The source's FIN has come, and all that stands before it.
+    pub fn note_fin(&mut self, now: Instant) {
+        self.fin_since = Some(now);
+    }
+    /// When its FIN has waited long enough.
+    #[must_use]
+    pub fn fin_deadline(&self) -> Option<Instant> {
+        self.fin_since.filter(|_| self.fin_outstanding() && !self.fin_overdue).map(|at| at + FIN_PATIENCE)
+    }
+    /// Its source is let go.
+    pub fn stop_waiting_with_fin(&mut self) {
+        self.fin_overdue = true;
+        self.rx.owe_now();
+    }
     /// The destination has acknowledged the source's FIN.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -207,6 +224,40 @@ impl Relay {
         let shift = shift.min(14);
         let shown = self.rx.window_shown_max;
         shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
+    }
+    /// The source has pushed what stands before `end`, which is here.
+    pub fn note_push(&mut self, end: SeqNum) {
+        if end.after(self.push) && end.before_eq(self.buffer.highest()) {
+            self.push = end;
+        }
+    }
+    /// Its stream ends at `end`: nothing beyond was pushed.
+    pub fn end_push(&mut self, end: SeqNum) {
+        self.push = self.push.min(end);
+    }
+    /// A segment from `seq` to `end` holds the end of something that was pushed.
+    #[must_use]
+    pub fn is_pushed(&self, seq: SeqNum, end: SeqNum) -> bool {
+        seq != end && (self.push == end || (self.push.after(seq) && self.push.before(end)))
+    }
+    /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
+    pub fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
+        if s.urgent == 0 {
+            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
+            return;
+        }
+        let urgent_end = s.seq + u32::from(s.urgent);
+        if urgent_end.after(self.buffer.base()) && self.urgent_end.is_none_or(|u| urgent_end.after(u)) {
+            self.urgent_end = Some(urgent_end);
+            self.tx.announce_urgent();
+        }
+    }
+    /// The urgent pointer of a segment that begins at `seq`; `None`: it has none.
+    #[must_use]
+    pub fn urgent_pointer(&self, seq: SeqNum, len: u32) -> Option<u16> {
+        let ahead = self.urgent_end.filter(|u| u.after(seq));
+        let ahead = ahead.map(|u| u16::try_from(u.since(seq)).unwrap_or(u16::MAX));
+        ahead.or((len > 0 && self.urgent_zero == Some(seq)).then_some(0))
     }
     /// What the sender may draw on.
     #[must_use]

@@ -21,7 +21,7 @@ pub struct Relays {
     /// A host was reset or has reset: which, when it began.
     reset_from: Option<(Side, Instant)>,
     /// What it has come to while an event is handled: carried out when the event is over, so nothing in it meets half a connection.
-    pub over: Option<Over>,
+    over: Option<Over>,
     /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
     pub new_syn: Option<NewSyn>,
     /// When to look whether a source can be shown more.
@@ -68,7 +68,7 @@ impl Relays {
             look_up(cx, legs, to);
         }
         for leg in [&legs.a, &legs.b] {
-            if let (Some(rtt), Some(link)) = (leg.handshake_rtt, cx.links.get_mut(leg.out)) {
+            if let (Some(rtt), Some(link)) = (leg.handshake_rtt(), cx.links.get_mut(leg.out)) {
                 link.note_rtt(cx.now, rtt);
             }
         }
@@ -135,6 +135,16 @@ impl Relays {
     pub fn rto(&self, min: Duration, max: Duration) -> Duration {
         let rto = |relay: &Relay| relay.tx.rtt().rto(min, max);
         rto(&self.a).max(rto(&self.b))
+    }
+
+    /// It is split no longer, when the event is over.
+    pub fn end(&mut self, over: Over) {
+        self.over = Some(over);
+    }
+    /// What it has come to.
+    #[must_use]
+    pub fn over(&self) -> Option<Over> {
+        self.over
     }
 
     /// Gives all memory back.

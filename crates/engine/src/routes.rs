@@ -25,7 +25,7 @@ impl Split<'_> {
         let out = self.legs.get(to).out;
         let link = cx.links.get(out);
         if link.is_some() || cx.links.get(before).is_some() {
-            self.legs.get_mut(to).srtt = None;
+            self.legs.get_mut(to).remember_rtt(None);
             let config = self.controller_config(cx.config, cx.links, from);
             let paced_over = self.hosts().start(cx.config, cx.links, to).paced_over;
             let declared = link.and_then(Link::rtt_in_force);

@@ -1,7 +1,7 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use farlink_wire::{
-    Duration, Ecn, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, Timestamps, WireSize, edit,
+    Duration, Ecn, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, WireSize, edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
@@ -84,7 +84,7 @@ impl Split<'_> {
         let far = self.legs.get(to.other());
         if relay.is_frozen() {
             // Draining: the far host's own window counts from here on.
-            return relay.rx.edge.max(relay.acked() + far.window_bytes);
+            return relay.rx.edge.max(relay.acked() + far.window_bytes());
         }
         let field_max = 65_535u32 << far.window_scale;
         // A source to which all is held may be a gateway that we have not heard yet: only a gateway reads what our option promises.
@@ -241,7 +241,7 @@ impl Split<'_> {
             flags,
             window: word.window,
             urgent,
-            timestamps: word.timestamps.then_some(Timestamps { val: src.ts_val, ecr: dst.ts_recent }),
+            timestamps: word.timestamps.then(|| src.timestamps_to(dst)),
             sack: sack.get(..sack_max.min(sack.len())).unwrap_or_default(),
             farlink: body.as_deref(),
             ..plain
@@ -446,17 +446,13 @@ impl Relay {
     fn flags_of(&self, plan: Option<&Plan>) -> (Flags, u16) {
         let Some(p) = plan else { return (Flags::ACK, 0) };
         let mut flags = if p.fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
-        let end = p.seq + p.len;
-        if p.len > 0 && (self.push == end || (self.push.after(p.seq) && self.push.before(end))) {
+        if self.is_pushed(p.seq, p.seq + p.len) {
             flags = flags | Flags::PSH;
         }
-        if let Some(u) = self.urgent_end.filter(|u| u.after(p.seq)) {
-            return (flags | Flags::URG, u16::try_from(u.since(p.seq)).unwrap_or(u16::MAX));
+        match self.urgent_pointer(p.seq, p.len) {
+            Some(pointer) => (flags | Flags::URG, pointer),
+            None => (flags, 0),
         }
-        if p.len > 0 && self.urgent_zero == Some(p.seq) {
-            flags = flags | Flags::URG;
-        }
-        (flags, 0)
     }
 }
 

@@ -46,10 +46,8 @@ impl Engine {
             flow.counted = split;
             self.split_count = if split { self.split_count + 1 } else { self.split_count.saturating_sub(1) };
         }
-        if flow.is_open && flow.is_closed() {
-            // Its tombstone only answers for a while.
-            flow.is_open = false;
-            self.rules.closed(flow.rule);
+        if let Some(rule) = flow.take_closed_rule() {
+            self.rules.closed(rule);
         }
         let record = flow.record();
         if Record::is_news(flow.journaled.as_deref(), record.as_ref()) {
@@ -121,8 +119,8 @@ impl Engine {
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }
-        if flow.is_open {
-            self.rules.closed(flow.rule);
+        if let Some(rule) = flow.open_rule() {
+            self.rules.closed(rule);
         }
     }
 

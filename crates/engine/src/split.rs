@@ -60,7 +60,7 @@ impl Split<'_> {
 
     /// After any event: what becomes of it, when nothing is left to do as it is.
     pub fn settle(&mut self, cx: &mut Cx<'_>, engine_draining: bool) -> Next {
-        let next = match self.relays.over {
+        let next = match self.relays.over() {
             Some(Over::Asleep) => self.sleep(cx),
             Some(Over::Abandoned) => {
                 self.tell_both(cx);
@@ -176,13 +176,10 @@ impl Split<'_> {
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },
             fin: Pair { a: r.a.rx.fin_at.map(|f| f + 1), b: r.b.rx.fin_at.map(|f| f + 1) },
         };
-        self.legs.b.srtt = r.a.tx.rtt().srtt();
-        self.legs.a.srtt = r.b.tx.rtt().srtt();
+        self.legs.b.remember_rtt(r.a.tx.rtt().srtt());
+        self.legs.a.remember_rtt(r.b.tx.rtt().srtt());
         for leg in [&mut self.legs.a, &mut self.legs.b] {
-            // What a gateway was told in its option goes with it.
-            leg.told_edge = None;
-            leg.soft_edge = None;
-            leg.window_bytes = leg.field_window_bytes;
+            leg.forget_told_window();
         }
         cx.counters.flows_slept += 1;
         self.relays.release(cx.pool, cx.links);

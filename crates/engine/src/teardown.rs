@@ -137,7 +137,7 @@ impl Split<'_> {
         // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers with a SYN of its own,
         // the old connection is over, though its end went round us.
         if !owes && self.asked_anew && s.flags.ack() {
-            self.relays.over = Some(Over::Asleep);
+            self.relays.end(Over::Asleep);
         }
         Fate::Forward(packet)
     }

@@ -11,7 +11,6 @@ use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::receiver::Owed;
 use crate::record::{RECORD_STALE_BYTES, Record};
-use crate::relay::Relay;
 use crate::relays::Over;
 use crate::sender::Question;
 use crate::side::Side;
@@ -20,9 +19,6 @@ use crate::split::Split;
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
 const MTU_MIN_V4: u32 = 296;
 const MTU_MIN_V6: u32 = 1280;
-/// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket that is not
-/// acknowledged for about twice this (tcp_orphan_retries).
-const FIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Copies are sent early only where the link holds so much: four packets.
 const REPEATED_FROM_BYTES: u128 = 6_000;
 
@@ -83,7 +79,7 @@ impl Split<'_> {
             return self.class;
         }
         let tx = &self.relays.get(to.other()).tx;
-        let beyond = self.legs.get(to).soft_edge.is_some_and(|edge| tx.snd_nxt().after_eq(edge));
+        let beyond = self.legs.get(to).soft_edge().is_some_and(|edge| tx.snd_nxt().after_eq(edge));
         // With nothing under way nothing would bring a newer word: the last one may have been lost.
         if beyond && !tx.board().is_empty() && tx.board().lost_bytes() == 0 {
             Class::Background
@@ -156,8 +152,7 @@ impl Split<'_> {
                 relay.rx.owe_now();
             }
             if relay.fin_deadline().is_some_and(|t| t <= cx.now) {
-                relay.fin_overdue = true;
-                relay.rx.owe_now();
+                relay.stop_waiting_with_fin();
             }
             if is_away {
                 relay.tx.put_off_timers(cx.now);
@@ -181,7 +176,7 @@ impl Split<'_> {
             if happened.rto {
                 cx.counters.rtos += 1;
                 relay.note_timeout();
-                if !self.legs.get(side.other()).direct && !self.is_doubted(cx.links, side.other()) {
+                if !self.legs.get(side.other()).is_direct() && !self.is_doubted(cx.links, side.other()) {
                     self.suspect_black_hole(cx.now, side.other());
                 }
                 self.pass_round(side);
@@ -196,9 +191,9 @@ impl Split<'_> {
             && !self.relays.is_draining()
             && !self.holds_downstream()
             && !self.relays.is_reset()
-            && self.relays.over.is_none()
+            && self.relays.over().is_none()
         {
-            self.relays.over = Some(Over::Asleep);
+            self.relays.end(Over::Asleep);
         }
     }
 
@@ -229,7 +224,7 @@ impl Split<'_> {
         }
         for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
             // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
-            let silent = cx.now.since(self.legs.get(from).heard_at) >= limit;
+            let silent = cx.now.since(self.legs.get(from).heard_at()) >= limit;
             if relay.waits_behind_hole() && silent {
                 relay.buffer.clear_early(cx.pool);
                 relay.rx.fin_claimed = None;
@@ -241,7 +236,7 @@ impl Split<'_> {
                 return false;
             }
             // An outage that is over counts for nothing: a receiver could not answer what never reached it.
-            let silent = cx.now.since(self.legs.get(to).heard_at.max(relay.tx.progress_at())) >= limit;
+            let silent = cx.now.since(self.legs.get(to).heard_at().max(relay.tx.progress_at())) >= limit;
             let outstanding = !relay.tx.board().is_empty() && relay.has_timed_out();
             let unanswered = relay.tx.is_unanswered();
             let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
@@ -251,13 +246,13 @@ impl Split<'_> {
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
         if stuck {
-            self.relays.over = Some(Over::Abandoned);
+            self.relays.end(Over::Abandoned);
         }
     }
 
     /// The destination of what `from` has sent answers round us, as its other host shows: what is held is passed over blindly.
     pub(crate) fn pass_round(&mut self, from: Side) {
-        let direct = self.legs.get(from.other()).direct;
+        let direct = self.legs.get(from.other()).is_direct();
         if direct {
             let relay = self.relays.get_mut(from);
             let supply = relay.supply();
@@ -268,7 +263,7 @@ impl Split<'_> {
     /// Nothing is heard of what `from` has sent, and of `from` itself neither: it may wait for room here while the other host answers it
     /// round us. What it echoes of that host's timestamps tells, so it is asked.
     fn ask_for_echo(&mut self, now: Instant, from: Side) {
-        let heard_at = self.legs.get(from).heard_at;
+        let heard_at = self.legs.get(from).heard_at();
         if !self.agreed.timestamps {
             return;
         }
@@ -381,12 +376,5 @@ impl Split<'_> {
         let r = &*self.relays;
         let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
         r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown)) + OLD_ACK_SLACK
-    }
-}
-
-impl Relay {
-    /// When its FIN has waited long enough.
-    fn fin_deadline(&self) -> Option<Instant> {
-        self.fin_since.filter(|_| self.fin_outstanding() && !self.fin_overdue).map(|at| at + FIN_PATIENCE)
     }
 }

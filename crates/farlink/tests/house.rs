@@ -169,6 +169,123 @@ fn a_promise_is_read_for_two_questions() {
     assert_eq!(files("Promise::Shown"), [""; 0], "what follows from a promise stands in one file");
 }
 
+/// Parts of objects that are objects themselves, and fields of objects that are still read from many files: object, fields, why.
+const READ_FROM_MANY_FILES: &[(&str, &[&str], &str)] = &[
+    ("Relay", &["tx"], "one of its three parts, an object with verbs"),
+    ("Relays", &["both"], "the pair that they are, and used as one"),
+    ("Leg", &["addr", "port"], "the name of a host, which never changes"),
+    ("Leg", &["path_mtu"], "a part of it, an object with verbs"),
+    ("Engine", &["ready", "split_count", "table"], "methods of the engine stand in several files"),
+    (
+        "Receiver",
+        &["early_untold", "fin_at", "fin_claimed", "last_ack_sent", "owed", "window_shown_max"],
+        "to be asked by verbs",
+    ),
+];
+
+/// What an object knows is asked for in its own words: a field that is read all over cannot be understood in one file, nor changed.
+///
+/// Objects are the structs of the engine that cannot be cloned, and the leg. What can be cloned is a plain value: a header, a message,
+/// configuration, a plan, a snapshot for a report. What has a lifetime is a bundle of borrowed things for one event. Of a name that
+/// several structs have, text does not tell whose it is, so only names that stand for one field are counted.
+#[test]
+fn fields_of_objects_are_read_in_two_files_at_most() {
+    let code = production_code();
+    let engine: Vec<_> = code.iter().filter(|(name, _)| name.starts_with("crates/engine/src/")).collect();
+    let known = ["wire", "cc", "engine"].map(|c| format!("crates/{c}/src/"));
+    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut objects = Vec::new();
+    for (name, text) in code.iter().filter(|(name, _)| known.iter().any(|k| name.starts_with(k))) {
+        for Struct { name: owner, attributes, is_bundle, fields } in structs(text) {
+            for (field, _) in &fields {
+                owners.entry(field.clone()).or_default().insert(format!("{name} {owner}"));
+            }
+            let is_object = (!attributes.contains("Clone") || owner == "Leg") && !is_bundle;
+            if is_object && name.starts_with(&known[2]) {
+                let public = fields.into_iter().filter(|(_, is_public)| *is_public);
+                objects.extend(public.map(|(field, _)| (owner.clone(), field)));
+            }
+        }
+    }
+    let files_that_read = |field: &str| {
+        let reads = |text: &str| {
+            text.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
+                line.match_indices(&format!(".{field}")).any(|(at, found)| {
+                    !line[at + found.len()..]
+                        .starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '(')
+                })
+            })
+        };
+        engine.iter().filter(|(_, text)| reads(text)).count()
+    };
+    let excused: BTreeSet<_> = READ_FROM_MANY_FILES
+        .iter()
+        .flat_map(|(owner, fields, _)| fields.iter().map(|f| ((*owner).to_owned(), (*f).to_owned())))
+        .collect();
+    let widely: BTreeSet<_> = objects
+        .iter()
+        .filter(|(_, field)| owners[field].len() == 1 && files_that_read(field) > 2)
+        .cloned()
+        .collect();
+    assert!(objects.len() > 30, "no objects were found: the test looks in the wrong place");
+    let more = widely.difference(&excused).map(|(owner, field)| {
+        format!("{owner}.{field} is read in {} files: give its owner a verb", files_that_read(field))
+    });
+    let fewer = excused.difference(&widely).map(|(o, f)| format!("{o}.{f} needs no excuse any more"));
+    fail_with("fields that are read all over", more.chain(fewer).collect());
+}
+
+/// A struct with named fields, as its source says it.
+struct Struct {
+    name: String,
+    attributes: String,
+    /// It borrows what it has.
+    is_bundle: bool,
+    /// Each with whether others may read it.
+    fields: Vec<(String, bool)>,
+}
+
+/// The structs with named fields of a file in rustfmt's layout, none of them inside a function.
+fn structs(text: &str) -> Vec<Struct> {
+    let is_public = |line: &str| line.starts_with("pub ") || line.starts_with("pub(");
+    let without_pub = |line: &str| -> String {
+        if !is_public(line) {
+            return line.to_owned();
+        }
+        let rest = line.strip_prefix("pub").unwrap_or_default();
+        let rest = if rest.starts_with('(') { rest.split_once(')').map_or("", |(_, r)| r) } else { rest };
+        rest.trim_start().to_owned()
+    };
+    let mut found = Vec::new();
+    let mut attributes = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("#[") {
+            attributes.push_str(line);
+        } else if !line.starts_with("///") {
+            let declared = without_pub(line);
+            let head = declared.strip_prefix("struct ").and_then(|rest| rest.strip_suffix(" {"));
+            if let Some(head) = head {
+                let end = head.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(head.len());
+                let body = lines.by_ref().take_while(|line| *line != "}").filter_map(|line| {
+                    let line = line.strip_prefix("    ").filter(|line| !line.starts_with([' ', '/', '#']))?;
+                    let (field, _) =
+                        without_pub(line).split_once(':').map(|(f, t)| (f.to_owned(), t.to_owned()))?;
+                    Some((field, is_public(line)))
+                });
+                found.push(Struct {
+                    name: head[..end].to_owned(),
+                    attributes: core::mem::take(&mut attributes),
+                    is_bundle: head.contains("<'"),
+                    fields: body.collect(),
+                });
+            }
+            attributes.clear();
+        }
+    }
+    found
+}
+
 /// A function of the sans-I/O crates is seen at one look.
 const FUNCTION_LINES_MAX: usize = 70;
 
