@@ -300,8 +300,7 @@ impl Split<'_> {
         }
         let mut timeouts = None;
         if happened.progress {
-            let before = towards.acked_at.map_or(Instant::ZERO, |(at, _)| at);
-            towards.acked_at = Some((now, now.since(before)));
+            towards.note_acked(now);
             timeouts = Some(towards.forget_timeouts());
             towards.release(cx.pool, ack);
         }

@@ -59,7 +59,7 @@ pub struct Relay {
     /// Segments dropped to slow the source.
     pub queue_drop: QueueDrop,
     /// When the destination acknowledged something last, and how long after the time before.
-    pub acked_at: Option<(Instant, Duration)>,
+    acked_at: Option<(Instant, Duration)>,
     /// Something has come from the source.
     begun: bool,
     /// The end of what was forwarded past what is held, because the destination answers round us.
@@ -347,6 +347,17 @@ impl Relay {
         if old != new {
             links.book(&old, &new);
         }
+    }
+
+    /// The destination acknowledges something.
+    pub fn note_acked(&mut self, now: Instant) {
+        let before = self.acked_at.map_or(Instant::ZERO, |(at, _)| at);
+        self.acked_at = Some((now, now.since(before)));
+    }
+    /// How long ago that was, or how long after the time before, whichever is longer; `None`: it never did.
+    #[must_use]
+    pub fn ack_gap(&self, now: Instant) -> Option<Duration> {
+        self.acked_at.map(|(at, gap)| now.since(at).max(gap))
     }
 
     /// Bytes that may be held in any case.

@@ -101,9 +101,7 @@ impl Split<'_> {
         // edge stands still until then, for a round trip at most, once (invariant 7). While acknowledgements come often the
         // larger one is shown at once where it is free.
         let narrow = relay.can_show_more(limit, far.window_scale, field_max);
-        let moving = relay
-            .acked_at
-            .is_some_and(|(at, gap)| cx.now.since(at).max(gap) < MOVING || cx.links.has_budget(far.out));
+        let moving = relay.ack_gap(cx.now).is_some_and(|gap| gap < MOVING || cx.links.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
         let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max);
         let pause = within_shown && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
