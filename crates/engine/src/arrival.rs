@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
+use crate::ack_policy::{AckPolicy, Owed};
 use crate::cx::Cx;
 use crate::evidence::AckKind;
 use crate::fate::Fate;
@@ -12,7 +13,7 @@ use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, Peer, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
-use crate::receiver::{self, AckDelay, Early};
+use crate::receiver::{self, Early};
 use crate::relays::Over;
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
@@ -274,7 +275,7 @@ impl Split<'_> {
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
         let out = self.legs.get(from).out;
-        let told_delay = self.ack_delay(cx, from.other()).longest();
+        let told_delay = self.ack_policy(cx, from.other()).longest();
         let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
@@ -357,7 +358,7 @@ impl Split<'_> {
         if drained && (s.ack.after(r.get(from.other()).tx.snd_una()) || !news) {
             self.rewrite(cx, from, s, &mut packet);
             // It gives the other host the acknowledgement that it is owed.
-            self.relays.get_mut(from.other()).rx.owed = receiver::Owed::Nothing;
+            self.relays.get_mut(from.other()).rx.owed = Owed::Nothing;
             return Fate::Forward(packet);
         }
         if keepalive {
@@ -459,12 +460,12 @@ impl Split<'_> {
         if self.lets_pass(cx, from, s) {
             return Fate::Forward(packet);
         }
-        let (delay, limit) = (self.ack_delay(cx, from), self.held_limit(cx, from));
+        let (policy, limit) = (self.ack_policy(cx, from), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
         let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
         let arrived = over.map(|link| link.arrival(cx.now));
-        let report_due = is_report_due(cx, via, delay);
+        let report_due = is_report_due(cx, via, policy);
         let shows_first = self.shows_before_acking(from);
         let Leg { peer: downstream, window_scale: shift, out, .. } = *self.legs.get(from.other());
         let dropped = self.drop_first(cx, from, s);
@@ -519,7 +520,7 @@ impl Split<'_> {
         relay.rx.raise_first = shows_first && bulk && relay.may_raise(downstream, limit, shift);
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
-        relay.rx.on_payload(cx.now, seq, len, what, early, delay);
+        relay.rx.on_payload(cx.now, seq, len, what, early, policy);
         if s.flags.fin() || (report_due && bulk) {
             relay.rx.owe_now();
         }
@@ -573,8 +574,9 @@ impl Split<'_> {
         r.b.note_bypass(true);
     }
 
-    /// How long acknowledgements to this host, or to the gateway that speaks on its leg, may wait.
-    pub fn ack_delay(&self, cx: &Cx<'_>, to: Side) -> AckDelay {
+    /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
+    #[must_use]
+    pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
         let leg = self.legs.get(to);
         let link = || cx.links.get(leg.out);
         let measured = || self.relays.get(to.other()).tx.rtt().srtt();
@@ -582,8 +584,8 @@ impl Split<'_> {
             .is_speaking()
             .then(|| link().and_then(Link::declared_rtt).or_else(measured))
             .flatten()
-            .and_then(AckDelay::of_gateway)
-            .unwrap_or(AckDelay::Host(cx.config.timers.delayed_ack))
+            .and_then(AckPolicy::to_gateway)
+            .unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
     }
 
     /// The acknowledgement number that a host was sent last.
@@ -608,8 +610,8 @@ impl Split<'_> {
 
 /// What has come in over a link is to be told at once. The rate of the link shows in the time between two reports: where there was none
 /// of late, this is the first, and a few follow it early.
-fn is_report_due(cx: &Cx<'_>, via: IfaceId, delay: AckDelay) -> bool {
-    let AckDelay::Gateway(interval) = delay else { return false };
+fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy) -> bool {
+    let AckPolicy::Gateway(interval) = policy else { return false };
     cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval / 16))
 }
 

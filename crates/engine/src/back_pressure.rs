@@ -142,7 +142,7 @@ impl Split<'_> {
 
     /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.
     fn ack_interval(&self, cx: &Cx<'_>, to: Side) -> Duration {
-        if self.legs.get(to).peer.is_speaking() { self.ack_delay(cx, to).longest() } else { Duration::ZERO }
+        if self.legs.get(to).peer.is_speaking() { self.ack_policy(cx, to).longest() } else { Duration::ZERO }
     }
 
     /// How closely the relay of a host's data packs what it may hold.

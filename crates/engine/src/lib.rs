@@ -15,6 +15,7 @@
     )
 )]
 
+mod ack_policy;
 mod admission;
 mod arrival;
 mod arrivals;

@@ -3,55 +3,19 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
+use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
 use crate::peer::Arrived;
 
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
 const SEGMENTS_PER_ACK: u32 = 2;
 
-/// Segments that are acknowledged one by one after a gap, so that a source with a small window goes on at once (Linux
-/// TCP_MAX_QUICKACKS).
+/// Segments that a host acknowledges one by one after a gap, so that a source with a small window
+/// goes on at once (Linux TCP_MAX_QUICKACKS).
 const QUICK_ACKS: u8 = 16;
 
 /// So often in a row a source repeats a segment that was acknowledged, until what it was told is taken to be lost on the way.
 const REPETITIONS_UNHEARD: u8 = 2;
-
-/// The acknowledgement that is owed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owed {
-    /// None.
-    Nothing,
-    /// By this time at the latest.
-    By(Instant),
-    /// At once.
-    Now,
-}
-
-/// How long an acknowledgement of data in order may wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AckDelay {
-    /// A host: every second segment is acknowledged at once, a single one after this (RFC 9293 3.8.6.3).
-    Host(Duration),
-    /// A gateway, which sends by what it knows of the link and not by the clock of acknowledgements: one for each interval.
-    Gateway(Duration),
-}
-
-impl AckDelay {
-    /// For a gateway behind this RTT: at most 8 acknowledgements for each, and at most 12 per second where it is 250 ms
-    /// or more. `None` where so few would be felt.
-    #[must_use]
-    pub fn of_gateway(rtt: Duration) -> Option<Self> {
-        let second = Duration::from_secs(1);
-        (rtt >= GATEWAY_RTT_MIN).then(|| Self::Gateway((rtt / 8).max((rtt / 3).min(second / 12))))
-    }
-    /// The longest wait.
-    #[must_use]
-    pub const fn longest(self) -> Duration {
-        match self {
-            Self::Host(d) | Self::Gateway(d) => d,
-        }
-    }
-}
 
 /// How a payload stood to the bytes that wait above a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +26,6 @@ pub struct Early {
     pub new_gap: bool,
 }
 
-/// Below this RTT gateways acknowledge as hosts do.
-const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 /// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that hosts use (Linux
 /// TCP_RTO_MIN).
 const STRETCH_FIRST: Duration = Duration::from_millis(100);
@@ -183,7 +145,7 @@ impl Receiver {
         self.segment_bytes = self.segment_bytes.max(bytes.min(9_000));
     }
 
-    /// A payload was inserted: decide how soon it is acknowledged (RFC 9293 3.8.6.3, RFC 5681 4.2).
+    /// A payload was inserted. The policy says how soon it is acknowledged.
     pub fn on_payload(
         &mut self,
         now: Instant,
@@ -191,7 +153,7 @@ impl Receiver {
         len: u32,
         what: Inserted,
         early: Early,
-        delay: AckDelay,
+        policy: AckPolicy,
     ) {
         if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
@@ -199,32 +161,21 @@ impl Receiver {
         self.note_repetition(seq, seq + len, what, early.waiting);
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
         self.early_untold |= what.early_bytes > 0;
-        let odd =
-            early.waiting || what.early_bytes > 0 || what.duplicate_bytes > 0 || what.advanced_bytes == 0;
-        if let AckDelay::Gateway(interval) = delay {
-            // A new gap is told at once, the rest now and then.
-            let copy = what.advanced_bytes == 0 && what.early_bytes == 0;
-            if early.new_gap {
-                self.owed = Owed::Now;
-            } else if copy {
-                self.owe_by(now + interval);
-            } else {
-                self.owe_by(now + if odd { interval / 4 } else { interval });
-            }
-            return;
+        let news = news(what, early);
+        let came = Came {
+            news,
+            is_second: self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes,
+            stretched: self.stretch.map(|stretch| stretch.delay),
+        };
+        let owed = policy.owed(now, &came);
+        if policy.is_quick_after_gaps() {
+            self.quick = match (news, owed) {
+                (News::InOrder, Owed::Now) => self.quick.saturating_sub(1),
+                (News::InOrder, _) => self.quick,
+                _ => QUICK_ACKS,
+            };
         }
-        let AckDelay::Host(delay) = delay else { return };
-        if let (Some(stretch), false) = (self.stretch, odd) {
-            self.owe_by(now + stretch.delay);
-        } else if odd {
-            self.quick = QUICK_ACKS;
-            self.owed = Owed::Now;
-        } else if self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes {
-            self.quick = self.quick.saturating_sub(1);
-            self.owed = Owed::Now;
-        } else {
-            self.owe_by(now + delay);
-        }
+        self.owe(owed);
     }
 
     /// A source that repeats what was acknowledged, again and again, has not got the acknowledgement. A firewall that follows
@@ -244,11 +195,12 @@ impl Receiver {
 
     /// An acknowledgement is owed by `at`.
     pub fn owe_by(&mut self, at: Instant) {
-        self.owed = match self.owed {
-            Owed::Now => Owed::Now,
-            Owed::By(t) => Owed::By(t.min(at)),
-            Owed::Nothing => Owed::By(at),
-        };
+        self.owe(Owed::By(at));
+    }
+
+    /// As much is owed as before, or this, whichever is due first.
+    fn owe(&mut self, more: Owed) {
+        self.owed = self.owed.sooner(more);
     }
 
     /// An acknowledgement is owed at once.
@@ -313,19 +265,15 @@ pub fn insert(
     buffer.insert(pool, seq, packet, offset, len.min(room))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gateways_acknowledge_a_few_times_a_round_trip() {
-        let interval = |ms: u64| AckDelay::of_gateway(Duration::from_millis(ms)).map(AckDelay::longest);
-        assert_eq!(interval(20), None, "a terrestrial leg is acknowledged as to a host");
-        for ms in [40u64, 100, 250, 500, 700, 1300] {
-            let wait = interval(ms).unwrap();
-            assert!(wait * 8 >= Duration::from_millis(ms), "{ms}: more than 8 for each round trip");
-            assert!(wait * 2 <= Duration::from_millis(ms), "{ms}: fewer than 2");
-            assert!(ms < 250 || wait * 12 >= Duration::from_millis(999), "{ms}: more than 12 per second");
-        }
+/// What a payload that was inserted so says of the stream.
+fn news(what: Inserted, early: Early) -> News {
+    if early.new_gap {
+        News::NewGap
+    } else if what.advanced_bytes == 0 && what.early_bytes == 0 {
+        News::Nothing
+    } else if early.waiting || what.early_bytes > 0 || what.duplicate_bytes > 0 {
+        News::AtGap
+    } else {
+        News::InOrder
     }
 }

@@ -268,7 +268,7 @@ impl Split<'_> {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
         let inbound = self.relays.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
-        let told_delay = self.ack_delay(cx, to).longest();
+        let told_delay = self.ack_policy(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));

@@ -3,13 +3,13 @@
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant};
 
+use crate::ack_policy::Owed;
 use crate::config::{Class, Config};
 use crate::cx::Cx;
 use crate::link::{Link, Links};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
-use crate::receiver::Owed;
 use crate::record::{RECORD_STALE_BYTES, Record};
 use crate::relays::Over;
 use crate::sender::Question;

@@ -7,8 +7,8 @@
 use farlink_wire::{Duration, Instant};
 
 use super::shares::{Asking, Entry};
+use crate::ack_policy::AckPolicy;
 use crate::arrivals::Arrivals;
-use crate::receiver::AckDelay;
 
 /// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
 /// gateways come a sixth of one late, and data waits for its turn.
@@ -245,7 +245,7 @@ fn period(rtt: Option<Duration>) -> Duration {
 /// Bytes of all flows together that keep such a link full.
 fn budget(rate_bps: u64, rtt: Duration) -> Option<u64> {
     let rtt = rtt.max(RTT_MIN);
-    let late = AckDelay::of_gateway(rtt).map_or(Duration::ZERO, AckDelay::longest);
+    let late = AckPolicy::to_gateway(rtt).map_or(Duration::ZERO, AckPolicy::longest);
     let bytes = |time: Duration| u64::try_from(u128::from(rate_bps) * time.as_micros() / 8_000_000).ok();
     // Where acknowledgements take a large part of the round trip they count in full.
     let least = bytes(rtt + late + late / 2)? * (FREE_SHARES + 1) / FREE_SHARES;
