@@ -48,7 +48,6 @@ impl Hosts<'_> {
             ttl: src.ttl.saturating_add(1),
             traffic_class: src.traffic_class & !3,
             flow_label: src.flow_label,
-            ip_id: src.ip_id,
             ..SegmentHeader::between((src.addr, src.port), (dst.addr, dst.port))
         }
     }

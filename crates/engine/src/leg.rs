@@ -34,10 +34,6 @@ pub struct Leg {
     pub traffic_class: u8,
     /// Flow label of its newest packet.
     pub flow_label: u32,
-    /// DF of its newest packet.
-    pub dont_fragment: bool,
-    /// IP identification for the next segment made in its name.
-    pub ip_id: u16,
     /// Its packets have been seen to reach the other host round us, and none has come here since.
     direct: bool,
     /// Its newest TSval.
@@ -91,8 +87,6 @@ impl Leg {
             ttl: s.ip.ttl,
             traffic_class: s.ip.traffic_class,
             flow_label: s.ip.flow_label,
-            dont_fragment: s.ip.dont_fragment,
-            ip_id: s.ip.id,
             direct: false,
             ts_val: s.options.timestamps.map_or(0, |t| t.val),
             heard_at: now,
@@ -112,7 +106,6 @@ impl Leg {
         self.ttl = s.ip.ttl;
         self.traffic_class = s.ip.traffic_class;
         self.flow_label = s.ip.flow_label;
-        self.dont_fragment = s.ip.dont_fragment;
         if let Some(t) = s.options.timestamps
             && (t.val.wrapping_sub(self.ts_val) as i32) >= 0
         {
@@ -243,8 +236,6 @@ impl Leg {
             ttl: 63,
             traffic_class: 0,
             flow_label: 0,
-            dont_fragment: true,
-            ip_id: 0,
             direct: false,
             ts_val: 0,
             heard_at: now,

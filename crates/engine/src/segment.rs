@@ -255,8 +255,6 @@ impl Split<'_> {
         }
         drop(slices);
         self.note_told(cx, to, &word, message.as_ref());
-        let leg = self.legs.get_mut(from);
-        leg.ip_id = leg.ip_id.wrapping_add(u16::try_from(size.packets).unwrap_or(1));
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
         Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
     }

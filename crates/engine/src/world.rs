@@ -14,11 +14,11 @@ pub struct Made<'a> {
     pub via: IfaceId,
     /// The way that it is expected to leave.
     pub out: Way,
-    /// Its fields.
+    /// Its fields but the IPv4 identification, which the way out chooses.
     pub header: SegmentHeader<'a>,
     /// Payload in order.
     pub payload: &'a [&'a [u8]],
-    /// Payload bytes of each segment on the wire: with more payload it is a super-segment.
+    /// Payload bytes of each segment on the wire: more payload is cut.
     pub segment_bytes: u32,
 }
 

@@ -1,4 +1,5 @@
-//! A segment that came in fragments and goes on changed.
+//! A segment that came in fragments and goes on changed. It keeps its identification: it is the
+//! same datagram, and what came of it ends here.
 
 use farlink_wire::{Offload, PacketBuf, Parsed, Pool, fragment, parse};
 

@@ -56,7 +56,7 @@ impl Gateway {
         };
         let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
-            outlet: Outlet::new(links::queues(&config)),
+            outlet: Outlet::new(links::queues(&config), config.seed),
             engine: Engine::new(config),
             reassemblers,
             ordinary: Ordinary::default(),

@@ -16,6 +16,7 @@
 pub mod flow_trace;
 mod fragments;
 mod gateway;
+mod identification;
 mod link_state;
 mod links;
 mod network;

@@ -1,5 +1,6 @@
-//! The one way out. Everything that leaves passes here, made or forwarded: the outlet finds the link, charges its queue, shows the
-//! packet to the trace, counts it and writes it.
+//! The one way out. Everything that leaves passes here, made or forwarded: the outlet finds the
+//! link, charges its queue, chooses the shape of what is made, shows the packet to the trace,
+//! counts it and writes it.
 
 use core::net::IpAddr;
 
@@ -7,8 +8,11 @@ use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
 use farlink_engine::world::{Made, World};
-use farlink_wire::{Flags, Gso, Instant, Offload, PacketBuf, Pool, WireSize, edit, ip, supersegment};
+use farlink_wire::{
+    Flags, Gso, Instant, Offload, PacketBuf, Pool, SegmentHeader, WireSize, edit, ip, supersegment,
+};
 
+use crate::identification::Identifications;
 use crate::links::{LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
 use crate::place::Place;
@@ -18,6 +22,7 @@ use crate::tap::Tap;
 /// See the module.
 pub struct Outlet {
     links: Vec<LinkQueue>,
+    identifications: Identifications,
     /// The trace of a connection, while one is wanted.
     tap: Option<Box<Tap>>,
     /// What has come and gone.
@@ -34,6 +39,44 @@ pub enum Grants {
     Unasked,
 }
 
+/// What a made segment becomes on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    /// One packet.
+    Whole,
+    /// A super-segment: the interface cuts it into packets of so many payload bytes.
+    Super { segment_bytes: u16 },
+}
+
+impl Shape {
+    fn of(made: &Made<'_>) -> Self {
+        let segment_bytes = made.segment_bytes.max(1);
+        match made.payload_bytes() > segment_bytes as usize {
+            true => Self::Super { segment_bytes: u16::try_from(segment_bytes).unwrap_or(u16::MAX) },
+            false => Self::Whole,
+        }
+    }
+
+    /// How many packets it becomes.
+    fn packets(self, payload_bytes: usize) -> u32 {
+        match self {
+            Self::Whole => 1,
+            Self::Super { segment_bytes } => {
+                u32::try_from(payload_bytes.div_ceil(usize::from(segment_bytes.max(1)))).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// Says to the driver how it is to be cut.
+    fn tell(self, header: &SegmentHeader<'_>, offload: &mut Offload) {
+        if let Self::Super { segment_bytes } = self {
+            offload.gso = if header.src.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
+            offload.gso_size = segment_bytes;
+            offload.gso_ecn = header.flags.contains(Flags::CWR);
+        }
+    }
+}
+
 /// The outlet and the driver, as the engine sees them during a call.
 pub struct Exit<'a> {
     outlet: &'a mut Outlet,
@@ -44,8 +87,8 @@ pub struct Exit<'a> {
 
 impl Outlet {
     /// An outlet with these links.
-    pub fn new(links: Vec<LinkQueue>) -> Self {
-        Self { links, tap: None, traffic: Traffic::default() }
+    pub fn new(links: Vec<LinkQueue>, seed: u64) -> Self {
+        Self { links, identifications: Identifications::new(seed), tap: None, traffic: Traffic::default() }
     }
 
     /// The declared links.
@@ -209,14 +252,14 @@ impl Outlet {
 impl World for Exit<'_> {
     fn send(&mut self, made: &Made<'_>) -> WireSize {
         let payload_bytes = made.payload_bytes();
-        let Ok((header, mut offload)) = made.header.write(payload_bytes) else {
+        let shape = Shape::of(made);
+        let (src, dst) = (made.header.src, made.header.dst);
+        let ip_id = self.outlet.identifications.take(src, dst, shape.packets(payload_bytes));
+        let fields = SegmentHeader { ip_id, ..made.header };
+        let Ok((header, mut offload)) = fields.write(payload_bytes) else {
             return WireSize::default();
         };
-        if payload_bytes > made.segment_bytes.max(1) as usize {
-            offload.gso = if made.header.src.is_ipv4() { Gso::Tcp4 } else { Gso::Tcp6 };
-            offload.gso_size = u16::try_from(made.segment_bytes.max(1)).unwrap_or(u16::MAX);
-            offload.gso_ecn = made.header.flags.contains(Flags::CWR);
-        }
+        shape.tell(&fields, &mut offload);
         let size = WireSize::of(header.len(), payload_bytes, &offload);
         if self.grants == Grants::Unasked {
             self.outlet.charge(self.now, made.out, size);

@@ -73,6 +73,31 @@ fn the_flow_label_is_the_hosts_own() {
 }
 
 #[test]
+fn what_is_made_between_two_hosts_is_numbered_in_one_row() {
+    let mut t = Script::new();
+    let ports = [40_000, 40_001];
+    for port in ports {
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460> {{port {port}}}
+             b < S 0 {{port {port}}}
+             b > S. 0 ack 1 win 65535 <mss 1460> {{port {port}}}
+             a < S. 0 ack 1 {{port {port}}}
+             a > . 1 ack 1 {{port {port}}}
+             b < . 1 ack 1 {{port {port}}}"
+        ));
+    }
+    let mut numbers = Vec::new();
+    for first in [1, 101, 201] {
+        for port in ports {
+            t.send(Host::A, &format!("P. {first}:{} ack 1 {{port {port}}}", first + 100));
+            numbers.extend(t.take(Host::B).iter().map(|seen| seen.segment.ip.id));
+        }
+    }
+    let row: Vec<u16> = (0..6).map(|n| numbers[0].wrapping_add(n)).collect();
+    t.assert(numbers == row, &format!("connections share a row of identifications: {numbers:?}"));
+}
+
+#[test]
 fn made_segments_have_df_and_forwarded_ones_what_they_had() {
     let mut t = Script::new();
     t.open();
