@@ -324,6 +324,7 @@ impl Answerer {
             table_base: self.divert.table_base,
             rule_priority: self.divert.rule_priority,
             interfaces: interfaces.collect(),
+            whole: self.divert.whole_interfaces().map(str::to_owned).collect(),
             trouble: attendance.diversion().found,
         }
     }

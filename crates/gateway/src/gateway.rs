@@ -85,6 +85,7 @@ impl Gateway {
                 }
             }
             Parsed::Icmp(e) => {
+                self.outlet.traffic.packets_other += 1;
                 let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
                 let unclaimed = self.engine.handle_icmp(now, from, &e, packet, exit);
                 if let Some(packet) = unclaimed {
@@ -94,7 +95,10 @@ impl Gateway {
             Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
                 self.handle_fragment(now, from, &info, packet, net);
             }
-            Parsed::Fragment(_) | Parsed::Other => self.forward(now, from, Place::CONTROL, packet, net),
+            Parsed::Fragment(_) | Parsed::Other => {
+                self.outlet.traffic.packets_other += 1;
+                self.forward(now, from, Place::of_other(packet.bytes()), packet, net);
+            }
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Traffic {
     pub bytes_out: u64,
     /// Packets that went on as they came, or wait to.
     pub packets_forwarded: u64,
+    /// Packets handed in that are no TCP.
+    pub packets_other: u64,
 }
 
 /// A declared link, for people.

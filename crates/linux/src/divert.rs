@@ -1,4 +1,5 @@
-//! Diversion: TCP that comes in by chosen interfaces goes to their TUNs, by nftables mark and policy routing.
+//! Diversion: what is selected of the traffic that comes in by chosen interfaces goes to their
+//! TUNs, by nftables mark and policy routing.
 //!
 //! `meta mark` in a table of our own -> `ip rule fwmark` -> a routing table whose only route is the TUN. When the process dies the
 //! TUN and that route vanish, the table is empty, and packets take the main table: fail-open without a watchdog.
@@ -9,6 +10,7 @@ mod diagnose;
 mod nft;
 mod passage;
 mod plan;
+mod selection;
 
 use std::collections::BTreeMap;
 
@@ -18,20 +20,21 @@ pub use diagnose::{Diagnosis, Severity, diagnose, verify};
 pub use passage::{Passage, Reading, Suspicion};
 pub(crate) use plan::counter_name;
 pub use plan::{DivertConfig, Diverted, Families};
+pub use selection::Selection;
 
 pub use crate::netlink::Count;
 
 use crate::error::{Error, Result};
 use crate::netlink::{Family, Nftables, Socket};
 use nft::Builder;
-use plan::{PROTOCOL, Plan};
+use plan::{Now, PROTOCOL, Plan};
 
 /// Diversion in force; taken back when dropped.
 #[derive(Debug)]
 pub struct Divert {
     plan: Plan,
     is_active: bool,
-    families: Families,
+    now: Now,
     /// What is diverted stays out of connection tracking. A kernel without it knows no `notrack`, and needs none.
     notrack: bool,
     /// Rules that the nftables table has when it is whole.
@@ -51,8 +54,7 @@ impl Divert {
         }
         remove_leftovers(&plan.config)?;
         // From here on dropping `divert` takes back what has been done.
-        let families = Families::BOTH;
-        let mut divert = Self { plan, is_active: true, families, notrack: true, rule_count: 0 };
+        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0 };
         divert.put_routes(&mut socket)?;
         if let Err(first) = divert.put_table() {
             divert.notrack = false;
@@ -72,22 +74,37 @@ impl Divert {
     }
 
     fn put_table(&mut self) -> Result<()> {
-        let script = self.plan.script(self.notrack, self.families);
+        let script = self.plan.script(self.notrack, self.now);
         script.apply()?;
         self.rule_count = script.rule_count();
         Ok(())
     }
 
-    /// Diverts these families from here on, and lets TCP of the others take the ordinary way. Counters begin anew.
+    /// Diverts these families from here on, and lets the others take the ordinary way. Counters
+    /// begin anew.
     pub fn set_families(&mut self, families: Families) -> Result<()> {
-        self.families = families;
+        self.now.families = families;
         self.put_table()
+    }
+
+    /// Diverts everything that leaves by the chosen interfaces of these families from here on, of
+    /// the others TCP alone. Counters begin anew.
+    pub fn set_whole(&mut self, families: Families) -> Result<()> {
+        self.now.whole = families;
+        self.put_table()
+    }
+
+    /// The families of which everything is diverted that leaves by the chosen interfaces, if there
+    /// are any.
+    #[must_use]
+    pub fn whole(&self) -> Families {
+        self.now.whole
     }
 
     /// The families that are diverted now.
     #[must_use]
     pub fn families(&self) -> Families {
-        self.families
+        self.now.families
     }
 
     /// Puts back whatever somebody has removed: devices that are down, routes, rules, the nftables table.
@@ -123,9 +140,11 @@ impl Divert {
         &self.plan.interfaces
     }
 
-    /// The counters of the nftables table by name. Of the N-th interface `diverted_N` (IPv6: `diverted6_N`), `passed_N` (TCP that
-    /// the kernel would not have routed to the TUN), `syn_left_N` and `left_N` (what came out of the TUN and left the machine),
-    /// `local_N` (what came out of it for the machine itself); and `ip_options`.
+    /// The counters of the nftables table by name. Of the N-th interface `diverted_N` (IPv6:
+    /// `diverted6_N`), `passed_N` (what the kernel would not have routed to the TUN), `syn_left_N`
+    /// and `left_N` (TCP that came out of the TUN and left the machine), `local_N` (what came out
+    /// of it for the machine itself), `rest_left_N` (what is no TCP, where everything is diverted);
+    /// and `ip_options`.
     pub fn counters(&self) -> Result<BTreeMap<String, Count>> {
         counters(&self.plan.config)
     }

@@ -1,5 +1,5 @@
-//! Keeps diversion from doing harm, on a thread of its own: puts back what somebody removes, and lets TCP take the ordinary way while
-//! what is diverted does not come out on the other side.
+//! Keeps diversion from doing harm, on a thread of its own: puts back what somebody removes, and
+//! lets traffic take the ordinary way while what is diverted does not come out on the other side.
 //!
 //! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes and never waits for it.
 
@@ -20,8 +20,21 @@ use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::event_loop::Waker;
 use crate::netlink::Family;
-use family::{Ended, FamilyGuard, Step};
+use family::{Ended, FamilyGuard, Kind, Step};
 use repairs::Repairs;
+
+/// A kind of traffic of a family.
+type Watched = (Family, Kind);
+
+const NEITHER: Families = Families { v4: false, v6: false };
+
+/// Packets written into a TUN, of one family.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    syns: u64,
+    others: u64,
+    rest: u64,
+}
 
 /// How often it looks.
 const TICK: std::time::Duration = std::time::Duration::from_millis(250);
@@ -37,6 +50,10 @@ pub struct DiversionStatus {
     pub ipv4: bool,
     /// IPv6 is diverted.
     pub ipv6: bool,
+    /// Everything that leaves by a link is diverted, too: in one family at least. Absent: nobody
+    /// wants that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub everything: Option<bool>,
     /// What is diverted may be split.
     pub split: bool,
     /// Times that somebody had removed something and it was put back.
@@ -113,7 +130,8 @@ struct Keeper {
     pulse: Arc<Pulse>,
     waker: Arc<Waker>,
     status: Arc<Mutex<DiversionStatus>>,
-    families: [FamilyGuard; 2],
+    /// TCP of both families; what is no TCP, where everything is diverted.
+    families: Vec<FamilyGuard>,
     repairs: Repairs,
     ends: u64,
     /// Where the event loop was at the last tick.
@@ -135,13 +153,17 @@ impl Keeper {
         status: Arc<Mutex<DiversionStatus>>,
     ) -> Self {
         let count = divert.interfaces().len();
+        let kinds: &[Kind] =
+            if divert.config().takes_everything() { &[Kind::Tcp, Kind::Rest] } else { &[Kind::Tcp] };
+        let guards = |kind: &Kind| Family::BOTH.map(|family| FamilyGuard::new(family, *kind, count));
+        let families = kinds.iter().flat_map(guards).collect();
         Self {
             divert,
             auditor,
             pulse,
             waker,
             status,
-            families: Family::BOTH.map(|family| FamilyGuard::new(family, count)),
+            families,
             repairs: Repairs::default(),
             ends: 0,
             position: Position::default(),
@@ -215,53 +237,69 @@ impl Keeper {
         let written = self.written();
         let Some(counters) = self.auditor.counters(&self.divert) else { return Ok(()) };
         let packets = |name: String| counters.get(&name).map_or(0, |c| c.packets);
-        let mut steps: Vec<(Family, Step)> = Vec::new();
+        let mut steps: Vec<(Watched, Step)> = Vec::new();
         for guard in &mut self.families {
-            let family = guard.family;
+            let (family, kind) = (guard.family, guard.kind);
             let mut plain = Vec::new();
             for (n, port) in self.pulse.ports.iter().enumerate() {
                 let of = |what: &str| packets(counter_name(what, family, n));
                 let traffic = port.of(family);
-                let (syns, others) = written.get(n).map_or((0, 0), |w| w[family as usize]);
+                let written = written.get(n).map_or(Written::default(), |w| w[family as usize]);
                 let local = of("local");
-                let reading = Reading {
-                    diverted: of("diverted"),
-                    arrived: traffic.read.get(),
-                    syns,
-                    syns_left: of("syn_left") + local,
-                    others,
-                    others_left: of("left") + local,
-                    forwarded: self.pulse.forwarded.get(),
+                let reading = match kind {
+                    Kind::Tcp => Reading {
+                        diverted: of("diverted"),
+                        arrived: traffic.read.get(),
+                        syns: written.syns,
+                        syns_left: of("syn_left") + local,
+                        others: written.others,
+                        others_left: of("left") + local,
+                        forwarded: self.pulse.forwarded.get(),
+                    },
+                    Kind::Rest => {
+                        Reading { syns: written.rest, syns_left: of("rest_left"), ..Reading::default() }
+                    }
                 };
-                plain.push((of("plain"), of("plain_left")));
+                plain.push(match kind {
+                    Kind::Tcp => (of("plain"), of("plain_left")),
+                    Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
+                });
                 // While the loop stands still nothing is read, and the firewall is not to blame.
                 let step = guard.look(now, n, is_turning.then_some(reading));
-                if guard.is_losing(n) {
+                if kind == Kind::Tcp && guard.is_losing(n) {
                     traffic.want_sample();
                 }
-                steps.extend(step.map(|step| (family, step)));
+                steps.extend(step.map(|step| ((family, kind), step)));
             }
-            steps.extend(guard.trial(now, &plain).map(|step| (family, step)));
+            steps.extend(guard.trial(now, &plain).map(|step| ((family, kind), step)));
         }
-        for (family, step) in steps {
+        for (watched, step) in steps {
             match step {
-                Step::Suspect { n, suspicion } => self.suspect(now, family, n, suspicion)?,
-                Step::Acquit => self.resume(family, "connections are refused here without diversion, too")?,
-                Step::Try => self.resume(family, "it is tried again")?,
+                Step::Suspect { n, suspicion } => self.suspect(now, watched, n, suspicion)?,
+                Step::Acquit => self.resume(watched, "it is refused here without diversion, too")?,
+                Step::Try => self.resume(watched, "it is tried again")?,
             }
         }
         Ok(())
     }
 
-    /// SYNs and other packets written until now, for each TUN and family.
-    fn written(&self) -> Vec<[(u64, u64); 2]> {
-        let of = |t: &crate::driver::Traffic| (t.syns.get(), t.others.get());
+    /// Packets written until now, for each TUN and family.
+    fn written(&self) -> Vec<[Written; 2]> {
+        let of = |t: &crate::driver::Traffic| Written {
+            syns: t.syns.get(),
+            others: t.others.get(),
+            rest: t.rest.get(),
+        };
         self.pulse.ports.iter().map(|p| Family::BOTH.map(|family| of(p.of(family)))).collect()
     }
 
-    fn suspect(&mut self, now: Instant, family: Family, n: usize, suspicion: Suspicion) -> Result<()> {
-        let is_on = |k: &Self| k.divert.families().has(family) && !k.guard(family).is_ended();
-        if !is_on(self) {
+    fn suspect(&mut self, now: Instant, watched: Watched, n: usize, suspicion: Suspicion) -> Result<()> {
+        let (family, kind) = watched;
+        let diverted = match kind {
+            Kind::Tcp => self.divert.families(),
+            Kind::Rest => self.divert.whole(),
+        };
+        if !diverted.has(family) || self.guard(watched).is_none_or(FamilyGuard::is_ended) {
             return Ok(());
         }
         let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
@@ -269,26 +307,43 @@ impl Keeper {
         let lost = Lost { suspicion, family, n, sample };
         let table = self.divert.table_name();
         let Cause::Machine(cause) = blame(self.auditor.socket(), &table, &all, &lost) else {
-            self.guard_mut(family).start_anew();
+            self.with_guard(watched, FamilyGuard::start_anew);
             return Ok(());
         };
         self.ends += 1;
         if let Suspicion::Share { .. } = suspicion {
             tracing::error!("{cause}. Until then connections are forwarded without being split");
-            self.families.iter_mut().for_each(|f| f.end(now, Ended::unsplit(now, cause.clone())));
+            let tcp = self.families.iter_mut().filter(|f| f.kind == Kind::Tcp);
+            tcp.for_each(|f| f.end(now, Ended::unsplit(now, cause.clone())));
             self.set_unsplit(true);
             return Ok(());
         }
-        self.divert.set_families(self.divert.families().with(family, false))?;
-        self.auditor.own_change()?;
-        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
-        tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
-        self.guard_mut(family).end(now, Ended::undiverted(now, n, cause));
+        self.set_diverted(watched, false)?;
+        match kind {
+            Kind::Tcp => {
+                tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split")
+            }
+            Kind::Rest => {
+                tracing::error!("{cause}. Until then {family} {} takes the ordinary way", kind.name());
+            }
+        }
+        self.with_guard(watched, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
         Ok(())
     }
 
-    fn resume(&mut self, family: Family, why: &str) -> Result<()> {
-        if self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed) {
+    fn set_diverted(&mut self, (family, kind): Watched, on: bool) -> Result<()> {
+        match kind {
+            Kind::Tcp => self.divert.set_families(self.divert.families().with(family, on))?,
+            Kind::Rest => self.divert.set_whole(self.divert.whole().with(family, on))?,
+        }
+        self.auditor.own_change()?;
+        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+        Ok(())
+    }
+
+    fn resume(&mut self, watched: Watched, why: &str) -> Result<()> {
+        let (family, kind) = watched;
+        if kind == Kind::Tcp && self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed) {
             tracing::info!("connections are split again: {why}");
             self.set_unsplit(false);
             // A family may have been found to be cut off altogether meanwhile.
@@ -296,14 +351,12 @@ impl Keeper {
                 self.divert.set_families(Families::BOTH)?;
                 self.auditor.own_change()?;
             }
-            self.families.iter_mut().for_each(FamilyGuard::begin_trial);
+            self.families.iter_mut().filter(|f| f.kind == Kind::Tcp).for_each(FamilyGuard::begin_trial);
             return Ok(());
         }
-        tracing::info!("{family} TCP is diverted again: {why}");
-        self.divert.set_families(self.divert.families().with(family, true))?;
-        self.auditor.own_change()?;
-        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
-        self.guard_mut(family).begin_trial();
+        tracing::info!("{family} {} is diverted again: {why}", kind.name());
+        self.set_diverted(watched, true)?;
+        self.with_guard(watched, FamilyGuard::begin_trial);
         Ok(())
     }
 
@@ -312,11 +365,13 @@ impl Keeper {
         self.waker.wake();
     }
 
-    fn guard(&self, family: Family) -> &FamilyGuard {
-        &self.families[family as usize]
+    fn guard(&self, watched: Watched) -> Option<&FamilyGuard> {
+        self.families.iter().find(|f| (f.family, f.kind) == watched)
     }
-    fn guard_mut(&mut self, family: Family) -> &mut FamilyGuard {
-        &mut self.families[family as usize]
+    fn with_guard(&mut self, watched: Watched, act: impl FnOnce(&mut FamilyGuard)) {
+        if let Some(guard) = self.families.iter_mut().find(|f| (f.family, f.kind) == watched) {
+            act(guard);
+        }
     }
 
     /// The log says what `farlink check` would call a problem or warn of, once.
@@ -346,6 +401,7 @@ impl Keeper {
         let status = DiversionStatus {
             ipv4: families.v4,
             ipv6: families.v6,
+            everything: self.divert.config().takes_everything().then(|| self.divert.whole() != NEITHER),
             split: !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed),
             repairs: self.repairs.count(),
             ends: self.ends,

@@ -11,7 +11,7 @@ use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped,
     transfer,
 };
-use farlink_linux::divert::{DivertConfig, Severity, diagnose};
+use farlink_linux::divert::{DivertConfig, Selection, Severity, diagnose};
 use farlink_linux::event_loop::Waker;
 
 const BOTH: [&str; 2] = ["left", "right"];
@@ -80,18 +80,32 @@ fn fragments_and_icmp_errors_of_tcp_are_diverted_as_they_came() {
     if skipped("fragments_and_icmp_errors_of_tcp_are_diverted_as_they_came") {
         return;
     }
+    packets_are_diverted_as_they_came(&DivertConfig::default());
+}
+
+#[test]
+fn everything_that_leaves_by_a_link_is_diverted_as_it_came() {
+    if skipped("everything_that_leaves_by_a_link_is_diverted_as_it_came") {
+        return;
+    }
+    let mut selections = Selection::tcp();
+    selections.push(Selection::LeavesBy("right".into()));
+    packets_are_diverted_as_they_came(&DivertConfig { selections, ..DivertConfig::default() });
+}
+
+fn packets_are_diverted_as_they_came(config: &DivertConfig) {
     let path = Path::new();
     // Connection tracking in the router, which would reassemble fragments before it sees them.
     path.router.sh("nft add table ip t; nft add chain ip t c '{ type filter hook forward priority 0; }'; nft add rule ip t c ct state new counter");
     path.router.sh("nft add table ip6 t; nft add chain ip6 t c '{ type filter hook forward priority 0; }'; nft add rule ip6 t c ct state new counter");
-    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    let bounce = Bounce::start(&path.router, config, &BOTH);
     let (c4, s4, c6, s6) = (ip("10.1.0.1"), ip("10.2.0.1"), ip("fd01::1"), ip("fd02::1"));
     let udp = [0u8, 53, 0, 53, 0, 20, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
     let quoting = |inner: Vec<u8>| [vec![3, 1, 0, 0, 0, 0, 0, 0], inner].concat();
     let quoting6 = |inner: Vec<u8>| [vec![1, 4, 0, 0, 0, 0, 0, 0], inner].concat();
     let echo = [8u8, 0, 0, 0, 0, 0, 0, 0];
     let half = [0u8; 24];
-    // (name, destination, packet, diverted?)
+    // (name, destination, packet, diverted as TCP?)
     let cases: Vec<(&str, IpAddr, Vec<u8>, bool)> = vec![
         ("v4 first fragment", s4, ipv4(6, c4, s4, &[], 0x2000, &[tcp(5, 6), vec![1; 12]].concat()), true),
         ("v4 middle fragment", s4, ipv4(6, c4, s4, &[], 0x2004, &half), true),
@@ -135,8 +149,19 @@ fn fragments_and_icmp_errors_of_tcp_are_diverted_as_they_came() {
             true,
         ),
         ("v6 ICMP error about UDP", s6, ipv6(58, c6, s6, &quoting6(ipv6(17, s6, c6, &udp))), false),
+        ("v4 UDP", s4, ipv4(17, c4, s4, &[], 0, &udp), false),
+        ("v6 UDP", s6, ipv6(17, c6, s6, &udp), false),
+        (
+            "v6 hop-by-hop options",
+            s6,
+            ipv6(0, c6, s6, &[vec![17, 0, 1, 4, 0, 0, 0, 0], udp.to_vec()].concat()),
+            false,
+        ),
     ];
-    for (name, dst, packet, is_diverted) in cases {
+    // What each router acts on must not pass two.
+    let never = ["v4 with IP options", "v6 hop-by-hop options"];
+    for (name, dst, packet, is_tcp) in cases {
+        let is_diverted = is_tcp || config.takes_everything() && !never.contains(&name);
         send_raw(&path.client, dst, &packet);
         let seen = bounce.drain();
         let expected = usize::from(is_diverted);

@@ -6,71 +6,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
+use common::daemon::{Daemon, config};
 use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, pattern, skipped,
     transfer,
 };
-use farlink_gateway::config::{Config, Interface};
-use farlink_gateway::{IfaceId, Status};
-use farlink_linux::driver::{Driver, DriverConfig, DriverStatus, End};
-use farlink_linux::event_loop::{Signals, Waker};
-
-fn config(journal: Option<std::path::PathBuf>) -> DriverConfig {
-    let interface = |id, name: &str| Interface {
-        id: IfaceId(id),
-        name: name.to_owned(),
-        domain: 0,
-        addresses: Vec::new(),
-        link: None,
-    };
-    let gateway =
-        Config { interfaces: vec![interface(1, "left"), interface(2, "right")], ..Config::default() };
-    DriverConfig { journal, ..DriverConfig::new(gateway) }
-}
-
-type Question = Box<dyn FnOnce(&mut farlink_linux::driver::Attendance<'_>) + Send>;
-
-/// A driver on a thread inside the router.
-struct Daemon {
-    thread: std::thread::JoinHandle<farlink_linux::Result<End>>,
-    waker: std::sync::Arc<Waker>,
-    questions: std::sync::mpsc::Sender<Question>,
-}
-
-impl Daemon {
-    fn start(router: &Host, config: DriverConfig) -> Self {
-        let (ready, started) = std::sync::mpsc::channel();
-        let (questions, asked) = std::sync::mpsc::channel::<Question>();
-        let thread = router.0.spawn(move || {
-            let driver = Driver::start(config)?;
-            ready.send(driver.waker()).unwrap();
-            driver.run(None, |attendance| {
-                for question in asked.try_iter() {
-                    question(attendance);
-                }
-            })
-        });
-        match started.recv() {
-            Ok(waker) => Self { thread, waker, questions },
-            Err(_) => panic!("{:?}", thread.join().unwrap().err()),
-        }
-    }
-    fn status(&self) -> (Status, DriverStatus) {
-        let (answer, answered) = std::sync::mpsc::channel();
-        self.ask(Box::new(move |a| {
-            answer.send((a.gateway().status(), a.status())).unwrap();
-        }));
-        answered.recv().unwrap()
-    }
-    fn ask(&self, question: Question) {
-        self.questions.send(question).unwrap();
-        self.waker.wake();
-    }
-    fn drain(self) -> End {
-        self.ask(Box::new(|a| a.drain()));
-        self.thread.join().unwrap().unwrap()
-    }
-}
+use farlink_linux::driver::{Driver, End};
+use farlink_linux::event_loop::Signals;
 
 #[test]
 fn connections_are_split_in_both_families_and_a_drain_leaves_nothing() {

@@ -18,9 +18,10 @@ pub struct Verdict {
 struct OnInterface<'a> {
     name: &'a str,
     device: &'a str,
-    /// TCP that came in and was sent to the device.
+    /// Packets that came in and were sent to the device.
     diverted: u64,
-    /// TCP that came in and was not: for this machine itself, or routed by somebody's earlier rule.
+    /// Packets that were chosen, too, and were not: for this machine itself, or routed by
+    /// somebody's earlier rule.
     passed: u64,
     /// Packets that the gateway read from the device.
     got: u64,
@@ -53,10 +54,17 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     };
     let now = |key: &str| number(&after.status, &format!("/engine/{key}"));
     for one in &on {
-        interface_findings(one, seconds, &mut found);
+        let what = if running.whole.is_empty() { "TCP packet" } else { "packet" };
+        interface_findings(one, what, seconds, &mut found);
     }
-    let arrived: u64 = on.iter().map(|o| o.diverted + o.passed).sum();
-    let got: u64 = on.iter().map(|o| o.got).sum();
+    let all_got: u64 = on.iter().map(|o| o.got).sum();
+    let got = all_got.saturating_sub(other_packets(before, after));
+    // Where what is no TCP is diverted, too, the kernel's counters do not tell it apart, but the
+    // gateway does.
+    let arrived: u64 = match running.whole.is_empty() || all_got == 0 {
+        true => on.iter().map(|o| o.diverted + o.passed).sum(),
+        false => got,
+    };
     let (split_now, began, taken) = (now("flows_split"), grown("flows_split"), grown("packets_taken"));
     // Packets of split connections may well come from one side for a while: what is in custody is delivered, and only
     // acknowledgements come back.
@@ -159,10 +167,10 @@ fn on_interface<'a>(
     })
 }
 
-fn interface_findings(one: &OnInterface<'_>, seconds: u64, found: &mut Vec<Diagnosis>) {
+fn interface_findings(one: &OnInterface<'_>, what: &str, seconds: u64, found: &mut Vec<Diagnosis>) {
     let OnInterface { name, device, diverted, passed, got, lost } = one;
     if *diverted + *passed + *got > 0 {
-        let by = format!("{} came in by {name} in {seconds} s", count(diverted + passed, "TCP packet"));
+        let by = format!("{} came in by {name} in {seconds} s", count(diverted + passed, what));
         let text = format!(
             "{by}, {got} reached {device}, {passed} were for this machine or routed by earlier rules"
         );
@@ -182,6 +190,12 @@ fn interface_findings(one: &OnInterface<'_>, seconds: u64, found: &mut Vec<Diagn
         );
         found.push(Diagnosis::new(Severity::Warning, text));
     }
+}
+
+/// Packets that the gateway got and that are no TCP.
+fn other_packets(before: &Sample, after: &Sample) -> u64 {
+    let at = |s: &Sample| number(&s.status, "/traffic/packets_other");
+    at(after).saturating_sub(at(before))
 }
 
 /// A gateway that sees one direction of the connections only cannot split them.
@@ -243,6 +257,7 @@ mod tests {
             table_base: 51_000,
             rule_priority: 500,
             interfaces: vec![interface("lan0", 0), interface("sat0", 1)],
+            whole: Vec::new(),
             trouble: Vec::new(),
         }
     }
@@ -279,6 +294,30 @@ mod tests {
             found.contains("500 TCP packets came in by lan0 in 2 s, 500 reached farlink0") && !bad,
             "{found}"
         );
+    }
+
+    #[test]
+    fn what_is_no_tcp_is_no_tcp_that_is_not_split() {
+        let whole = Running { whole: vec!["sat0".into()], ..running() };
+        let judged = |on, status| {
+            let before = sample([[0; 4]; 2], json!({"engine": {"counters": {}}}));
+            let v = judge(&whole, &before, &sample(on, status), 2);
+            (v.answer, v.found.iter().map(|d| d.text.clone()).collect::<Vec<_>>().join("\n"))
+        };
+        let udp = json!({"engine": {"counters": {}}, "traffic": {"packets_other": 500}});
+        let (answer, found) = judged([[500, 0, 500, 0], [0; 4]], udp);
+        assert!(answer.starts_with("nothing to split"), "{answer}");
+        assert!(
+            found.contains("500 packets came in by lan0") && !found.contains("all TCP comes in"),
+            "{found}"
+        );
+        let beside = json!({"engine": {"flows_split": 1, "counters": {"packets_taken": 90, "flows_split": 1}},
+            "traffic": {"packets_other": 800}});
+        let (answer, found) = judged([[850, 0, 850, 0], [40, 0, 40, 0]], beside);
+        assert!(answer.starts_with("yes: 1 connection is split now"), "{answer}\n{found}");
+        // What does not arrive at all shows as before.
+        let (answer, _) = judged([[500, 0, 0, 0], [0; 4]], json!({"engine": {}}));
+        assert!(answer.contains("does not reach the gateway"), "{answer}");
     }
 
     #[test]

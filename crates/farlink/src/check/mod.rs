@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Severity};
+use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Selection, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,6 +45,9 @@ pub struct Running {
     pub rule_priority: u32,
     /// The diverted interfaces, in the order of their numbers.
     pub interfaces: Vec<Interface>,
+    /// Those of which everything that leaves is diverted, whatever it is.
+    #[serde(default)]
+    pub whole: Vec<String>,
     /// What is wrong with the diversion, as its guard sees it.
     #[serde(default)]
     pub trouble: Vec<String>,
@@ -55,7 +58,7 @@ pub struct Running {
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// The TUN that its TCP is diverted to.
+    /// The TUN that its traffic is diverted to.
     pub device: String,
     /// Number of the TUN.
     pub device_index: u32,
@@ -70,6 +73,7 @@ impl Running {
             mark_mask: self.mark_mask,
             table_base: self.table_base,
             rule_priority: self.rule_priority,
+            selections: selections(&self.whole),
         }
     }
     fn diverted(&self) -> Vec<Diverted> {
@@ -80,6 +84,13 @@ impl Running {
         };
         self.interfaces.iter().map(one).collect()
     }
+}
+
+/// TCP, and everything that leaves by these interfaces.
+fn selections(whole: &[String]) -> Vec<Selection> {
+    let mut all = Selection::tcp();
+    all.extend(whole.iter().cloned().map(Selection::LeavesBy));
+    all
 }
 
 /// One question, its answer, and what was found.
@@ -203,7 +214,13 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
     let pairs: Vec<_> = running.interfaces.iter().map(|i| format!("{} -> {}", i.name, i.device)).collect();
     let in_place = Answer {
         question: "Is its diversion in place?",
-        answer: if missing.is_empty() { format!("yes ({})", pairs.join(", ")) } else { "no".to_owned() },
+        answer: match (missing.is_empty(), &running.whole[..]) {
+            (false, _) => "no".to_owned(),
+            (true, []) => format!("yes ({})", pairs.join(", ")),
+            (true, links) => {
+                format!("yes ({}; everything that leaves by {})", pairs.join(", "), links.join(" or "))
+            }
+        },
         found: missing,
     };
     let socket = &args.socket.socket;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
-use farlink_linux::divert::DivertConfig;
+use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use toml::Spanned;
 
@@ -132,7 +132,7 @@ pub fn build(
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
-        divert: divert(&file.divert, source, gateway.interfaces.len())?,
+        divert: divert(file, source, gateway.interfaces.len())?,
         gateway,
         drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
         socket,
@@ -418,7 +418,14 @@ fn timers(t: &file::Timers, source: Source<'_>) -> Result<engine::Timers, Config
     })
 }
 
-fn divert(d: &file::Divert, source: Source<'_>, interfaces: usize) -> Result<DivertConfig, ConfigError> {
+/// Everything that leaves by a link, where that is wanted.
+fn whole(link: &file::Link) -> Option<Selection> {
+    let is_wanted = link.traffic == Some(file::LinkTraffic::Everything);
+    is_wanted.then(|| Selection::LeavesBy(link.interface.get_ref().clone()))
+}
+
+fn divert(file: &File, source: Source<'_>, interfaces: usize) -> Result<DivertConfig, ConfigError> {
+    let d = &file.divert;
     let default = DivertConfig::default();
     let span = |own: Option<Range<usize>>| {
         let other = d.instance.as_ref().map(Spanned::span);
@@ -429,6 +436,7 @@ fn divert(d: &file::Divert, source: Source<'_>, interfaces: usize) -> Result<Div
         mark_mask: d.mark_mask.as_ref().map_or(default.mark_mask, |m| m.get_ref().0 as u32),
         table_base: d.table_base.as_ref().map_or(default.table_base, |t| t.get_ref().0 as u32),
         rule_priority: d.rule_priority.as_ref().map_or(default.rule_priority, |p| p.get_ref().0 as u32),
+        selections: default.selections.into_iter().chain(file.link.iter().filter_map(whole)).collect(),
     };
     let instance = &config.instance;
     if instance.len() > INSTANCE_BYTES_MAX || !instance.chars().all(|c| c.is_ascii_alphanumeric()) {

@@ -73,6 +73,16 @@ pub struct Link {
     pub initial_window_segments: Option<Segments<65_535>>,
     #[serde(default)]
     pub long_path_initial_window_segments: Option<Segments<65_535>>,
+    #[serde(default)]
+    pub traffic: Option<LinkTraffic>,
+}
+
+/// What of the traffic that leaves by a link passes through its queue.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkTraffic {
+    Tcp,
+    Everything,
 }
 
 /// `[[rule]]`

@@ -206,6 +206,16 @@ fn links_and_interfaces_become_the_gateways() {
 }
 
 #[test]
+fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
+    let of = |keys: &str| settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap().divert;
+    assert_eq!(of(""), of("traffic='tcp'"));
+    assert!(!of("").takes_everything());
+    assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);
+    let wrong = refused("[[link]]\ninterface='sat0'\ntraffic='udp'");
+    assert!(wrong.contains("3:9") && wrong.contains("everything"), "{wrong}");
+}
+
+#[test]
 fn initial_windows_are_one_value_two_values_or_automatic() {
     let of = |keys: &str| {
         let s = settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap();

@@ -1,9 +1,9 @@
 //! What diversion consists of: names, marks, tables, and the nftables rules. Pure data; nothing is applied here.
 
 use super::nft::{
-    self, Builder, Expr, Hook, Operation, Script, Statement, and, equal, field, meta, or, prefix, raw, set,
-    text,
+    Builder, Expr, Hook, Operation, Script, Statement, and, equal, field, meta, or, prefix, set, text,
 };
+use super::selection::{Selection, TCP, is, is_no_tcp};
 use crate::error::{Error, Result};
 use crate::netlink::{Family, Route, Rule};
 
@@ -19,7 +19,7 @@ const LAST: i32 = 500;
 /// So that "farlink", the instance and a number stay within the 15 bytes of an interface name.
 const INSTANCE_BYTES_MAX: usize = 6;
 
-/// One interface whose incoming TCP is diverted.
+/// One interface of whose incoming traffic something is diverted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diverted {
     /// The real interface.
@@ -41,12 +41,20 @@ pub struct DivertConfig {
     pub table_base: u32,
     /// Priority of the policy-routing rules: after `local` (0), before everybody else's.
     pub rule_priority: u32,
+    /// Which traffic is diverted.
+    pub selections: Vec<Selection>,
 }
 
 impl Default for DivertConfig {
     /// Numbers that neither the usual VPN, container nor multi-WAN software uses by default.
     fn default() -> Self {
-        Self { instance: String::new(), mark_mask: 0x7f00_0000, table_base: 51_000, rule_priority: 500 }
+        Self {
+            instance: String::new(),
+            mark_mask: 0x7f00_0000,
+            table_base: 51_000,
+            rule_priority: 500,
+            selections: Selection::tcp(),
+        }
     }
 }
 
@@ -67,6 +75,20 @@ impl DivertConfig {
     #[must_use]
     pub fn capacity(&self) -> u32 {
         (self.mark_mask >> self.mark_mask.trailing_zeros().min(31)).min(4096)
+    }
+
+    /// Everything that leaves by some interface is diverted, whatever it is.
+    #[must_use]
+    pub fn takes_everything(&self) -> bool {
+        self.selections.iter().any(Selection::is_whole)
+    }
+
+    /// The interfaces of which that is so.
+    pub fn whole_interfaces(&self) -> impl Iterator<Item = &str> {
+        self.selections.iter().filter_map(|s| match s {
+            Selection::LeavesBy(interface) => Some(interface.as_str()),
+            _ => None,
+        })
     }
 
     pub(crate) fn tables(&self) -> std::ops::Range<u32> {
@@ -106,7 +128,7 @@ impl DivertConfig {
     }
 }
 
-/// The families of IP whose TCP is diverted now; that of the others takes the ordinary way.
+/// Families of IP: of which something is done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Families {
     /// IPv4.
@@ -116,10 +138,10 @@ pub struct Families {
 }
 
 impl Families {
-    /// Both are diverted.
+    /// Both of them.
     pub const BOTH: Self = Self { v4: true, v6: true };
 
-    /// Whether this one is diverted.
+    /// Whether this one is among them.
     #[must_use]
     pub const fn has(self, family: Family) -> bool {
         match family {
@@ -127,7 +149,7 @@ impl Families {
             Family::V6 => self.v6,
         }
     }
-    /// The same with this one diverted or not.
+    /// The same with this one or without it.
     #[must_use]
     pub const fn with(self, family: Family, on: bool) -> Self {
         match family {
@@ -135,6 +157,21 @@ impl Families {
             Family::V6 => Self { v6: on, ..self },
         }
     }
+}
+
+/// What is diverted now: what did not come out on the other side is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Of which families anything; the others take the ordinary way.
+    pub(crate) families: Families,
+    /// Of which families everything that leaves by an interface, where that was chosen; of the
+    /// others TCP alone.
+    pub(crate) whole: Families,
+}
+
+impl Now {
+    /// All that was chosen.
+    pub(crate) const ALL: Self = Self { families: Families::BOTH, whole: Families::BOTH };
 }
 
 /// Name of a counter of the `n`-th interface.
@@ -163,13 +200,9 @@ impl Plan {
                 config.capacity()
             )));
         }
+        config.whole_interfaces().try_for_each(check_name)?;
         for one in &interfaces {
-            for name in [&one.interface, &one.tun] {
-                let odd = |c: char| c.is_whitespace() || c.is_control() || "\"*/\\".contains(c);
-                if name.is_empty() || name.len() > 15 || name.contains(odd) {
-                    return Err(Error::Refused(format!("\"{name}\" is not the name of an interface")));
-                }
-            }
+            [&one.interface, &one.tun].into_iter().try_for_each(|name| check_name(name))?;
             if interfaces.iter().filter(|o| o.interface == one.interface).count() > 1 {
                 return Err(Error::Refused(format!("interface {} is named twice", one.interface)));
             }
@@ -219,7 +252,8 @@ impl Plan {
 
     /// The nftables table. `notrack`: what is diverted stays out of connection tracking, which then sees each packet once,
     /// on its way out of the TUN (so that NAT and stateful filters work as without us).
-    pub(crate) fn script(&self, notrack: bool, families: Families) -> Script {
+    pub(crate) fn script(&self, notrack: bool, now: Now) -> Script {
+        let Now { families, whole } = now;
         let mut b = Builder::fresh_table(&self.config.table_name());
         b.counter("ip_options");
         // Before the base chain that refers to them.
@@ -243,10 +277,15 @@ impl Plan {
             b.rule("prerouting", vec![of(family), Statement::Return(())]);
         }
         exclusions(&mut b);
-        selections(&mut b);
+        for selection in &self.config.selections {
+            selection.rules(&mut b, whole);
+        }
         self.arrivals(&mut b);
         for family in Family::BOTH.into_iter().filter(|f| !families.has(*f)) {
             self.plain(&mut b, family);
+        }
+        for family in Family::BOTH.into_iter().filter(|f| !whole.has(*f)) {
+            self.plain_rest(&mut b, family);
         }
         b.build()
     }
@@ -295,10 +334,22 @@ impl Plan {
                     b.counter(counter);
                 }
                 // Translated to an address of this machine (a transparent proxy, for example).
-                b.rule("input", vec![from(), of(family), is_tcp(meta("l4proto")), Statement::Counter(local)]);
+                b.rule(
+                    "input",
+                    vec![from(), of(family), is(TCP, meta("l4proto")), Statement::Counter(local)],
+                );
                 b.rule(&chain, vec![of(family), is_syn(), Statement::Counter(syn), Statement::Accept(())]);
                 let count = Statement::Counter(data);
-                b.rule(&chain, vec![of(family), is_tcp(meta("l4proto")), count, Statement::Accept(())]);
+                b.rule(&chain, vec![of(family), is(TCP, meta("l4proto")), count, Statement::Accept(())]);
+                if self.config.takes_everything() {
+                    let rest = counter_name("rest_left", family, n);
+                    b.counter(&rest);
+                    for (chain, only) in [(chain.as_str(), None), ("input", Some(from()))] {
+                        let mut rule: Vec<_> = only.into_iter().collect();
+                        rule.extend([of(family), is_no_tcp(), Statement::Counter(rest.clone())]);
+                        b.rule(chain, rule);
+                    }
+                }
             }
         }
         b.chain("postrouting", hook("postrouting", LAST));
@@ -322,16 +373,38 @@ impl Plan {
             }
         }
     }
+
+    /// While only TCP of a family is diverted: how much of the rest is to be forwarded, and how
+    /// much is.
+    fn plain_rest(&self, b: &mut Builder, family: Family) {
+        let links: Vec<Expr> = self.config.whole_interfaces().map(text).collect();
+        if links.is_empty() {
+            return;
+        }
+        let base = format!("plain_rest_{family}").to_lowercase();
+        b.chain(&base, Some(Hook { kind: "filter", hook: "forward", prio: FIRST, policy: "accept" }));
+        for (n, one) in self.interfaces.iter().enumerate() {
+            for (chain, what) in [(base.as_str(), "rest_plain"), ("postrouting", "rest_plain_left")] {
+                let counter = counter_name(what, family, n);
+                b.counter(&counter);
+                let from = equal(meta("iifname"), text(&one.interface));
+                let to = equal(meta("oifname"), set(links.clone()));
+                b.rule(chain, vec![from, to, of(family), is_no_tcp(), Statement::Counter(counter)]);
+            }
+        }
+    }
 }
 
-fn of(family: Family) -> Statement {
+fn check_name(name: &str) -> Result<()> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "\"*/\\".contains(c);
+    if name.is_empty() || name.len() > 15 || name.contains(odd) {
+        return Err(Error::Refused(format!("\"{name}\" is not the name of an interface")));
+    }
+    Ok(())
+}
+
+pub(super) fn of(family: Family) -> Statement {
     equal(meta("nfproto"), text(if family == Family::V4 { "ipv4" } else { "ipv6" }))
-}
-
-const TCP: u32 = 6;
-
-fn is_tcp(left: Expr) -> Statement {
-    equal(left, Expr::Number(TCP))
 }
 
 /// The first packet of a connection: SYN without ACK.
@@ -353,42 +426,6 @@ fn exclusions(b: &mut Builder) {
     b.rule("prerouting", vec![equal(field("ip", "daddr"), multicast4), Statement::Return(())]);
     let multicast6 = set(vec![prefix("ff00::", 8), prefix("fe80::", 10)]);
     b.rule("prerouting", vec![equal(field("ip6", "daddr"), multicast6), Statement::Return(())]);
-}
-
-/// TCP, its fragments, and the ICMP errors that quote it.
-fn selections(b: &mut Builder) {
-    const FRAGMENT: u32 = 44;
-    let choose = || Statement::Goto { target: "choose".to_owned() };
-    let is_fragment = |left: Expr| equal(left, Expr::Number(FRAGMENT));
-    // Every fragment of an IPv4 packet names the protocol.
-    b.rule("prerouting", vec![is_tcp(field("ip", "protocol")), choose()]);
-    b.rule("prerouting", vec![is_tcp(field("ip6", "nexthdr")), choose()]);
-    // Other extension headers are left alone, as IP options are: later fragments could not be told from the first.
-    let fragment_header = Expr::Operation(Operation::ExtensionHeader { name: "frag", field: "nexthdr" });
-    b.rule("prerouting", vec![is_fragment(field("ip6", "nexthdr")), is_tcp(fragment_header), choose()]);
-    // ICMP: 8 bytes of header, then the packet that caused it. Bits from the start of the ICMP header.
-    let types4 = set([3, 11, 12].map(Expr::Number).to_vec());
-    b.rule(
-        "prerouting",
-        vec![
-            equal(field("ip", "protocol"), Expr::Number(1)),
-            equal(field("icmp", "type"), types4),
-            is_tcp(nft::raw((8 + 9) * 8, 8)),
-            choose(),
-        ],
-    );
-    let icmpv6 = || {
-        vec![
-            equal(field("ip6", "nexthdr"), Expr::Number(58)),
-            equal(field("icmpv6", "type"), set([1, 2, 3, 4].map(Expr::Number).to_vec())),
-        ]
-    };
-    let mut direct = icmpv6();
-    direct.extend([is_tcp(raw((8 + 6) * 8, 8)), choose()]);
-    b.rule("prerouting", direct);
-    let mut fragmented = icmpv6();
-    fragmented.extend([is_fragment(raw((8 + 6) * 8, 8)), is_tcp(raw((8 + 40) * 8, 8)), choose()]);
-    b.rule("prerouting", fragmented);
 }
 
 #[cfg(test)]
@@ -446,17 +483,48 @@ mod tests {
     fn script_is_one_transaction_that_starts_from_nothing() {
         let plan = Plan::new(DivertConfig::default(), two()).unwrap();
         let json: serde_json::Value =
-            serde_json::from_str(&plan.script(true, Families::BOTH).to_json().unwrap()).unwrap();
+            serde_json::from_str(&plan.script(true, Now::ALL).to_json().unwrap()).unwrap();
         let entries = json["nftables"].as_array().unwrap();
         assert_eq!(entries[1]["add"]["table"]["name"], "farlink");
         assert_eq!(entries[2]["delete"]["table"]["name"], "farlink");
         assert!(entries[3].get("add").is_some());
         let text = json.to_string();
         assert!(text.contains("notrack"));
-        assert!(!plan.script(false, Families::BOTH).to_json().unwrap().contains("notrack"));
+        assert!(!plan.script(false, Now::ALL).to_json().unwrap().contains("notrack"));
         assert!(!text.contains("plain"));
-        let partly = plan.script(true, Families { v4: false, v6: true });
+        let partly = plan.script(true, Now { families: Families { v4: false, v6: true }, ..Now::ALL });
         assert!(partly.to_json().unwrap().contains("plain_ipv4"));
-        assert!(partly.rule_count() > plan.script(true, Families::BOTH).rule_count());
+        assert!(partly.rule_count() > plan.script(true, Now::ALL).rule_count());
+    }
+
+    #[test]
+    fn a_list_says_what_is_diverted() {
+        let said = |selections: Vec<Selection>, now| {
+            let config = DivertConfig { selections, ..DivertConfig::default() };
+            Plan::new(config, two()).unwrap().script(true, now).to_json().unwrap()
+        };
+        let rules = |selections| said(selections, Now::ALL);
+        let nothing = rules(Vec::new());
+        assert!(!nothing.contains(r#""goto":{"target":"choose"}"#), "nothing is chosen: {nothing}");
+        let udp = rules(vec![Selection::Protocol(17), Selection::ErrorsAbout(17)]);
+        assert!(
+            udp.contains(r#""field":"protocol"}},"right":17"#) && udp.contains(r#""len":8}},"right":17"#)
+        );
+        let mut selections = Selection::tcp();
+        assert!(!rules(selections.clone()).contains("rest_"), "what is no TCP is nobody's business");
+        selections.push(Selection::LeavesBy("wan.7".into()));
+        let to_link = r#""flags":["daddr","mark"]}},"right":"wan.7""#;
+        let whole = rules(selections.clone());
+        assert_eq!(whole.matches(to_link).count(), 2, "both families: {whole}");
+        assert!(whole.contains("rest_left_0") && !whole.contains("rest_plain"));
+        let four = said(selections, Now { whole: Families { v4: true, v6: false }, ..Now::ALL });
+        assert_eq!(four.matches(to_link).count(), 1);
+        assert!(four.contains("rest_plain6_1") && !four.contains("rest_plain_1"));
+    }
+
+    #[test]
+    fn a_selection_names_an_interface() {
+        let selections = vec![Selection::LeavesBy("eth*".into())];
+        assert!(Plan::new(DivertConfig { selections, ..DivertConfig::default() }, two()).is_err());
     }
 }

@@ -9,6 +9,7 @@ use farlink_wire::ip;
 use crate::netlink::Family;
 
 const TCP: u8 = 6;
+const FRAGMENT: u8 = 44;
 /// SYN and ACK, and SYN alone.
 const SYN_ACK: u8 = 0x12;
 const SYN: u8 = 0x02;
@@ -38,6 +39,8 @@ pub(crate) struct Traffic {
     pub(crate) syns: Counter,
     /// Other TCP packets written.
     pub(crate) others: Counter,
+    /// Packets written that are no TCP.
+    pub(crate) rest: Counter,
     /// Somebody wants to know addresses of a packet that is written.
     wants_sample: AtomicBool,
     sample: Mutex<Option<(IpAddr, IpAddr)>>,
@@ -85,20 +88,22 @@ impl PortPulse {
         }
     }
 
-    /// A packet was written; `header` begins with the IP header. Later fragments and what is no TCP do not count: the kernel
-    /// may put fragments together on the way.
+    /// A packet was written; `header` begins with the IP header. Later fragments do not count: the
+    /// kernel may put them together on the way.
     pub(crate) fn note_written(&self, header: &[u8]) {
         let Some(family) = family(header) else { return };
         let at = match family {
             Family::V4 => {
                 let fragment = header.get(6..8).is_some_and(|f| f[0] & 0x1f != 0 || f[1] != 0);
-                if header.get(9) != Some(&TCP) || fragment {
-                    return;
+                match header.get(9) {
+                    Some(&TCP) if !fragment => usize::from(header[0] & 0x0f) * 4,
+                    Some(_) if !fragment => return self.v4.rest.add(1),
+                    _ => return,
                 }
-                usize::from(header[0] & 0x0f) * 4
             }
             Family::V6 if header.get(6) == Some(&TCP) => 40,
-            Family::V6 => return,
+            Family::V6 if header.get(6).is_none_or(|next| *next == FRAGMENT) => return,
+            Family::V6 => return self.v6.rest.add(1),
         };
         let Some(flags) = header.get(at + 13) else { return };
         let traffic = self.of(family);
@@ -188,6 +193,9 @@ mod tests {
         pulse.note_written(&v4);
         (v4[7], v4[9]) = (0, 17);
         pulse.note_written(&v4);
+        v4[7] = 9;
+        pulse.note_written(&v4);
+        v4[7] = 0;
         let mut v6 = vec![0u8; 60];
         (v6[0], v6[6], v6[53]) = (0x60, TCP, 0x10);
         pulse.v6.want_sample();
@@ -198,6 +206,7 @@ mod tests {
         }
         let counts = |f| (pulse.of(f).syns.get(), pulse.of(f).others.get());
         assert_eq!((counts(Family::V4), counts(Family::V6)), ((1, 1), (0, 1)));
+        assert_eq!(pulse.v4.rest.get(), 1 + 30, "the whole datagram, and those cut behind the protocol");
         assert!(pulse.v6.take_sample().is_some() && pulse.v6.take_sample().is_none());
     }
 }

@@ -1,4 +1,5 @@
-//! One family of IP: is it diverted, and if not, since when, why, and when is it tried again? Pure.
+//! One kind of traffic of one family of IP: is it diverted, and if not, since when, why, and when
+//! is it tried again? Pure.
 
 use farlink_wire::{Duration, Instant};
 
@@ -20,6 +21,25 @@ const REFUSED_SPAN: Duration = Duration::from_millis(900);
 
 /// So long it may take to hand back what is split.
 const HANDING_BACK: Duration = Duration::from_secs(15);
+
+/// Kinds of traffic that are watched, and let go, each for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// TCP, which is diverted in any case.
+    Tcp,
+    /// What is no TCP, of all that leaves by a link. Its packets are counted where TCP's SYNs are:
+    /// each may be the first.
+    Rest,
+}
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Rest => "traffic other than TCP",
+        }
+    }
+}
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +93,7 @@ impl Ended {
 #[derive(Debug)]
 pub(super) struct FamilyGuard {
     pub(super) family: Family,
+    pub(super) kind: Kind,
     passages: Vec<Passage>,
     ended: Option<Ended>,
     /// Trials that failed, in a row.
@@ -83,9 +104,10 @@ pub(super) struct FamilyGuard {
 }
 
 impl FamilyGuard {
-    pub(super) fn new(family: Family, interfaces: usize) -> Self {
+    pub(super) fn new(family: Family, kind: Kind, interfaces: usize) -> Self {
         Self {
             family,
+            kind,
             passages: vec![Passage::default(); interfaces],
             ended: None,
             failures: 0,
@@ -118,7 +140,8 @@ impl FamilyGuard {
         self.passages.get(n).is_some_and(Passage::is_losing)
     }
 
-    /// Whether it is time to divert again. `plain`: SYNs on the ordinary way for each interface, how many came and how many left.
+    /// Whether it is time to divert again. `plain`: SYNs (of the rest: packets) on the ordinary way
+    /// for each interface, how many came and how many left.
     pub(super) fn trial(&mut self, now: Instant, plain: &[(u64, u64)]) -> Option<Step> {
         if self.tried_at.is_some_and(|at| now.since(at) >= GOOD_AFTER) && self.ended.is_none() {
             (self.failures, self.tried_at) = (0, None);
@@ -191,7 +214,7 @@ impl FamilyGuard {
         Some(if ended.is_unsplit {
             format!("no connection is split now: {}", ended.cause)
         } else {
-            format!("{} TCP is not diverted now: {}", self.family, ended.cause)
+            format!("{} {} is not diverted now: {}", self.family, self.kind.name(), ended.cause)
         })
     }
 }
@@ -221,7 +244,7 @@ mod tests {
 
     #[test]
     fn trials_that_fail_become_rare_and_a_change_brings_the_next_forward() {
-        let mut guard = FamilyGuard::new(Family::V4, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
         let mut ms = 1000;
         let mut waits = Vec::new();
         for _ in 0..9 {
@@ -245,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_while_connections_are_handed_back_is_no_news() {
-        let mut guard = FamilyGuard::new(Family::V4, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
         guard.end(at(1000), Ended::unsplit(at(1000), "a rule".into()));
         let mut reading = Reading::default();
         let mut suspected = Vec::new();
@@ -264,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_without_diversion_too_acquits_it() {
-        let mut guard = FamilyGuard::new(Family::V4, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
         ended(&mut guard, 1000);
         assert_eq!(guard.trial(at(1250), &[(3, 0)]), None);
         let (waited, step) = wait(&mut guard, 1500, (3, 0));

@@ -1,0 +1,213 @@
+//! Everything that leaves by a link passes through the gateway, and waits in the link's queue: UDP,
+//! ping and TCP, IPv4 and IPv6.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::daemon::{Daemon, config};
+use common::{
+    Path, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped, transfer,
+};
+use farlink_gateway::cc;
+use farlink_gateway::config::{LegConfig, Link};
+use farlink_linux::divert::Selection;
+use farlink_linux::driver::{DriverConfig, End};
+
+const RATE_BPS: u64 = 8_000_000;
+const SERVERS: [&str; 2] = ["10.2.0.1", "fd02::1"];
+
+/// A gateway whose interface `right` is a link of known rate.
+fn gateway(everything: bool) -> DriverConfig {
+    let mut config = config(None);
+    config.gateway.interfaces[1].link = Some(Link {
+        name: "hard".into(),
+        rate_bps: Some(RATE_BPS),
+        rtt: None,
+        overhead_bytes: 0,
+        leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
+        estimate_rate: false,
+    });
+    if everything {
+        config.divert.selections.push(Selection::LeavesBy("right".into()));
+    }
+    config
+}
+
+/// Sockets of client and server between which datagrams go.
+fn datagrams(path: &Path, server: &str) -> (UdpSocket, UdpSocket) {
+    let to = path.server.0.run(|| Ok(UdpSocket::bind((ip(server), 0)).unwrap())).unwrap();
+    let any = if ip(server).is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let from = path.client.0.run(|| Ok(UdpSocket::bind(any).unwrap())).unwrap();
+    from.connect(to.local_addr().unwrap()).unwrap();
+    to.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    (from, to)
+}
+
+/// Datagrams, one in fragments, pings, one of them in fragments, and a connection.
+fn all_kinds_pass(path: &Path, server: &str) {
+    assert!(datagram_arrives(&path.client, &path.server, server));
+    let (from, to) = datagrams(path, server);
+    let data: Vec<u8> = (0..5_000).map(common::pattern).collect();
+    from.send(&data).unwrap();
+    let mut buffer = [0; 6_000];
+    assert_eq!(to.recv(&mut buffer).unwrap(), data.len(), "{server}: a datagram in fragments");
+    assert!(buffer[..data.len()] == data[..], "{server}: bytes differ");
+    path.client
+        .sh(&format!("ping -n -c 2 -i 0.2 -W 2 {server} && ping -n -c 2 -i 0.2 -W 2 -s 3000 {server}"));
+    transfer(path, server, 300_000);
+}
+
+#[test]
+fn udp_ping_and_tcp_pass_with_the_selection_and_without() {
+    let name = "udp_ping_and_tcp_pass_with_the_selection_and_without";
+    if skipped(name) || missing(name, "ping") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    // On, off, and on again.
+    for everything in [true, false, true] {
+        let daemon = Daemon::start(&path.router, gateway(everything));
+        for (n, server) in SERVERS.into_iter().enumerate() {
+            let other = daemon.status().0.traffic.packets_other;
+            all_kinds_pass(&path, server);
+            let (gateway, driver) = daemon.status();
+            assert_eq!(gateway.engine.counters.flows_split, n as u64 + 1, "{gateway:?}");
+            let bad = driver.counters;
+            assert_eq!((bad.writes_refused, bad.writes_lost, bad.route_errors), (0, 0, 0), "{bad:?}");
+            let came = gateway.traffic.packets_other - other;
+            // Two datagrams, one in four fragments; four pings, two in three fragments.
+            let expected = if everything { 1 + 4 + 2 + 2 * 3 } else { 0 };
+            assert_eq!(came, expected, "{server}");
+            assert_eq!(driver.diversion.everything, everything.then_some(true));
+            assert!(driver.diversion.found.is_empty(), "{:?}", driver.diversion);
+        }
+        assert_eq!(daemon.drain(), End::Drained);
+        assert_restored(&path.router, &before);
+        SERVERS.iter().for_each(|server| all_kinds_pass(&path, server));
+    }
+}
+
+#[test]
+fn the_rate_of_a_link_holds_for_udp() {
+    if skipped("the_rate_of_a_link_holds_for_udp") {
+        return;
+    }
+    const PAYLOAD_BYTES: usize = 1_000;
+    const SENT: usize = 400;
+    let path = Path::new();
+    let spans = [false, true].map(|everything| {
+        let daemon = Daemon::start(&path.router, gateway(everything));
+        let (from, to) = datagrams(&path, SERVERS[0]);
+        (0..SENT).for_each(|_| assert_eq!(from.send(&[7; PAYLOAD_BYTES]).unwrap(), PAYLOAD_BYTES));
+        let mut buffer = [0; 2 * PAYLOAD_BYTES];
+        let (mut got, mut first, mut last) = (0, None, Instant::now());
+        while to.recv(&mut buffer).is_ok() {
+            (got, last) = (got + 1, Instant::now());
+            first.get_or_insert(last);
+        }
+        let link = &daemon.status().0.links[0];
+        assert_eq!(link.sent_bytes > 0, everything, "{link:?}");
+        assert_eq!(daemon.drain(), End::Drained);
+        (got, last - first.unwrap())
+    });
+    let (got, span) = spans[1];
+    common::say(&format!("{SENT} datagrams without and with the selection: {spans:?}"));
+    assert!(got > 20, "{spans:?}");
+    // The first may have left with a little more than their share.
+    let least =
+        Duration::from_secs_f64((got - 10) as f64 * (PAYLOAD_BYTES + 28) as f64 * 8.0 / RATE_BPS as f64);
+    assert!(span >= least, "{got} datagrams took {span:?} over a link that takes {least:?} for them");
+}
+
+#[test]
+fn datagrams_go_on_while_diversion_ends_and_begins() {
+    if skipped("datagrams_go_on_while_diversion_ends_and_begins") {
+        return;
+    }
+    let path = Path::new();
+    // IPv6 addresses are not usable at once.
+    eventually("the path is there", || datagram_arrives(&path.client, &path.server, SERVERS[1]));
+    let (from, to) = datagrams(&path, SERVERS[1]);
+    let over = Arc::new(AtomicBool::new(false));
+    let sender = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let mut sent = 0u32;
+            while !over.load(Ordering::Relaxed) {
+                from.send(&sent.to_be_bytes()).unwrap();
+                sent += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            sent
+        }
+    });
+    let receiver = std::thread::spawn(move || {
+        let (mut got, mut buffer) = (Vec::new(), [0; 8]);
+        while to.recv(&mut buffer).is_ok() {
+            got.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
+        }
+        got
+    });
+    for _ in 0..3 {
+        let daemon = Daemon::start(&path.router, gateway(true));
+        eventually("datagrams are diverted", || daemon.status().0.traffic.packets_other > 20);
+        assert_eq!(daemon.drain(), End::Drained);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    over.store(true, Ordering::Relaxed);
+    let sent = sender.join().unwrap();
+    let got = receiver.join().unwrap();
+    let lost = sent as usize - got.len();
+    common::say(&format!("{lost} of {sent} datagrams were lost over three starts and ends"));
+    // Nothing follows a change of rules faster than a packet that is under way.
+    assert!(lost <= 6, "{lost} of {sent}");
+}
+
+#[test]
+fn what_a_firewall_keeps_from_coming_out_takes_the_ordinary_way() {
+    if skipped("what_a_firewall_keeps_from_coming_out_takes_the_ordinary_way") {
+        return;
+    }
+    let path = Path::new();
+    // It knows UDP by the interface that it comes in by, and TCP not at all.
+    path.router
+        .sh("nft add table inet fw; nft add chain inet fw c '{ type filter hook forward priority 0; }'; \
+         nft add rule inet fw c iifname farlink0 meta l4proto udp drop");
+    let daemon = Daemon::start(&path.router, gateway(true));
+    let (from, to) = datagrams(&path, SERVERS[0]);
+    to.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut buffer = [0; 8];
+    eventually("datagrams arrive", || {
+        from.send(b"here").unwrap();
+        to.recv(&mut buffer).is_ok()
+    });
+    let parts = ["IPv4 traffic other than TCP is not diverted now", "inet fw c"];
+    eventually("it is said", || {
+        let said = daemon.status().1.diversion.found.join("; ");
+        parts.iter().all(|part| said.contains(part))
+    });
+    let (gateway, driver) = daemon.status();
+    assert!(gateway.traffic.packets_other > 0);
+    assert_eq!(
+        (driver.diversion.ipv4, driver.diversion.everything),
+        (true, Some(true)),
+        "IPv6 is diverted whole"
+    );
+    transfer(&path, SERVERS[0], 100_000);
+    assert_eq!(daemon.status().0.engine.counters.flows_split, 1, "TCP is split all the same");
+    // The rule goes: everything is diverted again.
+    path.router.sh("nft delete table inet fw");
+    let other = || daemon.status().0.traffic.packets_other;
+    let before = other();
+    eventually("it is tried again", || {
+        from.send(b"here").unwrap();
+        assert!(to.recv(&mut buffer).is_ok());
+        other() > before
+    });
+    assert_eq!(daemon.drain(), End::Drained);
+}
