@@ -210,6 +210,42 @@ fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
 }
 
 #[test]
+fn a_link_may_take_everything_that_leaves_by_it() {
+    if skipped("a_link_may_take_everything_that_leaves_by_it") {
+        return;
+    }
+    let bed = Bed::new("whole");
+    let file = bed.directory.join("farlink.toml");
+    let link = "[[link]]\ninterface = \"to-server\"\nrate = \"100 Mbit/s\"\ntraffic = \"everything\"\n";
+    std::fs::write(&file, link).unwrap();
+    let mut daemon = bed.start(&["--config", file.to_str().unwrap()]);
+    let pings = ["-n", "-q", "-i", "0.1", "-c", "30", "-W", "2", "10.73.2.2"];
+    let mut pinging = bed.client.command("ping").args(pings).stdout(Stdio::null()).spawn().unwrap();
+    let check = bed.ask(&["check", "--seconds", "1"]);
+    let said = text(&check);
+    assert_eq!(check.status.code(), Some(0), "{said}");
+    for part in [
+        "everything that leaves by to-server",
+        "nothing to split: there is no TCP traffic",
+        "packets came in by to-client",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(pinging.wait().unwrap().success(), "pings are answered");
+    let status = bed.status();
+    let number = |at: &str| status.pointer(at).and_then(Value::as_u64);
+    // What comes back does not leave by the link.
+    assert_eq!(number("/traffic/packets_other"), Some(30), "{status}");
+    assert!(number("/links/0/sent_bytes") >= Some(30 * 84), "{status}");
+    assert_eq!(status.pointer("/diversion/everything"), Some(&Value::Bool(true)));
+    let result = bed.load(&["http", "--rate", "50", "--seconds", "1"]);
+    assert_eq!(result["failed"].as_u64(), Some(0), "{result}");
+    assert_eq!(bed.status().pointer("/engine/counters/flows_split").and_then(Value::as_u64), Some(50));
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}
+
+#[test]
 fn check_sees_traffic_being_split_and_drain_ends_the_daemon() {
     if skipped("check_sees_traffic_being_split_and_drain_ends_the_daemon") {
         return;
