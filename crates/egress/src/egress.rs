@@ -8,6 +8,10 @@ use crate::config::{Class, Config, Grant, MAX_BURST_BYTES, Stats};
 use crate::flows::{Flows, queued_bytes};
 use crate::shaper::Shaper;
 
+/// What a flow of the class for acknowledgements may send in its turn: one of them, with SACK
+/// blocks.
+const CONTROL_QUANTUM_BYTES: u32 = 100;
+
 /// The egress queue of one link. `P` is an owned packet.
 #[derive(Debug)]
 pub struct Egress<P> {
@@ -130,7 +134,7 @@ impl<P> Egress<P> {
         }
         let class = self.credits.choose(&self.waiting)?;
         let lead_max = self.lead_max(class);
-        let slot = self.flows.next(class, i64::from(self.quantum_bytes), lead_max)?;
+        let slot = self.flows.next(class, self.quantum(class), lead_max)?;
         if let Some((size, packet)) = self.take_packet(now, slot) {
             self.spend(now, slot, class, size);
             self.update_waiting_since(now);
@@ -162,6 +166,14 @@ impl<P> Egress<P> {
             self.spend(now, slot, class, size);
         }
         self.set_ready_slot(now, slot, still_ready && wire_bytes > 0);
+    }
+
+    /// What a flow may send in its turn, bytes. Acknowledgements take turns one by one: a turn of a
+    /// whole packet's bytes would be twenty of one flow, and on a slow link the others would wait
+    /// for seconds.
+    fn quantum(&self, class: Class) -> i64 {
+        let bytes = if class == Class::Control { CONTROL_QUANTUM_BYTES } else { u32::MAX };
+        i64::from(self.quantum_bytes.min(bytes))
     }
 
     /// Packets went past the queue over the same link.
@@ -241,7 +253,7 @@ impl<P> Egress<P> {
     }
 
     fn entry(&mut self, class: Class, flow: u64) -> usize {
-        self.flows.entry(class, flow, i64::from(self.quantum_bytes), self.waiting.total())
+        self.flows.entry(class, flow, self.quantum(class), self.waiting.total())
     }
 
     /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to this, so of n flows of one size those

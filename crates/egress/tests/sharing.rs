@@ -70,6 +70,31 @@ fn shares_are_equal_within_a_quantum() {
     }
 }
 
+/// Connections that owe the next acknowledgement before the link has carried one: a slow return
+/// link.
+#[test]
+fn acknowledgements_take_turns_one_by_one() {
+    const FLOWS: u64 = 8;
+    let mut egress = queue(32_000);
+    let mut now = Instant::from_millis(1);
+    (0..FLOWS).for_each(|flow| egress.set_ready(now, flow, Class::Control));
+    let mut order = Vec::new();
+    while order.len() < 400 {
+        match egress.next_grant(now) {
+            Some(Grant::Flow { id, .. }) => {
+                egress.used(now, id, 76, 1, false);
+                egress.set_ready(now, id, Class::Control);
+                order.push(id);
+            }
+            _ => now = egress.poll_timeout().unwrap(),
+        }
+    }
+    for (at, some) in order.windows(20).enumerate() {
+        let missing: Vec<_> = (0..FLOWS).filter(|flow| !some.contains(flow)).collect();
+        assert!(missing.is_empty(), "{missing:?} got no turn of twenty from {at} on: {some:?}");
+    }
+}
+
 #[test]
 fn a_new_flow_goes_first() {
     let mut egress = queue(8_000_000);
