@@ -36,7 +36,7 @@ ge_loss_bad wink_p wink_i (40ms) wink_side (entry, exit) contacts ('0s-10s 30s-4
 contact_hold rate_changes ('10s=4M 20s=8M') reorder reorder_by (10ms) duplicate corrupt jitter jitter_keeps_order
 queue (bytes) queue_packets; those of loss, damage, order and queue and rate_changes also with up. or down. before them
 (docs/scenarios.md); gateways (0, 1, 2) gateway_at (client, server) cc rate_known rtt_known mode (split,
-forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memory (bytes) seed gateway_config programs")]
+forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memory (bytes) seed gateway_config link_config programs")]
     Up(UpArgs),
     /// Remove a topology and everything that was started with it
     #[command(after_help = "Examples:

@@ -69,6 +69,9 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         if let Some(bytes) = lab.cc_window_bytes {
             text.push_str(&format!("window_bytes = {bytes}\n"));
         }
+        if !lab.link_config.is_empty() {
+            text.push_str(&format!("{}\n", lab.link_config));
+        }
     }
     if let Some(bytes) = lab.memory_bytes {
         text.push_str(&format!("\n[limits]\npool_bytes = {bytes}\n"));
@@ -207,6 +210,11 @@ mod tests {
         let parsed: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(parsed["drain_timeout"].as_str(), Some("5s"));
         assert_eq!(parsed["default_action"].as_str(), Some("pass"));
+        assert_eq!(parsed["rule"][0]["name"].as_str(), Some("ssh"));
+        lab.link_config = "traffic = \"everything\"".into();
+        let text = config_text(&t, 1, &lab, Path::new("/s")).unwrap();
+        let parsed: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(parsed["link"][0]["traffic"].as_str(), Some("everything"));
         assert_eq!(parsed["rule"][0]["name"].as_str(), Some("ssh"));
     }
 
