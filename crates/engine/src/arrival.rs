@@ -58,7 +58,7 @@ impl Split<'_> {
         }
         let before = self.legs.get(from).heard_at();
         let current = self.is_current(from, s);
-        let (runs, arrived) = self.hear(cx, from, s);
+        let (runs, arrived) = self.hear(cx, from, s, &kind);
         let r = &mut *self.relays;
         r.get_mut(from).doubt_fin(s);
         r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
@@ -111,11 +111,11 @@ impl Split<'_> {
                 self.challenge(cx, from);
                 Judged::Dropped
             }
-            AckKind::Doubtful { exact, repeated } => {
+            kind @ AckKind::Doubtful { exact, repeated } => {
                 cx.counters.bypass_events += 1;
                 self.note_bypass();
                 if exact && repeated {
-                    self.hear(cx, from, s);
+                    self.hear(cx, from, s, &kind);
                 }
                 if exact {
                     self.see_direct(from.other());
@@ -142,6 +142,7 @@ impl Split<'_> {
         cx: &mut Cx<'_>,
         from: Side,
         s: &TcpSegment,
+        kind: &AckKind,
     ) -> (ArrayVec<SackBlock, RUNS_MAX>, Option<Arrived>) {
         let current = self.is_current(from, s);
         if let (true, true, Some(t)) = (current, self.agreed.timestamps, s.options.timestamps) {
@@ -172,7 +173,9 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
-        towards.hear_far(s.ack, told.as_ref(), heard);
+        // What is said of bytes that were never sent from here is hearsay, in a gateway's message, too.
+        let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
+        towards.hear_far(ack, told.as_ref(), heard);
         let Some(told) = told else { return (ArrayVec::new(), None) };
         (told.runs.blocks(s.ack), told.arrived)
     }

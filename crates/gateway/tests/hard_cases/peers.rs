@@ -194,6 +194,27 @@ fn custody_beyond_the_next_gateway_counts_until_the_far_host_has_acknowledged_it
 }
 
 #[test]
+fn what_a_far_host_is_said_to_have_of_bytes_that_were_never_sent_makes_no_room() {
+    let mut t = with_peer();
+    t.play("b > . 1 ack 1 <fl 1 1024>\n drop");
+    // Said twice, with the exact sequence number: still nobody has sent it.
+    t.play("b > . 1 ack 60001 <fl 60001 1024>\n drop\n b > . 1 ack 60001 <fl 60001 1024>\n drop");
+    let mut edge = 65_536;
+    let mut at = 1;
+    while at < edge && at < 200_000 {
+        let end = (at + 1400).min(edge);
+        t.play(&format!(
+            "a > P. {at}:{end} ack 1\n drop b\n b > . 1 ack {end} <fl 1 1024>\n drop b\n ~50\n drop b"
+        ));
+        for s in t.take(Host::A) {
+            edge = edge.max(s.ack + (u32::from(s.segment.window) << 7));
+        }
+        at = end;
+    }
+    assert!(edge <= 1 + 65_535 + 128, "custody stays within the window shown: {edge}");
+}
+
+#[test]
 fn a_larger_window_is_shown_once_the_far_host_has_acknowledged_an_earlier_exchange() {
     let mut t = Script::with(|s| {
         s.link = Some(link());
