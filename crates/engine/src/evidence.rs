@@ -159,10 +159,11 @@ impl Split<'_> {
         self.is_in_window(from, s) && (s.seq + 1).after_eq(nxt)
     }
 
-    /// A host whose acknowledgement is in order shows how far it has sent.
+    /// A host whose acknowledgement is in order shows how far it has sent. Behind the end of its stream there is nothing.
     pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
         let relay = self.relays.get_mut(from);
-        relay.source_nxt = relay.source_nxt.max(s.end_seq());
+        let end = s.end_seq();
+        relay.source_nxt = relay.source_nxt.max(relay.rx.fin_at.map_or(end, |fin| end.min(fin + 1)));
     }
 
     /// The source goes on exactly where the destination says that it stands, and none of what lies between has come this way
@@ -172,7 +173,8 @@ impl Split<'_> {
         let b = relay.beyond;
         let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
         let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
-        if fresh && fits && relay.has_sent_all() && !relay.is_frozen() {
+        let goes_on = relay.rx.fin_at.is_none() && !relay.is_frozen();
+        if fresh && fits && goes_on && relay.has_sent_all() {
             self.believe(cx, source.other(), b.ack);
         }
     }

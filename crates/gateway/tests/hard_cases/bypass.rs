@@ -327,3 +327,24 @@ fn a_gateway_and_a_host_that_answer_differently_are_not_asked_for_ever() {
     }
     assert!((1..=10).contains(&questions), "{questions} in 20 s");
 }
+
+#[test]
+fn what_a_source_sends_behind_its_own_end_proves_nothing() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 1:101 ack 1
+         b < F. 1:101 ack 1
+         drop a
+         # The stream is over, and nobody can have got more of it.
+         a > P. 102:202 ack 1
+         ~40
+         drop a
+         b > . 1 ack 202
+         a < . 1 ack 202
+         b > P. 1:11 ack 102
+         a < P. 1:11 ack 102
+         +40
+         b < . 102 ack 11",
+    );
+}
