@@ -1,7 +1,7 @@
 //! What an arriving segment means for its split connection.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Duration, Ecn, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
+use farlink_wire::{Duration, Ecn, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::ack_policy::{AckPolicy, Owed};
 use crate::cx::Cx;
