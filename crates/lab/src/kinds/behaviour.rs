@@ -186,22 +186,37 @@ fn one_pass(
     Ok(Path { results, headers })
 }
 
-/// How many connections each gateway has split.
-fn splits(session: &Session) -> Result<Vec<(String, u64)>> {
-    let gateways = session.lab.gateways.iter();
-    gateways.map(|g| Ok((g.node.clone(), g.engine_number("counters.flows_split")?))).collect()
+/// What a gateway has done with the connections that it saw begin.
+struct Splits {
+    node: String,
+    split: u64,
+    /// Forwarded because the processor was short, which the laboratory shares with its captures.
+    busy: u64,
+}
+
+fn splits(session: &Session) -> Result<Vec<Splits>> {
+    let each = session.lab.gateways.iter().map(|g| {
+        let number = |counter: &str| g.engine_number(&format!("counters.{counter}"));
+        let (split, busy) = (number("flows_split")?, number("flows_forwarded_busy")?);
+        Ok(Splits { node: g.node.clone(), split, busy })
+    });
+    each.collect()
 }
 
 /// Gateways that only forward would change nothing that applications see. So what should have been split has to have been: as
 /// many connections as the captures show that can be, and of each that carried much a byte was acknowledged by a gateway before
 /// its destination had done so.
-fn expect_split(gateways: &[(String, u64)], seen: &Split, measured: &mut Measured) {
-    for (node, split) in gateways {
+fn expect_split(gateways: &[Splits], seen: &Split, measured: &mut Measured) {
+    for Splits { node, split, busy } in gateways {
         let can = seen.splittable.get(node).copied().unwrap_or(0);
         measured.metric(&format!("{node}_splittable"), can as f64);
         measured.metric(&format!("{node}_split"), *split as f64);
-        measured.expect(*split >= can, || {
-            format!("{node} split {split} connections of {can} that can be split and carried payload")
+        measured.metric(&format!("{node}_busy"), *busy as f64);
+        measured.expect(split + busy >= can, || {
+            format!(
+                "{node} split {split} connections of {can} that can be split and carried payload; {busy} were forwarded \
+                 because the processor was short"
+            )
         });
     }
     if gateways.is_empty() {
