@@ -4,6 +4,8 @@
 //! in order stays, what comes in order wins over what waits, and of what waits the first copy stays, as in hosts' stacks.
 //! Large payloads keep the block they were read into; small ones are compacted into shared blocks.
 
+mod check;
+
 use std::collections::VecDeque;
 
 use crate::runs::RUNS_MAX;

@@ -9,6 +9,7 @@ use farlink_wire::{
 
 use crate::census::Census;
 use crate::challenge::Challenges;
+use crate::checked::Turns;
 use crate::config::{Action, Class, Config, FlowControl};
 use crate::cx::Cx;
 use crate::fate::Fate;
@@ -70,6 +71,7 @@ pub struct Engine {
     route_generation: u32,
     /// When a bypass was seen last, and the counter's value then.
     pub(crate) bypass_seen: Option<(Instant, u64)>,
+    pub(crate) checks: Turns,
 }
 
 macro_rules! cx {
@@ -118,6 +120,7 @@ impl Engine {
             trimmed_at: Instant::ZERO,
             route_generation: 0,
             bypass_seen: None,
+            checks: Turns::default(),
             config,
         }
     }
@@ -563,6 +566,7 @@ impl Engine {
             self.census.note(&mut self.table, id);
         }
         self.queue_timer(now, id);
+        self.check(now, id);
         pulled
     }
 

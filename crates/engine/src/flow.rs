@@ -4,6 +4,7 @@ use farlink_wire::icmp::InnerTcp;
 use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, TcpSegment};
 
 use crate::challenge::Answers;
+use crate::checked::{Checked, all_hold};
 use crate::config::{Class, Config};
 use crate::counted::Counted;
 use crate::cx::Cx;
@@ -269,6 +270,34 @@ impl Flow {
             Treatment::Dormant(_) | Treatment::Closed(_) => Next::Stay,
         };
         self.go_on(next)
+    }
+
+    /// What must hold of it after each event, and of how the engine counts it (`check.rs`). `closely`: with the sums over all that it
+    /// holds.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn check(&mut self, now: Instant, links: &Links, closely: bool) -> Checked {
+        let is_due = self.timer_queued.is_some();
+        all_hold(&[
+            (self.counted == self.is_split(), "it counts wrongly among those that are split"),
+            (!self.is_open || !self.is_closed(), "it counts among the open ones of its rule and is closed"),
+        ])?;
+        match &mut self.treatment {
+            Treatment::Split(relays) => {
+                relays.check_counted(self.busy, self.journaled.is_some())?;
+                split!(self, relays).check(links, is_due, closely)
+            }
+            Treatment::Dormant(dormant) => {
+                let is_alone = !self.busy && !is_due && self.journaled.is_none();
+                all_hold(&[(is_alone, "a sleeper holds something, or has a timer")])?;
+                dormant.check()
+            }
+            Treatment::Closed(closed) => {
+                all_hold(&[(is_due, "a tombstone is never taken away")])?;
+                closed.check(now)
+            }
+        }
     }
 
     /// What it wants to send towards a host now: only one that is split has anything of its own to say.

@@ -24,6 +24,8 @@ mod beyond;
 mod buffer;
 mod census;
 mod challenge;
+mod check;
+mod checked;
 mod closed;
 pub mod config;
 mod counted;

@@ -54,16 +54,19 @@ impl Split<'_> {
         can_show && self.promise_to(to).shows_before_acking()
     }
 
+    /// The most that may be acknowledged to a host, see [`Promise::ack_max`].
+    pub(crate) fn ack_reach(&self, to: Side) -> Option<SeqNum> {
+        let relay = self.relays.get(to);
+        let far_acked = relay.far_acked(self.legs.get(to.other()).peer);
+        self.promise_to(to).ack_max(far_acked, relay.rx.window_shown_max)
+    }
+
     /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
-        let r = &*self.relays;
-        let relay = r.get(to);
-        let downstream = self.legs.get(to.other()).peer;
-        let mut ack = relay.ack(downstream);
-        if let Some(reach) =
-            self.promise_to(to).ack_max(relay.far_acked(downstream), relay.rx.window_shown_max)
-        {
+        let relay = self.relays.get(to);
+        let mut ack = relay.ack(self.legs.get(to.other()).peer);
+        if let Some(reach) = self.ack_reach(to) {
             // What has been acknowledged stays so, whatever a gateway that has gone since was promised.
             ack = ack.min(reach.max(relay.rx.last_ack_sent));
         }

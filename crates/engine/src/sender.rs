@@ -1,6 +1,7 @@
 //! What leaves on a leg, and when: what is under way, whether more may be sent, and the window of the receiver, brought together.
 
 mod ack;
+mod check;
 mod early;
 mod flight;
 mod governor;

@@ -76,6 +76,19 @@ impl Engine {
             self.census.note(&mut self.table, id);
         }
         self.queue_timer(now, id);
+        self.check(now, id);
+    }
+
+    /// In debug builds each flow is looked at after each event: an invariant that is broken shows where, not much later.
+    pub(crate) fn check(&mut self, now: Instant, id: FlowId) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let closely = self.checks.closely();
+        if let Some(flow) = self.table.get_mut(id) {
+            let checked = flow.check(now, &self.links, closely);
+            debug_assert!(checked.is_ok(), "{}: {flow:?}", checked.err().unwrap_or_default());
+        }
     }
 
     /// A sleeper has no timer of its own: the table knows which one is silent longest.

@@ -62,7 +62,8 @@ impl Split<'_> {
         r.get_mut(from).buffer.clear_early(cx.pool);
         let to_dead = r.get_mut(from.other());
         to_dead.buffer.clear(cx.pool);
-        let next = to_dead.buffer.end();
+        // It has not got the end of the stream, unless it has said so.
+        let next = to_dead.buffer.end().max(to_dead.tx.snd_una());
         to_dead.tx.skip_to(cx.now, next);
         self.relays.begin_reset(cx.now, from);
     }

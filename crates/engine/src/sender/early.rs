@@ -38,7 +38,8 @@ impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
     pub fn is_early_ready(&self) -> bool {
-        self.early.on && !self.flight.has_lost() && !self.silence.asks()
+        let repeatable = !self.flight.is_empty() && !self.flight.has_lost();
+        self.early.on && repeatable && !self.silence.asks()
     }
 
     /// Something was sent. `tail`: all that there is, so its copies may follow.

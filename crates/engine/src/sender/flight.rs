@@ -3,6 +3,7 @@
 use farlink_cc::Lost;
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
+use crate::checked::{Checked, all_hold};
 use crate::rate::{RateSample, RateSampler};
 use crate::recovery::{DUP_THRESH, Rack};
 use crate::rtt::RttEstimator;
@@ -446,6 +447,16 @@ impl Flight {
         self.dup_acks = 0;
         self.progress_at = now;
         self.head_due = false;
+    }
+    /// What holds, where everything before `end` is held; `closely`: of each record, too.
+    pub fn check(&self, end: SeqNum, closely: bool) -> Checked {
+        let outage = self.outage_until.is_none_or(|until| until.before_eq(self.next));
+        all_hold(&[
+            (self.una.before_eq(self.next), "acknowledged is more than was sent"),
+            (self.next.before_eq(end), "sent is more than is held"),
+            (outage, "an outage ends beyond what was sent"),
+        ])?;
+        self.board.check(self.una, self.next, closely)
     }
     /// The leg leads another way: what is under way is waited for, and teaches nothing.
     pub fn change_way(&mut self, now: Instant, declared_rtt: Option<Duration>) {

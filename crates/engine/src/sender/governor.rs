@@ -3,6 +3,7 @@
 use farlink_cc::{Ack, Config, Congestion, Controller, Lost};
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::checked::{Checked, all_hold};
 use crate::pacing::Pacer;
 use crate::recovery::{Prr, Recovery};
 
@@ -42,6 +43,18 @@ impl Governor {
         }
     }
 
+    /// What holds, where everything before `next` has been sent.
+    pub fn check(&self, next: SeqNum) -> Checked {
+        let sent = |at: Option<SeqNum>| at.is_none_or(|at| at.before_eq(next));
+        let recover = match self.recovery {
+            Recovery::Fast { recover, .. } | Recovery::Timeout { recover, .. } => Some(recover),
+            Recovery::Open => None,
+        };
+        all_hold(&[
+            (sent(recover), "recovery ends beyond what was sent"),
+            (sent(self.stop), "the window stopped beyond what was sent"),
+        ])
+    }
     /// The congestion controller.
     pub fn cc(&self) -> &Controller {
         &self.cc

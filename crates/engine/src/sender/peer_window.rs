@@ -2,6 +2,8 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::checked::{Checked, all_hold};
+
 /// Back-off of a question stops doubling here; the largest RTO bounds it anyway.
 const BACKOFF_MAX: u8 = 12;
 
@@ -53,6 +55,10 @@ impl PeerWindow {
         }
     }
 
+    /// What holds, where everything before `una` is acknowledged.
+    pub fn check(&self, una: SeqNum) -> Checked {
+        all_hold(&[(self.room_from(una) <= self.max_bytes, "the window is larger than the largest")])
+    }
     /// Its right edge.
     pub fn edge(&self) -> SeqNum {
         self.edge

@@ -77,8 +77,8 @@ impl Sender {
     pub(super) fn arm_probe(&mut self, now: Instant) {
         self.timers.probe = None;
         let spent = self.probed_end.is_some_and(|e| self.snd_una().before(e));
-        let sacked = self.flight.board().sacked_bytes() > 0;
-        if !self.flight.has_sack() || !self.governor.is_open() || sacked || spent {
+        let nothing = self.flight.is_empty() || self.flight.board().sacked_bytes() > 0;
+        if !self.flight.has_sack() || !self.governor.is_open() || nothing || spent {
             return;
         }
         let Some(srtt) = self.rtt().srtt() else { return };

@@ -173,6 +173,25 @@ fn each_side_gets_what_the_other_sent_before_its_reset() {
 }
 
 #[test]
+fn what_a_host_acknowledged_before_its_reset_stays_so() {
+    let mut t = Script::new();
+    t.open();
+    t.play(
+        "a > F. 1:101 ack 1
+         b < F. 1:101 ack 1
+         drop a
+         b > P. 1:51 ack 102
+         a < P. 1:51 ack 102
+         # What b sent is delivered first. The end of a's stream, which b has, is no custody meanwhile.
+         b > R. 51 ack 102
+         quiet
+         a > . 102 ack 51
+         a < R. 51 ack 102
+         quiet",
+    );
+}
+
+#[test]
 fn a_reset_carries_timestamps_where_they_are_agreed() {
     let mut t = Script::new();
     t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
