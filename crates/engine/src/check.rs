@@ -1,7 +1,8 @@
-//! What holds of a flow after each event, as far as its own state shows it: the invariants of ARCHITECTURE.md.
+//! What holds of a flow after each event, as far as its own state shows it: the invariants of
+//! ARCHITECTURE.md.
 //!
-//! Whoever breaks one loses bytes, or waits for ever, much later and elsewhere. So debug builds look after each event, and the
-//! sums over all that is held are made now and then.
+//! Whoever breaks one loses bytes, or waits for ever, much later and elsewhere. So debug builds look
+//! after each event, and the sums over all that is held are made now and then.
 
 use farlink_wire::{Instant, SeqNum};
 
@@ -15,7 +16,7 @@ use crate::side::Side;
 use crate::split::Split;
 
 impl Split<'_> {
-    /// What holds of a split connection. `is_due`: it has a timer; `closely`: of all that it holds, too.
+    /// What holds of a split connection. `is_due`: it has a timer; `closely`: of all it holds, too.
     pub fn check(&self, links: &Links, is_due: bool, closely: bool) -> Checked {
         let r = &*self.relays;
         let is_away = |to: Side| links.is_away(self.legs.get(to).out);
@@ -41,7 +42,7 @@ impl Split<'_> {
         let relay = self.relays.get(from);
         let acked = relay.rx.last_ack_sent;
         let far = relay.far_acked(self.legs.get(from.other()).peer);
-        // A gateway counts for itself, and one that has been heard may have been shown more than a host.
+        // A gateway counts for itself, and one that was heard may have been shown more than a host.
         let most = self.ack_reach(from).filter(|_| !self.legs.get(from).peer.is_marked());
         let within = |at: SeqNum, most: SeqNum| at.before_eq(relay.with_beyond(most));
         all_hold(&[
@@ -72,7 +73,7 @@ impl Relay {
 }
 
 impl Relays {
-    /// Whether the sums that the engine keeps of it are right: it holds data, and it stands in the journal.
+    /// The sums that the engine keeps of it are right: it holds data, and stands in the journal.
     pub fn check_counted(&self, busy: bool, journaled: bool) -> Checked {
         all_hold(&[
             (busy == self.is_busy(), "it counts wrongly among those that hold data"),

@@ -159,7 +159,8 @@ impl Split<'_> {
         self.is_in_window(from, s) && (s.seq + 1).after_eq(nxt)
     }
 
-    /// A host whose acknowledgement is in order shows how far it has sent. Behind the end of its stream there is nothing.
+    /// A host whose acknowledgement is in order shows how far it has sent. Behind the end of its
+    /// stream there is nothing.
     pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
         let relay = self.relays.get_mut(from);
         let end = s.end_seq();

@@ -9,6 +9,7 @@ use crate::config::{Class, Config};
 use crate::counted::Counted;
 use crate::cx::Cx;
 use crate::dormant::Told;
+use crate::due::{Deadline, Due};
 use crate::fate::Fate;
 use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
@@ -47,7 +48,7 @@ pub struct Flow {
     /// Ready-queue membership, per leg towards a host.
     pub queued: Pair<bool>,
     /// Deadline under which it stands in the timer heap.
-    pub timer_queued: Option<Instant>,
+    pub timer_queued: Option<Deadline>,
     /// The engine counts it among the split ones.
     pub counted: bool,
     /// The engine counts it among those that hold data.
@@ -247,14 +248,14 @@ impl Flow {
 
     /// The next time at which something happens without a packet.
     #[must_use]
-    pub fn deadline(&mut self, now: Instant, config: &Config, links: &Links) -> Option<Instant> {
+    pub fn deadline(&mut self, now: Instant, config: &Config, links: &Links) -> Option<Deadline> {
         match &mut self.treatment {
             Treatment::Split(relays) => {
                 let mut split = split!(self, relays);
                 split.watch_unsent(now, links);
                 split.deadline(config)
             }
-            Treatment::Closed(closed) => Some(closed.deadline()),
+            Treatment::Closed(closed) => Due::Tombstone.at(Some(closed.deadline())),
             // The table forgets the one that is silent longest.
             Treatment::Dormant(_) => None,
         }
@@ -272,8 +273,8 @@ impl Flow {
         self.go_on(next)
     }
 
-    /// What must hold of it after each event, and of how the engine counts it (`check.rs`). `closely`: with the sums over all that it
-    /// holds.
+    /// What must hold of it after each event, and of how the engine counts it (`check.rs`).
+    /// `closely`: with the sums over all that it holds.
     ///
     /// # Errors
     /// What does not hold, in words.

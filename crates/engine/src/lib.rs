@@ -31,6 +31,7 @@ pub mod config;
 mod counted;
 mod cx;
 mod dormant;
+pub mod due;
 pub mod engine;
 mod evidence;
 mod fate;

@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::cx::Cx;
+use crate::due::{Deadline, Due};
 use crate::engine::{Engine, cx};
 use crate::flow_id::FlowId;
 use crate::record::Record;
@@ -79,7 +80,7 @@ impl Engine {
         self.check(now, id);
     }
 
-    /// In debug builds each flow is looked at after each event: an invariant that is broken shows where, not much later.
+    /// In debug builds a flow is looked at after each event: what is broken shows where, not later.
     pub(crate) fn check(&mut self, now: Instant, id: FlowId) {
         if !cfg!(debug_assertions) {
             return;
@@ -97,8 +98,8 @@ impl Engine {
             return self.table.wake(id);
         }
         self.table.sleep(now, id);
-        if let Some(at) = self.table.get_mut(id).and_then(|flow| flow.timer_queued.take()) {
-            self.timers.remove(&(at, id));
+        if let Some(due) = self.table.get_mut(id).and_then(|flow| flow.timer_queued.take()) {
+            self.timers.remove(&(due.at, id));
         }
     }
 
@@ -106,19 +107,19 @@ impl Engine {
     /// hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        let Some(at) = flow.deadline(now, &self.config, &self.links) else { return };
-        if flow.timer_queued.is_none_or(|t| at < t) {
-            if let Some(old) = flow.timer_queued.replace(at) {
-                self.timers.remove(&(old, id));
+        let Some(due) = flow.deadline(now, &self.config, &self.links) else { return };
+        if flow.timer_queued.is_none_or(|queued| due.at < queued.at) {
+            if let Some(old) = flow.timer_queued.replace(due) {
+                self.timers.remove(&(old.at, id));
             }
-            self.timers.insert((at, id));
+            self.timers.insert((due.at, id));
         }
     }
 
     pub(crate) fn remove(&mut self, id: FlowId, net: &mut dyn World) {
         let Some(mut flow) = self.table.remove(id) else { return };
-        if let Some(at) = flow.timer_queued {
-            self.timers.remove(&(at, id));
+        if let Some(due) = flow.timer_queued {
+            self.timers.remove(&(due.at, id));
         }
         self.census.forget(&flow);
         self.busy_count = self.busy_count.saturating_sub(usize::from(flow.busy));
@@ -179,18 +180,19 @@ impl Engine {
         flow.on_timer(&mut cx);
         self.after_event(now, id, net);
         let Some(flow) = self.table.get_mut(id) else { return false };
-        let Some(at) = flow.timer_queued.filter(|at| *at <= now) else { return false };
+        let Some(due) = flow.timer_queued.filter(|due| due.at <= now) else { return false };
         flow.timer_queued = None;
-        self.timers.remove(&(at, id));
+        self.timers.remove(&(due.at, id));
         true
     }
 
     /// A deadline that stays in the past however often it is served is a mistake of ours. It must not keep everything else waiting.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        debug_assert!(false, "a deadline that nothing moves: {flow:?}");
+        let Some(due) = flow.deadline(now, &self.config, &self.links) else { return };
+        debug_assert!(false, "a deadline that nothing moves: {}: {flow:?}", due.what.name());
         let at = now + PUT_OFF;
-        flow.timer_queued = Some(at);
+        flow.timer_queued = Some(Deadline { at, ..due });
         self.timers.insert((at, id));
     }
 
@@ -202,13 +204,19 @@ impl Engine {
         }
     }
 
-    /// When `handle_timeout` wants to be called.
+    /// When `handle_timeout` wants to be called, and for what.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let flows = self.timers.first().map(|(at, _)| *at);
-        let sleepers = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let flow = self.timers.first().and_then(|(_, id)| self.table.get(*id)?.timer_queued);
+        let sleeper = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
         let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
-        [flows, sleepers, self.syns.deadline(), trim, self.links.probe_deadline()].into_iter().flatten().min()
+        Deadline::first([
+            flow,
+            Due::Sleeper.at(sleeper),
+            Due::HalfOpen.at(self.syns.deadline()),
+            Due::Pool.at(trim),
+            Due::LinkProbe.at(self.links.probe_deadline()),
+        ])
     }
 
     /// Memory of the timers, bytes: the nodes of the tree are half full at least, but for the root.

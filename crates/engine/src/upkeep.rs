@@ -6,11 +6,13 @@ use farlink_wire::{Duration, IcmpError, Instant};
 use crate::ack_policy::Owed;
 use crate::config::{Class, Config};
 use crate::cx::Cx;
+use crate::due::{Deadline, Due};
 use crate::link::{Link, Links};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::record::{RECORD_STALE_BYTES, Record};
+use crate::relay::Relay;
 use crate::relays::Over;
 use crate::sender::Question;
 use crate::side::Side;
@@ -90,27 +92,25 @@ impl Split<'_> {
 
     /// The next time at which something happens without a packet.
     #[must_use]
-    pub fn deadline(&self, config: &Config) -> Option<Instant> {
+    pub fn deadline(&self, config: &Config) -> Option<Deadline> {
         let r = &*self.relays;
         let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
         let idle = (!self.holds_downstream()).then(|| self.active_at + config.timers.dormant_after);
-        [
+        let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
+        Deadline::first([
             r.a.tx.deadline(),
             r.b.tx.deadline(),
-            ack(r.a.rx.owed),
-            ack(r.b.rx.owed),
-            idle,
-            r.lets_go_until(),
-            self.reset_deadline(),
-            r.room_at,
-            r.a.fin_deadline(),
-            r.b.fin_deadline(),
-            r.a.waits_since.map(|at| at + config.timers.user_timeout),
-            r.b.waits_since.map(|at| at + config.timers.user_timeout),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+            Due::DelayedAck.at(ack(r.a.rx.owed)),
+            Due::DelayedAck.at(ack(r.b.rx.owed)),
+            Due::Dormancy.at(idle),
+            Due::Draining.at(r.lets_go_until()),
+            Due::Reset.at(self.reset_deadline()),
+            Due::Window.at(r.room_at),
+            Due::Fin.at(r.a.fin_deadline()),
+            Due::Fin.at(r.b.fin_deadline()),
+            Due::UserTimeout.at(give_up(&r.a)),
+            Due::UserTimeout.at(give_up(&r.b)),
+        ])
     }
 
     /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too, and how far the host

@@ -51,6 +51,13 @@ pub fn render(status: &Value) -> String {
             let _ = writeln!(out, "farlink_flows_limited_by{{by=\"{by}\"}} {count}");
         }
     }
+    let wakes = status.pointer("/wakes").and_then(Value::as_object);
+    if let Some(wakes) = wakes {
+        let _ = writeln!(out, "# TYPE farlink_wakes_total counter");
+        for (what, times) in wakes {
+            let _ = writeln!(out, "farlink_wakes_total{{for=\"{what}\"}} {times}");
+        }
+    }
     let memory = status.pointer("/engine/memory").and_then(Value::as_object);
     if let Some(memory) = memory {
         let _ = writeln!(out, "# TYPE farlink_memory_bytes gauge");
@@ -191,6 +198,7 @@ mod tests {
         status.engine.flows_split = 42;
         status.engine.counters.flows_split = 99;
         status.engine.memory.timers_bytes = 5;
+        status.wakes.insert("pacing", 6);
         status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
         status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
         let mut value = serde_json::to_value(&status).unwrap();
@@ -215,6 +223,7 @@ mod tests {
             "farlink_link_retransmitted_bytes{link=\"c\"} 0",
             "farlink_flows_limited_by{by=\"receiver\"} 0",
             "farlink_memory_bytes{of=\"timers\"} 5",
+            "farlink_wakes_total{for=\"pacing\"} 6",
             "farlink_driver_writes_busy_total 7",
             "farlink_diversion_ipv4 1",
             "farlink_diversion_ipv6 0",

@@ -12,6 +12,7 @@ use farlink_wire::{
     icmp, ip, parse,
 };
 
+use crate::due::{Deadline, Due, Wakes};
 use crate::fragments::{Head, cut_as};
 use crate::links::{self, LinkQueue};
 use crate::network::Network;
@@ -43,6 +44,7 @@ pub struct Gateway {
     drain_wanted: bool,
     /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
     pub(crate) reroute_wanted: bool,
+    wakes: Wakes,
 }
 
 impl Gateway {
@@ -64,6 +66,7 @@ impl Gateway {
             refusals_since: Instant::ZERO,
             drain_wanted: false,
             reroute_wanted: false,
+            wakes: Wakes::default(),
         }
     }
     /// The buffer pool: drivers read packets into its blocks.
@@ -289,6 +292,9 @@ impl Gateway {
 
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
+        if let Some(due) = self.poll_timeout().filter(|due| due.at <= now) {
+            self.wakes.count(due.what);
+        }
         self.engine.handle_timeout(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         for n in 0..self.reassemblers.len() {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
@@ -345,18 +351,23 @@ impl Gateway {
         Some(taken)
     }
 
-    /// When `handle_timeout` wants to be called next.
-    pub fn poll_timeout(&mut self) -> Option<Instant> {
+    /// When `handle_timeout` wants to be called next, and for what.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
         if !self.ordinary.is_empty()
             || self.drain_wanted
             || self.engine.has_links_back()
             || self.reroute_wanted
         {
-            return Some(Instant::ZERO);
+            return Some(Deadline { at: Instant::ZERO, what: Due::Work });
         }
-        let links = self.outlet.links().iter().filter_map(LinkQueue::poll_timeout).min();
+        let engine = self.engine.poll_timeout();
+        let links = self.outlet.links().iter().map(LinkQueue::poll_timeout);
         let fragments = self.reassemblers.iter().filter_map(|(_, r)| r.next_deadline()).min();
-        [self.engine.poll_timeout(), links, fragments].into_iter().flatten().min()
+        Deadline::first([
+            engine.map(|due| Deadline { at: due.at, what: Due::Engine(due.what) }),
+            Deadline::first(links),
+            fragments.map(|at| Deadline { at, what: Due::Reassembly }),
+        ])
     }
 
     /// Packets wait too long for the processor, or no longer: new connections are forwarded meanwhile.
@@ -408,6 +419,7 @@ impl Gateway {
             traffic: self.outlet.traffic,
             links: self.outlet.links().iter().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
+            wakes: self.wakes.names().collect(),
         }
     }
     /// What the engine's memory is used for.

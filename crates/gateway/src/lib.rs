@@ -13,6 +13,7 @@
     )
 )]
 
+pub mod due;
 pub mod flow_trace;
 mod fragments;
 mod gateway;

@@ -8,6 +8,7 @@ use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
 
+use crate::due::{Deadline, Due};
 use crate::status::LinkStatus;
 
 /// Marks the queue numbers of forwarded packets; the engine's never have this bit.
@@ -159,9 +160,10 @@ impl LinkQueue {
     }
 
     /// When [`Self::follow_estimate`] or the queue wants attention.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let grant = self.egress.poll_timeout().map(|at| Deadline { at, what: Due::Grant });
         let estimate = self.estimate.as_ref().and_then(RateEstimate::poll_timeout);
-        [self.egress.poll_timeout(), estimate].into_iter().flatten().min()
+        Deadline::first([grant, estimate.map(|at| Deadline { at, what: Due::Estimate })])
     }
 
     /// A packet could not wait for want of memory.

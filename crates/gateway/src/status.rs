@@ -1,5 +1,7 @@
 //! What a gateway tells of itself.
 
+use std::collections::BTreeMap;
+
 use farlink_engine::status as engine;
 
 /// A snapshot for `farlink status`.
@@ -13,6 +15,9 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// Bytes of fragments awaiting their kin.
     pub reassembly_bytes: u64,
+    /// How often a deadline passed, by what it was for. Of a loop that turns and does nothing it
+    /// shows why.
+    pub wakes: BTreeMap<&'static str, u64>,
 }
 
 /// What has come and gone since the start; a super-segment counts once.

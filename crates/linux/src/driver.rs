@@ -292,10 +292,16 @@ impl Driver {
             Phase::Draining { until } => Some(until),
             Phase::Quitting => Some(Instant::ZERO),
         };
-        [self.gateway.poll_timeout(), retries, drain, self.heap.due, self.shortage.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.gateway.poll_timeout().map(|due| due.at),
+            retries,
+            drain,
+            self.heap.due,
+            self.shortage.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Reads a batch of each TUN. Returns how many packets there were.
@@ -338,7 +344,7 @@ impl Driver {
     /// Whatever is due or owed now.
     fn work(&mut self) {
         let now = clock::now();
-        if self.gateway.poll_timeout().is_some_and(|at| at <= now) {
+        if self.gateway.poll_timeout().is_some_and(|due| due.at <= now) {
             self.gateway.handle_timeout(now, &mut self.net);
         } else {
             self.gateway.flush(now, &mut self.net);

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use farlink_gateway::due::Deadline;
 use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Gso, Instant, Offload, PacketBuf};
 
 use crate::gro::Merger;
 use crate::host::Host;
 use crate::packet::tcp;
+
+/// So often in a second a gateway's timers may run at most where nothing comes and nothing goes.
+const IDLE_WAKES_MAX: u32 = 300;
 
 /// A way out of a node.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,7 @@ pub struct GatewayNode {
     pub generation: u32,
     /// Packets handed in that have not come out as they were: a declared link's queue may keep them for a while.
     waiting: Waiting,
+    idle: Idle,
 }
 
 /// Packets handed in and perhaps still to come out, the oldest forgotten first.
@@ -174,6 +179,26 @@ fn identity(bytes: &[u8]) -> Option<Identity> {
     })
 }
 
+/// Timers that run in vain, without a packet in between.
+#[derive(Default)]
+struct Idle {
+    since: Instant,
+    wakes: u32,
+}
+
+impl Idle {
+    fn wake(&mut self, now: Instant, due: Deadline) -> Result<(), String> {
+        if now.since(self.since) >= Duration::from_secs(1) {
+            *self = Self { since: now, wakes: 0 };
+        }
+        self.wakes += 1;
+        if self.wakes > IDLE_WAKES_MAX {
+            return Err(format!("it turns round and does nothing, for this deadline: {}", due.what.name()));
+        }
+        Ok(())
+    }
+}
+
 impl Network for Driver<'_> {
     fn transmit(&mut self, packet: &Transmit<'_>) {
         let mut bytes = packet.header.to_vec();
@@ -221,6 +246,7 @@ impl GatewayNode {
             outbox: Vec::new(),
             generation: 0,
             waiting: Waiting::default(),
+            idle: Idle::default(),
             config,
         }
     }
@@ -259,24 +285,30 @@ impl GatewayNode {
         if let Some(w) = whole(bytes) {
             self.waiting.add(w);
         }
+        self.idle = Idle::default();
         self.call(ports, routes, input, |g, net| {
             let p = PacketBuf::from_slice(g.pool(), bytes, offload);
             g.handle_packet(now, IfaceId(port as u16), p, net);
         });
     }
 
-    /// Flushes, if there was anything, and runs timers that are due. `true` when the gateway was called.
-    pub fn work(&mut self, now: Instant, ports: &[Port], routes: &[usize]) -> bool {
-        let due = self.gateway.as_mut().and_then(Gateway::poll_timeout).is_some_and(|t| t <= now);
-        if due {
+    /// Flushes, if there was anything, and runs timers that are due.
+    ///
+    /// # Errors
+    /// Its timers run again and again, and nothing comes of it.
+    pub fn work(&mut self, now: Instant, ports: &[Port], routes: &[usize]) -> Result<(), String> {
+        let due = self.gateway.as_ref().and_then(Gateway::poll_timeout).filter(|due| due.at <= now);
+        let left = self.outbox.len();
+        if due.is_some() {
             self.call(ports, routes, None, |g, net| g.handle_timeout(now, net));
         } else if self.dirty {
             self.call(ports, routes, None, |g, net| g.flush(now, net));
-        } else {
-            return false;
         }
         self.dirty = false;
-        true
+        match due {
+            Some(due) if self.outbox.len() == left => self.idle.wake(now, due),
+            _ => Ok(()),
+        }
     }
 
     /// The carrier of a port changed.
@@ -345,7 +377,7 @@ impl GatewayNode {
     /// When it next wants to be called.
     #[must_use]
     pub fn deadline(&mut self) -> Option<Instant> {
-        let own = self.gateway.as_mut().and_then(Gateway::poll_timeout);
+        let own = self.gateway.as_ref().and_then(Gateway::poll_timeout).map(|due| due.at);
         let limit = if self.gateway.is_some() { self.drain_limit } else { None };
         let merger = self.merger.as_ref().and_then(Merger::deadline);
         [own, limit, self.start_at, merger].into_iter().flatten().min()

@@ -333,8 +333,8 @@ impl Rig {
     /// Lets time pass, and the gateway's timers run.
     pub fn pass(&mut self, by: Duration) {
         let end = self.now + by;
-        while let Some(at) = self.gateway.poll_timeout().filter(|at| *at <= end) {
-            self.now = self.now.max(at);
+        while let Some(due) = self.gateway.poll_timeout().filter(|due| due.at <= end) {
+            self.now = self.now.max(due.at);
             let mut net = Driver { out: &mut self.out };
             self.gateway.handle_timeout(self.now, &mut net);
             self.deliver();

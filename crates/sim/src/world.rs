@@ -421,9 +421,13 @@ impl World {
         for m in ready.unwrap_or_default() {
             self.hand_over(node, m);
         }
+        let mut worked = Ok(());
         self.with_gateway(node, |g, ports, routes| {
-            g.work(now, ports, routes);
+            worked = g.work(now, ports, routes);
         });
+        if let Err(why) = worked {
+            self.fail(node, why);
+        }
         let mut gone = None;
         let mut records = Vec::new();
         self.with_gateway(node, |g, ports, routes| {

@@ -9,7 +9,7 @@ use crate::checked::{Checked, all_hold};
 const FEW: usize = 8;
 
 impl Scoreboard {
-    /// What holds, where everything from `una` to `nxt` is under way; `closely`: of each record, too.
+    /// What holds, where all from `una` to `nxt` is under way; `closely`: of each record, too.
     pub fn check(&self, una: SeqNum, nxt: SeqNum, closely: bool) -> Checked {
         let covers = match (self.records.front(), self.records.back()) {
             (Some(first), Some(last)) => first.seq == una && last.end == nxt,

@@ -233,7 +233,8 @@ mod tests {
                 arrivals.push_back((now + Duration::from_millis(500), plan.seq + plan.len));
             }
             let acked = arrivals.front().map(|(at, _)| *at);
-            now = [acked, s.deadline()].into_iter().flatten().min().expect("it goes on").max(now);
+            let due = s.deadline().map(|due| due.at);
+            now = [acked, due].into_iter().flatten().min().expect("it goes on").max(now);
             s.on_timer(now);
             while let Some((_, ack)) = arrivals.pop_front_if(|(at, _)| *at <= now) {
                 let _ = s.on_ack(now, ack, &[], true, false);

@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::checked::{Checked, all_hold};
+use crate::due::{Deadline, Due};
 
 /// Back-off of a question stops doubling here; the largest RTO bounds it anyway.
 const BACKOFF_MAX: u8 = 12;
@@ -96,8 +97,8 @@ impl PeerWindow {
         self.probe_wanted
     }
     /// When it is asked next.
-    pub fn deadline(&self) -> Option<Instant> {
-        [self.persist_at, self.hole_at].into_iter().flatten().min()
+    pub fn deadline(&self) -> Option<Deadline> {
+        Deadline::first([Due::Persist.at(self.persist_at), Due::Gap.at(self.hole_at)])
     }
 
     /// A segment at `seq` that acknowledges `ack` shows so many bytes (RFC 9293 3.10.7.4), `una` being acknowledged. Returns

@@ -4,6 +4,7 @@ use farlink_cc::Congestion;
 use farlink_wire::{Duration, Instant};
 
 use super::{Happened, Purpose, Sender};
+use crate::due::{Deadline, Due};
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux TCP_DELACK_MAX).
@@ -26,9 +27,14 @@ pub(super) struct Timers {
 
 impl Timers {
     /// The earliest.
-    fn earliest(&self) -> Option<Instant> {
+    fn earliest(&self) -> Option<Deadline> {
         let Self { rto, probe, reorder, early } = *self;
-        [rto, probe, reorder, early].into_iter().flatten().min()
+        Deadline::first([
+            Due::Retransmission.at(rto),
+            Due::TailProbe.at(probe),
+            Due::Reordering.at(reorder),
+            Due::EarlyRepetition.at(early),
+        ])
     }
     /// What is due does not count.
     pub fn put_off(&mut self, now: Instant) {
@@ -42,9 +48,9 @@ impl Timers {
 impl Sender {
     /// When it does something without being told to.
     #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        let all = [self.timers.earliest(), self.governor.paced_until(), self.peer.deadline()];
-        all.into_iter().flatten().min()
+    pub fn deadline(&self) -> Option<Deadline> {
+        let paced = Due::Pacing.at(self.governor.paced_until());
+        Deadline::first([self.timers.earliest(), paced, self.peer.deadline()])
     }
 
     /// Restarts the timers after an acknowledgement of something new (RFC 6298 5.3).

@@ -7,6 +7,7 @@ mod basics;
 mod bypass;
 mod chain;
 mod charged;
+mod deadlines;
 mod direct;
 mod dormant;
 mod draining;

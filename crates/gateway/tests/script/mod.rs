@@ -376,20 +376,21 @@ impl Script {
         }
         let (mut at, mut rounds) = (self.now, 0);
         loop {
-            let timeouts = self.nodes.iter_mut().filter_map(|n| n.gateway.poll_timeout());
+            let timeouts = self.nodes.iter().filter_map(|n| Some(n.gateway.poll_timeout()?.at));
             let flying = self.flying.keys().next().map(|(at, _)| *at);
             let Some(next) = timeouts.chain(flying).min().map(|t| t.max(at)).filter(|t| *t <= end) else {
                 break;
             };
             rounds = if next == at { rounds + 1 } else { 0 };
             if rounds > 1000 {
-                return Err("the gateway wants to be called for ever".to_owned());
+                let due: Vec<_> = self.nodes.iter().map(|n| n.gateway.poll_timeout()).collect();
+                return Err(format!("the gateway wants to be called for ever: {due:?}"));
             }
             at = next;
             self.now = at;
             self.settle();
             for i in 0..self.nodes.len() {
-                if self.nodes[i].gateway.poll_timeout().is_some_and(|t| t <= at) {
+                if self.nodes[i].gateway.poll_timeout().is_some_and(|due| due.at <= at) {
                     self.with_gateway_at(i, |g, now, net| g.handle_timeout(now, net));
                 }
             }
@@ -501,6 +502,10 @@ impl Script {
     pub fn status(&self) -> Status {
         self.nodes[0].gateway.status().engine
     }
+    /// What the (first) gateway waits for.
+    pub fn due(&self) -> &'static str {
+        self.nodes[0].gateway.poll_timeout().map_or("nothing", |due| due.what.name())
+    }
     /// How the only flow is treated; "none" without a flow.
     pub fn mode(&self) -> &'static str {
         self.nodes[0].gateway.flows(self.now, 1).first().map_or("none", |f| f.mode)
@@ -522,7 +527,7 @@ impl Script {
     pub fn wait_for(&mut self, host: Host, most: Duration) -> bool {
         let end = self.now + most;
         while self.inbox(host).is_empty() && self.now < end {
-            let next = self.nodes.iter_mut().filter_map(|n| n.gateway.poll_timeout()).min();
+            let next = self.nodes.iter().filter_map(|n| Some(n.gateway.poll_timeout()?.at)).min();
             let flying = self.flying.keys().next().map(|(at, _)| *at);
             let next = [next, flying].into_iter().flatten().min().unwrap_or(end).max(self.now).min(end);
             if let Err(why) = self.pass(next.since(self.now), false) {

@@ -341,7 +341,7 @@ impl Bed {
     fn settle(&mut self) {
         let mut calls = 0;
         self.take_out();
-        while self.gateway.poll_timeout().is_some_and(|t| t <= self.now) {
+        while self.gateway.poll_timeout().is_some_and(|due| due.at <= self.now) {
             calls += 1;
             assert!(
                 calls <= CALLS_PER_INSTANT,
@@ -367,10 +367,10 @@ impl Bed {
     fn advance(&mut self, by: Duration) {
         let end = self.now + by;
         let mut calls = 0;
-        while let Some(at) = self.gateway.poll_timeout().filter(|at| *at <= end) {
+        while let Some(due) = self.gateway.poll_timeout().filter(|due| due.at <= end) {
             calls += 1;
-            assert!(calls <= CALLS_PER_STEP, "{calls} deadlines in {by:?}");
-            self.now = self.now.max(at);
+            assert!(calls <= CALLS_PER_STEP, "{calls} deadlines in {by:?}, now: {due:?}");
+            self.now = self.now.max(due.at);
             self.gateway.handle_timeout(self.now, &mut self.world);
             self.settle();
         }

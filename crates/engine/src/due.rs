@@ -1,0 +1,97 @@
+//! Which deadline passes next, and what it is for. A loop that is called again and again, and does
+//! nothing, shows by that what it waits for.
+
+use farlink_wire::Instant;
+
+/// What a deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// Retransmission timeout (RFC 6298).
+    Retransmission,
+    /// Tail loss probe (RFC 8985 section 7).
+    TailProbe,
+    /// What was not lost yet may be now (RFC 8985 section 6).
+    Reordering,
+    /// A closed window is probed (RFC 9293 section 3.8.6.1).
+    Persist,
+    /// A receiver is asked where it stands: bytes may have gone round us.
+    Gap,
+    /// Pacing lets the next burst go.
+    Pacing,
+    /// The next round of early repetition.
+    EarlyRepetition,
+    /// Delayed acknowledgement (RFC 9293 section 3.8.6.3).
+    DelayedAck,
+    /// Who holds nothing and is silent falls asleep.
+    Dormancy,
+    /// Draining begins.
+    Draining,
+    /// A reset has waited long enough for what stands before it.
+    Reset,
+    /// A source can be shown a larger window.
+    Window,
+    /// A FIN has waited long enough for its destination.
+    Fin,
+    /// Custody without progress is given up (RFC 5482).
+    UserTimeout,
+    /// A closed connection asks its hosts, or is forgotten.
+    Tombstone,
+    /// A sleeping connection is forgotten.
+    Sleeper,
+    /// A handshake that was never completed is forgotten.
+    HalfOpen,
+    /// The pool gives blocks back.
+    Pool,
+    /// A silent link is asked.
+    LinkProbe,
+}
+
+impl Due {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retransmission => "retransmission",
+            Self::TailProbe => "tail loss probe",
+            Self::Reordering => "reordering",
+            Self::Persist => "persist",
+            Self::Gap => "gap",
+            Self::Pacing => "pacing",
+            Self::EarlyRepetition => "early repetition",
+            Self::DelayedAck => "delayed acknowledgement",
+            Self::Dormancy => "dormancy",
+            Self::Draining => "draining",
+            Self::Reset => "reset",
+            Self::Window => "window",
+            Self::Fin => "FIN",
+            Self::UserTimeout => "user timeout",
+            Self::Tombstone => "tombstone",
+            Self::Sleeper => "sleeper",
+            Self::HalfOpen => "half-open connection",
+            Self::Pool => "pool",
+            Self::LinkProbe => "link probe",
+        }
+    }
+
+    /// At this time, if there is one.
+    #[must_use]
+    pub fn at(self, at: Option<Instant>) -> Option<Deadline> {
+        at.map(|at| Deadline { at, what: self })
+    }
+}
+
+/// When something happens without a packet, and what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadline<W = Due> {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: W,
+}
+
+impl<W> Deadline<W> {
+    /// The earliest; of several at one time the first.
+    pub fn first(of: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        of.into_iter().flatten().min_by_key(|due| due.at)
+    }
+}

@@ -1,0 +1,20 @@
+//! What a gateway waits for: each deadline says it.
+
+use crate::script::Script;
+
+#[test]
+fn each_deadline_says_what_it_is_for() {
+    let mut t = Script::new();
+    t.open();
+    t.play("~1\n a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
+    assert_eq!(t.due(), "delayed acknowledgement");
+    t.play("+40\n a < . 1 ack 101\n ~10\n b > . 1 ack 101\n drop");
+    t.play("a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n +40\n a < . 1 ack 201");
+    assert_eq!(t.due(), "retransmission");
+    t.play("b > . 1 ack 201 win 0\n drop\n a > P. 201:301 ack 1\n ~40\n drop a");
+    assert_eq!(t.due(), "persist");
+    t.play("b > . 1 ack 201\n b < P. 201:301 ack 1\n b > . 1 ack 301\n ~5s\n drop");
+    assert_eq!(t.due(), "dormancy");
+    let wakes = t.with_gateway(|g, _, _| g.status().wakes);
+    assert!(wakes["delayed acknowledgement"] >= 3 && wakes["pool"] > 0, "{wakes:?}");
+}
