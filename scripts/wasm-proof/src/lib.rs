@@ -103,7 +103,7 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
         let packet = PacketBuf::from_slice(gateway.pool(), &bytes, Offload::default());
         gateway.handle_packet(now, from, packet, &mut net);
         gateway.flush(now, &mut net);
-        if gateway.poll_timeout().is_some_and(|at| at <= now) {
+        if gateway.poll_timeout().is_some_and(|due| due.at <= now) {
             gateway.handle_timeout(now, &mut net);
         }
         match step & 0xFF {
