@@ -1,7 +1,7 @@
 //! What an arriving segment means for its split connection.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Duration, Ecn, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
+use farlink_wire::{Duration, Ecn, FarlinkOption, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::ack_policy::{AckPolicy, Owed};
 use crate::cx::Cx;
@@ -136,6 +136,11 @@ impl Split<'_> {
         of_sent && (self.is_in_window(from, s) || self.is_probe(from, s))
     }
 
+    /// The option, where it can be a gateway's: gateways stand at the ends of declared links.
+    pub(crate) fn option_of_gateway<'s>(&self, cx: &Cx<'_>, s: &'s TcpSegment) -> Option<&'s FarlinkOption> {
+        s.options.farlink.as_ref().filter(|_| cx.links.at(self.came_by).is_some())
+    }
+
     /// Takes in who speaks. Returns what a gateway on this leg holds above a gap, and what has arrived over the link there.
     fn hear(
         &mut self,
@@ -151,6 +156,7 @@ impl Split<'_> {
                 self.see_direct(from.other());
             }
         }
+        let option = self.option_of_gateway(cx, s);
         let leg = self.legs.get_mut(from);
         leg.via = self.came_by;
         if current {
@@ -158,8 +164,6 @@ impl Split<'_> {
         } else {
             leg.note_heard(cx.now);
         }
-        // Only a gateway speaks our option, and gateways stand at the ends of declared links.
-        let option = s.options.farlink.as_ref().filter(|_| cx.links.at(leg.via).is_some());
         let before = leg.peer.hello().filter(|_| leg.peer.is_heard());
         let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();

@@ -74,18 +74,12 @@ impl Split<'_> {
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false, repeated: false };
         }
-        if !self.is_of_gateway(cx, from, s) {
+        // What a gateway acknowledges says nothing of where the host stands.
+        if !self.legs.get(from).peer.is_heard() || self.option_of_gateway(cx, s).is_none() {
             let towards = self.relays.get_mut(from.other());
             towards.beyond.refute(towards.tx.asked_at());
         }
         if old { AckKind::TooOld } else { AckKind::Good }
-    }
-
-    /// A gateway made it, so its acknowledgement says nothing of where the host stands.
-    fn is_of_gateway(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
-        self.legs.get(from).peer.is_heard()
-            && s.options.farlink.is_some()
-            && cx.links.at(self.came_by).is_some()
     }
 
     fn judge_beyond(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckKind {

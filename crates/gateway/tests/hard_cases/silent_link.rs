@@ -159,7 +159,7 @@ impl Bed {
 
     /// The state of the link as the first gateway has it.
     fn state(&mut self) -> &'static str {
-        self.t.with_gateway(|g, _, _| g.status()).links[0].state
+        link_state(&mut self.t)
     }
 
     fn have_all(&self, n: usize) -> bool {
@@ -372,31 +372,42 @@ fn a_word_over_a_silent_link_is_answered_by_a_question() {
     assert!(bed.have_all(0));
 }
 
-#[test]
-fn who_plays_a_gateway_and_is_silent_does_not_ask_for_all() {
+/// The state of the link as the first gateway has it.
+fn link_state(t: &mut Script) -> &'static str {
+    t.with_gateway(|g, _, _| g.status()).links[0].state
+}
+
+/// One gateway and two connections over its link, of which each has answered once, in such a way: by the options of its SYN-ACK, and by what
+/// follows its acknowledgement. Both wait for an answer, and the link is probed.
+fn two_silent_hosts(ways: [(&str, &str); 2]) -> Script {
     let mut t = Script::with(|s| s.link = Some(link(Some(8_000_000))));
-    // The first one says that there is a gateway before it, the second one is a plain host.
-    for (port, answer, mark) in [(PORTS[0], ",flsynack", "<fl>"), (PORTS[1], "", "")] {
+    for (port, (answer, said)) in PORTS.into_iter().zip(ways) {
         t.play(&format!(
             "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}\n drop
              b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}\n drop
              a > . 1 ack 1 {{port {port}}}\n drop
              a > P. 1:101 ack 1 {{port {port}}}\n ~10\n drop
-             b > . 1 ack 101 {mark} {{port {port}}}\n ~10\n drop
+             b > . 1 ack 101 {said} {{port {port}}}\n ~10\n drop
              a > P. 101:201 ack 1 {{port {port}}}\n ~10\n drop"
         ));
     }
-    t.assert(t.status().flows_with_peer == 1, "one of them is heard as a gateway");
     t.play("~20000");
-    let state = |t: &mut Script| t.with_gateway(|g, _, _| g.status()).links[0].state;
-    assert_eq!(state(&mut t), "probing");
+    assert_eq!(link_state(&mut t), "probing");
+    t
+}
+
+#[test]
+fn who_plays_a_gateway_and_is_silent_does_not_ask_for_all() {
+    // The first one says that there is a gateway before it, the second one is a plain host.
+    let mut t = two_silent_hosts([(",flsynack", "<fl>"), ("", "")]);
+    t.assert(t.status().flows_with_peer == 1, "one of them is heard as a gateway");
     t.play("drop\n ~20000");
     let asked: Vec<u16> = t.take(Host::B).iter().map(|s| s.port).collect();
     let of_host = asked.iter().filter(|port| **port == PORTS[1]).count();
     assert!(of_host >= 3 && of_host * 4 >= asked.len(), "{asked:?}");
     // So the host that is there ends it, whatever the other one does.
     t.play(&format!("b > . 1 ack 201 {{port {}}}", PORTS[1]));
-    assert_eq!(state(&mut t), "up");
+    assert_eq!(link_state(&mut t), "up");
 }
 
 #[test]
@@ -462,19 +473,7 @@ fn what_is_silent_by_itself_is_given_up_however_often_its_link_is() {
 
 #[test]
 fn a_host_with_a_closed_window_does_not_ask_for_all() {
-    let mut t = Script::with(|s| s.link = Some(link(Some(8_000_000))));
-    for (port, window) in [(PORTS[0], 0), (PORTS[1], 65535)] {
-        t.play(&format!(
-            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}\n drop
-             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack> {{port {port}}}\n drop
-             a > . 1 ack 1 {{port {port}}}\n drop
-             a > P. 1:101 ack 1 {{port {port}}}\n ~10\n drop
-             b > . 1 ack 101 win {window} <fl> {{port {port}}}\n ~10\n drop
-             a > P. 101:201 ack 1 {{port {port}}}\n ~10\n drop"
-        ));
-    }
-    t.play("~20000");
-    assert_eq!(t.with_gateway(|g, _, _| g.status()).links[0].state, "probing");
+    let mut t = two_silent_hosts([(",flsynack", "win 0 <fl>"), (",flsynack", "win 65535 <fl>")]);
     t.play("drop\n ~10000");
     let asked: Vec<_> = t.take(Host::B).iter().map(|s| (s.port, s.payload.len())).collect();
     let data = asked.iter().filter(|(port, len)| *port == PORTS[1] && *len > 0).count();
