@@ -1,5 +1,6 @@
-//! Lists what a WebAssembly module imports, one per line; and fails when it exports no function (then it is not the module that
-//! was meant). Compiled with rustc alone. Format: WebAssembly core specification 2.0, section 5.5.
+//! Lists what a WebAssembly module imports, one per line; and fails when it exports no function
+//! (then it is not the module that was meant). Compiled with rustc alone. Format: WebAssembly core
+//! specification 2.0, section 5.5.
 
 use std::process::ExitCode;
 

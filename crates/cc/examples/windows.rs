@@ -1,5 +1,5 @@
-//! Drives every controller along the same paths; prints what each delivered and draws its window over time:
-//! `cargo run --release -p farlink-cc --example windows -- docs/controllers.svg`.
+//! Drives every controller along the same paths; prints what each delivered and draws its window
+//! over time: `cargo run --release -p farlink-cc --example windows -- docs/controllers.svg`.
 
 use std::error::Error;
 

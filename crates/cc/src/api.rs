@@ -14,21 +14,23 @@ pub enum Kind {
     /// RFC 9438 with HyStart++ (RFC 9406).
     #[default]
     Cubic,
-    /// Caini and Firrincieli 2004: a long round trip grows as fast in time as one of 25 ms. For declared links: beside other
-    /// traffic of long round trips it takes more than its share.
+    /// Caini and Firrincieli 2004: a long round trip grows as fast in time as one of 25 ms. For
+    /// declared links: beside other traffic of long round trips it takes more than its share.
     Hybla,
-    /// Brakmo and Peterson 1995 with Linux' thresholds: by delay, keeps two to four segments of its own in the queue. Yields to
-    /// traffic that fills queues.
+    /// Brakmo and Peterson 1995 with Linux' thresholds: by delay, keeps two to four segments of its
+    /// own in the queue. Yields to traffic that fills queues.
     Vegas,
     /// draft-ietf-ccwg-bbr, version 3: by a model of the path's rate and RTT.
     Bbr,
-    /// No congestion control at all: for a declared link, whose rate its owner knows. The window is the limit, the
-    /// egress queue (or a configured rate) is the clock.
+    /// No congestion control at all: for a declared link, whose rate its owner knows. The window is
+    /// the limit, the egress queue (or a configured rate) is the clock.
     FixedRate,
-    /// At the rate of a declared link, as long as nothing behind it is narrower; else BBR. It takes the place of
-    /// [`Self::FixedRate`] where no gateway is heard at the other end of the link, and is not chosen by name.
+    /// At the rate of a declared link, as long as nothing behind it is narrower; else BBR. It takes
+    /// the place of [`Self::FixedRate`] where no gateway is heard at the other end of the link, and
+    /// is not chosen by name.
     KnownRate,
-    /// A fixed window, sent as fast as it fills, whatever is lost: for comparison only (Reynolds 4.4).
+    /// A fixed window, sent as fast as it fills, whatever is lost: for comparison only (Reynolds
+    /// 4.4).
     Unfair,
 }
 
@@ -37,10 +39,12 @@ impl Kind {
     pub const ALL: &'static [Self] =
         &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::Bbr, Self::FixedRate, Self::Unfair];
 
-    /// Those that are no more aggressive than TCP towards strangers: for legs that are nobody's own.
+    /// Those that are no more aggressive than TCP towards strangers: for legs that are nobody's
+    /// own.
     pub const ORDINARY: &'static [Self] = &[Self::NewReno, Self::Cubic, Self::Vegas, Self::Bbr];
 
-    /// A link's own queue is the clock of what it sends: there is no congestion control, and the leg ends with the link.
+    /// A link's own queue is the clock of what it sends: there is no congestion control, and the
+    /// leg ends with the link.
     #[must_use]
     pub const fn is_clocked_by_queue(self) -> bool {
         matches!(self, Self::FixedRate)
@@ -106,8 +110,8 @@ pub struct Config {
     pub mss: u32,
     /// Initial window in segments; RFC 6928 gives 10.
     pub initial_window_segments: u32,
-    /// [`Kind::FixedRate`]: the rate to pace at, in bits per second; `None`: unpaced, the egress queue is the clock.
-    /// [`Kind::KnownRate`]: what the link carries of payload.
+    /// [`Kind::FixedRate`]: the rate to pace at, in bits per second; `None`: unpaced, the egress
+    /// queue is the clock. [`Kind::KnownRate`]: what the link carries of payload.
     pub fixed_rate_bps: Option<u64>,
     /// The window never grows past this many bytes; for [`Kind::FixedRate`] it *is* the window.
     pub window_limit_bytes: u64,
@@ -117,7 +121,8 @@ pub struct Config {
     pub handshake_rtt: Option<Duration>,
     /// The receiver acknowledges selectively, so more than one loss is seen in a round trip.
     pub selective_acks: bool,
-    /// [`Kind::Bbr`] only: where its random waiting times begin, so that flows do not probe in step.
+    /// [`Kind::Bbr`] only: where its random waiting times begin, so that flows do not probe in
+    /// step.
     pub seed: u64,
     /// NewReno and CUBIC: leave slow start on rising delay (HyStart++, RFC 9406).
     pub hystart: bool,
@@ -140,8 +145,8 @@ impl Default for Config {
     }
 }
 
-/// What one arriving acknowledgement says. Every ACK that acknowledges something new (cumulatively or by SACK) is
-/// reported, in recovery too: rounds and RTTs are counted there as well.
+/// What one arriving acknowledgement says. Every ACK that acknowledges something new (cumulatively
+/// or by SACK) is reported, in recovery too: rounds and RTTs are counted there as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// When it arrived.
@@ -160,17 +165,19 @@ pub struct Ack {
     pub prior_in_flight_bytes: u64,
     /// What the newest segment that it covers has measured.
     pub sample: Sample,
-    /// The sender had less to send than the window allowed (the source or the receiver's window was the limit).
+    /// The sender had less to send than the window allowed (the source or the receiver's window was
+    /// the limit).
     pub app_limited: bool,
-    /// Fast recovery (or CWR after ECN) is under way: PRR governs, the window does not grow. False in the slow start that
-    /// follows a time-out.
+    /// Fast recovery (or CWR after ECN) is under way: PRR governs, the window does not grow. False
+    /// in the slow start that follows a time-out.
     pub in_recovery: bool,
-    /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has passed.
+    /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has
+    /// passed.
     pub round_start: bool,
 }
 
-/// A delivery-rate sample (draft-ietf-ccwg-bbr 4.1; `RS` there): from the time when the newest segment just acknowledged was
-/// sent, until now.
+/// A delivery-rate sample (draft-ietf-ccwg-bbr 4.1; `RS` there): from the time when the newest
+/// segment just acknowledged was sent, until now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Bits per second; `None`: the interval was too short to tell.
@@ -206,7 +213,8 @@ pub struct Lost {
     pub delivered_bytes: u64,
 }
 
-/// What may be sent a second time before anybody can know whether it was lost, with what a link of one's own has idle.
+/// What may be sent a second time before anybody can know whether it was lost, with what a link of
+/// one's own has idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Copies {
     /// Nothing.

@@ -34,8 +34,8 @@ impl Controller {
         })
     }
 
-    /// `bytes` of payload left; `in_flight_bytes` includes them. `app_limited`: before them the source had not had enough to
-    /// send.
+    /// `bytes` of payload left; `in_flight_bytes` includes them. `app_limited`: before them the
+    /// source had not had enough to send.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64, app_limited: bool) {
         match &mut self.0 {
             State::Bbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
@@ -55,8 +55,8 @@ impl Controller {
         }
     }
 
-    /// A transmission is taken for lost; told before [`Self::on_congestion`], [`Self::on_rto`] and the acknowledgement that
-    /// showed it. Only wanted where [`Self::wants_losses`].
+    /// A transmission is taken for lost; told before [`Self::on_congestion`], [`Self::on_rto`] and
+    /// the acknowledgement that showed it. Only wanted where [`Self::wants_losses`].
     pub fn on_lost(&mut self, lost: &Lost) {
         match &mut self.0 {
             State::Bbr(c) => c.on_lost(lost),
@@ -65,9 +65,10 @@ impl Controller {
         }
     }
 
-    /// Congestion was detected: sets `ssthresh` and the window (to `ssthresh`; PRR may send otherwise meanwhile) and remembers
-    /// both for [`Self::undo`]. The sender calls this once per window of data; further calls until
-    /// [`Self::on_recovery_exit`] change nothing. `in_flight_bytes`: before anything is marked lost.
+    /// Congestion was detected: sets `ssthresh` and the window (to `ssthresh`; PRR may send
+    /// otherwise meanwhile) and remembers both for [`Self::undo`]. The sender calls this once per
+    /// window of data; further calls until [`Self::on_recovery_exit`] change nothing.
+    /// `in_flight_bytes`: before anything is marked lost.
     pub fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_congestion(now, why, in_flight_bytes),
@@ -77,8 +78,9 @@ impl Controller {
         }
     }
 
-    /// The retransmission timer fired (RFC 5681 3.1): window of one segment. A repeated time-out of the same data holds
-    /// `ssthresh`. `in_flight_bytes`: before anything is marked lost; `pipe_bytes`: after.
+    /// The retransmission timer fired (RFC 5681 3.1): window of one segment. A repeated time-out of
+    /// the same data holds `ssthresh`. `in_flight_bytes`: before anything is marked lost;
+    /// `pipe_bytes`: after.
     pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_rto(now, pipe_bytes),
@@ -98,7 +100,8 @@ impl Controller {
         }
     }
 
-    /// The last reduction was spurious (F-RTO, DSACK, Eifel): window and `ssthresh` come back (RFC 9438 4.9). Ends recovery.
+    /// The last reduction was spurious (F-RTO, DSACK, Eifel): window and `ssthresh` come back (RFC
+    /// 9438 4.9). Ends recovery.
     pub fn undo(&mut self, now: Instant) {
         match &mut self.0 {
             State::LossBased(c) => c.undo(now),
@@ -108,8 +111,8 @@ impl Controller {
         }
     }
 
-    /// Nothing was in flight for `idle` (RFC 2861): the window decays by half per `rto`, down to the initial one. Not called
-    /// on declared links.
+    /// Nothing was in flight for `idle` (RFC 2861): the window decays by half per `rto`, down to
+    /// the initial one. Not called on declared links.
     pub fn on_idle_restart(&mut self, _now: Instant, idle: Duration, rto: Duration) {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
@@ -162,7 +165,8 @@ impl Controller {
         }
     }
 
-    /// Rate at which to pace, payload bits per second; `None`: do not pace (no RTT known yet, or the egress queue is the clock).
+    /// Rate at which to pace, payload bits per second; `None`: do not pace (no RTT known yet, or
+    /// the egress queue is the clock).
     #[must_use]
     pub fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         match &self.0 {
@@ -173,8 +177,8 @@ impl Controller {
         }
     }
 
-    /// [`Kind::KnownRate`]: the link carries so much payload from now on, bits per second. The others go by what arrives, or by the
-    /// queue of the link.
+    /// [`Kind::KnownRate`]: the link carries so much payload from now on, bits per second. The
+    /// others go by what arrives, or by the queue of the link.
     pub fn set_link_rate(&mut self, payload_bps: u64) {
         if let State::KnownRate(c) = &mut self.0 {
             c.set_link_rate(payload_bps);
@@ -209,7 +213,8 @@ impl Controller {
         matches!(self.0, State::Bbr(_) | State::KnownRate(_))
     }
 
-    /// It holds back on purpose: what is sent now counts as limited by the source (BBR in ProbeRTT).
+    /// It holds back on purpose: what is sent now counts as limited by the source (BBR in
+    /// ProbeRTT).
     #[must_use]
     pub fn holds_back(&self) -> bool {
         match &self.0 {

@@ -8,7 +8,8 @@ use crate::math::cbrt;
 const BETA: f64 = 0.7;
 /// Aggressiveness in segments per second cubed, RFC 9438 4.1.2 and 5.
 const C: f64 = 0.4;
-/// Additive increase of the Reno-friendly estimate until it reaches the window before the reduction, RFC 9438 4.3.
+/// Additive increase of the Reno-friendly estimate until it reaches the window before the
+/// reduction, RFC 9438 4.3.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// State of congestion avoidance. Windows are bytes here, so `C` is scaled by the MSS.
@@ -26,7 +27,8 @@ pub(crate) struct Cubic {
     fraction: f64,
     /// Begin of this congestion avoidance; `None`: the next ACK begins it.
     epoch: Option<Instant>,
-    /// Last time the window was looked at: time in which the sender was limited by other things is not counted.
+    /// Last time the window was looked at: time in which the sender was limited by other things is
+    /// not counted.
     last_seen: Instant,
     /// The next epoch begins where it stands (after slow start without loss, or after a time-out).
     flat: bool,
@@ -63,11 +65,13 @@ impl Cubic {
         whole
     }
 
-    /// The reduction after congestion at `flight` bytes; the result is `ssthresh` (RFC 9438 4.6, 4.7).
+    /// The reduction after congestion at `flight` bytes; the result is `ssthresh` (RFC 9438 4.6,
+    /// 4.7).
     pub(crate) fn reduce(&mut self, flight: u64) -> u64 {
         let flight = flight as f64;
         self.cwnd_prior = flight;
-        // Fast convergence: a flow that falls before it is back at its old maximum leaves room for newcomers.
+        // Fast convergence: a flow that falls before it is back at its old maximum leaves room for
+        // newcomers.
         self.w_max = if flight < self.w_max { flight * (1.0 + BETA) / 2.0 } else { flight };
         self.epoch = None;
         self.fraction = 0.0;
@@ -75,14 +79,15 @@ impl Cubic {
         (flight * BETA) as u64
     }
 
-    /// The next congestion avoidance begins with K = 0 and `w_max` as the window then is: after a time-out (RFC 9438 4.8) and
-    /// after slow start that ended without loss (4.10).
+    /// The next congestion avoidance begins with K = 0 and `w_max` as the window then is: after a
+    /// time-out (RFC 9438 4.8) and after slow start that ended without loss (4.10).
     pub(crate) fn begin_flat(&mut self) {
         self.epoch = None;
         self.flat = true;
     }
 
-    /// An ACK came while the window was not what limited the sender: the time since the last one does not count (RFC 9438 5.8).
+    /// An ACK came while the window was not what limited the sender: the time since the last one
+    /// does not count (RFC 9438 5.8).
     pub(crate) fn skip_time(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.epoch {
             *epoch += now.since(self.last_seen);
@@ -111,7 +116,8 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// RFC 9438 figure 2: after a reduction the window is back at `w_max` after K seconds, and symmetric round it.
+    /// RFC 9438 figure 2: after a reduction the window is back at `w_max` after K seconds, and
+    /// symmetric round it.
     #[test]
     fn comes_back_to_w_max_after_k() {
         const MSS: u64 = 1000;

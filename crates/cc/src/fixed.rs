@@ -1,6 +1,7 @@
-//! No congestion control. `fixed-rate` is for a link whose rate is known to its owner and shared by a queue of our own: loss there
-//! is corruption or outage, and a smaller window would cure neither. `unfair` is the same window without a clock, for
-//! comparison (Reynolds 4.4: the controller that keeps the buffer of a bad link full, and the least considerate of all).
+//! No congestion control. `fixed-rate` is for a link whose rate is known to its owner and shared by
+//! a queue of our own: loss there is corruption or outage, and a smaller window would cure neither.
+//! `unfair` is the same window without a clock, for comparison (Reynolds 4.4: the controller that
+//! keeps the buffer of a bad link full, and the least considerate of all).
 
 use core::num::NonZeroU64;
 

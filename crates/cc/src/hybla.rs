@@ -1,5 +1,6 @@
-//! Hybla (Caini and Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", 2004; Linux tcp_hybla.c): a long
-//! round trip grows its window as fast in time as a reference connection of 25 ms does.
+//! Hybla (Caini and Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", 2004;
+//! Linux tcp_hybla.c): a long round trip grows its window as fast in time as a reference connection
+//! of 25 ms does.
 
 use farlink_wire::time::Duration;
 
@@ -7,9 +8,11 @@ use farlink_wire::time::Duration;
 const RTT0: Duration = Duration::from_millis(25);
 /// One, as the fixed-point number that rho is.
 const ONE: u64 = 1 << 10;
-/// Above this the exponent changes nothing any more: one acknowledgement fills any window (Linux: 16).
+/// Above this the exponent changes nothing any more: one acknowledgement fills any window (Linux:
+/// 16).
 const EXPONENT_MAX: u64 = 16;
-/// Slow start threshold of the reference connection while nothing is known: a window without scaling (RFC 2001).
+/// Slow start threshold of the reference connection while nothing is known: a window without
+/// scaling (RFC 2001).
 const REFERENCE_SSTHRESH_BYTES: u64 = 65_535;
 /// `2^(1/2)`, `2^(1/4)`, ... `2^(1/1024)`, 32 bits of fraction.
 const ROOTS: [u64; 10] = [
@@ -70,7 +73,8 @@ impl Hybla {
     /// Congestion avoidance: rho^2 / W for each segment acknowledged.
     pub(crate) fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
         let rho2 = u128::from(self.rho) * u128::from(self.rho);
-        // ONE^2 is 2^20; 12 bits more make the fraction 2^-32. A single ACK does not count for more than a window.
+        // ONE^2 is 2^20; 12 bits more make the fraction 2^-32. A single ACK does not count for more
+        // than a window.
         let acked = u128::from(acked.min(cwnd));
         let growth =
             ((rho2 * acked * u128::from(mss)) << 12) / u128::from(cwnd.max(1)) + u128::from(self.fraction);
@@ -117,7 +121,8 @@ mod tests {
         }
     }
 
-    /// Table I of the paper in other words: after a second the window is the same for every RTT, times rho.
+    /// Table I of the paper in other words: after a second the window is the same for every RTT,
+    /// times rho.
     #[test]
     fn grows_as_fast_in_time_as_the_reference() {
         for rtt_ms in [25, 50, 100] {

@@ -1,24 +1,28 @@
-//! For a declared link whose rate is known, and behind which lies more than the link: no gateway answers at its other end.
+//! For a declared link whose rate is known, and behind which lies more than the link: no gateway
+//! answers at its other end.
 //!
-//! The link itself needs no window: its queue is the clock, and losses on it are corruption. But the path goes on beyond it, through
-//! networks of others. So this controller sends at the link's rate as long as nothing speaks against it, and looks for a bottleneck
-//! elsewhere:
+//! The link itself needs no window: its queue is the clock, and losses on it are corruption. But
+//! the path goes on beyond it, through networks of others. So this controller sends at the link's
+//! rate as long as nothing speaks against it, and looks for a bottleneck elsewhere:
 //!
-//! - Segments wait somewhere, and ever longer: in two trains of acknowledgements in a row every RTT is well above the smallest and still
-//!   growing, and the trains arrive more slowly than the link sends. A link that corrupts has no queue, so random losses alone say nothing.
-//! - More is lost than corruption explains: a third of a round trip, or a tenth of two in a row. That is a bottleneck almost without
-//!   a queue.
+//! - Segments wait somewhere, and ever longer: in two trains of acknowledgements in a row every RTT
+//!   is well above the smallest and still growing, and the trains arrive more slowly than the link
+//!   sends. A link that corrupts has no queue, so random losses alone say nothing.
+//! - More is lost than corruption explains: a third of a round trip, or a tenth of two in a row.
+//!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits any more it is tried whether the path
-//! carries half as much again, and so on up to the link's rate; after each trial that fails the next one waits twice as long.
+//! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits
+//! any more it is tried whether the path carries half as much again, and so on up to the link's
+//! rate; after each trial that fails the next one waits twice as long.
 
 use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Copies, Lost};
 use crate::bbr::Bbr;
 
-/// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts offer no more at first.
+/// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts
+/// offer no more at first.
 const INITIAL_BYTES_MAX: u64 = 65_535;
 /// A train of acknowledgements covers so many segments at least.
 const TRAIN_SEGMENTS: u64 = 8;
@@ -54,7 +58,8 @@ pub(crate) struct KnownRate {
     initial_window: u64,
     /// Acknowledged so far.
     delivered: u64,
-    /// Trains without a queue, one after the other, since the beginning: with two of them the window is open.
+    /// Trains without a queue, one after the other, since the beginning: with two of them the
+    /// window is open.
     free: u32,
     /// The smallest RTT.
     base: Option<Duration>,
@@ -114,7 +119,8 @@ struct Train {
 struct Shown {
     rate_bps: u64,
     has_queue: bool,
-    /// By how much more the last segment had waited than the last one of the train before, and how long the train was.
+    /// By how much more the last segment had waited than the last one of the train before, and how
+    /// long the train was.
     grown: Duration,
     took: Duration,
 }
@@ -271,8 +277,8 @@ impl KnownRate {
         }
     }
 
-    /// What may be sent a second time: nothing where something speaks of a bottleneck behind the link, and only the end until
-    /// something has come through without waiting.
+    /// What may be sent a second time: nothing where something speaks of a bottleneck behind the
+    /// link, and only the end until something has come through without waiting.
     pub(crate) fn copies(&self) -> Copies {
         match self.state {
             State::Link(_) if self.queued.0 > 0 => Copies::None,
@@ -290,8 +296,8 @@ impl KnownRate {
         matches!(&self.state, State::Beyond(bbr, _) if bbr.in_startup())
     }
 
-    /// Twice what the path holds at this rate: late acknowledgements, and repetitions under way, do not stop it. Until the first
-    /// trains have come without a queue, as in slow start.
+    /// Twice what the path holds at this rate: late acknowledgements, and repetitions under way, do
+    /// not stop it. Until the first trains have come without a queue, as in slow start.
     fn window(&self, rate_bps: u64) -> u64 {
         let Some(base) = self.base.filter(|_| self.free >= TRAINS) else {
             return self.initial_window.saturating_add(self.delivered).min(self.config.window_limit_bytes);

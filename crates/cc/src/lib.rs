@@ -1,13 +1,16 @@
 //! Congestion controllers behind one small interface.
 //!
-//! A controller owns the congestion window and nothing else: which segments are lost, how recovery is paced out
-//! (PRR, RFC 9937) and when a timer fires is the sender's business. All windows are bytes, all rates bits per second, all times
-//! come in as arguments; a controller reads no clock and its arithmetic is the same on every target.
+//! A controller owns the congestion window and nothing else: which segments are lost, how recovery
+//! is paced out (PRR, RFC 9937) and when a timer fires is the sender's business. All windows are
+//! bytes, all rates bits per second, all times come in as arguments; a controller reads no clock
+//! and its arithmetic is the same on every target.
 //!
 //! Where what is:
 //! - `api.rs` what goes in; `controller.rs` the door
-//! - `loss_based.rs` what NewReno and CUBIC share: slow start, reductions, undo, validation of the window
-//! - `hystart.rs` when slow start ends early; `reno.rs`, `cubic.rs` how the window grows after it and how far it falls
+//! - `loss_based.rs` what NewReno and CUBIC share: slow start, reductions, undo, validation of the
+//!   window
+//! - `hystart.rs` when slow start ends early; `reno.rs`, `cubic.rs` how the window grows after it
+//!   and how far it falls
 //! - `hybla.rs` the same for long round trips
 //! - `vegas.rs` by delay: a few segments in the queue, no more
 //! - `bbr/` by a model of the path

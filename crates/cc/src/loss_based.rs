@@ -1,5 +1,5 @@
-//! What the controllers share that take loss for congestion (Vegas too, beside delay): slow start, reductions and their undoing, and growing only what is
-//! used.
+//! What the controllers share that take loss for congestion (Vegas too, beside delay): slow start,
+//! reductions and their undoing, and growing only what is used.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -59,7 +59,8 @@ struct Undo {
     avoidance: Avoidance,
 }
 
-/// The most that was in flight in this round trip and in the one before: how much of the window is really used.
+/// The most that was in flight in this round trip and in the one before: how much of the window is
+/// really used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     current: u64,
@@ -110,8 +111,8 @@ impl LossBased {
         new
     }
 
-    /// What Hybla's rho makes of the start: a larger first window, and a first threshold, because a slow start that fills any
-    /// window with its first acknowledgements must know where to stop.
+    /// What Hybla's rho makes of the start: a larger first window, and a first threshold, because a
+    /// slow start that fills any window with its first acknowledgements must know where to stop.
     fn scale_start(&mut self) {
         let Avoidance::Hybla(hybla) = &self.avoidance else { return };
         if !self.started {
@@ -156,7 +157,8 @@ impl LossBased {
             }
             return;
         }
-        // RFC 7661: the window is valid as long as at least half of it is used; Linux grows in slow start to twice what was used.
+        // RFC 7661: the window is valid as long as at least half of it is used; Linux grows in slow
+        // start to twice what was used.
         let used = self.usage.max().saturating_mul(2) > self.cwnd;
         if let Avoidance::Vegas(vegas) = &mut self.avoidance {
             if let Some(rtt) = ack.rtt {
@@ -215,8 +217,8 @@ impl LossBased {
         }
     }
 
-    /// Grows by what was acknowledged (RFC 3465 with L unbounded: senders pace, RFC 9406 4.2) up to `ssthresh`; returns the
-    /// acknowledged bytes that are left for congestion avoidance.
+    /// Grows by what was acknowledged (RFC 3465 with L unbounded: senders pace, RFC 9406 4.2) up to
+    /// `ssthresh`; returns the acknowledged bytes that are left for congestion avoidance.
     fn slow_start(&mut self, ack: &Ack, acked: u64, used: bool) -> u64 {
         let advice = match &mut self.hystart {
             Some(hystart) => hystart.on_ack(ack.round_start, ack.rtt),
@@ -235,8 +237,8 @@ impl LossBased {
         }
         let room = self.ssthresh - self.cwnd;
         if let Avoidance::Hybla(hybla) = &self.avoidance {
-            // One acknowledgement can be a thousandfold: it has to be the window that was in the way. After a timeout it is, for all
-            // that is to be repeated, new data or none.
+            // One acknowledgement can be a thousandfold: it has to be the window that was in the
+            // way. After a timeout it is, for all that is to be repeated, new data or none.
             if ack.app_limited && !self.anew {
                 return 0;
             }
@@ -265,7 +267,8 @@ impl LossBased {
                 self.remember();
                 self.reduce(in_flight);
             }
-            // The window fell already for this flight (as in Linux): only that is given back if the time-out was spurious.
+            // The window fell already for this flight (as in Linux): only that is given back if the
+            // time-out was spurious.
             Phase::Recovery => self.remember(),
             // RFC 5681 3.1: ssthresh is held for repeated time-outs.
             Phase::TimedOut => {}
@@ -296,7 +299,8 @@ impl LossBased {
     }
 
     pub(crate) fn on_idle_restart(&mut self, idle: Duration, rto: Duration) {
-        // As Linux tcp_cwnd_restart: half per RTO, not below the restart window, and ssthresh remembers three quarters.
+        // As Linux tcp_cwnd_restart: half per RTO, not below the restart window, and ssthresh
+        // remembers three quarters.
         let restart = self.initial_window.min(self.cwnd);
         let halvings = idle.as_nanos().checked_div(rto.as_nanos()).unwrap_or(0);
         if halvings == 0 {
@@ -349,7 +353,8 @@ impl LossBased {
         self.cwnd < self.ssthresh
     }
 
-    /// Linux tcp_update_pacing_rate: twice the rate of the window in early slow start, 1.2 times after.
+    /// Linux tcp_update_pacing_rate: twice the rate of the window in early slow start, 1.2 times
+    /// after.
     pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         let srtt_ns = srtt.as_nanos();
         if srtt_ns == 0 {
@@ -360,8 +365,9 @@ impl LossBased {
         Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Sets `ssthresh` for the flight that met congestion. The flight is what was in the network when it happened: at least
-    /// what the round's largest was, however much of it is by now marked lost; never more than the window (RFC 9438 4.6).
+    /// Sets `ssthresh` for the flight that met congestion. The flight is what was in the network
+    /// when it happened: at least what the round's largest was, however much of it is by now marked
+    /// lost; never more than the window (RFC 9438 4.6).
     fn reduce(&mut self, in_flight: u64) {
         let flight = in_flight.max(self.usage.max()).min(self.cwnd);
         self.hystart = None;

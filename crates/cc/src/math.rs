@@ -1,7 +1,8 @@
-//! Arithmetic that gives the same bits on every target: only operations that IEEE 754 defines exactly.
+//! Arithmetic that gives the same bits on every target: only operations that IEEE 754 defines
+//! exactly.
 
-/// Cube root of a non-negative finite number, good to a few units in the last place. The platform's own may differ between
-/// targets, and on Wasm it would be an import.
+/// Cube root of a non-negative finite number, good to a few units in the last place. The platform's
+/// own may differ between targets, and on Wasm it would be an import.
 pub(crate) fn cbrt(x: f64) -> f64 {
     // Negative, zero, NaN: no growth period.
     if x.is_nan() || x <= 0.0 {

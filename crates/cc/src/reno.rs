@@ -13,7 +13,8 @@ impl Reno {
         if self.bytes_acked < cwnd {
             return cwnd;
         }
-        // At most one step per ACK, as RFC 3465 has it; what is above a whole window counts for the next one.
+        // At most one step per ACK, as RFC 3465 has it; what is above a whole window counts for the
+        // next one.
         self.bytes_acked = (self.bytes_acked - cwnd).min(cwnd);
         cwnd.saturating_add(mss)
     }

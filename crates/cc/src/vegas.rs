@@ -1,15 +1,18 @@
-//! Vegas (Brakmo and Peterson, "TCP Vegas: end to end congestion avoidance on a global Internet", 1995; thresholds and the end of
-//! slow start as Linux tcp_vegas.c): the window follows the number of one's own segments that wait in the network's queues.
+//! Vegas (Brakmo and Peterson, "TCP Vegas: end to end congestion avoidance on a global Internet",
+//! 1995; thresholds and the end of slow start as Linux tcp_vegas.c): the window follows the number
+//! of one's own segments that wait in the network's queues.
 
 use farlink_wire::time::Duration;
 
-/// Fewer of one's own segments waiting: the window grows by one (Linux; the paper has 1 and 3, or 2 and 4).
+/// Fewer of one's own segments waiting: the window grows by one (Linux; the paper has 1 and 3, or 2
+/// and 4).
 const ALPHA_SEGMENTS: u128 = 2;
 /// More of them waiting: it shrinks by one.
 const BETA_SEGMENTS: u128 = 4;
 /// More of them waiting in slow start: that is over.
 const GAMMA_SEGMENTS: u128 = 1;
-/// With fewer RTT samples in a round trip its minimum may be a delayed acknowledgement's: Reno decides (Linux).
+/// With fewer RTT samples in a round trip its minimum may be a delayed acknowledgement's: Reno
+/// decides (Linux).
 const SAMPLES_MIN: u32 = 3;
 
 /// What a round trip's measurements advise.
@@ -37,7 +40,8 @@ pub(crate) struct Vegas {
     /// Smallest RTT of this round trip; zero: none yet.
     round_min: Duration,
     samples: u32,
-    /// In slow start every second round trip grows, the one between measures what that did (paper, 3.4).
+    /// In slow start every second round trip grows, the one between measures what that did (paper,
+    /// 3.4).
     measuring: bool,
 }
 
@@ -64,7 +68,8 @@ impl Vegas {
         !self.measuring
     }
 
-    /// After losses and idle times the measurements of the round trip mean nothing (Linux tcp_vegas_enable).
+    /// After losses and idle times the measurements of the round trip mean nothing (Linux
+    /// tcp_vegas_enable).
     pub(crate) fn forget_round(&mut self) {
         self.round_min = Duration::ZERO;
         self.samples = 0;

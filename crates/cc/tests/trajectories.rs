@@ -1,4 +1,5 @@
-//! Windows over a few hundred round trips of a simulated bottleneck, as integers in packets: a change of behaviour shows here.
+//! Windows over a few hundred round trips of a simulated bottleneck, as integers in packets: a
+//! change of behaviour shows here.
 
 mod common;
 
@@ -34,7 +35,8 @@ fn reno_full_buffer() {
     );
 }
 
-/// HyStart++ sees the rising delay one round trip late, but then grows by a quarter instead of doubling: fewer losses.
+/// HyStart++ sees the rising delay one round trip late, but then grows by a quarter instead of
+/// doubling: fewer losses.
 #[test]
 fn hystart_limits_the_overshoot() {
     let run = |hystart| {
@@ -85,7 +87,8 @@ fn mean_window(kind: Kind, lose_every: u64, rtt_ms: u64) -> f64 {
     steady.iter().sum::<u64>() as f64 / steady.len() as f64
 }
 
-/// RFC 9438 5.1, equation 6 (deterministic loss model): 1.054 * RTT^(3/4) / p^(3/4); and Reno's sqrt(1.5 / p).
+/// RFC 9438 5.1, equation 6 (deterministic loss model): 1.054 * RTT^(3/4) / p^(3/4); and Reno's
+/// sqrt(1.5 / p).
 #[test]
 fn mean_windows_are_those_of_the_rfc() {
     let cubic = mean_window(Kind::Cubic, 10_000, 100);
@@ -98,7 +101,8 @@ fn mean_windows_are_those_of_the_rfc() {
     assert!((0.85..=1.25).contains(&(friendly / 38.7)), "CUBIC, p 1e-3, 10 ms: {friendly}");
 }
 
-/// A source that offers little validates no window: it does not grow past twice what is used, for however long.
+/// A source that offers little validates no window: it does not grow past twice what is used, for
+/// however long.
 #[test]
 fn unused_windows_do_not_grow() {
     for kind in [Kind::NewReno, Kind::Cubic] {
@@ -114,7 +118,8 @@ fn unused_windows_do_not_grow() {
     }
 }
 
-/// The link is never idle for long, with a buffer of one pipe: at least 95 % of the packets it could carry.
+/// The link is never idle for long, with a buffer of one pipe: at least 95 % of the packets it
+/// could carry.
 #[test]
 fn fills_the_link() {
     for kind in [Kind::NewReno, Kind::Cubic] {

@@ -14,7 +14,8 @@ const DATA_BYTES_MIN: usize = 200;
 pub struct Carried {
     /// Bytes that have left the line in each interval of [`CARRIED_INTERVAL_MS`].
     pub bytes: Vec<u64>,
-    /// When the first packet of more than 200 bytes came, which is the first with data of any length to speak of.
+    /// When the first packet of more than 200 bytes came, which is the first with data of any
+    /// length to speak of.
     pub first_data: Option<Duration>,
 }
 

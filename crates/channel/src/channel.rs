@@ -75,8 +75,9 @@ impl<P: Payload> Channel<P> {
         Some(packet)
     }
 
-    /// When [`Self::pop`] can next succeed, as far as is known now: never later than it does, but perhaps earlier (the packet may
-    /// turn out lost, or late). `None`: nothing is under way, or what waits can never leave.
+    /// When [`Self::pop`] can next succeed, as far as is known now: never later than it does, but
+    /// perhaps earlier (the packet may turn out lost, or late). `None`: nothing is under way, or
+    /// what waits can never leave.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let after = if self.line.is_shared() { Duration::ZERO } else { self.config.delay };
@@ -84,8 +85,9 @@ impl<P: Payload> Channel<P> {
         [self.flight.next_due(), departing].into_iter().flatten().min()
     }
 
-    /// Other parameters from now on: what propagates already is not touched; what waits, and what is left of the packet on the
-    /// line, leaves under the new ones. The draws go on where they were.
+    /// Other parameters from now on: what propagates already is not touched; what waits, and what
+    /// is left of the packet on the line, leaves under the new ones. The draws go on where they
+    /// were.
     pub fn set_config(&mut self, now: Instant, config: ChannelConfig) {
         self.advance(now);
         self.line.reconfigure(now, &self.config, &config);
@@ -114,7 +116,8 @@ impl<P: Payload> Channel<P> {
         self.is_up_with(&mut self.winker.clone(), now)
     }
 
-    /// The next time after `now` at which [`Self::is_up`] changes; `None`: not within the next 10,000 intervals and contacts.
+    /// The next time after `now` at which [`Self::is_up`] changes; `None`: not within the next
+    /// 10,000 intervals and contacts.
     #[must_use]
     pub fn next_transition(&self, now: Instant) -> Option<Instant> {
         let mut winker = self.winker.clone();

@@ -2,11 +2,12 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-/// One direction of an emulated path. The default is a perfect wire: no delay, no limit, no impairment.
+/// One direction of an emulated path. The default is a perfect wire: no delay, no limit, no
+/// impairment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChannelConfig {
-    /// Time zero of everything that is stated as a time since the start (winks, contacts, rate changes). Both directions of a
-    /// link take the same.
+    /// Time zero of everything that is stated as a time since the start (winks, contacts, rate
+    /// changes). Both directions of a link take the same.
     pub start: Instant,
     /// Serialisation rate in bits per second; `None`: infinitely fast.
     pub rate_bps: Option<u64>,
@@ -18,13 +19,15 @@ pub struct ChannelConfig {
     pub queue_limit_bytes: Option<usize>,
     /// Packets that may wait for serialisation; `None`: no limit.
     pub queue_limit_packets: Option<usize>,
-    /// Bit error rate: a packet is lost with probability `1 - (1 - ber)^(8 * length)`, as the link's frame check discards it.
+    /// Bit error rate: a packet is lost with probability `1 - (1 - ber)^(8 * length)`, as the
+    /// link's frame check discards it.
     pub ber: f64,
     /// Independent packet loss probability.
     pub loss: f64,
     /// Bursty packet loss.
     pub gilbert_elliott: Option<GilbertElliott>,
-    /// Probability that a packet is delayed by `reorder_extra` more, so that later ones overtake it.
+    /// Probability that a packet is delayed by `reorder_extra` more, so that later ones overtake
+    /// it.
     pub reorder: f64,
     /// Extra delay of a reordered packet.
     pub reorder_extra: Duration,
@@ -66,8 +69,8 @@ impl core::fmt::Display for Invalid {
 impl core::error::Error for Invalid {}
 
 impl ChannelConfig {
-    /// Finds the first parameter that makes no sense. A channel works with any parameters (a probability above one is
-    /// certainty), but a person who wrote them meant something else.
+    /// Finds the first parameter that makes no sense. A channel works with any parameters (a
+    /// probability above one is certainty), but a person who wrote them meant something else.
     ///
     /// # Errors
     /// The field and what is allowed there.
@@ -117,8 +120,8 @@ impl ChannelConfig {
     }
 }
 
-/// Two-state loss model of Gilbert and Elliott. The state moves once per packet, then the packet is lost with the probability of
-/// the state.
+/// Two-state loss model of Gilbert and Elliott. The state moves once per packet, then the packet is
+/// lost with the probability of the state.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GilbertElliott {
     /// Probability per packet of going from good to bad.
@@ -131,16 +134,16 @@ pub struct GilbertElliott {
     pub loss_bad: f64,
 }
 
-/// The link wink of Reynolds (3.2.1, 3.3.2): in each interval the link is down with probability `p`, independently of all other
-/// intervals.
+/// The link wink of Reynolds (3.2.1, 3.3.2): in each interval the link is down with probability
+/// `p`, independently of all other intervals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Wink {
     /// Probability that the link is down in an interval.
     pub p: f64,
     /// Length of an interval.
     pub interval: Duration,
-    /// Seed of the draws; `None`: the channel's own. The paper's link fails in both directions at once: give both channels
-    /// the same seed and start.
+    /// Seed of the draws; `None`: the channel's own. The paper's link fails in both directions at
+    /// once: give both channels the same seed and start.
     pub seed: Option<u64>,
     /// At which end of the direction the packets are destroyed.
     pub side: WinkSide,
@@ -149,8 +152,8 @@ pub struct Wink {
 /// Where the winker sits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WinkSide {
-    /// Before the propagation delay: a packet is lost when the link is down at any time of its serialisation; what already
-    /// propagates arrives.
+    /// Before the propagation delay: a packet is lost when the link is down at any time of its
+    /// serialisation; what already propagates arrives.
     #[default]
     Entry,
     /// After the propagation delay: a packet is lost when the link is down at the time it arrives.

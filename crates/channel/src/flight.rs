@@ -5,7 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use farlink_wire::time::Instant;
 
-/// Packets under way. Those that keep their order, which are nearly all, cost a queue; only the others a heap.
+/// Packets under way. Those that keep their order, which are nearly all, cost a queue; only the
+/// others a heap.
 #[derive(Debug)]
 pub(crate) struct Flight<P> {
     in_order: VecDeque<Entry<P>>,

@@ -44,7 +44,8 @@ impl Impairments {
         }
     }
 
-    /// Draws for one packet. What is switched off is not drawn; what is on is drawn whether or not the packet is lost already.
+    /// Draws for one packet. What is switched off is not drawn; what is on is drawn whether or not
+    /// the packet is lost already.
     pub(crate) fn draw(&mut self, config: &ChannelConfig, len_bytes: usize) -> Fate {
         let mut fate = Fate::default();
         if config.loss > 0.0 {

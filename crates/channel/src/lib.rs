@@ -1,13 +1,17 @@
 //! The emulated path: delay, rate, queue, loss, wink, contact plan.
 //!
-//! One [`Channel`] is one direction. A packet passes, in this order: drop-tail queue, serialisation at the link's rate, loss draws,
-//! propagation delay with jitter, delivery. Times come in as arguments and everything random comes from one seed; each impairment
-//! draws from a stream of its own, one draw per packet, so that changing one of them changes nothing about the others.
+//! One [`Channel`] is one direction. A packet passes, in this order: drop-tail queue, serialisation
+//! at the link's rate, loss draws, propagation delay with jitter, delivery. Times come in as
+//! arguments and everything random comes from one seed; each impairment draws from a stream of its
+//! own, one draw per packet, so that changing one of them changes nothing about the others.
 //!
 //! Where what is:
-//! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be able to do
-//! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs` rates and contacts over time
-//! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs` the streams
+//! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be
+//!   able to do
+//! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs`
+//!   rates and contacts over time
+//! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
+//!   the streams
 //! - `perfect.rs` what could not be done better; `carried.rs` what was carried when
 //! - `flight.rs` what propagates; `text.rs` schedules as people write them
 #![forbid(unsafe_code)]

@@ -13,8 +13,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Changes of rate and contact within one packet that are looked at.
 const CHANGES_MAX: usize = 1_000;
 
-/// What waits for the line, and what is on it. Exact in the long run: back-to-back packets follow without gaps and what a
-/// division leaves over is carried.
+/// What waits for the line, and what is on it. Exact in the long run: back-to-back packets follow
+/// without gaps and what a division leaves over is carried.
 #[derive(Debug)]
 pub(crate) struct Line<P> {
     queue: VecDeque<P>,
@@ -93,7 +93,8 @@ impl<P: Payload> Line<P> {
         self.current.is_none() && self.queue.is_empty()
     }
 
-    /// A packet arrives. The line has been advanced to `now`. False: the queue is full, the packet is dropped.
+    /// A packet arrives. The line has been advanced to `now`. False: the queue is full, the packet
+    /// is dropped.
     pub(crate) fn push(&mut self, now: Instant, packet: P, config: &ChannelConfig) -> bool {
         if self.current.is_none() {
             if now > self.clock {
@@ -225,7 +226,8 @@ fn bits<P: Payload>(packet: &P, config: &ChannelConfig) -> u64 {
     (packet.len_bytes() as u64).saturating_add(u64::from(config.overhead_bytes)).saturating_mul(8)
 }
 
-/// When so many bits that begin at `at` have left, whatever the rate does meanwhile; `at` or the last change if they never do.
+/// When so many bits that begin at `at` have left, whatever the rate does meanwhile; `at` or the
+/// last change if they never do.
 pub(crate) fn end_of(mut at: Instant, bits: u64, config: &ChannelConfig) -> Instant {
     let mut left_bits = bits;
     for _ in 0..CHANGES_MAX {

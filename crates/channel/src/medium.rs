@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use farlink_wire::time::Instant;
 
-/// A half-duplex medium. Each packet takes it from where it is free: directions that both have something to send take turns.
+/// A half-duplex medium. Each packet takes it from where it is free: directions that both have
+/// something to send take turns.
 #[derive(Clone, Debug, Default)]
 pub struct Medium(Arc<Mutex<Instant>>);
 
@@ -15,7 +16,8 @@ impl Medium {
         Self::default()
     }
 
-    /// Takes it from `at` or from when it is free, until what `end` says of that beginning. The beginning.
+    /// Takes it from `at` or from when it is free, until what `end` says of that beginning. The
+    /// beginning.
     pub(crate) fn take(&self, at: Instant, end: impl FnOnce(Instant) -> Instant) -> Instant {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = at.max(*free);

@@ -1,4 +1,5 @@
-//! What a perfect sender would need: one who knows when the link is there, and always has the next packet ready.
+//! What a perfect sender would need: one who knows when the link is there, and always has the next
+//! packet ready.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -10,9 +11,10 @@ use crate::wink::Winker;
 /// Outages that one packet is tried across.
 const TRIES_MAX: usize = 1_000_000;
 
-/// When the last of `bytes` arrives, in packets of `packet_bytes` each and a remainder, if they are sent from `from` on, none before the one
-/// in front of it has left, and none into an outage (contacts, winks). Losses that hit single packets are not counted. `seed` is the
-/// channel's. `None`: the link does not carry them all.
+/// When the last of `bytes` arrives, in packets of `packet_bytes` each and a remainder, if they are
+/// sent from `from` on, none before the one in front of it has left, and none into an outage
+/// (contacts, winks). Losses that hit single packets are not counted. `seed` is the channel's.
+/// `None`: the link does not carry them all.
 #[must_use]
 pub fn perfect_arrival(
     config: &ChannelConfig,

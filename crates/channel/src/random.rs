@@ -32,7 +32,8 @@ impl Stream {
         unit(self.0.next_u64())
     }
 
-    /// True with probability `p`. Always one draw, so that what a raised `p` hits includes what the lower one hit.
+    /// True with probability `p`. Always one draw, so that what a raised `p` hits includes what the
+    /// lower one hit.
     pub(crate) fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
@@ -44,7 +45,8 @@ impl Stream {
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// The number at a position of the stream, in [0, 1): draws that belong to a time and not to a packet.
+    /// The number at a position of the stream, in [0, 1): draws that belong to a time and not to a
+    /// packet.
     pub(crate) fn unit_at(&mut self, position: u64) -> f64 {
         self.0.set_word_pos(u128::from(position) * 2);
         self.unit()
@@ -55,7 +57,8 @@ fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
-/// `base` to the power of `exponent` by squaring: exact operations only, so the same on every target.
+/// `base` to the power of `exponent` by squaring: exact operations only, so the same on every
+/// target.
 pub(crate) fn power(base: f64, mut exponent: u64) -> f64 {
     let mut square = base;
     let mut result = 1.0;

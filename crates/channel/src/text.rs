@@ -1,6 +1,8 @@
-//! Schedules as people write them: contacts `0s-10s 30s-40s@2M`, rates from given times on `10s=4M 20s=8M`.
+//! Schedules as people write them: contacts `0s-10s 30s-40s@2M`, rates from given times on `10s=4M
+//! 20s=8M`.
 //!
-//! Times and rates are read as everywhere ([`farlink_wire::quantity`]); a rate without a unit is bit/s. The same text comes out again.
+//! Times and rates are read as everywhere ([`farlink_wire::quantity`]); a rate without a unit is
+//! bit/s. The same text comes out again.
 
 use core::fmt::Write;
 

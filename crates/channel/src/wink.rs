@@ -10,8 +10,8 @@ const INTERVAL_MIN_NS: u64 = 1_000;
 /// Intervals looked at for one packet; a packet that spans more has met an outage.
 const SPAN_MAX: u64 = 100_000;
 
-/// The draws of all intervals. Each interval's draw depends only on the seed and its number, so that two directions with one seed
-/// wink together, whatever passes through them.
+/// The draws of all intervals. Each interval's draw depends only on the seed and its number, so
+/// that two directions with one seed wink together, whatever passes through them.
 #[derive(Clone, Debug)]
 pub(crate) struct Winker {
     p: f64,

@@ -19,7 +19,8 @@ fn down(channel: &Channel<Packet>, interval_ms: u64, count: u64) -> Vec<bool> {
     (0..count).map(|i| !channel.is_up(at_ms(500 + i * interval_ms))).collect()
 }
 
-/// Reynolds table 3.1: down with probability p, and p / (1 - p) intervals of outage to each interval that is up.
+/// Reynolds table 3.1: down with probability p, and p / (1 - p) intervals of outage to each
+/// interval that is up.
 #[test]
 fn winks_have_their_probability_and_geometric_length() {
     for p in [0.05, 0.2, 0.4] {
@@ -66,8 +67,8 @@ fn transitions_are_found() {
     assert_eq!(Channel::<Packet>::new(ChannelConfig::default(), 1).next_transition(at_ms(1)), None);
 }
 
-/// Packets of 10 ms on a line that winks in intervals of 100 ms: lost is what was on the line at any time of an outage, at the near
-/// end; or what would arrive in one, at the far end.
+/// Packets of 10 ms on a line that winks in intervals of 100 ms: lost is what was on the line at
+/// any time of an outage, at the near end; or what would arrive in one, at the far end.
 #[test]
 fn who_is_lost_in_a_wink() {
     for side in [WinkSide::Entry, WinkSide::Exit] {
@@ -107,7 +108,8 @@ fn plan(contact_hold: bool) -> ChannelConfig {
 #[test]
 fn outside_contacts_packets_are_lost() {
     let (channel, delivered) = run(plan(false), 1, &stream(100));
-    // One each millisecond for ten milliseconds; then one that takes the whole contact, during which the others wait.
+    // One each millisecond for ten milliseconds; then one that takes the whole contact, during
+    // which the others wait.
     assert_eq!(numbers(&delivered)[..10], [10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
     assert_eq!(numbers(&delivered)[10..], [50]);
     assert_eq!(channel.stats().dropped_contact, 89);
@@ -120,7 +122,8 @@ fn outside_contacts_packets_are_lost() {
 #[test]
 fn or_held_until_the_next_one() {
     let config = ChannelConfig { contact_period: Some(ms(1_000)), ..plan(true) };
-    // 15 packets at once at 5.5 ms: ten fit into the first contact, one into the slow one, the rest into the next period.
+    // 15 packets at once at 5.5 ms: ten fit into the first contact, one into the slow one, the rest
+    // into the next period.
     let offered: Vec<_> = (0..15).map(|i| (5_500_000, packet(i, 1500))).collect();
     let (channel, delivered) = run(config, 1, &offered);
     assert_eq!(numbers(&delivered), (0..15).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! That the random impairments have the probabilities they are given, and do not disturb each other.
+//! That the random impairments have the probabilities they are given, and do not disturb each
+//! other.
 
 mod common;
 
@@ -80,7 +81,8 @@ fn one_bit_of_bytes() {
     assert_eq!(bytes, [1, 0, 2, 0]);
 }
 
-/// The same packets are lost whatever else happens to them; and a higher probability loses more, not others.
+/// The same packets are lost whatever else happens to them; and a higher probability loses more,
+/// not others.
 #[test]
 fn impairments_do_not_disturb_each_other() {
     let survivors = |config: ChannelConfig| {

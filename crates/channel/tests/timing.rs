@@ -27,7 +27,8 @@ fn serialisation_then_delay() {
     assert_eq!((channel.stats().queue_max_packets, channel.stats().queue_max_bytes), (4, 6000));
 }
 
-/// Back to back at a rate that does not divide: no gap, no drift, not a nanosecond after 70,000 packets.
+/// Back to back at a rate that does not divide: no gap, no drift, not a nanosecond after 70,000
+/// packets.
 #[test]
 fn the_rate_is_exact() {
     let offered: Vec<_> = (0..70_000).map(|i| (1_000, packet(i, 1500))).collect();
@@ -39,7 +40,8 @@ fn the_rate_is_exact() {
     assert_eq!(channel.stats().serialised_bytes, 70_000 * 1518);
 }
 
-/// How often the driver looks does not matter: what arrives, and when it could have been taken, is the same.
+/// How often the driver looks does not matter: what arrives, and when it could have been taken, is
+/// the same.
 #[test]
 fn the_driver_does_not_matter() {
     let config = || ChannelConfig {
@@ -90,7 +92,8 @@ fn the_queue_drops_its_tail() {
     assert_eq!(numbers(&run(limit, 1, &offered).1).len(), 6);
 }
 
-/// 1,000 bytes at 1 Mbit/s take 8 ms; after 2 ms the rate falls to a quarter: the other 6,000 bits take 24 ms.
+/// 1,000 bytes at 1 Mbit/s take 8 ms; after 2 ms the rate falls to a quarter: the other 6,000 bits
+/// take 24 ms.
 #[test]
 fn a_rate_changes_within_a_packet() {
     let config = ChannelConfig {

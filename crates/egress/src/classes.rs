@@ -6,13 +6,14 @@ use crate::config::Class;
 pub(crate) const ALL: [Class; 5] =
     [Class::Control, Class::Interactive, Class::Bulk, Class::Background, Class::Spare];
 
-/// For each byte of a lower class a limited class may send this many: it gets three quarters of what it shares with them.
+/// For each byte of a lower class a limited class may send this many: it gets three quarters of
+/// what it shares with them.
 const LIMITED_BYTES_PER_LOWER_BYTE: i64 = 3;
 /// What a limited class may send ahead of the lower ones in one go.
 const CREDIT_MAX_BYTES: i64 = 16 * 1024;
 
-/// Bytes that [`Class::Control`] and [`Class::Interactive`] may still send before a lower class gets its turn. Only counted while
-/// a lower one (other than background) waits.
+/// Bytes that [`Class::Control`] and [`Class::Interactive`] may still send before a lower class
+/// gets its turn. Only counted while a lower one (other than background) waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Credits {
     control: i64,

@@ -2,7 +2,8 @@
 
 use farlink_wire::time::Duration;
 
-/// Bytes of a full-size packet as the default for bursts and quanta: Ethernet's 1,500 and its header.
+/// Bytes of a full-size packet as the default for bursts and quanta: Ethernet's 1,500 and its
+/// header.
 pub const DEFAULT_MTU_BYTES: u32 = 1514;
 /// The largest burst and the largest grant: one super-segment.
 pub const MAX_BURST_BYTES: u32 = 65_536;
@@ -10,15 +11,15 @@ pub const MAX_BURST_BYTES: u32 = 65_536;
 /// How one link is shaped and shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Rate of the link in bits per second, link-layer overhead included; `None`: unshaped, everything is granted at once.
-    /// Zero grants nothing.
+    /// Rate of the link in bits per second, link-layer overhead included; `None`: unshaped,
+    /// everything is granted at once. Zero grants nothing.
     pub rate_bps: Option<u64>,
     /// Link-layer bytes that each packet costs besides its wire bytes.
     pub overhead_bytes: u32,
     /// Largest packet (IP length) that is normally sent; a flow is never granted less.
     pub mtu_bytes: u32,
-    /// The largest burst that leaves at once, in bytes; `None`: what the link carries in 1 ms, at least one packet and at most
-    /// 64 KB, and up to 10 ms of it when the caller comes late.
+    /// The largest burst that leaves at once, in bytes; `None`: what the link carries in 1 ms, at
+    /// least one packet and at most 64 KB, and up to 10 ms of it when the caller comes late.
     pub burst_bytes: Option<u32>,
     /// Bytes of owned packets that may wait.
     pub queue_limit_bytes: usize,
@@ -26,9 +27,10 @@ pub struct Config {
     pub queue_limit_packets: usize,
     /// Deficit round robin: bytes a flow may send per round; `None`: the burst.
     pub quantum_bytes: Option<u32>,
-    /// Round-trip time of the link, when known. Equal flows then end one after the other, spread over a round trip, so that whoever
-    /// waited for the first has time to ask for more before the link is idle. A flow leads by no more than twice its share of
-    /// what the link carries in that time. `None`: they end together.
+    /// Round-trip time of the link, when known. Equal flows then end one after the other, spread
+    /// over a round trip, so that whoever waited for the first has time to ask for more before the
+    /// link is idle. A flow leads by no more than twice its share of what the link carries in that
+    /// time. `None`: they end together.
     pub rtt: Option<Duration>,
 }
 
@@ -47,8 +49,9 @@ impl Default for Config {
     }
 }
 
-/// Priority of what waits: a class goes before those below it, within limits that keep the lower ones (except
-/// [`Class::Background`] and [`Class::Spare`]) from starving: three quarters of what it shares with them.
+/// Priority of what waits: a class goes before those below it, within limits that keep the lower
+/// ones (except [`Class::Background`] and [`Class::Spare`]) from starving: three quarters of what
+/// it shares with them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Class {
     /// Pure ACKs and handshakes.
@@ -68,7 +71,8 @@ pub enum Class {
 pub enum Grant<P> {
     /// An owned packet, already charged: send it.
     Packet(P),
-    /// The flow may send up to `bytes` of wire bytes (IP headers included) now; answer with [`crate::Egress::used`].
+    /// The flow may send up to `bytes` of wire bytes (IP headers included) now; answer with
+    /// [`crate::Egress::used`].
     Flow {
         /// The flow.
         id: u64,

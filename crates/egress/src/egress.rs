@@ -56,7 +56,8 @@ impl<P> Egress<P> {
 
     /// A packet waits for the link.
     ///
-    /// When the queue is full the oldest packets of the longest flow are dropped and handed back; the new one may be among them.
+    /// When the queue is full the oldest packets of the longest flow are dropped and handed back;
+    /// the new one may be among them.
     pub fn enqueue(
         &mut self,
         now: Instant,
@@ -97,8 +98,9 @@ impl<P> Egress<P> {
         }
     }
 
-    /// Every flow that has something to send has its turn elsewhere; returned as they were named, in the order of the queue's own books.
-    /// One that comes back at once keeps its place and its debt.
+    /// Every flow that has something to send has its turn elsewhere; returned as they were named,
+    /// in the order of the queue's own books. One that comes back at once keeps its place and its
+    /// debt.
     pub fn take_ready(&mut self, now: Instant) -> Vec<u64> {
         self.granted = None;
         let mut ids = Vec::new();
@@ -123,8 +125,8 @@ impl<P> Egress<P> {
         packets
     }
 
-    /// Who may send now; `None`: nobody, or not yet (see [`Self::poll_timeout`]). A [`Grant::Flow`] must be answered by
-    /// [`Self::used`] before the next call, else it counts as not used.
+    /// Who may send now; `None`: nobody, or not yet (see [`Self::poll_timeout`]). A [`Grant::Flow`]
+    /// must be answered by [`Self::used`] before the next call, else it counts as not used.
     pub fn next_grant(&mut self, now: Instant) -> Option<Grant<P>> {
         if let Some(slot) = self.granted.take() {
             self.set_ready_slot(now, slot, false);
@@ -150,8 +152,9 @@ impl<P> Egress<P> {
         Some(Grant::Flow { id, class, bytes: deficit.min(burst).max(self.config.mtu_bytes) })
     }
 
-    /// What a granted flow really sent: `wire_bytes` in `packets` packets, IP headers included. `still_ready`: it has more. With
-    /// zero bytes it leaves the round in any case, and must be made ready again when it can send.
+    /// What a granted flow really sent: `wire_bytes` in `packets` packets, IP headers included.
+    /// `still_ready`: it has more. With zero bytes it leaves the round in any case, and must be
+    /// made ready again when it can send.
     pub fn used(&mut self, now: Instant, flow: u64, wire_bytes: u32, packets: u32, still_ready: bool) {
         let granted = self.granted.take();
         let size = WireSize { bytes: wire_bytes, packets };
@@ -183,8 +186,8 @@ impl<P> Egress<P> {
         self.stats.sent_bytes += u64::from(size.bytes);
     }
 
-    /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past. `None`: nothing waits, or
-    /// the link is down.
+    /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past.
+    /// `None`: nothing waits, or the link is down.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.up && self.waiting.any() { self.shaper.free_at() } else { None }
@@ -228,7 +231,8 @@ impl<P> Egress<P> {
         !self.waiting.any()
     }
 
-    /// Since when, without a break, something has been waiting that the link could carry; `None`: nothing waits.
+    /// Since when, without a break, something has been waiting that the link could carry; `None`:
+    /// nothing waits.
     #[must_use]
     pub fn busy_since(&self) -> Option<Instant> {
         self.waiting_since
@@ -256,8 +260,9 @@ impl<P> Egress<P> {
         self.flows.entry(class, flow, self.quantum(class), self.waiting.total())
     }
 
-    /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to this, so of n flows of one size those
-    /// behind have n times half of it left when the first ends: what the link carries in a round trip.
+    /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to
+    /// this, so of n flows of one size those behind have n times half of it left when the first
+    /// ends: what the link carries in a round trip.
     fn lead_max(&mut self, class: Class) -> i64 {
         let flows = i64::try_from(*self.waiting.of(class)).unwrap_or(i64::MAX).max(1);
         self.trip_bytes.saturating_mul(2) / flows

@@ -1,14 +1,16 @@
 //! The rate of a link whose owner does not know it, from what the gateway at its other end tells.
 //!
-//! That gateway counts what comes in over the link and says, with its acknowledgements, how much that was and when, by its own clock,
-//! the last of it came. Two such reports are a rate, free of the return way's delays. Whether it is the *link's* rate shows in
-//! the one-way delay: where it has risen above its smallest value, bytes were waiting before the link, and it carried what
-//! it could. So a first burst, sent at once and drawn apart by the link, tells the rate within one round trip (packet trains: Jain and
-//! Routhier 1986), without doubling a window up to it.
+//! That gateway counts what comes in over the link and says, with its acknowledgements, how much
+//! that was and when, by its own clock, the last of it came. Two such reports are a rate, free of
+//! the return way's delays. Whether it is the *link's* rate shows in the one-way delay: where it
+//! has risen above its smallest value, bytes were waiting before the link, and it carried what it
+//! could. So a first burst, sent at once and drawn apart by the link, tells the rate within one
+//! round trip (packet trains: Jain and Routhier 1986), without doubling a window up to it.
 //!
-//! From then on the queue is the clock as on a link of known rate, at the estimate: a little above it while nothing waits at the far
-//! side's bottleneck, below it while too much does, and now and then clearly above it, for a part of a round trip, in
-//! case the link has become faster. Losses say nothing here: a link that corrupts has no queue.
+//! From then on the queue is the clock as on a link of known rate, at the estimate: a little above
+//! it while nothing waits at the far side's bottleneck, below it while too much does, and now and
+//! then clearly above it, for a part of a round trip, in case the link has become faster. Losses
+//! say nothing here: a link that corrupts has no queue.
 
 use std::collections::VecDeque;
 
@@ -22,7 +24,8 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const BASE_DELAY_WINDOW: Duration = Duration::from_secs(30);
 /// Bytes that a rate is taken from, at least: four packets.
 const SAMPLE_BYTES_MIN: u32 = 6_000;
-/// And, once there is an estimate, at least so much time: packets come in bunches where a machine is busy.
+/// And, once there is an estimate, at least so much time: packets come in bunches where a machine
+/// is busy.
 const SAMPLE_TIME_MIN: Duration = Duration::from_millis(1);
 /// The least time after which what has arrived since the last sample is let go.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
@@ -32,7 +35,8 @@ const PROBE_TIME_MIN: Duration = Duration::from_millis(20);
 const PROBE_GAIN: u32 = 125;
 /// A probe after one that has succeeded is faster still, up to this.
 const PROBE_GAIN_MAX: u32 = 200;
-/// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the time.
+/// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the
+/// time.
 const PROBE_PARTS: u32 = 64;
 /// Bytes within a round trip from which a search for the rate begins: somebody has a lot to send.
 const SEARCH_BYTES: u32 = 24_000;
@@ -83,10 +87,11 @@ struct Peer {
     last: Mark,
     /// When the packet of the newest report left, and how long it waited before the link.
     newest: (Instant, Duration),
-    /// Every packet that was told of since the last mark had left before the one told of before it had gone over the link: the link
-    /// has not been idle.
+    /// Every packet that was told of since the last mark had left before the one told of before it
+    /// had gone over the link: the link has not been idle.
     unbroken: bool,
-    /// Smallest difference of the two clocks seen in this window and in the one before, microseconds modulo 2^32.
+    /// Smallest difference of the two clocks seen in this window and in the one before,
+    /// microseconds modulo 2^32.
     delay_us: u32,
     delay_before_us: Option<u32>,
     window_since: Instant,
@@ -115,7 +120,8 @@ pub struct RateEstimate {
     samples: u64,
     /// When the newest packet of the newest sample left, and how long it waited before the link.
     waited: (Instant, Duration),
-    /// Before there is an estimate: since when so many bytes have been told of that did not fill the link.
+    /// Before there is an estimate: since when so many bytes have been told of that did not fill
+    /// the link.
     gathered: (Instant, u32),
     /// What has left of late.
     sent: SentLog,
@@ -148,7 +154,8 @@ impl RateEstimate {
     #[must_use]
     pub fn sending_bps(&self) -> Option<u64> {
         if self.searching {
-            // As slow start does: twice as much with each round trip, until something has to wait. But what is lost does not count.
+            // As slow start does: twice as much with each round trip, until something has to wait.
+            // But what is lost does not count.
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
             return self.rate_bps.map(|rate| rate.saturating_mul(2).max(floor));
@@ -168,7 +175,8 @@ impl RateEstimate {
         self.sent.note(now, total_bytes, self.round() / 32);
     }
 
-    /// More waits before the link than is meant to, as far as the newest report tells, and what has been sent since.
+    /// More waits before the link than is meant to, as far as the newest report tells, and what has
+    /// been sent since.
     #[must_use]
     pub fn has_backlog(&self, now: Instant, total_bytes: u64) -> bool {
         let (sent_at, waited) = self.waited;
@@ -176,8 +184,8 @@ impl RateEstimate {
             && self.waits_now(now, total_bytes).unwrap_or(waited) > 2 * self.waiting_wanted()
     }
 
-    /// How long a byte that leaves now will wait before the link. The newest report is a round trip old: a queue that nothing has been
-    /// added to since is empty by now. `None`: nobody knows.
+    /// How long a byte that leaves now will wait before the link. The newest report is a round trip
+    /// old: a queue that nothing has been added to since is empty by now. `None`: nobody knows.
     fn waits_now(&self, now: Instant, total_bytes: u64) -> Option<Duration> {
         let (sent_at, waited) = self.waited;
         let added = time_of(self.sent.since(sent_at, now, total_bytes)?, self.rate_bps?);
@@ -190,7 +198,8 @@ impl RateEstimate {
         self.samples
     }
 
-    /// A report came. `busy_since`: since when, without a break, something has been waiting for the link here.
+    /// A report came. `busy_since`: since when, without a break, something has been waiting for the
+    /// link here.
     pub fn on_report(&mut self, now: Instant, report: &Report, busy_since: Option<Instant>) {
         if let Some(rtt) = report.min_rtt.filter(|rtt| !rtt.is_zero()) {
             self.rtt = Some(rtt);
@@ -248,14 +257,15 @@ impl RateEstimate {
         self.rtt.unwrap_or(RTT_DEFAULT)
     }
 
-    /// The time in which a change shows: a round trip, or, where the link holds only a few packets in it, four samples.
+    /// The time in which a change shows: a round trip, or, where the link holds only a few packets
+    /// in it, four samples.
     fn beat(&self) -> Duration {
         let samples = self.rate_bps.map(|rate| time_of(4 * u64::from(SAMPLE_BYTES_MIN), rate));
         self.round().max(samples.unwrap_or_default())
     }
 
-    /// How long bytes are meant to wait before the link: so little that it is not felt, so much that the link never runs dry for want
-    /// of a few packets.
+    /// How long bytes are meant to wait before the link: so little that it is not felt, so much
+    /// that the link never runs dry for want of a few packets.
     fn waiting_wanted(&self) -> Duration {
         let packets = self.rate_bps.map_or(Duration::ZERO, |rate| time_of(3_000, rate));
         (self.round() / 50).clamp(Duration::from_millis(2), Duration::from_millis(20)) + packets
@@ -292,7 +302,8 @@ impl RateEstimate {
         let before = self.recent.back().map(|(_, s)| *s);
         self.recent.push_back((now, *sample));
         if rate > old && (sample.saturated || busy) {
-            // One report that came by a late timer, and the haste after it, say nothing: two in a row do.
+            // One report that came by a late timer, and the haste after it, say nothing: two in a
+            // row do.
             let rate = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate)).max(old);
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
@@ -319,7 +330,8 @@ impl RateEstimate {
         self.gathered.1
     }
 
-    /// What the link carries, where all that has been told for a while says that it is full and carries less than was thought.
+    /// What the link carries, where all that has been told for a while says that it is full and
+    /// carries less than was thought.
     fn fallen(&self, now: Instant, rate_bps: u64, took: Duration) -> Option<u64> {
         let most = |time: Duration| {
             // Three samples, at least, however long they take.
@@ -341,7 +353,8 @@ impl RateEstimate {
         }
         // A queue stands; a machine that is late now and then does not make one.
         let waited = self.recent.iter().rev().take(3).map(|(_, s)| s.waited).min().unwrap_or(sample.waited);
-        // And one that has gone since is not to be drained once more, while the link has nothing to do.
+        // And one that has gone since is not to be drained once more, while the link has nothing to
+        // do.
         let left = self.waits_now(now, self.sent.total_bytes()).filter(|_| waited > self.round() / 4);
         let gain = self.gain_for(waited.min(left.unwrap_or(waited)), busy);
         if gain != self.gain {
@@ -388,7 +401,8 @@ impl RateEstimate {
         self.next_probe_at = now + probe / 3 * PROBE_PARTS;
     }
 
-    /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it was not known until now.
+    /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it
+    /// was not known until now.
     fn peer(&mut self, now: Instant, report: &Report, sent_at: Instant) -> Option<&mut Peer> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
         let known = self.peers.iter().position(|p| p.id == report.peer);
@@ -449,7 +463,8 @@ impl Peer {
             _ => self.delay_us,
         };
         let waited_us = report.arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(base_us);
-        // Above half of the range: less than ever before, by a transmission that was not the one that arrived.
+        // Above half of the range: less than ever before, by a transmission that was not the one
+        // that arrived.
         let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
         let waited = Duration::from_micros(u64::from(waited_us));
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);

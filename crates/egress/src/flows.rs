@@ -1,9 +1,10 @@
-//! Which flow of a class is next: deficit round robin with a list for new flows (as fq_codel, RFC 8290 4), and whose packet goes
-//! when the queue is full.
+//! Which flow of a class is next: deficit round robin with a list for new flows (as fq_codel, RFC
+//! 8290 4), and whose packet goes when the queue is full.
 //!
-//! A strictly fair queue brings flows of one size to their end at the same moment, and the link then idles for a round trip until
-//! whoever waited for them has asked for more. So each flow has a *place*, and gets more than its quanta until it leads by what its
-//! place allows: equal flows end one after the other, and the last of them keeps the link busy until the first is back.
+//! A strictly fair queue brings flows of one size to their end at the same moment, and the link
+//! then idles for a round trip until whoever waited for them has asked for more. So each flow has a
+//! *place*, and gets more than its quanta until it leads by what its place allows: equal flows end
+//! one after the other, and the last of them keeps the link busy until the first is back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,15 +15,19 @@ use crate::config::Class;
 
 /// Flows without anything to send that may stay listed, besides as many as there are with.
 const EMPTY_MAX: usize = 1024;
-/// After so many grants in a row to new flows an old one gets its turn, so that a flood of new flows starves nobody.
+/// After so many grants in a row to new flows an old one gets its turn, so that a flood of new
+/// flows starves nobody.
 const NEW_STREAK_MAX: u32 = 8;
-/// While it may, the flow of the best place gets so many quanta more than its own in each round: then six flows of one size end within
-/// the last quarter of the time that they need, and none later than it would without.
+/// While it may, the flow of the best place gets so many quanta more than its own in each round:
+/// then six flows of one size end within the last quarter of the time that they need, and none
+/// later than it would without.
 const LEAD_QUANTA: i64 = 2;
-/// The golden section of 2^32: any number of its successive multiples, modulo 2^32, are spread evenly (Weyl's sequence).
+/// The golden section of 2^32: any number of its successive multiples, modulo 2^32, are spread
+/// evenly (Weyl's sequence).
 const GOLDEN_SECTION: u32 = 0x9e37_79b9;
 
-/// What a packet counts for in the queue: never less than this, so that the limit on bytes also limits the number of packets.
+/// What a packet counts for in the queue: never less than this, so that the limit on bytes also
+/// limits the number of packets.
 pub(crate) fn queued_bytes(size: WireSize) -> usize {
     size.bytes.max(64) as usize
 }
@@ -47,8 +52,8 @@ struct Round {
     new_streak: u32,
 }
 
-/// One flow in one class. It stays listed until the round comes by and finds nothing to send: a flow that empties and fills
-/// again keeps its place and its debt.
+/// One flow in one class. It stays listed until the round comes by and finds nothing to send: a
+/// flow that empties and fills again keeps its place and its debt.
 #[derive(Debug)]
 pub(crate) struct Flow<P> {
     pub(crate) id: u64,
@@ -100,7 +105,8 @@ impl<P> Default for Flows<P> {
 }
 
 impl<P> Flows<P> {
-    /// The flow's slot; a new flow begins with one quantum in the list of new flows. `waiting`: flows that have something to send.
+    /// The flow's slot; a new flow begins with one quantum in the list of new flows. `waiting`:
+    /// flows that have something to send.
     pub(crate) fn entry(&mut self, class: Class, id: u64, quantum: i64, waiting: usize) -> usize {
         if let Some(slot) = self.by_id.get(&(class, id)) {
             return *slot;
@@ -123,9 +129,10 @@ impl<P> Flows<P> {
         self.slots.get_mut(slot)
     }
 
-    /// The next flow of this class that has something to send and may. It stays where it is; what it sends comes off its deficit.
-    /// Each step drops a flow from the lists or hands out a quantum, so the work is bounded by what is sent. `lead_max`: the bytes that
-    /// the flow of the best place may lead by.
+    /// The next flow of this class that has something to send and may. It stays where it is; what
+    /// it sends comes off its deficit. Each step drops a flow from the lists or hands out a
+    /// quantum, so the work is bounded by what is sent. `lead_max`: the bytes that the flow of the
+    /// best place may lead by.
     pub(crate) fn next(&mut self, class: Class, quantum: i64, lead_max: i64) -> Option<usize> {
         loop {
             let round = self.round(class);
@@ -139,7 +146,8 @@ impl<P> Flows<P> {
             };
             if !flow.waits() {
                 self.unlist(class, from_new);
-                // A flow that leaves the new list empties through the old one, else it could be new again at once.
+                // A flow that leaves the new list empties through the old one, else it could be new
+                // again at once.
                 let round = self.round(class);
                 if from_new && !round.old.is_empty() {
                     round.old.push_back(slot);
@@ -194,8 +202,8 @@ impl<P> Flows<P> {
         self.slots.len()
     }
 
-    /// Unlists all flows that have nothing to send. Rare: only where flows empty much faster than the round comes by (a flood whose
-    /// packets are dropped), and then once per as many new flows.
+    /// Unlists all flows that have nothing to send. Rare: only where flows empty much faster than
+    /// the round comes by (a flood whose packets are dropped), and then once per as many new flows.
     fn sweep(&mut self) {
         let Self { slots, by_id, rounds, .. } = self;
         let mut keep = |slot: &usize| match slots.get(*slot) {

@@ -1,18 +1,20 @@
 //! The queue of a declared link: shaper, fair queueing, classes.
 //!
-//! Two kinds of things wait for the link: *packets* that are forwarded, which the queue owns, and *flows* that have something to
-//! send, whose bytes are made only when the link grants them. The queue knows neither TCP nor the engine; it takes the time and
-//! sizes and says who is next.
+//! Two kinds of things wait for the link: *packets* that are forwarded, which the queue owns, and
+//! *flows* that have something to send, whose bytes are made only when the link grants them. The
+//! queue knows neither TCP nor the engine; it takes the time and sizes and says who is next.
 //!
 //! Where what is:
 //! - `egress.rs` the door; `config.rs` what goes in and out
 //! - `shaper.rs` when the link is free
 //! - `classes.rs` which priority class is next
-//! - `estimate.rs` the rate of a link that nobody has told us, from the reports of the gateway at its other end
+//! - `estimate.rs` the rate of a link that nobody has told us, from the reports of the gateway at
+//!   its other end
 //! - `flows.rs` which flow of the class is next (deficit round robin), and whose packet is dropped
 //!
-//! An XCP router belongs between the last two and the link: it counts what arrives ([`Egress::enqueue`], and what
-//! [`Egress::used`] reports) and stamps what departs ([`Egress::next_grant`]), and nothing else here needs to know of it.
+//! An XCP router belongs between the last two and the link: it counts what arrives
+//! ([`Egress::enqueue`], and what [`Egress::used`] reports) and stamps what departs
+//! ([`Egress::next_grant`]), and nothing else here needs to know of it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(

@@ -1,4 +1,5 @@
-//! How much has been sent into a link, and when: so that what waited before it once can be reckoned forward.
+//! How much has been sent into a link, and when: so that what waited before it once can be reckoned
+//! forward.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ pub(crate) struct SentLog {
 }
 
 impl SentLog {
-    /// By now `total_bytes` have left in all. Points nearer to each other than `apart` are not kept.
+    /// By now `total_bytes` have left in all. Points nearer to each other than `apart` are not
+    /// kept.
     pub(crate) fn note(&mut self, now: Instant, total_bytes: u64, apart: Duration) {
         self.total_bytes = total_bytes;
         if self.points.back().is_some_and(|(at, total)| now.since(*at) < apart || *total == total_bytes) {
@@ -32,7 +34,8 @@ impl SentLog {
         self.total_bytes
     }
 
-    /// Bytes that have left since `then`, where `total_bytes` have left in all by `now`; `None`: that is too long ago.
+    /// Bytes that have left since `then`, where `total_bytes` have left in all by `now`; `None`:
+    /// that is too long ago.
     pub(crate) fn since(&self, then: Instant, now: Instant, total_bytes: u64) -> Option<u64> {
         let at = self.points.iter().rposition(|(at, _)| *at <= then)?;
         let &(from, before) = self.points.get(at)?;

@@ -4,19 +4,21 @@ use farlink_wire::time::{Duration, Instant};
 
 use crate::config::MAX_BURST_BYTES;
 
-/// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes out at once. Timers of a quiet
-/// two-core machine are late by tens of microseconds, rarely by a millisecond; those of a machine whose cores are all busy by several,
-/// at every packet.
+/// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes
+/// out at once. Timers of a quiet two-core machine are late by tens of microseconds, rarely by a
+/// millisecond; those of a machine whose cores are all busy by several, at every packet.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 /// The same where the operator has named the largest burst.
 const CATCH_UP_NAMED_MAX: Duration = Duration::from_millis(2);
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// The clock of one link. Exact in the long run: what a division leaves over is carried to the next packet.
+/// The clock of one link. Exact in the long run: what a division leaves over is carried to the next
+/// packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Shaper {
     rate_bps: Option<u64>,
-    /// Lateness that is made up for: never more than the burst that the operator has named, else no more than a super-segment.
+    /// Lateness that is made up for: never more than the burst that the operator has named, else no
+    /// more than a super-segment.
     catch_up: Duration,
     next_free: Instant,
     /// Time beyond `next_free` in units of `1 / rate_bps` ns.
@@ -47,8 +49,8 @@ impl Shaper {
         }
     }
 
-    /// Bytes leave. `waiting_since`: since when, without a break, something has been waiting; if that was before the link was free,
-    /// the link was never idle and only our caller is late.
+    /// Bytes leave. `waiting_since`: since when, without a break, something has been waiting; if
+    /// that was before the link was free, the link was never idle and only our caller is late.
     pub(crate) fn spend(&mut self, now: Instant, waiting_since: Option<Instant>, bytes: u64) {
         let Some(rate) = self.rate_bps.filter(|rate| *rate > 0) else { return };
         let begin = self.begin(now, waiting_since);
@@ -117,7 +119,8 @@ impl Shaper {
 mod tests {
     use super::*;
 
-    /// 1,500 bytes at 7 Mbit/s take 1,714,285.714... ns: after 7 million packets the clock is right to the nanosecond.
+    /// 1,500 bytes at 7 Mbit/s take 1,714,285.714... ns: after 7 million packets the clock is right
+    /// to the nanosecond.
     #[test]
     fn remainders_are_carried() {
         let mut shaper = Shaper::new(Some(7_000_000), Some(1514));

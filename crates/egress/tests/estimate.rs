@@ -1,4 +1,5 @@
-//! The estimate of a link's rate against a link of packets: first burst, steady sending, losses, changes of the rate.
+//! The estimate of a link's rate against a link of packets: first burst, steady sending, losses,
+//! changes of the rate.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -9,7 +10,8 @@ use farlink_wire::time::Instant;
 const PACKET_BYTES: u32 = 1500;
 const BURST_PACKETS: u32 = 32;
 
-/// A link with a queue before it, a source that always has more, and a gateway behind it that reports.
+/// A link with a queue before it, a source that always has more, and a gateway behind it that
+/// reports.
 struct Model {
     estimate: RateEstimate,
     rate_bps: u64,
@@ -157,7 +159,8 @@ impl Model {
         self.estimate.rate_bps().unwrap_or(0) * 100 / self.rate_bps
     }
 
-    /// What has been delivered since `before`, over what the link could have carried in this time, percent.
+    /// What has been delivered since `before`, over what the link could have carried in this time,
+    /// percent.
     fn use_percent(&mut self, time: Duration) -> u64 {
         let before = self.delivered_bytes;
         self.run(time);
@@ -243,7 +246,8 @@ fn what_waits_before_the_link_is_known() {
     assert!(!m.has_backlog());
 }
 
-/// A report tells what waited a round trip ago. What has left since is known here: nothing, and the queue is empty.
+/// A report tells what waited a round trip ago. What has left since is known here: nothing, and the
+/// queue is empty.
 #[test]
 fn a_burst_that_has_gone_over_the_link_waits_no_longer() {
     let mut m = Model::new(8_000_000, 500);
@@ -293,7 +297,8 @@ fn a_short_link_that_becomes_faster_is_noticed() {
     }
 }
 
-/// The machine at the far end was busy when the first burst came: it took thirty times as long as on the link.
+/// The machine at the far end was busy when the first burst came: it took thirty times as long as
+/// on the link.
 #[test]
 fn a_first_estimate_that_was_wrong_is_corrected() {
     for rtt_us in [300, 2_000, 20_000] {
@@ -319,7 +324,8 @@ fn what_nobody_confirms_is_forgotten() {
     assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (None, None));
 }
 
-/// The far gateway's clock is told modulo 2^32 microseconds: after 40 minutes without a word it seems to have gone back.
+/// The far gateway's clock is told modulo 2^32 microseconds: after 40 minutes without a word it
+/// seems to have gone back.
 #[test]
 fn a_long_silence_before_the_first_estimate_does_no_harm() {
     let report = |at: Instant| Report {
@@ -393,7 +399,8 @@ fn gateways_behind_one_link_share_it() {
     assert!((7_800_000..=8_200_000).contains(&rate), "{rate}");
 }
 
-/// A repetition that was not the one that arrived makes the one-way delay look too short: it does not count as the smallest.
+/// A repetition that was not the one that arrived makes the one-way delay look too short: it does
+/// not count as the smallest.
 #[test]
 fn repetitions_do_not_count_as_short_delays() {
     let mut m = Model::new(8_000_000, 500);

@@ -9,7 +9,8 @@ fn lcg(x: &mut u64, n: u64) -> u64 {
     (*x >> 33) % n
 }
 
-/// Drives a queue that always has work for that long; every wake-up is late by up to `late_ns`. Returns what left when.
+/// Drives a queue that always has work for that long; every wake-up is late by up to `late_ns`.
+/// Returns what left when.
 fn saturate(config: Config, seconds: u64, late_ns: u64, flows: bool) -> Vec<(u64, u64)> {
     let mut egress = Egress::<u32>::new(config);
     let mut now = Instant::from_millis(10);
@@ -185,7 +186,8 @@ fn a_busy_machine_that_wakes_late_at_every_packet_loses_no_rate() {
         while egress.next_grant(now).is_some() {
             sent += 1;
         }
-        // 8 ms too late, each time: eight packets leave at once, and the link has them in its own queue.
+        // 8 ms too late, each time: eight packets leave at once, and the link has them in its own
+        // queue.
         now = egress.poll_timeout().map_or(now, |t| t + Duration::from_millis(8));
     }
     assert!(now.since(start) <= Duration::from_millis(212), "{:?}", now.since(start));

@@ -1,4 +1,5 @@
-//! Who gets the link: flows among each other, classes, new flows, and who loses when the queue is full.
+//! Who gets the link: flows among each other, classes, new flows, and who loses when the queue is
+//! full.
 
 use std::collections::BTreeMap;
 
@@ -212,7 +213,8 @@ fn small_packets_are_counted_too() {
     assert_eq!(egress.stats().backlog_packets, 10);
 }
 
-/// A packet each of ever new flows, far more than the link carries: memory stays bounded by the queue's limit.
+/// A packet each of ever new flows, far more than the link carries: memory stays bounded by the
+/// queue's limit.
 #[test]
 fn a_flood_of_flows_leaves_nothing_behind() {
     let mut egress =
@@ -262,7 +264,8 @@ fn readiness() {
     assert_eq!(egress.stats().sent_bytes, 40);
 }
 
-/// Anything in any order: each packet comes out once, granted or dropped; the counts agree; the queue never locks up.
+/// Anything in any order: each packet comes out once, granted or dropped; the counts agree; the
+/// queue never locks up.
 #[test]
 fn any_order_of_operations() {
     let classes = [Class::Control, Class::Interactive, Class::Bulk, Class::Background, Class::Spare];
@@ -323,7 +326,8 @@ fn any_order_of_operations() {
     }
 }
 
-/// Flows of so many bytes each over 384 kbit/s: who is served when, as the order of packets, and when each ends, in milliseconds.
+/// Flows of so many bytes each over 384 kbit/s: who is served when, as the order of packets, and
+/// when each ends, in milliseconds.
 fn serve_equal(flows: u8, bytes: u32, rtt: Option<Duration>) -> (String, Vec<u64>) {
     let config = Config { rate_bps: Some(384_000), mtu_bytes: 1500, rtt, ..Config::default() };
     let mut egress = Egress::<Packet>::new(config);
@@ -349,7 +353,8 @@ fn serve_equal(flows: u8, bytes: u32, rtt: Option<Duration>) -> (String, Vec<u64
     (order, ends)
 }
 
-/// Six objects of one size: without a known round trip they end together, with it one after the other, and the last no later.
+/// Six objects of one size: without a known round trip they end together, with it one after the
+/// other, and the last no later.
 #[test]
 fn equal_flows_end_one_after_the_other_over_a_round_trip() {
     let (order, ends) = serve_equal(6, 16_500, None);
@@ -360,7 +365,8 @@ fn equal_flows_end_one_after_the_other_over_a_round_trip() {
     assert_eq!(ends, [1718, 1968, 1593, 1812, 2031, 1875]);
 }
 
-/// However long they send, no flow leads another by more than twice its share of what the link carries in a round trip.
+/// However long they send, no flow leads another by more than twice its share of what the link
+/// carries in a round trip.
 #[test]
 fn a_lead_is_bounded() {
     let rtt = Some(Duration::from_millis(500));
@@ -378,8 +384,8 @@ fn a_lead_is_bounded() {
     }
 }
 
-/// A flow that joins others is served at once, and has its share of the second that follows where the others have had their leads; where
-/// they are still getting them, most of it.
+/// A flow that joins others is served at once, and has its share of the second that follows where
+/// the others have had their leads; where they are still getting them, most of it.
 #[test]
 fn whoever_joins_has_its_share_at_once() {
     let rtt = Some(Duration::from_millis(500));

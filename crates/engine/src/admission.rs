@@ -1,5 +1,5 @@
-//! Whether a connection may be split: room in the table, memory, and whether it takes the place of an old one between the
-//! same ports.
+//! Whether a connection may be split: room in the table, memory, and whether it takes the place of
+//! an old one between the same ports.
 
 use farlink_wire::TcpSegment;
 
@@ -13,12 +13,13 @@ use crate::side::{Pair, Side};
 use crate::table::Key;
 use crate::world::World;
 
-/// What a split flow takes beside the blocks that it holds: record, relays, places in the index, first lists. Bytes.
+/// What a split flow takes beside the blocks that it holds: record, relays, places in the index,
+/// first lists. Bytes.
 const FLOW_BYTES: usize = size_of::<Flow>() + size_of::<Relays>() + 1024;
 
 impl Engine {
-    /// A new connection may be split: there is time for it, a place, if need be that of the sleeper that has been silent longest,
-    /// and memory.
+    /// A new connection may be split: there is time for it, a place, if need be that of the sleeper
+    /// that has been silent longest, and memory.
     pub(crate) fn has_room(&self) -> bool {
         let l = &self.config.limits;
         let evictable = l.flows_max > 0 && self.table.oldest_sleeper().is_some();
@@ -34,15 +35,16 @@ impl Engine {
         }
     }
 
-    /// Whether packets wait too long for their turn, as only the driver knows. While they do, new connections are forwarded and
-    /// sleeping ones stay asleep. Those that are split go on.
+    /// Whether packets wait too long for their turn, as only the driver knows. While they do, new
+    /// connections are forwarded and sleeping ones stay asleep. Those that are split go on.
     pub fn set_short_of_time(&mut self, is_short: bool) {
         self.short_of_time = is_short;
     }
 
-    /// One flow more may be split, or wake. Half of the memory at most is for the state of split flows, and a quarter is left
-    /// free. Blocks count as those in use, or as what flows that hold data now may always hold, if that is more. Most
-    /// connections have little to say and take no more than their state.
+    /// One flow more may be split, or wake. Half of the memory at most is for the state of split
+    /// flows, and a quarter is left free. Blocks count as those in use, or as what flows that hold
+    /// data now may always hold, if that is more. Most connections have little to say and take no
+    /// more than their state.
     pub(crate) fn has_memory(&self) -> bool {
         let state = (self.split_count + 1).saturating_mul(FLOW_BYTES);
         let blocks =
@@ -68,10 +70,11 @@ impl Engine {
         }
     }
 
-    /// A segment between the ports of a flow belongs to a new connection. A SYN begins one where nothing of the old one is
-    /// owed; what follows does by its numbers. The old one is kept until the handshake is complete: whoever guesses a
-    /// SYN has not ended it, and the first word of a host that still has it, such as its challenge ACK (RFC 5961 section
-    /// 4), ends the handshake here.
+    /// A segment between the ports of a flow belongs to a new connection. A SYN begins one where
+    /// nothing of the old one is owed; what follows does by its numbers. The old one is kept until
+    /// the handshake is complete: whoever guesses a SYN has not ended it, and the first word of a
+    /// host that still has it, such as its challenge ACK (RFC 5961 section 4), ends the handshake
+    /// here.
     pub(crate) fn is_of_new_connection(
         &mut self,
         key: &Key,
@@ -97,9 +100,10 @@ impl Engine {
         self.table.get(id).and_then(Flow::open_rule)
     }
 
-    /// The handshake of a connection is complete: an old one between the same ports is over, and forgotten. Returns whether
-    /// there is none any longer. Not so where bytes of it are owed, or where one of the hosts has spoken from another side
-    /// than before (`came_by`): a complete handshake, too, can be guessed by somebody who sits on one side.
+    /// The handshake of a connection is complete: an old one between the same ports is over, and
+    /// forgotten. Returns whether there is none any longer. Not so where bytes of it are owed, or
+    /// where one of the hosts has spoken from another side than before (`came_by`): a complete
+    /// handshake, too, can be guessed by somebody who sits on one side.
     pub(crate) fn replaces(
         &mut self,
         key: &Key,

@@ -29,12 +29,14 @@ enum Judged {
     Counts(AckKind),
 }
 
-/// A host of which nothing is heard for so long, through three timeouts and more, may be answering past us. A crowded
-/// leg loses a segment three times within two seconds, and four times within five.
+/// A host of which nothing is heard for so long, through three timeouts and more, may be answering
+/// past us. A crowded leg loses a segment three times within two seconds, and four times within
+/// five.
 const UNHEARD: Duration = Duration::from_secs(6);
 /// A segment of more than this is the beginning of bulk data: its source is worth a larger window.
 const RAISE_FROM_BYTES: u32 = 512;
-/// The same on a link of our own: there it is an outage that nobody has announced, and what its source sends is better kept.
+/// The same on a link of our own: there it is an outage that nobody has announced, and what its
+/// source sends is better kept.
 const UNHEARD_ON_LINK: Duration = Duration::from_secs(60);
 
 impl Split<'_> {
@@ -131,7 +133,8 @@ impl Split<'_> {
     pub(crate) fn is_word_of(&self, from: Side, s: &TcpSegment) -> bool {
         let towards = self.relays.get(from.other());
         let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
-        // It acknowledges nothing that was not sent from here, and nothing older than any window reaches back.
+        // It acknowledges nothing that was not sent from here, and nothing older than any window
+        // reaches back.
         let of_sent = s.ack.before_eq(towards.tx.snd_nxt()) && age <= reach;
         of_sent && (self.is_in_window(from, s) || self.is_probe(from, s))
     }
@@ -141,7 +144,8 @@ impl Split<'_> {
         s.options.farlink.as_ref().filter(|_| cx.links.at(self.came_by).is_some())
     }
 
-    /// Takes in who speaks. Returns what a gateway on this leg holds above a gap, and what has arrived over the link there.
+    /// Takes in who speaks. Returns what a gateway on this leg holds above a gap, and what has
+    /// arrived over the link there.
     fn hear(
         &mut self,
         cx: &mut Cx<'_>,
@@ -151,7 +155,8 @@ impl Split<'_> {
     ) -> (ArrayVec<SackBlock, RUNS_MAX>, Option<Arrived>) {
         let current = self.is_current(from, s);
         if let (true, true, Some(t)) = (current, self.agreed.timestamps, s.options.timestamps) {
-            // What it echoes the other host has sent, though it may have gone round us; our next segments are no older.
+            // What it echoes the other host has sent, though it may have gone round us; our next
+            // segments are no older.
             if self.legs.get_mut(from.other()).hear_of(t.ecr) {
                 self.see_direct(from.other());
             }
@@ -177,7 +182,8 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
-        // What is said of bytes that were never sent from here is hearsay, in a gateway's message, too.
+        // What is said of bytes that were never sent from here is hearsay, in a gateway's message,
+        // too.
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
         towards.hear_far(ack, told.as_ref(), heard);
         let Some(told) = told else { return (ArrayVec::new(), None) };
@@ -193,14 +199,15 @@ impl Split<'_> {
         }
     }
 
-    /// Not wholly of what was acknowledged before, which a host drops unread (RFC 9293 3.10.7.4): a guess among old numbers, of
-    /// which there are many, must not teach timestamps. Keepalives stand next to the last acknowledgement.
+    /// Not wholly of what was acknowledged before, which a host drops unread (RFC 9293 3.10.7.4): a
+    /// guess among old numbers, of which there are many, must not teach timestamps. Keepalives
+    /// stand next to the last acknowledgement.
     fn is_current(&self, from: Side, s: &TcpSegment) -> bool {
         (s.end_seq() + 1).after_eq(self.relays.get(from).rx.last_ack_sent)
     }
 
-    /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches back no further than
-    /// the window did: it is answered, not passed on.
+    /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches
+    /// back no further than the window did: it is answered, not passed on.
     pub(crate) fn is_in_window(&self, from: Side, s: &TcpSegment) -> bool {
         let r = &*self.relays;
         let relay = r.get(from);
@@ -228,7 +235,8 @@ impl Split<'_> {
             cx.counters.bypass_events += 1;
             self.note_bypass();
             if s.payload_len <= 1 {
-                // It may be a probe of our own window, by a source that counts from what it has sent.
+                // It may be a probe of our own window, by a source that counts from what it has
+                // sent.
                 self.challenge(cx, from);
             }
             if self.relays.is_draining() {
@@ -257,8 +265,8 @@ impl Split<'_> {
         }
     }
 
-    /// A host's word has come, or an answer. Who sits where the other host does can say anything in this one's name, but nothing of the
-    /// link.
+    /// A host's word has come, or an answer. Who sits where the other host does can say anything in
+    /// this one's name, but nothing of the link.
     fn tell_link(&self, cx: &mut Cx<'_>, from: Side, answers: bool) {
         let out = self.legs.get(from).out;
         if cx.links.way(self.came_by) == out || self.came_by != self.legs.get(from.other()).via {
@@ -266,7 +274,8 @@ impl Split<'_> {
         }
     }
 
-    /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything new.
+    /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything
+    /// new.
     fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -314,7 +323,8 @@ impl Split<'_> {
         }
         let held_back = towards.rx.ack_held_back && (happened.progress || towards.is_far_known());
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
-            // The upstream gateway lets the flow sleep, and counts custody, by what the far host has.
+            // The upstream gateway lets the flow sleep, and counts custody, by what the far host
+            // has.
             let far = towards.far_acked(downstream);
             if towards.rx.far_told != Some(far) {
                 towards.rx.owe_by(now + told_delay);
@@ -333,8 +343,9 @@ impl Split<'_> {
         happened.progress || opened
     }
 
-    /// A segment that only acknowledges: digested, unless it is about nothing that we hold (keepalives and their
-    /// answers, window updates of a drained direction), which concerns the other host.
+    /// A segment that only acknowledges: digested, unless it is about nothing that we hold
+    /// (keepalives and their answers, window updates of a drained direction), which concerns the
+    /// other host.
     fn pure_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -350,11 +361,13 @@ impl Split<'_> {
         let answer = r.get(from.other()).keepalive_passed;
         // Whether a host that does not progress lives is for the hosts to find out.
         let stalled = r.get(from).is_stalled() && !self.is_down(cx, from.other());
-        // What is only held behind a gap is the source's still: whether it lives is not ours to say.
+        // What is only held behind a gap is the source's still: whether it lives is not ours to
+        // say.
         let owes = self.relays.owes();
         let speaking = self.legs.get(from).peer.is_speaking();
         if keepalive && (!owes || stalled) {
-            // A gateway asks for itself: it may have missed the window, or have a link that was silent.
+            // A gateway asks for itself: it may have missed the window, or have a link that was
+            // silent.
             if speaking {
                 self.owe_now(from);
             }
@@ -371,8 +384,8 @@ impl Split<'_> {
         if keepalive {
             self.owe_now(from);
         } else if (holds || speaking) && !news && s.seq.before(r.get(from).rcv_nxt()) {
-            // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a gap asks so, or one whose link was
-            // silent.
+            // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a
+            // gap asks so, or one whose link was silent.
             self.challenge(cx, from);
         } else if ((answer && !owes) || (!news && !holds))
             && s.options.sack.is_empty()
@@ -398,8 +411,8 @@ impl Split<'_> {
         frozen.is_some_and(|frozen| s.seq.after_eq(frozen))
     }
 
-    /// A forwarded segment of a flow that is split in the other direction speaks for us there: its acknowledgement,
-    /// window and echoed timestamp are what we have told the other host.
+    /// A forwarded segment of a flow that is split in the other direction speaks for us there: its
+    /// acknowledgement, window and echoed timestamp are what we have told the other host.
     fn rewrite(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let to = from.other();
         let mine = self.ack_for(to);
@@ -419,7 +432,8 @@ impl Split<'_> {
         }
     }
 
-    /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host that is not heard here any more.
+    /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host
+    /// that is not heard here any more.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let holds = self.relays.holds();
         let waits = self.waits_for_link(cx.links, from.other());
@@ -437,14 +451,15 @@ impl Split<'_> {
         let silent = (relay.is_stalled() && unheard) || (relay.has_timed_out() && direct);
         let passes = silent && !waits && s.seq.after_eq(nxt) && len > 0;
         if passes {
-            // No more early acknowledgements: the packet reaches the host, and the answer its source.
+            // No more early acknowledgements: the packet reaches the host, and the answer its
+            // source.
             self.note_passed(cx, from, s);
         }
         passes
     }
 
-    /// Bytes at the beginning of a segment that a source which sends too fast is to send again: the first of several segments that
-    /// came as one may be dropped alone.
+    /// Bytes at the beginning of a segment that a source which sends too fast is to send again: the
+    /// first of several segments that came as one may be dropped alone.
     fn drop_first(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> u32 {
         // A host without SACK may not know fast retransmit either.
         let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
@@ -487,7 +502,8 @@ impl Split<'_> {
             cx.counters.dropped_no_buffer += 1;
         }
         if taken == 0 && len > 0 {
-            // It is told where we stand: a source that gets no answer gives up (RFC 9293 3.8.6.1, MUST-36).
+            // It is told where we stand: a source that gets no answer gives up (RFC 9293 3.8.6.1,
+            // MUST-36).
             relay.rx.owe_now();
             return Fate::taken(cx.pool, packet);
         }
@@ -501,7 +517,8 @@ impl Split<'_> {
             relay.note_urgent(s, len);
         }
         let early = Early { waiting: relay.buffer.has_early(), new_gap: seq.after(relay.buffer.highest()) };
-        // A super-segment is as many segments as it was on the wire: each second one is acknowledged at once.
+        // A super-segment is as many segments as it was on the wire: each second one is
+        // acknowledged at once.
         let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
         let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
         relay.buffer.grain = grain;
@@ -534,7 +551,8 @@ impl Split<'_> {
         Fate::Taken
     }
 
-    /// Packets of this host are seen to reach the other one round us. Where we wait for its word, none will come.
+    /// Packets of this host are seen to reach the other one round us. Where we wait for its word,
+    /// none will come.
     fn see_direct(&mut self, host: Side) {
         let from = host.other();
         let waits = self.relays.get(from).has_timed_out();
@@ -543,9 +561,10 @@ impl Split<'_> {
         }
     }
 
-    /// A segment behind what is held goes on to a host that answers round us. When its source has sent more than any window allows
-    /// it to have under way, all that is held here has been acknowledged to it. A gateway may have been told a larger window than
-    /// the header has room for, by another one that answers round us.
+    /// A segment behind what is held goes on to a host that answers round us. When its source has
+    /// sent more than any window allows it to have under way, all that is held here has been
+    /// acknowledged to it. A gateway may have been told a larger window than the header has room
+    /// for, by another one that answers round us.
     fn note_passed(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) {
         let far = self.legs.get(from.other());
         let (direct, window_scale) = (far.is_direct(), far.window_scale);
@@ -615,15 +634,16 @@ impl Split<'_> {
     }
 }
 
-/// What has come in over a link is to be told at once. The rate of the link shows in the time between two reports: where there was none
-/// of late, this is the first, and a few follow it early.
+/// What has come in over a link is to be told at once. The rate of the link shows in the time
+/// between two reports: where there was none of late, this is the first, and a few follow it early.
 fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy) -> bool {
     let AckPolicy::Gateway(interval) = policy else { return false };
     cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval / 16))
 }
 
 impl crate::relay::Relay {
-    /// A larger window can be shown to the source while nothing has been acknowledged ahead of the far host.
+    /// A larger window can be shown to the source while nothing has been acknowledged ahead of the
+    /// far host.
     fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
         let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));
         let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);

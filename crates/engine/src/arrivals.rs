@@ -1,9 +1,9 @@
 //! How many handshakes that are under way will soon be connections.
 //!
-//! Who shares a link out leaves room for connections that begin together. But a SYN costs nothing and may be anybody's, so
-//! SYNs alone must not narrow those that speak. Handshakes over a link take its round trip at least, so they come to an end
-//! about as long after their SYNs as the last one did. Those of which nothing has become by then speak against the ones
-//! that follow.
+//! Who shares a link out leaves room for connections that begin together. But a SYN costs nothing
+//! and may be anybody's, so SYNs alone must not narrow those that speak. Handshakes over a link
+//! take its round trip at least, so they come to an end about as long after their SYNs as the last
+//! one did. Those of which nothing has become by then speak against the ones that follow.
 
 use farlink_wire::{Duration, Instant};
 
@@ -75,8 +75,9 @@ impl Arrivals {
         }
     }
 
-    /// Of those that began about as long ago as a handshake takes (`handshake`: so long did the last one), so many can be
-    /// expected to become connections: the more of the older ones have come to nothing, the fewer.
+    /// Of those that began about as long ago as a handshake takes (`handshake`: so long did the
+    /// last one), so many can be expected to become connections: the more of the older ones have
+    /// come to nothing, the fewer.
     #[must_use]
     pub fn expected(&self, now: Instant, handshake: Duration) -> usize {
         let last = self.number(now);
@@ -88,7 +89,8 @@ impl Arrivals {
             due += if (took - 1..=took + 1 + LATE_MAX).contains(&age) { open } else { 0 };
             overdue += if age > took + 1 { open } else { 0 };
         }
-        // Twice: most of what is late by a slot or two is only late, what is late by many will never come.
+        // Twice: most of what is late by a slot or two is only late, what is late by many will
+        // never come.
         let share = |n: u64| n * (completed + 1) / (completed + 1 + overdue);
         usize::try_from(share(share(due))).unwrap_or(usize::MAX)
     }

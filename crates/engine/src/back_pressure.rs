@@ -14,8 +14,8 @@ use crate::room;
 use crate::side::Side;
 use crate::split::Split;
 
-/// Quarters of a segment that a relay may hold however little there is for it: two segments, and what is left of another that
-/// did not fit in the link's.
+/// Quarters of a segment that a relay may hold however little there is for it: two segments, and
+/// what is left of another that did not fit in the link's.
 const LEAST_QUARTERS: u32 = 9;
 /// Relays that may hold less than this pack it closely.
 const SMALL_BELOW_BYTES: u32 = 8 << 20;
@@ -23,7 +23,8 @@ const SMALL_BELOW_BYTES: u32 = 8 << 20;
 const MANY_FLOWS: usize = 64;
 const MANY_BYTES: u32 = 1460;
 const FINE_BELOW_BYTES: u32 = 32 << 10;
-/// With a smaller share of the pool than this it is not spent on large blocks, which are seldom full.
+/// With a smaller share of the pool than this it is not spent on large blocks, which are seldom
+/// full.
 const SMALL_SHARE_BYTES: u32 = 256 << 10;
 
 /// What a relay holds at most between two legs that are no declared links.
@@ -32,13 +33,14 @@ const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 const START_BYTES: u32 = 64 << 10;
 /// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
 const ORDINARY_BYTES_PER_MS: u128 = 12_500;
-/// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the least of each.
+/// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the
+/// least of each.
 const START_PARTS: usize = 16;
 const START_LEAST_BYTES: u32 = 16 << 10;
 
 impl Relay {
-    /// A gateway that was told a soft window, or is to be told the first, hears of the next: nothing else may be under way from it
-    /// that would be acknowledged.
+    /// A gateway that was told a soft window, or is to be told the first, hears of the next:
+    /// nothing else may be under way from it that would be acknowledged.
     fn owe_soft_window(&mut self, look: &Look, speaking: bool) {
         if !speaking || self.rx.fin_at.is_some() || self.is_frozen() {
             return;
@@ -125,8 +127,8 @@ impl Split<'_> {
         Asking { age: cx.now.since(self.began_at), handshake: self.handshake, half_open: cx.half_open }
     }
 
-    /// A source whose window is closed because others are expected gets a larger one when they do not come, though nothing else
-    /// happens on its connection until then.
+    /// A source whose window is closed because others are expected gets a larger one when they do
+    /// not come, though nothing else happens on its connection until then.
     pub(crate) fn watch_room(&mut self, cx: &Cx<'_>) {
         let r = &*self.relays;
         let looks = cx.config.flow_control == FlowControl::Automatic;
@@ -140,7 +142,8 @@ impl Split<'_> {
         self.relays.room_at = room_at;
     }
 
-    /// How long acknowledgements wait between gateways on the leg to a host; zero where a host acknowledges.
+    /// How long acknowledgements wait between gateways on the leg to a host; zero where a host
+    /// acknowledges.
     fn ack_interval(&self, cx: &Cx<'_>, to: Side) -> Duration {
         if self.legs.get(to).peer.is_speaking() { self.ack_policy(cx, to).longest() } else { Duration::ZERO }
     }
@@ -171,8 +174,9 @@ impl Split<'_> {
         link.or_else(measured).or(leg.srtt())
     }
 
-    /// Bytes that may be held for a gateway that has said how much it will be able to pass on: that, a quarter more, and some
-    /// segments. What goes beyond would only wait, and others need the room.
+    /// Bytes that may be held for a gateway that has said how much it will be able to pass on:
+    /// that, a quarter more, and some segments. What goes beyond would only wait, and others need
+    /// the room.
     fn within_soft_window(&self, cx: &Cx<'_>, from: Side, segment: u32) -> u32 {
         let edge = self.legs.get(from.other()).soft_edge().filter(|_| cx.config.soft_window);
         let Some(edge) = edge else { return u32::MAX };
@@ -218,9 +222,10 @@ impl Split<'_> {
 }
 
 impl Hosts<'_> {
-    /// Eight times the bandwidth-delay product where a link is known, within the configured bound: repetitions that are lost, too,
-    /// keep most of it waiting. No more out of a link, of what it carries in a round trip of the whole way: hosts take
-    /// acknowledgements as old as their windows (RFC 5961 section 5).
+    /// Eight times the bandwidth-delay product where a link is known, within the configured bound:
+    /// repetitions that are lost, too, keep most of it waiting. No more out of a link, of what it
+    /// carries in a round trip of the whole way: hosts take acknowledgements as old as their
+    /// windows (RFC 5961 section 5).
     pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
         let measured = |side: Side| {
@@ -245,8 +250,9 @@ impl Hosts<'_> {
         u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }
 
-    /// What a relay may hold of a source before its destination has taken much: all of it on a way with a declared link, and
-    /// what an ordinary fast one carries in a round trip elsewhere, so that destinations that read nothing cost little.
+    /// What a relay may hold of a source before its destination has taken much: all of it on a way
+    /// with a declared link, and what an ordinary fast one carries in a round trip elsewhere, so
+    /// that destinations that read nothing cost little.
     pub(crate) fn start_bytes(&self, cx: &Cx<'_>, limit_bytes: u32) -> u32 {
         if self.is_on_link() {
             return limit_bytes;

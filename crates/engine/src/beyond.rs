@@ -8,7 +8,8 @@ pub struct Beyond {
     pub count: u8,
     pub first_at: Instant,
     pub newest_at: Instant,
-    /// When the host was asked, for the first time after the first of them or, if it was not, after earlier ones.
+    /// When the host was asked, for the first time after the first of them or, if it was not, after
+    /// earlier ones.
     pub asked_at: Option<Instant>,
     /// The newest one.
     pub ack: SeqNum,

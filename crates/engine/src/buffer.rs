@@ -1,8 +1,9 @@
 //! Bytes by sequence number: what a relay holds of one direction, in pool blocks.
 //!
-//! In-order bytes form one run from `base` to `end`; what came early waits in disjoint runs above it. What is
-//! in order stays, what comes in order wins over what waits, and of what waits the first copy stays, as in hosts' stacks.
-//! Large payloads keep the block they were read into; small ones are compacted into shared blocks.
+//! In-order bytes form one run from `base` to `end`; what came early waits in disjoint runs above
+//! it. What is in order stays, what comes in order wins over what waits, and of what waits the
+//! first copy stays, as in hosts' stacks. Large payloads keep the block they were read into; small
+//! ones are compacted into shared blocks.
 
 mod check;
 
@@ -12,11 +13,11 @@ use crate::runs::RUNS_MAX;
 use arrayvec::ArrayVec;
 use farlink_wire::{Block, LARGE_BLOCK_BYTES, PacketBuf, Pool, SackBlock, SeqNum};
 
-/// A payload of at least this many bytes keeps its block; smaller ones are copied together, and all while the pool is
-/// pressed.
+/// A payload of at least this many bytes keeps its block; smaller ones are copied together, and all
+/// while the pool is pressed.
 const KEEP_MIN_BYTES: usize = LARGE_BLOCK_BYTES * 2 / 5;
-/// Runs of early bytes kept at most: beyond, early data is refused (the source repeats it). 100 Mbit/s, 500 ms and 5 % of
-/// losses leave more than a thousand.
+/// Runs of early bytes kept at most: beyond, early data is refused (the source repeats it). 100
+/// Mbit/s, 500 ms and 5 % of losses leave more than a thousand.
 const EARLY_RUNS_MAX: usize = 4096;
 /// The same for small pieces, which hold more memory than they have bytes.
 const EARLY_SMALL_RUNS_MAX: usize = 128;
@@ -183,7 +184,8 @@ impl SeqBuffer {
     pub fn highest(&self) -> SeqNum {
         self.early.last().map_or(self.end, Chunk::end)
     }
-    /// Takes `len` payload bytes at `offset` of a packet; they start at `seq`. The packet's block is kept or given back to the pool.
+    /// Takes `len` payload bytes at `offset` of a packet; they start at `seq`. The packet's block
+    /// is kept or given back to the pool.
     pub fn insert(
         &mut self,
         pool: &mut Pool,
@@ -223,8 +225,8 @@ impl SeqBuffer {
 
     fn append_in_order(&mut self, pool: &mut Pool, bytes: &[u8], done: &mut Inserted) {
         let before = self.end;
-        // What comes in order wins over what waits above a gap, as in hosts' stacks: who guesses hits some number of the
-        // window far more easily than exactly the next one.
+        // What comes in order wins over what waits above a gap, as in hosts' stacks: who guesses
+        // hits some number of the window far more easily than exactly the next one.
         self.append_run(pool, bytes);
         let covered = self.early.iter().take_while(|e| e.seq.before(self.end));
         let twice = |e: &Chunk| if e.end().before(self.end) { e.len as u32 } else { self.end.since(e.seq) };
@@ -326,7 +328,8 @@ impl SeqBuffer {
         }
     }
 
-    /// Keeps the beginning of `piece` before run number `at`, which it does not touch; returns how much.
+    /// Keeps the beginning of `piece` before run number `at`, which it does not touch; returns how
+    /// much.
     fn keep_early(&mut self, pool: &mut Pool, at: usize, seq: SeqNum, piece: &[u8]) -> usize {
         let below = at.checked_sub(1).and_then(|i| self.early.get_mut(i)).filter(|c| c.end() == seq);
         let joins = below.is_some();
@@ -357,8 +360,8 @@ impl SeqBuffer {
         n
     }
 
-    /// Lets go of all bytes before `upto`. Bytes above the in-order run that it covers are let go too, and the run
-    /// then begins at `upto` (a receiver has acknowledged what we never had).
+    /// Lets go of all bytes before `upto`. Bytes above the in-order run that it covers are let go
+    /// too, and the run then begins at `upto` (a receiver has acknowledged what we never had).
     pub fn release(&mut self, pool: &mut Pool, upto: SeqNum) {
         if upto.before_eq(self.base) {
             return;
@@ -402,7 +405,8 @@ impl SeqBuffer {
         }
     }
 
-    /// The in-order bytes from `seq`, at most `len`, as slices. Shorter when they are too scattered.
+    /// The in-order bytes from `seq`, at most `len`, as slices. Shorter when they are too
+    /// scattered.
     #[must_use]
     pub fn slices(&self, seq: SeqNum, len: u32) -> (Slices<'_>, u32) {
         let mut out = Slices::new();
@@ -424,8 +428,9 @@ impl SeqBuffer {
         (out, taken)
     }
 
-    /// Runs above the hole: the newest first, then from the highest down. On a link that keeps the order these are the ones
-    /// that were reported last, and each is told twice before it gives way to a newer one (RFC 2018 section 4).
+    /// Runs above the hole: the newest first, then from the highest down. On a link that keeps the
+    /// order these are the ones that were reported last, and each is told twice before it gives way
+    /// to a newer one (RFC 2018 section 4).
     #[must_use]
     pub fn sack_blocks(&self, max: usize) -> ArrayVec<SackBlock, 4> {
         let mut blocks: ArrayVec<SackBlock, 4> = ArrayVec::new();
@@ -440,8 +445,8 @@ impl SeqBuffer {
         blocks
     }
 
-    /// Runs above the hole for a gateway, the most urgent first: the highest, those that repetitions have lengthened, then
-    /// from the highest down.
+    /// Runs above the hole for a gateway, the most urgent first: the highest, those that
+    /// repetitions have lengthened, then from the highest down.
     #[must_use]
     pub fn runs_to_tell(&self) -> ArrayVec<SackBlock, RUNS_MAX> {
         let mut told: ArrayVec<SackBlock, RUNS_MAX> = ArrayVec::new();
@@ -594,7 +599,8 @@ mod tests {
         assert_eq!((i.early_bytes, i.refused_bytes), (0, 100));
     }
 
-    /// Bytes that the buffer really has of the allocator: blocks with a header of 16 bytes each, and the lists.
+    /// Bytes that the buffer really has of the allocator: blocks with a header of 16 bytes each,
+    /// and the lists.
     fn real_bytes(b: &SeqBuffer) -> usize {
         let blocks = b.chunks.iter().chain(&b.early).map(|c| c.block.capacity().next_multiple_of(16) + 16);
         blocks.sum::<usize>() + (b.chunks.capacity() + b.early.capacity()) * size_of::<Chunk>()
@@ -605,7 +611,8 @@ mod tests {
         const BYTES: u32 = 65_535;
         let orders: [fn(u32) -> u32; 2] = [
             |i| i,
-            // Of each 200 bytes those in odd places come first: about as many early runs as small ones may be.
+            // Of each 200 bytes those in odd places come first: about as many early runs as small
+            // ones may be.
             |i| i / 200 * 200 + if i % 200 < 100 { i % 100 * 2 + 1 } else { i % 100 * 2 },
         ];
         for order in orders {

@@ -1,8 +1,10 @@
-//! Sums over all flows, kept as they change: who asks for them does not make the packets wait for a walk through the table.
+//! Sums over all flows, kept as they change: who asks for them does not make the packets wait for a
+//! walk through the table.
 //!
-//! An event only notes that a flow has changed. It is counted when many others have changed after it, or when somebody asks: so
-//! a busy flow costs one count for many packets, and an answer costs no more than the bound below. Each event counts one
-//! flow at most. Who counted many at once would hold up the packet that has the bad luck.
+//! An event only notes that a flow has changed. It is counted when many others have changed after
+//! it, or when somebody asks: so a busy flow costs one count for many packets, and an answer costs
+//! no more than the bound below. Each event counts one flow at most. Who counted many at once would
+//! hold up the packet that has the bad luck.
 
 use std::collections::VecDeque;
 
@@ -110,7 +112,8 @@ impl Census {
     pub fn note(&mut self, table: &mut Table, id: FlowId) {
         let Some(flow) = table.get_mut(id) else { return };
         if !flow.is_split() && flow.census.work.is_some() {
-            // What it has to give back goes at once: a few hundred small blocks would keep as many pages of the heap.
+            // What it has to give back goes at once: a few hundred small blocks would keep as many
+            // pages of the heap.
             return self.count(flow);
         }
         if core::mem::replace(&mut flow.census.waits, true) {

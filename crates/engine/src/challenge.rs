@@ -1,9 +1,10 @@
 //! How many odd segments are answered (RFC 5961 section 7).
 //!
-//! One fixed number for all connections would tell a stranger of other people's: with challenges to a connection of its own it could
-//! count whether a forged segment in another one had drawn one too (CVE-2016-5696). So each connection has a small number of its
-//! own, and that of all together is drawn anew each second. Resets that a closed connection answers with are counted apart: a
-//! flood of challenges must not silence them.
+//! One fixed number for all connections would tell a stranger of other people's: with challenges to
+//! a connection of its own it could count whether a forged segment in another one had drawn one too
+//! (CVE-2016-5696). So each connection has a small number of its own, and that of all together is
+//! drawn anew each second. Resets that a closed connection answers with are counted apart: a flood
+//! of challenges must not silence them.
 
 use farlink_wire::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! What holds of a flow after each event, as far as its own state shows it: the invariants of
 //! ARCHITECTURE.md.
 //!
-//! Whoever breaks one loses bytes, or waits for ever, much later and elsewhere. So debug builds look
-//! after each event, and the sums over all that is held are made now and then.
+//! Whoever breaks one loses bytes, or waits for ever, much later and elsewhere. So debug builds
+//! look after each event, and the sums over all that is held are made now and then.
 
 use farlink_wire::{Instant, SeqNum};
 

@@ -18,8 +18,8 @@ pub struct Closed {
     pub until: Instant,
     /// Per host: the next sequence number expected from it.
     pub next: Pair<SeqNum>,
-    /// How far from `next` the numbers of this connection's late segments can be; farther ones belong to another
-    /// connection between the same ports, whose handshake went round us.
+    /// How far from `next` the numbers of this connection's late segments can be; farther ones
+    /// belong to another connection between the same ports, whose handshake went round us.
     pub reach_bytes: u64,
     /// Whose end is by reset: late segments of these hosts are answered with RST, not ACK.
     pub reset: bool,
@@ -27,7 +27,8 @@ pub struct Closed {
     pub reset_by: Option<Side>,
     /// It ended asleep: nothing was held, so what comes late is the hosts' own and passes.
     pub held_nothing: bool,
-    /// After a crash: when the hosts are asked next for their sequence numbers, and how often still.
+    /// After a crash: when the hosts are asked next for their sequence numbers, and how often
+    /// still.
     pub ask: Option<(Instant, u8)>,
 }
 
@@ -61,8 +62,9 @@ impl Closed {
             return Fate::Forget(packet);
         }
         if reset {
-            // As a closed port answers (RFC 9293 3.10.7.1), and the challenge ACK of a host that doubted our RST. A host's own
-            // reset may have overtaken an acknowledgement that it sent before.
+            // As a closed port answers (RFC 9293 3.10.7.1), and the challenge ACK of a host that
+            // doubted our RST. A host's own reset may have overtaken an acknowledgement that it
+            // sent before.
             let overtaken = reset_by == Some(from) && s.seq == expected && s.seq_len() == 0;
             if s.flags.ack() && !overtaken && answers.may_answer(cx.now) && cx.challenges.take_reset() {
                 hosts.make_rst(cx, from, s.ack, s.end_seq());
@@ -77,8 +79,8 @@ impl Closed {
         Fate::taken(cx.pool, packet)
     }
 
-    /// After a crash: asks both hosts for their sequence numbers with a segment that no TCP accepts; their answer is
-    /// answered with RST (`on_segment`), whose number is then exact.
+    /// After a crash: asks both hosts for their sequence numbers with a segment that no TCP
+    /// accepts; their answer is answered with RST (`on_segment`), whose number is then exact.
     pub fn ask(&mut self, cx: &mut Cx<'_>, hosts: Hosts<'_>) {
         let Some((at, left)) = self.ask else { return };
         if at > cx.now {

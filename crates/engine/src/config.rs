@@ -1,4 +1,5 @@
-//! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver reads it from a file.
+//! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver
+//! reads it from a file.
 
 use core::net::IpAddr;
 
@@ -31,13 +32,16 @@ pub struct Config {
     pub pinned: Pinned,
     /// How the receive buffer of a relay is bounded.
     pub flow_control: FlowControl,
-    /// Gateways tell each other what they will be able to pass on, and send that first (TR 99-12 section 5).
+    /// Gateways tell each other what they will be able to pass on, and send that first (TR 99-12
+    /// section 5).
     pub soft_window: bool,
-    /// A host that sends much faster than its data can go on loses one segment in a window (thesis 4.2).
+    /// A host that sends much faster than its data can go on loses one segment in a window (thesis
+    /// 4.2).
     pub queue_drop: bool,
     /// Seeds hashing; the same seed and inputs give the same outputs.
     pub seed: u64,
-    /// How other gateways tell this one apart; 0: by the seed. They are told it, so it is not to give the seed away.
+    /// How other gateways tell this one apart; 0: by the seed. They are told it, so it is not to
+    /// give the seed away.
     pub identity: u32,
 }
 
@@ -119,7 +123,8 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
-    /// The rate is to be found out where the operator has said none, and `leg.cc` only governs until it is.
+    /// The rate is to be found out where the operator has said none, and `leg.cc` only governs
+    /// until it is.
     pub estimate_rate: bool,
 }
 
@@ -230,7 +235,8 @@ pub enum Class {
 pub struct Limits {
     /// Split or dormant flows; above it new connections are forwarded.
     pub flows_max: usize,
-    /// Half-open connections; above it the oldest is forgotten (and its connection, if it was one, forwarded).
+    /// Half-open connections; above it the oldest is forgotten (and its connection, if it was one,
+    /// forwarded).
     pub half_open_max: usize,
     /// Buffer pool; above it new connections are forwarded and old ones get smaller windows.
     pub pool_bytes: usize,
@@ -243,13 +249,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Bytes that one relay may be allowed, from and to. With less than a super-segment each way it would not move, and no
-    /// window above 1 GiB can be announced (RFC 7323).
+    /// Bytes that one relay may be allowed, from and to. With less than a super-segment each way it
+    /// would not move, and no window above 1 GiB can be announced (RFC 7323).
     pub const RELAY_BYTES: (u64, u64) = (128 << 10, 1 << 30);
-    /// Bytes that the pool may be given, from and to. With less than the buffers of a batch that is read it would not start.
+    /// Bytes that the pool may be given, from and to. With less than the buffers of a batch that is
+    /// read it would not start.
     pub const POOL_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 
-    /// No congestion window needs more than this: what a relay may hold, and as much that is repeated.
+    /// No congestion window needs more than this: what a relay may hold, and as much that is
+    /// repeated.
     pub(crate) const fn window_bytes(relay_bytes: u32) -> u64 {
         relay_bytes as u64 * 2
     }
@@ -277,7 +285,8 @@ pub struct Timers {
     pub dormant_after: Duration,
     /// A dormant record is forgotten (and its connection simply forwarded) after this.
     pub forget_after: Duration,
-    /// Custody that makes no progress while the link is up is abandoned after this (RFC 5482 user timeout).
+    /// Custody that makes no progress while the link is up is abandoned after this (RFC 5482 user
+    /// timeout).
     pub user_timeout: Duration,
     /// Delayed acknowledgements wait at most this long.
     pub delayed_ack: Duration,
@@ -317,7 +326,8 @@ pub enum FlowControl {
     Fixed,
     /// Never more than the send window downstream (Q' <= S).
     SendWindow,
-    /// The adaptive receive buffer of thesis 6.3 and 6.4: four cases, at most one change in two round trips upstream.
+    /// The adaptive receive buffer of thesis 6.3 and 6.4: four cases, at most one change in two
+    /// round trips upstream.
     Adaptive,
     /// What the link or the destination needs to be kept busy, with the round trips that are known.
     Automatic,

@@ -45,8 +45,8 @@ pub struct FlowMemory {
 }
 
 impl Counted {
-    /// That the flow has changed is known already: [`Census::note`] has nothing to do. One that was `split` and is no longer has
-    /// something to give back.
+    /// That the flow has changed is known already: [`Census::note`] has nothing to do. One that was
+    /// `split` and is no longer has something to give back.
     #[must_use]
     pub const fn is_noted(&self, split: bool) -> bool {
         self.waits && (split || self.work.is_none())

@@ -1,9 +1,9 @@
 //! A sleeping flow: what it believes, when it wakes, and when it is over.
 //!
-//! It holds nothing, so each of its packets is forwarded. It learns only from those that the host they are for would take,
-//! as far as that can be told from here (RFC 5961): who guesses does not change what is known of a connection.
-//! The price: a connection that moves on round the gateway by more than a window is a stranger to its record, and stays
-//! unsplit until it ends.
+//! It holds nothing, so each of its packets is forwarded. It learns only from those that the host
+//! they are for would take, as far as that can be told from here (RFC 5961): who guesses does not
+//! change what is known of a connection. The price: a connection that moves on round the gateway by
+//! more than a window is a stranger to its record, and stays unsplit until it ends.
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
@@ -39,10 +39,11 @@ pub struct Dormant {
 pub enum Told {
     /// It sleeps on.
     Little,
-    /// Its host cannot have sent it. The other one might take it, for we have shown it larger windows.
+    /// Its host cannot have sent it. The other one might take it, for we have shown it larger
+    /// windows.
     Forged,
-    /// It is to be split again before this packet is handled: both directions stand fully acknowledged, and the packet
-    /// fits in exactly.
+    /// It is to be split again before this packet is handled: both directions stand fully
+    /// acknowledged, and the packet fits in exactly.
     Wakes,
     /// Both hosts have closed it, and know of each other's end.
     Ends,
@@ -51,10 +52,11 @@ pub enum Told {
 }
 
 impl Dormant {
-    /// A segment of this host is one that its other host takes, and that says something new: its data lies in the window, from
-    /// the last acknowledgement on (a keepalive just below it), and it acknowledges no less than the one before and nothing
-    /// that was never sent. Where the other direction passes round us its acknowledgements run ahead of what is known here.
-    /// Then the sequence number must be exactly the next one: a window is hit far more easily.
+    /// A segment of this host is one that its other host takes, and that says something new: its
+    /// data lies in the window, from the last acknowledgement on (a keepalive just below it), and
+    /// it acknowledges no less than the one before and nothing that was never sent. Where the other
+    /// direction passes round us its acknowledgements run ahead of what is known here. Then the
+    /// sequence number must be exactly the next one: a window is hit far more easily.
     fn is_in_windows(&self, from: Side, s: &TcpSegment) -> bool {
         let (own, other) = (*self.sent.get(from), from.other());
         let (sent, edge) = (*self.sent.get(other), *self.edges.get(other));
@@ -64,13 +66,15 @@ impl Dormant {
         in_window && s.ack.after_eq(*self.acked.get(from)) && of_sent
     }
 
-    /// The number at which the other host takes a reset (RFC 5961 section 3.2): the next one that it expects.
+    /// The number at which the other host takes a reset (RFC 5961 section 3.2): the next one that
+    /// it expects.
     fn is_exact(&self, from: Side, s: &TcpSegment) -> bool {
         s.seq == *self.sent.get(from) || s.seq == *self.acked.get(from.other())
     }
 
-    /// It acknowledges less than its host did before, by more than any window of that host's. RFC 5961 (5.2) has the other host
-    /// refuse that, but by the windows that it has seen, and those were ours.
+    /// It acknowledges less than its host did before, by more than any window of that host's. RFC
+    /// 5961 (5.2) has the other host refuse that, but by the windows that it has seen, and those
+    /// were ours.
     fn is_forged(&self, from: Side, s: &TcpSegment) -> bool {
         let acked = *self.acked.get(from);
         let age = if s.ack.before(acked) { acked.since(s.ack) } else { 0 };

@@ -45,7 +45,8 @@ pub enum Outcome {
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
 
-/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two segments.
+/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
+/// segments.
 const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
 const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
 
@@ -318,7 +319,8 @@ impl Engine {
         Outcome::Forward(packet)
     }
 
-    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the host has sent it.
+    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
+    /// host has sent it.
     fn ask_for_gateway(
         &mut self,
         via: IfaceId,
@@ -329,8 +331,9 @@ impl Engine {
         net: &mut dyn World,
     ) {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        // A connection that does not find the other gateway is worse off for its whole life. But a box on the way may drop what it does
-        // not know: the host's second repetition goes as it came, and the first one, too, where no gateway answers.
+        // A connection that does not find the other gateway is worse off for its whole life. But a
+        // box on the way may drop what it does not know: the host's second repetition goes as it
+        // came, and the first one, too, where no gateway answers.
         let asks = syns == 1 || (syns == 2 && self.links.at(out).is_some_and(Link::may_answer));
         if asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open {
             let asked = insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
@@ -340,8 +343,9 @@ impl Engine {
         }
     }
 
-    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose budget is for many: enough
-    /// to begin with. What the connection gets is decided when it is established.
+    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose
+    /// budget is for many: enough to begin with. What the connection gets is decided when it is
+    /// established.
     fn first_window(&self, out: Way) -> Option<u16> {
         let automatic = self.config.flow_control == FlowControl::Automatic;
         let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
@@ -413,8 +417,8 @@ impl Engine {
         Outcome::Forward(packet)
     }
 
-    /// The client's first segment after the SYN-ACK: from here on the connection is split. The segment itself, when it
-    /// carries nothing, goes on: the server must hear its client.
+    /// The client's first segment after the SYN-ACK: from here on the connection is split. The
+    /// segment itself, when it carries nothing, goes on: the server must hear its client.
     #[allow(clippy::too_many_arguments)]
     fn establish(
         &mut self,
@@ -447,7 +451,8 @@ impl Engine {
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
             let mut cx = cx!(self, now, net);
             if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                // The server's first window is the gateway's own: it will hold what the client cannot.
+                // The server's first window is the gateway's own: it will hold what the client
+                // cannot.
                 split.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
@@ -472,7 +477,8 @@ impl Engine {
         let mut a = h.a.clone();
         let syn_at = a.heard_at();
         self.links.handshake_completes(syn_at);
-        // What this segment shows the server is ours to say: only what the SYN has shown is promised.
+        // What this segment shows the server is ours to say: only what the SYN has shown is
+        // promised.
         let shown_b = a.window_bytes().min(h.shown_bytes.unwrap_or(u16::MAX).into());
         let shown_a = answer.b.window_bytes().min(answer.shown_bytes.unwrap_or(u16::MAX).into());
         // The answer went on when it came; this is what came back.
@@ -504,7 +510,8 @@ impl Engine {
         flow
     }
 
-    /// An ICMP error that quotes a TCP segment. `None`: it was about a segment made here and has been digested.
+    /// An ICMP error that quotes a TCP segment. `None`: it was about a segment made here and has
+    /// been digested.
     pub fn handle_icmp(
         &mut self,
         now: Instant,
@@ -514,7 +521,8 @@ impl Engine {
         net: &mut dyn World,
     ) -> Option<PacketBuf> {
         let Some(inner) = e.inner else { return Some(packet) };
-        // The error may come back by another interface than the connection: all domains of this interface's kind.
+        // The error may come back by another interface than the connection: all domains of this
+        // interface's kind.
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (inner.src, inner.src_port), (inner.dst, inner.dst_port));
         let Some((id, from)) = self.table.find(&key, from_low) else { return Some(packet) };
@@ -570,7 +578,8 @@ impl Engine {
         pulled
     }
 
-    /// The other host has answered a SYN with its own: the old connection is over, and if anything comes of it, it passes.
+    /// The other host has answered a SYN with its own: the old connection is over, and if anything
+    /// comes of it, it passes.
     fn let_sleep(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         if let Some(flow) = self.table.get_mut(id) {
             flow.end_split(Over::Asleep);

@@ -1,16 +1,20 @@
 //! Is an acknowledgement of what was never sent from here believed?
 //!
-//! Where packets go round us, the destination acknowledges bytes that we have not sent, and its word ends what we hold. Who only
-//! knows the addresses can say the same, and a host can lie, so the word alone is not enough:
+//! Where packets go round us, the destination acknowledges bytes that we have not sent, and its
+//! word ends what we hold. Who only knows the addresses can say the same, and a host can lie, so
+//! the word alone is not enough:
 //!
-//! - It counts only with a sequence number that its host could be sending now. Anything else is forwarded and forgotten.
+//! - It counts only with a sequence number that its host could be sending now. Anything else is
+//!   forwarded and forgotten.
 //! - It is believed no further than the source has shown in its own numbers that it has sent.
-//! - It needs either the exact next sequence number while nothing in order waits to be sent, or to be repeated, also after the host
-//!   has been asked. An honest host that is asked says where it really stands, which ends the matter.
-//! - A host that later stands by less than what was believed of it has lost bytes that nobody has any more: both hosts
-//!   are reset.
+//! - It needs either the exact next sequence number while nothing in order waits to be sent, or to
+//!   be repeated, also after the host has been asked. An honest host that is asked says where it
+//!   really stands, which ends the matter.
+//! - A host that later stands by less than what was believed of it has lost bytes that nobody has
+//!   any more: both hosts are reset.
 //!
-//! Until it is believed, what is held is kept and sent, and the packet goes on to the host that can judge it.
+//! Until it is believed, what is held is kept and sent, and the packet goes on to the host that can
+//! judge it.
 
 use farlink_wire::{Duration, SeqNum, TcpSegment};
 
@@ -22,22 +26,25 @@ use crate::relay::Relay;
 use crate::side::Side;
 use crate::split::Split;
 
-/// Repetitions that are believed of a host whose sequence number is not exactly the next one, and how long they must last.
+/// Repetitions that are believed of a host whose sequence number is not exactly the next one, and
+/// how long they must last.
 const REPEATED: u8 = 8;
 const REPEATED_TIME: Duration = Duration::from_secs(1);
 /// The same for acknowledgements that are more than a window away.
 const REPEATED_TIME_FAR: Duration = Duration::from_secs(10);
 /// Repetitions with the exact sequence number.
 const REPEATED_EXACT: u8 = 2;
-/// How long an honest host has to answer a question where its round trip is not known; else two of them.
+/// How long an honest host has to answer a question where its round trip is not known; else two of
+/// them.
 const ANSWER_TIME: Duration = Duration::from_millis(400);
-/// It is asked again after this time at the earliest. Two that answer differently would keep each other talking, and the connection
-/// could never sleep.
+/// It is asked again after this time at the earliest. Two that answer differently would keep each
+/// other talking, and the connection could never sleep.
 const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// An acknowledgement is remembered so long for the source's own numbers to confirm it.
 const FRESH: Duration = Duration::from_secs(10);
-/// Acknowledgements of less than was believed, so long after it and after a question, that show the belief to be wrong. Another
-/// gateway on the way, which nobody has told us of, may need some time to come to the same belief.
+/// Acknowledgements of less than was believed, so long after it and after a question, that show the
+/// belief to be wrong. Another gateway on the way, which nobody has told us of, may need some time
+/// to come to the same belief.
 const CONTRADICTIONS: u8 = 3;
 const CONTRADICTION_TIME: Duration = Duration::from_secs(20);
 
@@ -52,7 +59,8 @@ pub enum AckKind {
     Doubtful {
         /// Its sequence number is the next one of its host.
         exact: bool,
-        /// So was that of another one before, and both acknowledge what its host can have got since it was heard last.
+        /// So was that of another one before, and both acknowledge what its host can have got since
+        /// it was heard last.
         repeated: bool,
     },
     /// The host has all that was sent; what it says beyond that is not believed.
@@ -91,7 +99,8 @@ impl Split<'_> {
         let exact = s.seq == speaks.rcv_nxt();
         let real = s.ack.before_eq(towards.source_nxt);
         let distance = u64::from(s.ack.since(towards.tx.snd_nxt()));
-        // Nobody sends more than a window past what is acknowledged: farther, a whole part of the stream went round us.
+        // Nobody sends more than a window past what is acknowledged: farther, a whole part of the
+        // stream went round us.
         let near = distance <= towards.tx.window_max_bytes().max(OLD_ACK_SLACK)
             || s.ack.before_eq(towards.buffer.highest());
         // A drained direction holds nothing that a false acknowledgement could cost.
@@ -118,13 +127,15 @@ impl Split<'_> {
         match (asked && repeated, real) {
             (true, true) => AckKind::Certain,
             (true, false) => AckKind::AllSent,
-            // One guess among all sequence numbers hits the next one. It must not teach a timestamp as well.
+            // One guess among all sequence numbers hits the next one. It must not teach a timestamp
+            // as well.
             (false, _) => AckKind::Doubtful { exact, repeated: near && again },
         }
     }
 
-    /// What the host acknowledges its source has sent, by the source's own numbers, though not this way. Its segment repeats old
-    /// numbers, so it is asked: the answer has the exact one. Nothing else may ever draw that from it.
+    /// What the host acknowledges its source has sent, by the source's own numbers, though not this
+    /// way. Its segment repeats old numbers, so it is asked: the answer has the exact one. Nothing
+    /// else may ever draw that from it.
     pub(crate) fn ask_about_beyond(&mut self, cx: &mut Cx<'_>, from: Side) {
         let towards = self.relays.get(from.other());
         let b = towards.beyond;
@@ -140,14 +151,16 @@ impl Split<'_> {
         self.relays.get_mut(from.other()).tx.ask();
     }
 
-    /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not this one's.
+    /// Numbers of another connection on this 4-tuple, whose timestamps and header fields are not
+    /// this one's.
     fn is_stranger(&self, from: Side, s: &TcpSegment) -> bool {
         let r = &*self.relays;
         let far = |a: SeqNum, b: SeqNum| u64::from(a.diff(b).unsigned_abs()) > STRANGER_BYTES;
         far(s.seq, r.get(from).rcv_nxt()) || far(s.ack, r.get(from.other()).tx.snd_nxt())
     }
 
-    /// Its sequence number is one that the host could be sending now: the next one, or further in the window that it was shown.
+    /// Its sequence number is one that the host could be sending now: the next one, or further in
+    /// the window that it was shown.
     fn is_next_in_window(&self, from: Side, s: &TcpSegment) -> bool {
         let nxt = self.relays.get(from).rcv_nxt();
         self.is_in_window(from, s) && (s.seq + 1).after_eq(nxt)
@@ -161,8 +174,8 @@ impl Split<'_> {
         relay.source_nxt = relay.source_nxt.max(relay.rx.fin_at.map_or(end, |fin| end.min(fin + 1)));
     }
 
-    /// The source goes on exactly where the destination says that it stands, and none of what lies between has come this way
-    /// since: it went round us.
+    /// The source goes on exactly where the destination says that it stands, and none of what lies
+    /// between has come this way since: it went round us.
     pub(crate) fn confirm(&mut self, cx: &mut Cx<'_>, source: Side, s: &TcpSegment) {
         let relay = self.relays.get(source);
         let b = relay.beyond;
@@ -202,8 +215,8 @@ impl Split<'_> {
         towards.tx.skip_to(cx.now, ack);
     }
 
-    /// The host stands by less than what was believed of it, also after it has been asked. A gateway that it is known to have speaks
-    /// for itself alone.
+    /// The host stands by less than what was believed of it, also after it has been asked. A
+    /// gateway that it is known to have speaks for itself alone.
     pub(crate) fn contradicts_itself(&mut self, cx: &Cx<'_>, from: Side, ack: SeqNum) -> bool {
         let of_gateway = self.legs.get(from).peer.is_speaking();
         let r = &mut *self.relays;
@@ -222,9 +235,9 @@ impl Split<'_> {
 }
 
 impl Relay {
-    /// How old an acknowledgement by the destination is, and how old it may be, bytes: MAX.SND.WND (RFC 5961 section 5). What a gateway
-    /// there has acknowledged, the host behind it need not have. So it counts from what is known of the host, by which custody is
-    /// bounded on every leg.
+    /// How old an acknowledgement by the destination is, and how old it may be, bytes: MAX.SND.WND
+    /// (RFC 5961 section 5). What a gateway there has acknowledged, the host behind it need not
+    /// have. So it counts from what is known of the host, by which custody is bounded on every leg.
     pub(crate) fn age_and_reach(&self, destination: Peer, ack: SeqNum) -> (u64, u64) {
         let una = self.far_acked(destination).min(self.tx.snd_una());
         let age = if ack.before(una) { u64::from(una.since(ack)) } else { 0 };

@@ -9,7 +9,8 @@ pub enum Fate {
     Forward(PacketBuf),
     /// The engine has it, or answers in its stead.
     Taken,
-    /// The connection is over or begins anew: the flow is removed, then the packet is handled without it.
+    /// The connection is over or begins anew: the flow is removed, then the packet is handled
+    /// without it.
     Forget(PacketBuf),
 }
 

@@ -1,16 +1,17 @@
 //! Where a source's stream ends.
 //!
-//! A FIN above a hole is kept, as a host keeps it among what came out of order, but it is no more than a claim: it binds nobody until
-//! everything before it is there. Data at or beyond its place, its source's own numbers beyond it, or a FIN elsewhere show that it
-//! was false. A true one that is forgotten so comes again, for it is not acknowledged.
+//! A FIN above a hole is kept, as a host keeps it among what came out of order, but it is no more
+//! than a claim: it binds nobody until everything before it is there. Data at or beyond its place,
+//! its source's own numbers beyond it, or a FIN elsewhere show that it was false. A true one that
+//! is forgotten so comes again, for it is not acknowledged.
 
 use farlink_wire::{Pool, SeqNum, TcpSegment};
 
 use crate::relay::Relay;
 
 impl Relay {
-    /// A segment with FIN whose payload ends at `end`, before that is taken; `whole`: there is room for all of it. `edge`: the end of
-    /// what may come.
+    /// A segment with FIN whose payload ends at `end`, before that is taken; `whole`: there is room
+    /// for all of it. `edge`: the end of what may come.
     pub(crate) fn hear_fin(&mut self, pool: &mut Pool, seq: SeqNum, end: SeqNum, edge: SeqNum, whole: bool) {
         let possible = end.after_eq(self.buffer.end()) && end.before_eq(edge.max(self.buffer.end()));
         if self.rx.fin_at.is_some() || !possible {
@@ -20,14 +21,16 @@ impl Relay {
             if !whole || seq.after(self.buffer.end()) {
                 return;
             }
-            // It is next in order: the stream ends here, and what waits beyond was never part of it.
+            // It is next in order: the stream ends here, and what waits beyond was never part of
+            // it.
             self.buffer.clear_early(pool);
             self.end_push(end);
         }
         self.rx.fin_claimed = Some(end);
     }
 
-    /// What a segment's numbers say against a FIN that is not believed yet: its source has sent beyond it.
+    /// What a segment's numbers say against a FIN that is not believed yet: its source has sent
+    /// beyond it.
     pub(crate) fn doubt_fin(&mut self, s: &TcpSegment) {
         let data_end = s.seq + s.payload_len as u32;
         let is_beyond = |f: SeqNum| data_end.after(f + 1) || (s.payload_len > 0 && data_end.after(f));

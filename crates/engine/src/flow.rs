@@ -61,7 +61,8 @@ pub struct Flow {
     pub journaled: Option<Box<Record>>,
     /// Routes must be looked up again.
     pub route_generation: u32,
-    /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come since.
+    /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come
+    /// since.
     pub asked_anew: bool,
     /// The interface by which the packet at hand came in.
     pub came_by: IfaceId,
@@ -149,7 +150,8 @@ impl Flow {
     pub fn note_open(&mut self) {
         self.is_open = true;
     }
-    /// It does no longer, if only a tombstone is left: that answers only for a while. Returns its rule then.
+    /// It does no longer, if only a tombstone is left: that answers only for a while. Returns its
+    /// rule then.
     pub fn take_closed_rule(&mut self) -> Option<usize> {
         let rule = self.open_rule().filter(|_| self.is_closed())?;
         self.is_open = false;
@@ -180,7 +182,8 @@ impl Flow {
         }
     }
 
-    /// A segment of a host that its other host would take, by what is known here: the host itself has spoken.
+    /// A segment of a host that its other host would take, by what is known here: the host itself
+    /// has spoken.
     #[must_use]
     pub fn is_word_of(&mut self, now: Instant, from: Side, s: &TcpSegment) -> bool {
         if s.flags.syn() || s.flags.rst() || !s.flags.ack() {
@@ -196,7 +199,8 @@ impl Flow {
         }
     }
 
-    /// A segment of a host; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more that is split.
+    /// A segment of a host; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one
+    /// more that is split.
     pub fn on_segment(
         &mut self,
         cx: &mut Cx<'_>,
@@ -232,7 +236,8 @@ impl Flow {
         }
     }
 
-    /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment made here.
+    /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment
+    /// made here.
     pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
         self.as_split().is_some_and(|mut split| split.on_icmp(now, from, e, inner))
     }
@@ -301,7 +306,8 @@ impl Flow {
         }
     }
 
-    /// What it wants to send towards a host now: only one that is split has anything of its own to say.
+    /// What it wants to send towards a host now: only one that is split has anything of its own to
+    /// say.
     #[must_use]
     pub fn wants(&mut self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
         self.as_split()?.wants(cx, to)
@@ -322,7 +328,8 @@ impl Flow {
         }
     }
 
-    /// It is split no longer when this event is over. Nothing changes for one that is not split now.
+    /// It is split no longer when this event is over. Nothing changes for one that is not split
+    /// now.
     pub fn end_split(&mut self, over: Over) {
         if let Treatment::Split(relays) = &mut self.treatment {
             relays.end(over);
@@ -335,8 +342,8 @@ impl Flow {
         self.as_split().filter(|split| split.relays.holds()).map(|split| split.record())
     }
 
-    /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and it is no late copy of
-    /// the SYN that began it.
+    /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and
+    /// it is no late copy of the SYN that began it.
     #[must_use]
     pub fn gives_way(&self, from: Side, s: &TcpSegment) -> bool {
         match &self.treatment {

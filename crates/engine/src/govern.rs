@@ -11,7 +11,8 @@ use crate::side::Side;
 use crate::split::Split;
 
 impl Split<'_> {
-    /// A gateway has been heard on the leg towards a host, or is silent now: on a link of known rate another controller may be right.
+    /// A gateway has been heard on the leg towards a host, or is silent now: on a link of known
+    /// rate another controller may be right.
     pub(crate) fn govern_by_gateway(&mut self, cx: &Cx<'_>, to: Side) {
         let from = to.other();
         let tx = &self.relays.get(from).tx;
@@ -24,7 +25,8 @@ impl Split<'_> {
         self.change_controller(cx.now, cx.config, cx.links, to);
     }
 
-    /// The configuration, or what is known of the link, asks for another controller of what is sent towards a host.
+    /// The configuration, or what is known of the link, asks for another controller of what is sent
+    /// towards a host.
     pub(crate) fn change_controller(&mut self, now: Instant, config: &Config, links: &Links, to: Side) {
         let config = self.controller_config(config, links, to.other());
         self.relays.get_mut(to.other()).tx.change_cc(now, &config);
@@ -36,7 +38,8 @@ impl Split<'_> {
         self.hosts().controller_config(config, links, from, tx.snd_nxt(), tx.delivered_bytes())
     }
 
-    /// The link towards a host carries another rate than before: a controller that goes by it follows.
+    /// The link towards a host carries another rate than before: a controller that goes by it
+    /// follows.
     pub(crate) fn follow_link_rate(&mut self, links: &Links, to: Side) {
         let from = to.other();
         let mss = self.relays.get(from).tx.mss();
@@ -50,9 +53,10 @@ impl Split<'_> {
 impl Hosts<'_> {
     /// The controller of what is sent towards a host.
     ///
-    /// On a link of known rate no congestion control is needed where the leg ends with the link. That is so where a gateway is heard at
-    /// its other end, or has answered the handshake and nothing has been acknowledged since by anybody. Else the leg leads on through
-    /// networks of others.
+    /// On a link of known rate no congestion control is needed where the leg ends with the link.
+    /// That is so where a gateway is heard at its other end, or has answered the handshake and
+    /// nothing has been acknowledged since by anybody. Else the leg leads on through networks of
+    /// others.
     pub(crate) fn controller_kind(
         &self,
         config: &Config,

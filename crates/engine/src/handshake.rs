@@ -96,7 +96,8 @@ pub enum Step {
     Continue,
     /// The handshake is complete: the connection can be split from here.
     Complete(Box<HalfOpen>),
-    /// Both hosts speak an option that we do not know, or the shape forbids splitting: it was forgotten.
+    /// Both hosts speak an option that we do not know, or the shape forbids splitting: it was
+    /// forgotten.
     Unsplittable,
 }
 
@@ -234,8 +235,8 @@ impl SynCache {
         self.map.get_mut(key)
     }
 
-    /// The segment belongs to the handshake that is under way here: by its numbers it is the answer to the SYN, or what
-    /// follows that answer.
+    /// The segment belongs to the handshake that is under way here: by its numbers it is the answer
+    /// to the SYN, or what follows that answer.
     #[must_use]
     pub fn has_part_in(&self, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
         let Some(h) = self.map.get(key) else { return false };
@@ -272,7 +273,8 @@ impl SynCache {
         let Some(h) = self.map.get_mut(key) else { return Step::Unknown };
         let from = if h.a_is_low == from_low { Side::A } else { Side::B };
         if s.flags.rst() {
-            // Whether the hosts take it is their business; a handshake that goes on is simply not split.
+            // Whether the hosts take it is their business; a handshake that goes on is simply not
+            // split.
             self.remove(key);
             return Step::Continue;
         }
@@ -288,8 +290,8 @@ impl SynCache {
             (Side::A, false, true) => {
                 let complete = h.answer.as_ref().is_some_and(|b| {
                     let acks = s.ack.after_eq(b.isn + 1) && s.ack.since(b.isn + 1) <= 65_535;
-                    // What the client sent before this went round us, or is late: only from its first byte on can a relay
-                    // tell what it must acknowledge.
+                    // What the client sent before this went round us, or is late: only from its
+                    // first byte on can a relay tell what it must acknowledge.
                     acks && s.seq == b.ack
                 });
                 if !complete {
@@ -318,7 +320,8 @@ impl SynCache {
         }
         let window_scale = h.offered.window_scale.is_some() && o.window_scale.is_some();
         let mut b = Leg::new(now, s, via);
-        // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3, Karn).
+        // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3,
+        // Karn).
         b.note_handshake((h.syns == 1 && h.answer.is_none()).then(|| now.since(h.a.heard_at())));
         h.answered_once = h.answer.is_none();
         if window_scale {

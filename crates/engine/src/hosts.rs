@@ -1,4 +1,5 @@
-//! Both hosts of a connection, however it is treated: what their legs and their agreement say by themselves.
+//! Both hosts of a connection, however it is treated: what their legs and their agreement say by
+//! themselves.
 
 use farlink_wire::{Flags, SegmentHeader, SeqNum};
 
@@ -67,7 +68,8 @@ impl Hosts<'_> {
     }
 }
 
-/// Looks up which way packets to a host leave, and how large they may be. Returns the way before, if it was another one.
+/// Looks up which way packets to a host leave, and how large they may be. Returns the way before,
+/// if it was another one.
 pub fn look_up(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, to: Side) -> Option<Way> {
     let (other, leg) = legs.both_mut(to.other());
     let r = cx.net.route(other.via, other.addr, leg.addr)?;

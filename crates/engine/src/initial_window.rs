@@ -1,9 +1,12 @@
-//! How much a connection sends into a leg before the first acknowledgement, by what is known of the path (thesis 4.4.1).
+//! How much a connection sends into a leg before the first acknowledgement, by what is known of the
+//! path (thesis 4.4.1).
 //!
-//! The round trip of the handshake times the rate of the link is what the path holds. Where that is more than a window without
-//! scaling can say, a larger initial window pays; elsewhere the usual one is enough. The larger one is what the operator says, or
-//! this connection's share of the link: all of it where the operator says the rate, because the egress queue then keeps what is sent
-//! at once from flooding anything; half of what earlier connections had where it is only remembered (RFC 9959 section 4.2.1).
+//! The round trip of the handshake times the rate of the link is what the path holds. Where that is
+//! more than a window without scaling can say, a larger initial window pays; elsewhere the usual
+//! one is enough. The larger one is what the operator says, or this connection's share of the link:
+//! all of it where the operator says the rate, because the egress queue then keeps what is sent at
+//! once from flooding anything; half of what earlier connections had where it is only remembered
+//! (RFC 9959 section 4.2.1).
 
 use farlink_wire::{Duration, Instant};
 
@@ -33,7 +36,8 @@ const HEADER_BYTES: u64 = 52;
 struct Path {
     /// Round trip: of the handshake, else of the link.
     rtt: Option<Duration>,
-    /// Rate that the operator says, or that the gateways have found out; bits per second of IP packets.
+    /// Rate that the operator says, or that the gateways have found out; bits per second of IP
+    /// packets.
     rate_bps: Option<u64>,
     /// Share that a connection had which has ended, bytes in a round trip.
     remembered_bytes: Option<u64>,
@@ -120,8 +124,9 @@ impl Hosts<'_> {
 }
 
 impl Split<'_> {
-    /// Before a connection sends: the burst that tells the rate, where the one at whose beginning it was due had little to send. One
-    /// that has more waiting than its window, and nothing acknowledged yet, sends it instead. One in a round trip, as at the beginning.
+    /// Before a connection sends: the burst that tells the rate, where the one at whose beginning
+    /// it was due had little to send. One that has more waiting than its window, and nothing
+    /// acknowledged yet, sends it instead. One in a round trip, as at the beginning.
     pub(crate) fn send_train(&mut self, cx: &mut Cx<'_>, to: Side) {
         let leg = self.legs.get(to);
         let (out, from) = (leg.out, to.other());
@@ -167,9 +172,9 @@ impl Split<'_> {
     }
 }
 
-/// The initial window of a leg that is nobody's own link: never more than RFC 6928 allows. Nobody has said its rate; where even a usual
-/// Ethernet would hold no more than a window without scaling can say, a larger burst saves a short round trip and crowds
-/// others (thesis 4.4.1).
+/// The initial window of a leg that is nobody's own link: never more than RFC 6928 allows. Nobody
+/// has said its rate; where even a usual Ethernet would hold no more than a window without scaling
+/// can say, a larger burst saves a short round trip and crowds others (thesis 4.4.1).
 fn ordinary(window: InitialWindow, rtt: Option<Duration>) -> u32 {
     let short = rtt.is_some_and(|rtt| bytes_in(ORDINARY_RATE_BPS, rtt) <= UNSCALED_WINDOW_BYTES);
     let segments = if window == InitialWindow::AUTO && short { SHORT_PATH_SEGMENTS } else { window.segments };

@@ -46,15 +46,18 @@ pub struct Leg {
     pub peer: Peer,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     srtt: Option<Duration>,
-    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
+    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
+    /// SYN was repeated.
     handshake_rtt: Option<Duration>,
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
     told_edge: Option<SeqNum>,
-    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
+    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the
+    /// window.
     soft_edge: Option<SeqNum>,
-    /// The same as the field of the header says it: what the host itself, and the one that it speaks to, go by.
+    /// The same as the field of the header says it: what the host itself, and the one that it
+    /// speaks to, go by.
     field_window_bytes: u32,
 }
 
@@ -119,8 +122,8 @@ impl Leg {
         }
     }
 
-    /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back. What it told last stands
-    /// while its segments have no room for it.
+    /// A gateway's own window counts, not the header's: it may be larger, and it may be taken back.
+    /// What it told last stands while its segments have no room for it.
     pub fn take_told_window(&mut self, ack: SeqNum, field_bytes: u32, told: Option<&Message>) {
         let Some(message) = told else {
             // A host, or a segment that passed its gateway by.
@@ -129,7 +132,8 @@ impl Leg {
             return;
         };
         if let Some(window) = message.window_bytes {
-            // Where both say the same, the header says it more exactly: a window of a few segments may end within a unit.
+            // Where both say the same, the header says it more exactly: a window of a few segments
+            // may end within a unit.
             let same = field_bytes.checked_sub(window).is_some_and(|more| more < WINDOW_UNIT);
             self.told_edge = Some(ack + if same { field_bytes } else { window });
             self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
@@ -150,7 +154,8 @@ impl Leg {
     pub fn window_bytes(&self) -> u32 {
         self.window_bytes
     }
-    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the window.
+    /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the
+    /// window.
     #[must_use]
     pub fn soft_edge(&self) -> Option<SeqNum> {
         self.soft_edge
@@ -165,7 +170,8 @@ impl Leg {
     pub fn note_heard(&mut self, now: Instant) {
         self.heard_at = now;
     }
-    /// The other host echoes a timestamp of this one. Returns whether that is newer than any that came here: it has gone round us.
+    /// The other host echoes a timestamp of this one. Returns whether that is newer than any that
+    /// came here: it has gone round us.
     pub fn hear_of(&mut self, ts_echo: u32) -> bool {
         let is_newer = (ts_echo.wrapping_sub(self.ts_val) as i32) > 0;
         if is_newer {
@@ -206,7 +212,8 @@ impl Leg {
     pub fn remember_rtt(&mut self, srtt: Option<Duration>) {
         self.srtt = srtt;
     }
-    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its SYN was repeated.
+    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
+    /// SYN was repeated.
     #[must_use]
     pub fn handshake_rtt(&self) -> Option<Duration> {
         self.handshake_rtt
@@ -250,7 +257,8 @@ impl Leg {
         }
     }
 
-    /// PAWS (RFC 7323 section 5): its timestamp is older than its newest one. A host that was silent for 24 days has none.
+    /// PAWS (RFC 7323 section 5): its timestamp is older than its newest one. A host that was
+    /// silent for 24 days has none.
     #[must_use]
     pub fn is_old_stamp(&self, now: Instant, agreed: Agreed, s: &TcpSegment) -> bool {
         let (true, Some(t)) = (agreed.timestamps, s.options.timestamps) else { return false };

@@ -1,7 +1,7 @@
 //! The sans-I/O TCP engine: splits connections without changing a sequence number.
 //!
-//! It takes packets and the time, returns packets and the next deadline. It never reads a clock, a socket, a random
-//! device or a file. `engine.rs` is the only door.
+//! It takes packets and the time, returns packets and the next deadline. It never reads a clock, a
+//! socket, a random device or a file. `engine.rs` is the only door.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(

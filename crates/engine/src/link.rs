@@ -33,8 +33,8 @@ use meter::Meter;
 use round_trip::RoundTrip;
 use silence::{Probe, Silence};
 
-/// A link delivers while it has told of something within its round trip, or within this where that is shorter: a gateway
-/// acknowledges about twelve times a second where little comes in.
+/// A link delivers while it has told of something within its round trip, or within this where that
+/// is shorter: a gateway acknowledges about twelve times a second where little comes in.
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
@@ -67,7 +67,8 @@ pub struct Links {
     links: Vec<Link>,
     /// Diverted interfaces that are no links may be down, too.
     ordinary: Vec<(IfaceId, Evidence)>,
-    /// Those that are up again, or said to be up for the first time, in this order: what was under way in them is to be sent again.
+    /// Those that are up again, or said to be up for the first time, in this order: what was under
+    /// way in them is to be sent again.
     back: Vec<Way>,
     held: Held,
     /// What gateways have told, until it is asked for.
@@ -77,7 +78,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// The declared links of a configuration; its identity, or else its seed, is how other gateways tell us apart.
+    /// The declared links of a configuration; its identity, or else its seed, is how other gateways
+    /// tell us apart.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let identity = Identity::from(match config.identity {
@@ -168,8 +170,9 @@ impl Links {
         }
     }
 
-    /// A witness who knows says whether a link, or an ordinary interface, is up. What silence said is explained by that, or to be found
-    /// out anew. Of one that nobody says is down any more, what was under way is to be sent again. Who repeats himself says nothing.
+    /// A witness who knows says whether a link, or an ordinary interface, is up. What silence said
+    /// is explained by that, or to be found out anew. Of one that nobody says is down any more,
+    /// what was under way is to be sent again. Who repeats himself says nothing.
     pub(crate) fn tell(&mut self, now: Instant, way: Way, witness: Witness, up: bool) {
         if self.evidence(way).is_some_and(|evidence| evidence.is_denied_by(witness) != up) {
             return;
@@ -212,7 +215,8 @@ impl Links {
         }
     }
 
-    /// Something has come over it: an answer, or a word that lets hope for one. Who is heard may hear as well.
+    /// Something has come over it: an answer, or a word that lets hope for one. Who is heard may
+    /// hear as well.
     pub(crate) fn hear_word(&mut self, now: Instant, way: Way, answers: bool) {
         if answers {
             self.hear_answer(now, way);
@@ -243,7 +247,8 @@ impl Links {
         !self.back.is_empty()
     }
 
-    /// What was under way in it is being sent again. Returns whether it has been down: then all of that is lost.
+    /// What was under way in it is being sent again. Returns whether it has been down: then all of
+    /// that is lost.
     pub(crate) fn come_back(&mut self, way: Way) -> bool {
         self.evidence_mut(way).is_some_and(Evidence::come_back)
     }
@@ -427,8 +432,8 @@ impl Link {
         self.meter.arrival(now)
     }
 
-    /// The gateway at the far end is to be told what has come in: nothing has been told for `interval`; or for `apart`, and this is one
-    /// of the few early ones.
+    /// The gateway at the far end is to be told what has come in: nothing has been told for
+    /// `interval`; or for `apart`, and this is one of the few early ones.
     #[must_use]
     pub fn is_report_due(&self, now: Instant, interval: Duration, apart: Duration) -> bool {
         // Where the rate is said here, it will be at the other end.
@@ -466,12 +471,14 @@ impl Link {
         self.far_end.gateways()
     }
 
-    /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host alone.
+    /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host
+    /// alone.
     pub(crate) fn note_answer(&mut self, of_gateway: bool) {
         self.far_end.note_answer(of_gateway);
     }
 
-    /// Nothing speaks against a gateway there. A SYN that is repeated may ask once more: it was lost, as far as is known.
+    /// Nothing speaks against a gateway there. A SYN that is repeated may ask once more: it was
+    /// lost, as far as is known.
     #[must_use]
     pub fn may_answer(&self) -> bool {
         self.far_end.may_answer()
@@ -488,7 +495,8 @@ impl Link {
         self.far_end.train_is_under_way(now, rtt.or(self.measured_rtt()))
     }
 
-    /// The newest transmission that is known to have arrived, where the link delivers. `None`: nothing has been told of late.
+    /// The newest transmission that is known to have arrived, where the link delivers. `None`:
+    /// nothing has been told of late.
     #[must_use]
     pub fn delivers(&self, now: Instant) -> Option<Instant> {
         self.far_end.delivers(now, self.patience())

@@ -5,7 +5,8 @@
 pub struct IfaceId(pub u16);
 
 impl IfaceId {
-    /// An interface that the gateway has not been told of: packets may leave there, none is diverted from there.
+    /// An interface that the gateway has not been told of: packets may leave there, none is
+    /// diverted from there.
     pub const OTHER: Self = Self(u16::MAX);
 }
 
@@ -13,7 +14,8 @@ impl IfaceId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u16);
 
-/// Which way packets leave: into a declared link, whose queue says when, or by an interface that is none.
+/// Which way packets leave: into a declared link, whose queue says when, or by an interface that is
+/// none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
     /// Into a declared link.

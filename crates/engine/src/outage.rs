@@ -1,4 +1,5 @@
-//! A link that is down or silent, seen from its connections: what they tell of it, what they leave undone meanwhile, and which of them asks.
+//! A link that is down or silent, seen from its connections: what they tell of it, what they leave
+//! undone meanwhile, and which of them asks.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -23,8 +24,9 @@ use crate::world::World;
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
 
 impl Split<'_> {
-    /// Nothing is sent to a host but what asks its link: the link is silent, and this leg is no exception. A receiver that answers round
-    /// us, or that was silent while others were answered, is.
+    /// Nothing is sent to a host but what asks its link: the link is silent, and this leg is no
+    /// exception. A receiver that answers round us, or that was silent while others were answered,
+    /// is.
     #[must_use]
     pub fn is_hushed(&self, links: &Links, to: Side) -> bool {
         links.get(self.legs.get(to).out).is_some_and(Link::is_probing) && !self.is_exempt(to)
@@ -50,8 +52,8 @@ impl Split<'_> {
         is_exempt(self.legs, self.relays, to)
     }
 
-    /// A retransmission timer towards a host has expired, which ran so long: evidence against the link, unless it is the host's own
-    /// matter.
+    /// A retransmission timer towards a host has expired, which ran so long: evidence against the
+    /// link, unless it is the host's own matter.
     pub(crate) fn doubt_link(&mut self, cx: &mut Cx<'_>, to: Side, after: Duration) {
         let leg = self.legs.get(to);
         let Some(link) = cx.links.get(leg.out) else { return };
@@ -59,7 +61,8 @@ impl Split<'_> {
             return;
         }
         let apart = link.rtt_in_force().unwrap_or(RTT_UNKNOWN).max(cx.config.timers.rto_min);
-        // What was answered a round trip after the timer was set has left later than what this one waits for.
+        // What was answered a round trip after the timer was set has left later than what this one
+        // waits for.
         if link.answered_at() + after >= cx.now + apart {
             self.relays.get_mut(to.other()).tx.leave_alone();
             return;
@@ -68,7 +71,8 @@ impl Split<'_> {
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 
-    /// Whether a segment may be the answer to a question: a bare acknowledgement, and no question itself.
+    /// Whether a segment may be the answer to a question: a bare acknowledgement, and no question
+    /// itself.
     pub(crate) fn answers_question(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let Some(link) = cx.links.get(self.legs.get(from).out) else { return false };
         let Some(since) = link.silent_since() else { return false };
@@ -80,7 +84,8 @@ impl Split<'_> {
         bare && tx.may_be_answered(cx.now, since)
     }
 
-    /// A host that has nothing under way begins to send into a silent link. It may be all that the link needs to be heard again.
+    /// A host that has nothing under way begins to send into a silent link. It may be all that the
+    /// link needs to be heard again.
     pub(crate) fn hasten_probe(&self, cx: &mut Cx<'_>, to: Side) {
         if self.is_hushed(cx.links, to)
             && begins(self.relays, to)
@@ -154,7 +159,8 @@ impl Engine {
             let patient = !self.is_silent_too_long(now, way);
             let asked = probe.filter(|_| patient).and_then(|p| Some((p, self.asker(way, p.in_turn)?)));
             let Some((probe, Asker { id, to, more_begin })) = asked else {
-                // Nobody waits any more, or all have waited for too long: each is judged for itself from now on.
+                // Nobody waits any more, or all have waited for too long: each is judged for itself
+                // from now on.
                 self.leave_alone(way);
                 self.links.hear_answer(now, way);
                 continue;
@@ -170,9 +176,10 @@ impl Engine {
         }
     }
 
-    /// The connection that asks next. One that begins comes first, for its host has not been silent yet; then one with a gateway at the
-    /// other end, which answers in any case. In turn neither counts: hosts that have not been asked in this silence come first, and of
-    /// them the one that was heard last.
+    /// The connection that asks next. One that begins comes first, for its host has not been silent
+    /// yet; then one with a gateway at the other end, which answers in any case. In turn neither
+    /// counts: hosts that have not been asked in this silence come first, and of them the one that
+    /// was heard last.
     fn asker(&self, way: Way, in_turn: bool) -> Option<Asker> {
         let since = self.links.get(way).and_then(Link::silent_since)?;
         let mut hosts: BTreeMap<IpAddr, Turn> = BTreeMap::new();
@@ -207,8 +214,8 @@ impl Engine {
         }
     }
 
-    /// For longer than custody is kept without progress nobody was heard and nobody has said why. The link may be gone for good, or the hosts
-    /// are: each connection is judged for itself again.
+    /// For longer than custody is kept without progress nobody was heard and nobody has said why.
+    /// The link may be gone for good, or the hosts are: each connection is judged for itself again.
     fn is_silent_too_long(&self, now: Instant, way: Way) -> bool {
         let since = self.links.get(way).and_then(Link::silent_since);
         since.is_some_and(|at| now.since(at) >= self.config.timers.user_timeout)

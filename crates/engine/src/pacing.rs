@@ -4,7 +4,8 @@ use farlink_wire::{Duration, Instant};
 
 /// Lateness that is made up for: the loop's timers are no finer than this.
 const CATCH_UP: Duration = Duration::from_millis(1);
-/// Legs with a shorter RTT are not paced: their queues are on this machine, and a timer costs more than it saves.
+/// Legs with a shorter RTT are not paced: their queues are on this machine, and a timer costs more
+/// than it saves.
 const PACED_RTT_MIN: Duration = Duration::from_millis(2);
 /// A burst lasts at most this long at the pacing rate (Linux tcp_tso_autosize: 1 ms).
 const BURST: Duration = Duration::from_millis(1);
@@ -28,8 +29,9 @@ impl Pacer {
     pub fn wait_until(&self, now: Instant) -> Option<Instant> {
         (self.next > now).then_some(self.next)
     }
-    /// The sender was free to send so long ago, and others had their turn first: what the rate allows for that time may leave
-    /// at once. Thousands of senders that took a burst of a millisecond each time they came round would never use their windows.
+    /// The sender was free to send so long ago, and others had their turn first: what the rate
+    /// allows for that time may leave at once. Thousands of senders that took a burst of a
+    /// millisecond each time they came round would never use their windows.
     pub fn wait_for_turn(&mut self, waited: Duration) {
         self.waited = waited;
     }

@@ -1,6 +1,6 @@
-//! Connections that a rule passes by or refuses: a repeated SYN is no new connection, and what they carry counts for their
-//! rule. Bounded: of more connections than that those that have been quiet longest are no longer followed, and their further bytes
-//! do not count.
+//! Connections that a rule passes by or refuses: a repeated SYN is no new connection, and what they
+//! carry counts for their rule. Bounded: of more connections than that those that have been quiet
+//! longest are no longer followed, and their further bytes do not count.
 
 use std::collections::VecDeque;
 
@@ -100,8 +100,8 @@ impl Passed {
             + self.order.capacity() * size_of::<(u64, Key)>()
     }
 
-    /// Lets go of the connection that began first of those that have carried nothing since the last look: so handshakes
-    /// without more (a flood) cannot drive out those that are in use.
+    /// Lets go of the connection that began first of those that have carried nothing since the last
+    /// look: so handshakes without more (a flood) cannot drive out those that are in use.
     fn make_room(&mut self) {
         let mut looks = 0;
         while let Some((serial, key)) = self.order.pop_front() {

@@ -1,15 +1,18 @@
-//! How large the packets on a leg may be: by the route, by what routers have told (RFC 1191, RFC 8201), and by what silence makes
-//! us suspect (RFC 4821, RFC 2923).
+//! How large the packets on a leg may be: by the route, by what routers have told (RFC 1191, RFC
+//! 8201), and by what silence makes us suspect (RFC 4821, RFC 2923).
 //!
-//! A timeout alone does not tell a path that swallows large packets from one that swallows everything. So after two timeouts in a row
-//! smaller segments are tried. If these are lost, too, it was an outage, and nothing is believed; if the first one arrives, the
-//! suspicion stands until a single large segment has got through (RFC 4821 7.3).
+//! A timeout alone does not tell a path that swallows large packets from one that swallows
+//! everything. So after two timeouts in a row smaller segments are tried. If these are lost, too,
+//! it was an outage, and nothing is believed; if the first one arrives, the suspicion stands until
+//! a single large segment has got through (RFC 4821 7.3).
 
 use farlink_wire::{Duration, Instant};
 
-/// What was found out is held for so long (RFC 1191 section 6.3), and a suspicion is not tested more often.
+/// What was found out is held for so long (RFC 1191 section 6.3), and a suspicion is not tested
+/// more often.
 const HELD: Duration = Duration::from_secs(600);
-/// Large segments that are lost before it is believed that none gets through (MAX_PROBES of RFC 8899 5.1.2).
+/// Large segments that are lost before it is believed that none gets through (MAX_PROBES of RFC
+/// 8899 5.1.2).
 const PROBES_MAX: u8 = 3;
 /// Timeouts in a row after which a black hole is suspected, and the MTU tried then.
 const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
@@ -87,7 +90,8 @@ impl PathMtu {
         self.found.get_or_insert_default().told = Some((bytes, now));
         true
     }
-    /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns whether they must be smaller now.
+    /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns
+    /// whether they must be smaller now.
     pub fn on_timeout(&mut self, now: Instant, timeouts: u32, least_bytes: u32) -> bool {
         let Some((_, bytes)) = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts) else { return false };
         let bytes = (*bytes).max(least_bytes);
@@ -98,7 +102,8 @@ impl PathMtu {
             Some(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now });
         true
     }
-    /// Something was acknowledged after so many timeouts in a row. Returns whether packets may be larger now.
+    /// Something was acknowledged after so many timeouts in a row. Returns whether packets may be
+    /// larger now.
     pub fn on_progress(&mut self, timeouts: u32) -> bool {
         let Some(found) = &mut self.found else { return false };
         match &mut found.suspected {

@@ -1,7 +1,8 @@
 //! The next gateway on a leg: discovered in the handshake, believed only while it is heard.
 //!
-//! Any host may send our option. So it means something only where the handshake spoke of a gateway, over a declared link, and
-//! in segments that come in by one; elsewhere it is a stranger's, and is taken out before the segment goes on.
+//! Any host may send our option. So it means something only where the handshake spoke of a gateway,
+//! over a declared link, and in segments that come in by one; elsewhere it is a stranger's, and is
+//! taken out before the segment goes on.
 
 mod frame;
 mod hello;
@@ -46,7 +47,8 @@ impl Peer {
     pub const fn is_heard(self) -> bool {
         matches!(self, Self::Heard { .. })
     }
-    /// The newest segment on this leg came from the gateway: what it was promised is used by it, not by the host.
+    /// The newest segment on this leg came from the gateway: what it was promised is used by it,
+    /// not by the host.
     #[must_use]
     pub const fn is_speaking(self) -> bool {
         matches!(self, Self::Heard { unmarked: 0, .. })
@@ -71,7 +73,8 @@ impl Peer {
                 Self::Heard { hello, unmarked } if unmarked + 1 < UNMARKED_MAX => {
                     Self::Heard { hello, unmarked: unmarked + 1 }
                 }
-                // Marks go on: by their absence the next gateway would take our word for the host's own.
+                // Marks go on: by their absence the next gateway would take our word for the host's
+                // own.
                 Self::Heard { hello, .. } => Self::Offered(hello),
                 other => other,
             };
@@ -87,8 +90,9 @@ impl Peer {
     }
 }
 
-/// Appends Farlink's option to a SYN or SYN-ACK: with what this gateway says of itself, or without it where there is room for four bytes
-/// only. Returns whether there was. No room is no harm: the connection is split without a peer.
+/// Appends Farlink's option to a SYN or SYN-ACK: with what this gateway says of itself, or without
+/// it where there is room for four bytes only. Returns whether there was. No room is no harm: the
+/// connection is split without a peer.
 pub(crate) fn insert_farlink(packet: &mut PacketBuf, form: u16, hello: Option<Hello>) -> bool {
     let Parsed::Tcp(s) = parse(packet.bytes()) else { return false };
     let bodies = [hello.map(Hello::body), Some(Default::default())];
@@ -138,7 +142,8 @@ mod tests {
         assert_eq!(told(&mut old, &v1(7)), Some(0x0001_0007));
         assert_eq!(told(&mut old, &v1(8)), None);
         assert_eq!(told(&mut old, &v1(7)), Some(0x0001_0007));
-        // Others have said it in the handshake. Where their answer had no room for that they write as older ones do.
+        // Others have said it in the handshake. Where their answer had no room for that they write
+        // as older ones do.
         let mut new = Peer::Offered(Hello::of(0x0005_0007.into()));
         assert_eq!(told(&mut new, &frames), Some(0x0005_0007));
         assert_eq!(told(&mut new, &v1(7)), Some(0x0005_0007));

@@ -4,17 +4,19 @@ use farlink_wire::SeqNum;
 
 use crate::config::Pinned;
 
-/// What an acknowledgement made here promises its source. It is read in two places: how far one may run ahead of the far host's own,
-/// and which window is shown.
+/// What an acknowledgement made here promises its source. It is read in two places: how far one may
+/// run ahead of the far host's own, and which window is shown.
 ///
-/// A promise of nothing would be the third: no acknowledgement ahead of the far host's, the far host's window, and nothing owed.
+/// A promise of nothing would be the third: no acknowledgement ahead of the far host's, the far
+/// host's window, and nothing owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Promise {
-    /// The connection is free: what is acknowledged stays within the largest window that the source has seen. So it goes on, if
-    /// this gateway vanishes with nothing held (invariant 7).
+    /// The connection is free: what is acknowledged stays within the largest window that the source
+    /// has seen. So it goes on, if this gateway vanishes with nothing held (invariant 7).
     #[default]
     Shown,
-    /// The connection is pinned, or a gateway is told what is promised: all that is acknowledged is held, however much that is.
+    /// The connection is pinned, or a gateway is told what is promised: all that is acknowledged is
+    /// held, however much that is.
     Held,
 }
 
@@ -25,8 +27,8 @@ impl Promise {
         if pinned == Pinned::Never || window_scale { Self::Shown } else { Self::Held }
     }
 
-    /// The most that may be acknowledged, `far_acked` being the far host's own word: no further ahead of that than any window that the
-    /// source has seen reaches. `None`: all that is held.
+    /// The most that may be acknowledged, `far_acked` being the far host's own word: no further
+    /// ahead of that than any window that the source has seen reaches. `None`: all that is held.
     #[must_use]
     pub fn ack_max(self, far_acked: SeqNum, shown_max_bytes: u32) -> Option<SeqNum> {
         match self {

@@ -1,15 +1,16 @@
-//! The one-drop-per-window queue limit (thesis 4.2): a host that sends much faster than its data can go on loses one segment
-//! before it is acknowledged, and so reduces its congestion window.
+//! The one-drop-per-window queue limit (thesis 4.2): a host that sends much faster than its data
+//! can go on loses one segment before it is acknowledged, and so reduces its congestion window.
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::buffer::SeqBuffer;
 use crate::receiver::Receiver;
 
-/// A host that repeats a lost segment later than this does it by its timer (Linux TCP_RTO_MIN): it has no fast retransmit.
+/// A host that repeats a lost segment later than this does it by its timer (Linux TCP_RTO_MIN): it
+/// has no fast retransmit.
 const FAST_REPEAT_MAX: Duration = Duration::from_millis(200);
-/// Segments that the host must have room for behind the dropped one: three draw the acknowledgements of fast retransmit (RFC 5681
-/// section 3.2), and one more.
+/// Segments that the host must have room for behind the dropped one: three draw the
+/// acknowledgements of fast retransmit (RFC 5681 section 3.2), and one more.
 const ROOM_SEGMENTS: u32 = 4;
 
 /// What was dropped of one source.
@@ -42,9 +43,9 @@ impl QueueDrop {
         }
     }
 
-    /// How many bytes are dropped of `len` in-order ones at `seq`: a segment where more is held than half the window upstream and
-    /// twice the congestion window downstream, none of the rest before it has come again, and none of a host that needs its
-    /// timer for it.
+    /// How many bytes are dropped of `len` in-order ones at `seq`: a segment where more is held
+    /// than half the window upstream and twice the congestion window downstream, none of the rest
+    /// before it has come again, and none of a host that needs its timer for it.
     pub fn drops(
         &mut self,
         now: Instant,

@@ -36,8 +36,9 @@ impl RateSampler {
         self.delivered_at = now;
         self.first_sent_at = now;
     }
-    /// The source had nothing left to send, or the controller holds back: samples of what is sent until all that is now in
-    /// flight has arrived do not show what the path can do (MarkConnectionAppLimited).
+    /// The source had nothing left to send, or the controller holds back: samples of what is sent
+    /// until all that is now in flight has arrived do not show what the path can do
+    /// (MarkConnectionAppLimited).
     pub fn mark_app_limited(&mut self, in_flight_bytes: u64) {
         self.app_limited_until_bytes = (self.delivered_bytes + in_flight_bytes).max(1);
     }
@@ -81,7 +82,8 @@ impl RateSampler {
         if round_start {
             self.round_end = self.delivered_bytes;
         }
-        // The slower of sending and acknowledging: acknowledgements that come in a bunch promise too much.
+        // The slower of sending and acknowledging: acknowledgements that come in a bunch promise
+        // too much.
         let interval = now.since(then.delivered_at).max(sent_at.since(then.first_sent_at));
         let bytes = self.delivered_bytes.saturating_sub(then.delivered_bytes);
         let rate_bps = (interval >= min_rtt && !interval.is_zero()).then(|| {

@@ -22,7 +22,8 @@ pub enum Wants {
 pub struct Turn {
     /// About so many wire bytes at most.
     pub budget_bytes: u32,
-    /// How long the leg was ready before, because others had their turn first. Zero where a queue spreads what leaves.
+    /// How long the leg was ready before, because others had their turn first. Zero where a queue
+    /// spreads what leaves.
     pub waited: Duration,
 }
 

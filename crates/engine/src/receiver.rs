@@ -1,4 +1,5 @@
-//! The receiving half of a relay: what it has, which acknowledgement it owes, which window it has shown.
+//! The receiving half of a relay: what it has, which acknowledgement it owes, which window it has
+//! shown.
 
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
@@ -14,7 +15,8 @@ const SEGMENTS_PER_ACK: u32 = 2;
 /// goes on at once (Linux TCP_MAX_QUICKACKS).
 const QUICK_ACKS: u8 = 16;
 
-/// So often in a row a source repeats a segment that was acknowledged, until what it was told is taken to be lost on the way.
+/// So often in a row a source repeats a segment that was acknowledged, until what it was told is
+/// taken to be lost on the way.
 const REPETITIONS_UNHEARD: u8 = 2;
 
 /// How a payload stood to the bytes that wait above a hole.
@@ -26,11 +28,12 @@ pub struct Early {
     pub new_gap: bool,
 }
 
-/// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that hosts use (Linux
-/// TCP_RTO_MIN).
+/// First delay of a stretched acknowledgement: half of the smallest retransmission timeout that
+/// hosts use (Linux TCP_RTO_MIN).
 const STRETCH_FIRST: Duration = Duration::from_millis(100);
 
-/// An ACK delay that grows towards the path's RTT, slowly enough for the source's retransmission timer to follow.
+/// An ACK delay that grows towards the path's RTT, slowly enough for the source's retransmission
+/// timer to follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stretch {
     /// Delay of the next acknowledgement.
@@ -76,15 +79,18 @@ pub struct Receiver {
     pub far_told: Option<SeqNum>,
     /// The last acknowledgement said less than is held: more follows as the destination progresses.
     pub ack_held_back: bool,
-    /// Acknowledgements come later and later, so that the source learns the path's RTT before it is left to it.
+    /// Acknowledgements come later and later, so that the source learns the path's RTT before it is
+    /// left to it.
     pub stretch: Option<Stretch>,
     /// Where the window ended that the upstream gateway was told last.
     pub told_edge: Option<SeqNum>,
     /// Where the soft window ended that it was told last; `None`: none was told.
     pub told_soft_edge: Option<SeqNum>,
-    /// The next pure acknowledgement shows a larger window before it acknowledges anything (invariant 7).
+    /// The next pure acknowledgement shows a larger window before it acknowledges anything
+    /// (invariant 7).
     pub raise_first: bool,
-    /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of them.
+    /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of
+    /// them.
     pub early_untold: bool,
     /// The newest segment, as it counts for the link that it came over; told once.
     pub arrived: Option<Arrived>,
@@ -93,7 +99,8 @@ pub struct Receiver {
     /// So many segments more are acknowledged one by one.
     quick: u8,
     dsack: Option<SackBlock>,
-    /// Where the segment began that the source sent last although it was acknowledged, and how often in a row.
+    /// Where the segment began that the source sent last although it was acknowledged, and how
+    /// often in a row.
     repeated: Option<(SeqNum, u8)>,
     /// What is said of bytes above the hole does not arrive.
     sack_is_lost: bool,
@@ -128,7 +135,8 @@ impl Receiver {
         }
     }
 
-    /// What the source has been shown before this receiver began: the right edge, and the largest window in bytes.
+    /// What the source has been shown before this receiver began: the right edge, and the largest
+    /// window in bytes.
     pub fn remember_shown(&mut self, edge: SeqNum, window_max_bytes: u32) {
         self.edge = edge.max(self.last_ack_sent);
         self.window_shown_max = window_max_bytes;
@@ -178,9 +186,11 @@ impl Receiver {
         self.owe(owed);
     }
 
-    /// A source that repeats what was acknowledged, again and again, has not got the acknowledgement. A firewall that follows
-    /// connections may have dropped it: it has not seen the bytes above the hole, which wait here, and takes SACK blocks of them
-    /// for forged. Until the holes are filled acknowledgements leave them out (RFC 2018 section 4 lets a receiver say less).
+    /// A source that repeats what was acknowledged, again and again, has not got the
+    /// acknowledgement. A firewall that follows connections may have dropped it: it has not seen
+    /// the bytes above the hole, which wait here, and takes SACK blocks of them for forged. Until
+    /// the holes are filled acknowledgements leave them out (RFC 2018 section 4 lets a receiver say
+    /// less).
     fn note_repetition(&mut self, seq: SeqNum, end: SeqNum, what: Inserted, has_holes: bool) {
         if what.advanced_bytes > 0 {
             self.repeated = None;
@@ -229,7 +239,8 @@ impl Receiver {
         blocks
     }
 
-    /// An acknowledgement of `ack` with this right edge has been sent; its header shows a window of `shown_bytes`.
+    /// An acknowledgement of `ack` with this right edge has been sent; its header shows a window of
+    /// `shown_bytes`.
     pub fn on_ack_sent(&mut self, ack: SeqNum, edge: SeqNum, shown_bytes: u32) {
         if !self.early_untold {
             self.owed = Owed::Nothing;

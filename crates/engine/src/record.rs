@@ -12,9 +12,9 @@ const MAGIC: u8 = 0xF1;
 /// A record is renewed when its numbers are farther off than this.
 pub(crate) const RECORD_STALE_BYTES: u32 = 1 << 18;
 
-/// Names a connection whose bytes the gateway holds, well enough to reset it after the holder has died.
-/// Encoding, big-endian: magic, version (4 or 6), iface a, iface b, address a (16), address b (16), port a, port b,
-/// seq a, seq b, reach (4), 4 spare bytes, 8 bytes checksum.
+/// Names a connection whose bytes the gateway holds, well enough to reset it after the holder has
+/// died. Encoding, big-endian: magic, version (4 or 6), iface a, iface b, address a (16), address b
+/// (16), port a, port b, seq a, seq b, reach (4), 4 spare bytes, 8 bytes checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Interface by which packets of host A come in.
@@ -25,7 +25,8 @@ pub struct Record {
     pub a: (IpAddr, u16),
     /// Address and port of host B.
     pub b: (IpAddr, u16),
-    /// What host A last acknowledged when the record was written: near B's next sequence number at A.
+    /// What host A last acknowledged when the record was written: near B's next sequence number at
+    /// A.
     pub acked_by_a: SeqNum,
     /// What host B last acknowledged.
     pub acked_by_b: SeqNum,
@@ -45,8 +46,8 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 impl Record {
-    /// The journal should say something else: custody began or ended, or the numbers have moved far enough for the
-    /// connection to look like a stranger after a restart.
+    /// The journal should say something else: custody began or ended, or the numbers have moved far
+    /// enough for the connection to look like a stranger after a restart.
     #[must_use]
     pub(crate) fn is_news(journaled: Option<&Self>, now: Option<&Self>) -> bool {
         match (journaled, now) {

@@ -1,4 +1,5 @@
-//! Finding losses and getting over them: RACK (RFC 8985), duplicate ACKs without SACK (RFC 5681, 6582), PRR (RFC 9937).
+//! Finding losses and getting over them: RACK (RFC 8985), duplicate ACKs without SACK (RFC 5681,
+//! 6582), PRR (RFC 9937).
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
@@ -45,8 +46,8 @@ impl Rack {
             self.rtt = rtt;
         }
     }
-    /// Measures reordering on a leg whose other end tells all that it holds: how long segments take that later ones had
-    /// overtaken, or that were sent again in vain.
+    /// Measures reordering on a leg whose other end tells all that it holds: how long segments take
+    /// that later ones had overtaken, or that were sent again in vain.
     pub fn measure_reordering(&mut self, now: Instant, acked: &Acked, min_rtt: Duration, srtt: Duration) {
         let usual = self.rtt.max(min_rtt);
         let in_vain =
@@ -62,7 +63,8 @@ impl Rack {
         let lasts = srtt.saturating_mul(u32::from(REO_WND_PERSIST));
         if now.since(self.late_at) <= lasts { (self.late + self.late / 4).min(srtt) } else { Duration::ZERO }
     }
-    /// A D-SACK: some repetition was needless, the window for reordering grows, once for each round trip (step 4).
+    /// A D-SACK: some repetition was needless, the window for reordering grows, once for each round
+    /// trip (step 4).
     pub fn on_dsack(&mut self, snd_una: SeqNum, snd_nxt: SeqNum) {
         if self.dsack_round.is_some_and(|round| snd_una.before(round)) {
             return;
@@ -72,7 +74,8 @@ impl Rack {
         self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
-    /// So much has been acknowledged: a round trip that has ended is not remembered until the numbers have wrapped.
+    /// So much has been acknowledged: a round trip that has ended is not remembered until the
+    /// numbers have wrapped.
     pub fn on_progress(&mut self, snd_una: SeqNum) {
         self.dsack_round = self.dsack_round.filter(|round| round.after(snd_una));
     }
@@ -97,12 +100,14 @@ impl Rack {
         }
         (min_rtt / 4).saturating_mul(u32::from(self.reo_wnd_mult) + 1).min(srtt)
     }
-    /// The same for a leg of our own between gateways: what keeps its order needs no window, else as long as was measured.
+    /// The same for a leg of our own between gateways: what keeps its order needs no window, else
+    /// as long as was measured.
     #[must_use]
     pub fn measured_reo_wnd(&self, now: Instant, srtt: Duration) -> Duration {
         self.late_window(now, srtt)
     }
-    /// RACK_detect_loss: marks what is lost, returns its bytes and when to look again (section 6.2 step 5).
+    /// RACK_detect_loss: marks what is lost, returns its bytes and when to look again (section 6.2
+    /// step 5).
     pub fn detect(&self, now: Instant, board: &mut Scoreboard, reo_wnd: Duration) -> (u64, Option<Instant>) {
         if !self.valid {
             return (0, None);
@@ -128,7 +133,8 @@ pub struct Prr {
 }
 
 impl Prr {
-    /// Recovery begins with this much in flight and this target. The first repetition may always go.
+    /// Recovery begins with this much in flight and this target. The first repetition may always
+    /// go.
     #[must_use]
     pub fn new(in_flight: u64, ssthresh: u64, mss: u32) -> Self {
         Self {
@@ -139,7 +145,8 @@ impl Prr {
             snd_cnt: u64::from(mss),
         }
     }
-    /// An acknowledgement in recovery. `safe`: SND.UNA advanced and no new loss was found (SafeACK).
+    /// An acknowledgement in recovery. `safe`: SND.UNA advanced and no new loss was found
+    /// (SafeACK).
     pub fn on_ack(&mut self, delivered: u64, pipe: u64, safe: bool, mss: u32) {
         self.delivered += delivered;
         let mss = u64::from(mss);

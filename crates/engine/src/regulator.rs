@@ -1,22 +1,23 @@
-//! How much a relay may hold, where that depends on how its destination takes it: thesis chapter 6, and what follows it when
-//! the round trip towards the source is known.
+//! How much a relay may hold, where that depends on how its destination takes it: thesis chapter 6,
+//! and what follows it when the round trip towards the source is known.
 
 use farlink_wire::{Duration, Instant};
 
-/// What a relay may hold for want of better knowledge counts for an upstream round trip of at least this: the gateway's
-/// own timers and batches.
+/// What a relay may hold for want of better knowledge counts for an upstream round trip of at least
+/// this: the gateway's own timers and batches.
 const TURN: Duration = Duration::from_millis(5);
 /// A backlog is measured over two round trips downstream, within these bounds.
 const BACKLOG_MIN: Duration = Duration::from_millis(20);
 const BACKLOG_MAX: Duration = Duration::from_millis(100);
-/// A destination that has taken all there was for so many round trips, a quarter more in each, is not what limits.
+/// A destination that has taken all there was for so many round trips, a quarter more in each, is
+/// not what limits.
 const TAKEN_ROUNDS_MAX: u8 = 8;
 /// Segments that a relay may always hold beside what is on its way downstream.
 pub(crate) const SPARE_SEGMENTS: u32 = 4;
 /// A host's send window is at least this: two segments.
 const LEAST_SEGMENTS: u32 = 2;
-/// The round trip towards a source of which nothing is known: thesis 6.4 begins with the largest segment lifetime of the
-/// Internet, and this is what satellite paths have.
+/// The round trip towards a source of which nothing is known: thesis 6.4 begins with the largest
+/// segment lifetime of the Internet, and this is what satellite paths have.
 const UPSTREAM_RTT_MAX: Duration = Duration::from_secs(2);
 
 /// What a relay looks like at one moment. Sizes in bytes; the names in brackets are the thesis's.
@@ -44,7 +45,8 @@ pub struct Look {
     pub downstream: Duration,
     /// How long acknowledgements to the source wait.
     pub ack_delay: Duration,
-    /// How long acknowledgements of the destination wait: what they make room for is needed until the next one.
+    /// How long acknowledgements of the destination wait: what they make room for is needed until
+    /// the next one.
     pub turn: Duration,
     /// Segment size.
     pub segment: u32,
@@ -96,13 +98,15 @@ impl Drain {
         // Several connections to one host take turns at being slow.
         let falls = rate < old && !look.shared;
         self.rate = Some(if falls { old - (old - rate) / 8 } else { old.midpoint(rate) });
-        // Only a rate that was measured anew begins the trials again: backlogs that come and go would raise it without end.
+        // Only a rate that was measured anew begins the trials again: backlogs that come and go
+        // would raise it without end.
         self.taken_rounds = 0;
         *backlog = Backlog { since: look.now, delivered: look.delivered };
     }
 
-    /// It takes all there is: how much more it would take is not known. A quarter more is tried in each round trip towards the
-    /// source, since all at once would be a flood again, and after some of them what was known is forgotten.
+    /// It takes all there is: how much more it would take is not known. A quarter more is tried in
+    /// each round trip towards the source, since all at once would be a flood again, and after some
+    /// of them what was known is forgotten.
     fn try_more(&mut self, look: &Look) {
         let Some(rate) = self.rate else { return };
         let since = *self.taken_since.get_or_insert(look.now);
@@ -118,9 +122,10 @@ impl Drain {
         self.rate = Some(rate.saturating_add(rate / 4));
     }
 
-    /// Bytes that the relay may hold: what is on its way, and what the destination takes until the source can answer, and a
-    /// quarter more. With this the upstream-slower case of thesis 6.5 needs no search: the round trip of the link is
-    /// known, and the gateway at its other end obeys a window that is taken back.
+    /// Bytes that the relay may hold: what is on its way, and what the destination takes until the
+    /// source can answer, and a quarter more. With this the upstream-slower case of thesis 6.5
+    /// needs no search: the round trip of the link is known, and the gateway at its other end obeys
+    /// a window that is taken back.
     #[must_use]
     pub fn limit(&self, look: &Look) -> u32 {
         // Of a link that others share it is not known how much of what it took was its own limit.
@@ -137,8 +142,8 @@ impl Drain {
         u32::try_from(bytes).unwrap_or(u32::MAX).min(look.limit)
     }
 
-    /// Bytes that the destination will take in one round trip towards the source, beyond what waits for it now: the soft
-    /// window (TR 99-12 section 5). `None` where it has never left anything.
+    /// Bytes that the destination will take in one round trip towards the source, beyond what waits
+    /// for it now: the soft window (TR 99-12 section 5). `None` where it has never left anything.
     #[must_use]
     pub fn soft_window(&self, look: &Look) -> Option<u32> {
         let rate = self.rate?;
@@ -166,7 +171,8 @@ pub struct Adaptive {
     upstream: Option<Duration>,
     /// q2: Q'2 when nothing was queued last.
     in_flight: u32,
-    /// The last change was a growth, from this Q'2: growing again without effect means a bottleneck upstream.
+    /// The last change was a growth, from this Q'2: growing again without effect means a bottleneck
+    /// upstream.
     grown_from: Option<u32>,
 }
 
@@ -199,7 +205,8 @@ impl Adaptive {
         let wanted = match (look.queued > 0, full) {
             // Case 1: in balance.
             (false, true) => None,
-            // Case 2: the receiver's window is what limits. What came in the last round trip was enough.
+            // Case 2: the receiver's window is what limits. What came in the last round trip was
+            // enough.
             (true, _) if look.send_window < look.cwnd => {
                 bound = Some(ratio(u64::from(look.offered), tau2, u128::from(look.send_window.max(1))));
                 Some(u64::from(buffer.saturating_sub(look.queued)))
@@ -210,7 +217,8 @@ impl Adaptive {
                 bound = Some(ratio(u64::from(look.offered), tau2, u128::from(look.cwnd.max(1))));
                 Some(ratio(2 * threshold, tau1, tau2))
             }
-            // Case 4: less comes than could be sent. Once: if no more comes then, the bottleneck is upstream.
+            // Case 4: less comes than could be sent. Once: if no more comes then, the bottleneck is
+            // upstream.
             (false, false) => {
                 let useless = self.grown_from.is_some_and(|before| look.in_flight <= before + look.segment);
                 if useless {

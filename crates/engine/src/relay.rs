@@ -16,14 +16,14 @@ use crate::regulator::{Adaptive, Drain};
 use crate::sender::{RtoBounds, Sender, Supply};
 use crate::side::Side;
 
-/// For each byte that its destination has taken beyond what a host takes for a program that reads nothing, a relay may hold
-/// so many more.
+/// For each byte that its destination has taken beyond what a host takes for a program that reads
+/// nothing, a relay may hold so many more.
 const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
 /// So many timeouts in a row, and a destination makes no progress.
 const STALLED_TIMEOUTS: u32 = 3;
-/// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket that is not
-/// acknowledged for about twice this (tcp_orphan_retries).
+/// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket
+/// that is not acknowledged for about twice this (tcp_orphan_retries).
 const FIN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// One direction of a split connection.
@@ -39,14 +39,15 @@ pub struct Relay {
     push: SeqNum,
     /// Urgent data ends before this, as the source's newest urgent pointer says.
     urgent_end: Option<SeqNum>,
-    /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first byte as urgent, others
-    /// nothing. Only the very same segment means the same to all.
+    /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first
+    /// byte as urgent, others nothing. Only the very same segment means the same to all.
     urgent_zero: Option<SeqNum>,
     /// What the far host has acknowledged, as a peer tells it.
     far_ack: Option<SeqNum>,
     /// Draining: nothing from here on is taken.
     frozen_at: Option<SeqNum>,
-    /// Acknowledged by the destination beyond what passed through here (after freezing or a bypass).
+    /// Acknowledged by the destination beyond what passed through here (after freezing or a
+    /// bypass).
     acked_beyond: Option<SeqNum>,
     /// Bytes that may be held in any case.
     limit_bytes: u32,
@@ -64,21 +65,25 @@ pub struct Relay {
     begun: bool,
     /// The end of what was forwarded past what is held, because the destination answers round us.
     pub passed_end: Option<SeqNum>,
-    /// Packets have been seen to go round us: the source's FIN is acknowledged only when its destination has it.
+    /// Packets have been seen to go round us: the source's FIN is acknowledged only when its
+    /// destination has it.
     bypassed: bool,
     /// When the source's FIN came.
     fin_since: Option<Instant>,
-    /// The FIN has waited long enough for its destination: it is acknowledged with what stands before it.
+    /// The FIN has waited long enough for its destination: it is acknowledged with what stands
+    /// before it.
     fin_overdue: bool,
     /// How far the source has shown that it has sent.
     pub source_nxt: SeqNum,
     /// The destination's word on bytes that went round us, until it stands by it.
     pub believed: Option<Belief>,
-    /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where it stands.
+    /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where
+    /// it stands.
     pub far_waits: Option<(SeqNum, Instant)>,
     /// Timeouts in a row without progress.
     timeouts: u32,
-    /// Since when something is held that could be sent, and nothing is under way: the leg has given it no turn.
+    /// Since when something is held that could be sent, and nothing is under way: the leg has given
+    /// it no turn.
     pub waits_since: Option<Instant>,
     /// A keepalive of the source went on: the answer must, too.
     pub keepalive_passed: bool,
@@ -146,14 +151,16 @@ impl Relay {
         self.urgent_end = self.urgent_end.filter(|u| u.after(ack));
         self.urgent_zero = self.urgent_zero.filter(|u| u.after_eq(ack));
     }
-    /// Something of the source is here, in order or behind a gap: it takes room, and may be the only copy on its way.
+    /// Something of the source is here, in order or behind a gap: it takes room, and may be the
+    /// only copy on its way.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.is_busy() || self.buffer.has_early()
     }
-    /// Something was acknowledged to the source that its destination has not acknowledged: if it is lost, both must learn it. That
-    /// is all that is here in order, whatever is promised: it is acknowledged, or about to be. What was only SACKed is the source's
-    /// still (RFC 2018 section 8).
+    /// Something was acknowledged to the source that its destination has not acknowledged: if it is
+    /// lost, both must learn it. That is all that is here in order, whatever is promised: it is
+    /// acknowledged, or about to be. What was only SACKed is the source's still (RFC 2018 section
+    /// 8).
     #[must_use]
     pub fn owes(&self) -> bool {
         self.is_busy()
@@ -197,10 +204,10 @@ impl Relay {
     pub fn rcv_nxt(&self) -> SeqNum {
         self.rx.rcv_nxt(&self.buffer)
     }
-    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has acknowledged it, or when
-    /// it has waited long, all before it has arrived, and nothing goes round us. A source whose FIN is acknowledged may
-    /// be gone and answer a destination that reaches it directly with RST, or begin anew on the same ports while we still
-    /// hold its end.
+    /// The acknowledgement that the source gets: RCV.NXT, but of a FIN when its destination has
+    /// acknowledged it, or when it has waited long, all before it has arrived, and nothing goes
+    /// round us. A source whose FIN is acknowledged may be gone and answer a destination that
+    /// reaches it directly with RST, or begin anew on the same ports while we still hold its end.
     #[must_use]
     pub fn ack(&self, downstream: Peer) -> SeqNum {
         let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
@@ -211,14 +218,15 @@ impl Relay {
             self.rcv_nxt()
         }
     }
-    /// Only bytes behind a gap are held: whether the destination lacks what is missing is not known.
+    /// Only bytes behind a gap are held: whether the destination lacks what is missing is not
+    /// known.
     #[must_use]
     pub fn waits_behind_hole(&self) -> bool {
         let fin_ahead = self.rx.fin_claimed.is_some();
         (self.buffer.has_early() || fin_ahead) && !self.owes() && self.tx.board().is_empty()
     }
-    /// A window that is larger than any before, and by enough to wait for it, can be shown to the source: windows are told in
-    /// units of `1 << shift`.
+    /// A window that is larger than any before, and by enough to wait for it, can be shown to the
+    /// source: windows are told in units of `1 << shift`.
     #[must_use]
     pub fn can_show_more(&self, limit_bytes: u32, shift: u8, field_max_bytes: u32) -> bool {
         let shift = shift.min(14);
@@ -240,7 +248,8 @@ impl Relay {
     pub fn is_pushed(&self, seq: SeqNum, end: SeqNum) -> bool {
         seq != end && (self.push == end || (self.push.after(seq) && self.push.before(end)))
     }
-    /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293 3.8.5).
+    /// Where urgent data ends, by a segment with URG and `len` payload bytes to be taken (RFC 9293
+    /// 3.8.5).
     pub fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
         if s.urgent == 0 {
             self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
@@ -284,8 +293,8 @@ impl Relay {
     pub fn is_far_known(&self) -> bool {
         self.far_ack.is_some()
     }
-    /// The destination's leg acknowledges `ack`: with a `told` message by a gateway, without one by the far host itself, to which
-    /// no gateway is heard any more if not `heard`.
+    /// The destination's leg acknowledges `ack`: with a `told` message by a gateway, without one by
+    /// the far host itself, to which no gateway is heard any more if not `heard`.
     pub fn hear_far(&mut self, ack: SeqNum, told: Option<&Message>, heard: bool) {
         if !heard {
             self.far_ack = None;
@@ -294,7 +303,8 @@ impl Relay {
             self.far_ack = self.far_ack.map(|far| far.max(ack.min(self.tx.snd_nxt())));
             return;
         };
-        // What a gateway acknowledges is not the far host's word: that stands where it stood before the gateway spoke.
+        // What a gateway acknowledges is not the far host's word: that stands where it stood before
+        // the gateway spoke.
         let before = *self.far_ack.get_or_insert(self.tx.snd_una());
         if let Some(far) = told.far_ack.filter(|far| far.before_eq(ack) && far.after(before)) {
             self.far_ack = Some(far);
@@ -319,7 +329,8 @@ impl Relay {
         self.acked_beyond = Some(self.with_beyond(ack));
     }
 
-    /// Nothing is taken from where it is frozen on: behind what is held, which SACKed data belongs to.
+    /// Nothing is taken from where it is frozen on: behind what is held, which SACKed data belongs
+    /// to.
     pub fn freeze(&mut self) {
         let highest = self.buffer.highest();
         // A FIN that is there belongs to what is held.
@@ -354,7 +365,8 @@ impl Relay {
         let before = self.acked_at.map_or(Instant::ZERO, |(at, _)| at);
         self.acked_at = Some((now, now.since(before)));
     }
-    /// How long ago that was, or how long after the time before, whichever is longer; `None`: it never did.
+    /// How long ago that was, or how long after the time before, whichever is longer; `None`: it
+    /// never did.
     #[must_use]
     pub fn ack_gap(&self, now: Instant) -> Option<Duration> {
         self.acked_at.map(|(at, gap)| now.since(at).max(gap))
@@ -395,7 +407,8 @@ impl Relay {
     pub fn has_timed_out(&self) -> bool {
         self.timeouts > 0
     }
-    /// It has not answered for several timeouts: nothing more is promised, and others are to judge whether it lives.
+    /// It has not answered for several timeouts: nothing more is promised, and others are to judge
+    /// whether it lives.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.timeouts >= STALLED_TIMEOUTS

@@ -20,7 +20,8 @@ pub struct Relays {
     pub phase: Phase,
     /// A host was reset or has reset: which, when it began.
     reset_from: Option<(Side, Instant)>,
-    /// What it has come to while an event is handled: carried out when the event is over, so nothing in it meets half a connection.
+    /// What it has come to while an event is handled: carried out when the event is over, so
+    /// nothing in it meets half a connection.
     over: Option<Over>,
     /// A host asks for a new connection on this 4-tuple, while bytes of the old one are owed.
     pub new_syn: Option<NewSyn>,
@@ -62,7 +63,8 @@ pub struct NewSyn {
 }
 
 impl Relays {
-    /// Relays between the hosts, each beginning at the sequence number that its host sends next. Routes are looked up before.
+    /// Relays between the hosts, each beginning at the sequence number that its host sends next.
+    /// Routes are looked up before.
     pub fn begin(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, agreed: Agreed, next: Pair<SeqNum>) -> Box<Self> {
         for to in [Side::A, Side::B] {
             look_up(cx, legs, to);

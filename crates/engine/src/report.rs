@@ -92,7 +92,8 @@ impl Engine {
         self.table.iter().take(limit).map(|(_, f)| self.flow_status(now, f)).collect()
     }
 
-    /// The flow between two endpoints, in whichever order they are named and whichever routing domain it is in.
+    /// The flow between two endpoints, in whichever order they are named and whichever routing
+    /// domain it is in.
     #[must_use]
     pub fn flow_between(
         &self,
@@ -129,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// Connections whose custody died with an earlier process: both hosts are made to reset, at their own exact
-    /// sequence numbers.
+    /// Connections whose custody died with an earlier process: both hosts are made to reset, at
+    /// their own exact sequence numbers.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn World) {
         for r in records {
             let domain = self.config.interfaces.iter().find(|i| i.id == r.iface_a).map_or(0, |i| i.domain);

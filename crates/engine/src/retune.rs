@@ -29,7 +29,8 @@ impl Engine {
         let Some(link) = self.links.get_mut(way) else { return };
         let before = link.pace();
         let after = change.of(before);
-        // What open connections go by. What the gateways find out, and are to find out, is for those that begin from now on.
+        // What open connections go by. What the gateways find out, and are to find out, is for
+        // those that begin from now on.
         let source = match change {
             Change::Estimate(_) => before.source(),
             _ if after.source().is_sought() => RateSource::Nobody,
@@ -80,7 +81,8 @@ impl Engine {
         }
     }
 
-    /// What relays of open connections into this link may hold, and controllers that go by its rate, follow it.
+    /// What relays of open connections into this link may hold, and controllers that go by its
+    /// rate, follow it.
     fn follow_rate(&mut self, way: Way) {
         for id in self.table.ids() {
             let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
@@ -93,14 +95,16 @@ impl Engine {
         }
     }
 
-    /// The smallest round trip of any connection over a link of late, where nobody has said one, is in force from now on.
+    /// The smallest round trip of any connection over a link of late, where nobody has said one, is
+    /// in force from now on.
     pub fn follow_link_rtt(&mut self, way: Way) {
         if let Some(link) = self.links.get_mut(way) {
             link.follow_rtt();
         }
     }
 
-    /// From now on `kind` governs what is sent on legs that are no links, in connections that are open too.
+    /// From now on `kind` governs what is sent on legs that are no links, in connections that are
+    /// open too.
     pub fn set_ordinary_cc(&mut self, now: Instant, kind: cc::Kind) {
         self.config.ordinary.cc = kind;
         self.change_controllers(now, |out| matches!(out, Way::Ordinary(_)));
@@ -111,13 +115,14 @@ impl Engine {
         self.config.ordinary.initial_window = window;
     }
 
-    /// How relays are bounded from now on, those of open connections, too. Windows that were shown stay promised.
+    /// How relays are bounded from now on, those of open connections, too. Windows that were shown
+    /// stay promised.
     pub fn set_flow_control(&mut self, policy: FlowControl) {
         self.config.flow_control = policy;
     }
 
-    /// What one relay may hold from now on, those of open connections, too. Windows that were shown stay promised: with a smaller
-    /// bound a relay holds what it holds until that has gone on.
+    /// What one relay may hold from now on, those of open connections, too. Windows that were shown
+    /// stay promised: with a smaller bound a relay holds what it holds until that has gone on.
     pub fn set_relay_bytes(&mut self, bytes: u32) {
         self.config.limits.relay_bytes = bytes;
         for id in self.table.ids() {
@@ -127,8 +132,8 @@ impl Engine {
         }
     }
 
-    /// How large the buffer pool is from now on. What is held above a smaller bound goes on first: until then no new
-    /// connection is split and no window moves.
+    /// How large the buffer pool is from now on. What is held above a smaller bound goes on first:
+    /// until then no new connection is split and no window moves.
     pub fn set_pool_bytes(&mut self, bytes: usize) {
         self.config.limits.pool_bytes = bytes;
         self.share_memory();

@@ -1,8 +1,9 @@
 //! How much of an arriving payload the buffer pool has room for (invariant 8).
 //!
-//! The pool's bound holds whatever the sources send, windows that were promised included: what does not fit is refused
-//! before it is acknowledged, and its source repeats it. Three marks below the bound keep the connections moving: early
-//! bytes give way to bytes in order, and full relays to empty ones.
+//! The pool's bound holds whatever the sources send, windows that were promised included: what does
+//! not fit is refused before it is acknowledged, and its source repeats it. Three marks below the
+//! bound keep the connections moving: early bytes give way to bytes in order, and full relays to
+//! empty ones.
 
 use farlink_wire::{Pool, SMALL_BLOCK_BYTES, SeqNum};
 
@@ -29,7 +30,8 @@ enum Place {
     Head,
 }
 
-/// Bytes of the pool that may be in use afterwards. The last sixteenth is for packets that are being read.
+/// Bytes of the pool that may be in use afterwards. The last sixteenth is for packets that are
+/// being read.
 fn mark(pool: &Pool, place: Place) -> usize {
     let sixteenths = match place {
         Place::Shared => 10,
@@ -52,9 +54,10 @@ pub fn is_full(pool: &Pool) -> bool {
     pool.used_bytes() >= mark(pool, Place::Next)
 }
 
-/// Bytes that one of so many relays may hold for the pool's sake: its equal part of half the pool, or of a quarter where no link
-/// needs it, and no more than a part of what is free. So few relays leave room for others to begin, and what those
-/// that came first hold beyond it drains (Choudhury and Hahne, Dynamic Queue Length Thresholds).
+/// Bytes that one of so many relays may hold for the pool's sake: its equal part of half the pool,
+/// or of a quarter where no link needs it, and no more than a part of what is free. So few relays
+/// leave room for others to begin, and what those that came first hold beyond it drains (Choudhury
+/// and Hahne, Dynamic Queue Length Thresholds).
 #[must_use]
 pub fn share(pool: &Pool, flows: usize, on_link: bool) -> u32 {
     let parts = if on_link { LINK_PARTS } else { ORDINARY_PARTS };
@@ -63,7 +66,8 @@ pub fn share(pool: &Pool, flows: usize, on_link: bool) -> u32 {
     u32::try_from(equal.min(free / FREE_PARTS)).unwrap_or(u32::MAX).max(SHARE_MIN_BYTES)
 }
 
-/// Payload bytes for which there is room, when their packet's block of `block_bytes` is given back for them.
+/// Payload bytes for which there is room, when their packet's block of `block_bytes` is given back
+/// for them.
 fn payload_room(pool: &Pool, block_bytes: usize, place: Place) -> usize {
     // Copied into small blocks: the first and the last are not full.
     let kept = pool.used_bytes().saturating_sub(block_bytes) + 2 * SMALL_BLOCK_BYTES;
@@ -71,8 +75,9 @@ fn payload_room(pool: &Pool, block_bytes: usize, place: Place) -> usize {
 }
 
 impl Relay {
-    /// How many of the `len` payload bytes at `seq` may be taken; their packet lies in a block of `block_bytes` of this
-    /// pool. Early bytes are let go where the next ones in order have no room otherwise.
+    /// How many of the `len` payload bytes at `seq` may be taken; their packet lies in a block of
+    /// `block_bytes` of this pool. Early bytes are let go where the next ones in order have no room
+    /// otherwise.
     pub fn room_for(&mut self, pool: &mut Pool, block_bytes: usize, seq: SeqNum, len: u32) -> u32 {
         // What is there already needs no room, and its source an answer.
         let end = self.buffer.end();

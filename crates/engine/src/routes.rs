@@ -1,4 +1,5 @@
-//! Which way the packets of a connection leave, and what follows when that is another one than before.
+//! Which way the packets of a connection leave, and what follows when that is another one than
+//! before.
 
 use crate::cx::Cx;
 use crate::hosts::look_up;
@@ -17,9 +18,10 @@ impl Split<'_> {
         }
     }
 
-    /// Packets to a host leave another way than before. A leg that leads into a declared link, or out of one, is governed
-    /// anew: what is right on the operator's own link is not on anybody else's network, and what the old way has taught says
-    /// nothing about the new one. Between two ordinary interfaces it goes on, as a host's connection would.
+    /// Packets to a host leave another way than before. A leg that leads into a declared link, or
+    /// out of one, is governed anew: what is right on the operator's own link is not on anybody
+    /// else's network, and what the old way has taught says nothing about the new one. Between two
+    /// ordinary interfaces it goes on, as a host's connection would.
     fn change_way(&mut self, cx: &Cx<'_>, to: Side, before: Way) {
         let from = to.other();
         let out = self.legs.get(to).out;

@@ -48,8 +48,8 @@ impl Rules {
         Self { rules: config.rules.clone(), default_action: config.default_action, counters, passed }
     }
 
-    /// What becomes of the connection that this SYN asks for. One that is repeated does not count again. `replaced`: the rule of one
-    /// between the same ports, whose place it takes.
+    /// What becomes of the connection that this SYN asks for. One that is repeated does not count
+    /// again. `replaced`: the rule of one between the same ports, whose place it takes.
     pub fn decide(&mut self, via: IfaceId, key: Key, s: &TcpSegment, replaced: Option<usize>) -> Decision {
         let before = self.passed.decided(&key, s.seq);
         let mut d = Decision { is_first: before.is_none(), ..Decision::SPLIT };

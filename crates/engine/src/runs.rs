@@ -1,12 +1,14 @@
 //! What a gateway holds above a gap, told to the gateway before it in a few bytes.
 //!
-//! A SACK block takes eight bytes, and two of them are all that fits beside timestamps and our own option. Between gateways
-//! the runs are told in units of a segment instead: two bytes for most of them, so that each one is told in many
-//! acknowledgements, and a lost acknowledgement costs nothing. Hosts that do not speak SACK get it on this leg, too.
+//! A SACK block takes eight bytes, and two of them are all that fits beside timestamps and our own
+//! option. Between gateways the runs are told in units of a segment instead: two bytes for most of
+//! them, so that each one is told in many acknowledgements, and a lost acknowledgement costs
+//! nothing. Hosts that do not speak SACK get it on this leg, too.
 //!
-//! Encoding: the unit in bytes (2), then lengths, from the highest run downwards: from the acknowledgement number to the end of
-//! the first run, its length, the distance to the next run told, its length, and so on. A length is `2 n` for `n` units and
-//! `2 n + 1` for `n` bytes, seven bits in a byte, the lowest first, the highest bit set where more follow.
+//! Encoding: the unit in bytes (2), then lengths, from the highest run downwards: from the
+//! acknowledgement number to the end of the first run, its length, the distance to the next run
+//! told, its length, and so on. A length is `2 n` for `n` units and `2 n + 1` for `n` bytes, seven
+//! bits in a byte, the lowest first, the highest bit set where more follow.
 
 use arrayvec::ArrayVec;
 use farlink_wire::{SackBlock, SeqNum};
@@ -23,7 +25,8 @@ const DISTANCE_MAX: u64 = 1 << 31;
 pub struct Runs(ArrayVec<u8, RUNS_BYTES_MAX>);
 
 impl Runs {
-    /// The most urgent of `runs` (they are given in that order) that fit into `room_bytes`. All lie above `ack`.
+    /// The most urgent of `runs` (they are given in that order) that fit into `room_bytes`. All lie
+    /// above `ack`.
     #[must_use]
     pub fn encode(ack: SeqNum, unit_bytes: u32, runs: &[SackBlock], room_bytes: usize) -> Self {
         let unit = u16::try_from(unit_bytes).unwrap_or(u16::MAX).max(1);

@@ -1,8 +1,9 @@
 //! What is in flight on a leg: one record per transmission, marked as SACKed, lost or sent again.
 //!
-//! A receiver decides what it SACKs, so it must not decide how many records there are or how long they take to read. A block
-//! cuts a record only where a segment that was sent began or ended; losses are looked for in the order of transmission
-//! (`order.rs`), and no acknowledgement walks over all records.
+//! A receiver decides what it SACKs, so it must not decide how many records there are or how long
+//! they take to read. A block cuts a record only where a segment that was sent began or ended;
+//! losses are looked for in the order of transmission (`order.rs`), and no acknowledgement walks
+//! over all records.
 
 mod check;
 mod order;
@@ -13,9 +14,11 @@ use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
 use order::Order;
 
-/// Records that one board has at most. New data waits beyond; blocks then count where they cover whole records.
+/// Records that one board has at most. New data waits beyond; blocks then count where they cover
+/// whole records.
 const RECORDS_MAX: usize = 32_768;
-/// Cuts that the blocks of one acknowledgement may make. A receiver tells what is new in a few blocks, and tells it again.
+/// Cuts that the blocks of one acknowledgement may make. A receiver tells what is new in a few
+/// blocks, and tells it again.
 const CUTS_MAX: usize = 8;
 /// An empty board gives back the room for more records than this.
 const KEPT_RECORDS: usize = 64;
@@ -47,7 +50,8 @@ pub struct Sent {
     pub original_at: Instant,
     /// How often it was sent again.
     pub repeats: u8,
-    /// Copies of the last of these transmissions that went out early, before it could be known to be lost.
+    /// Copies of the last of these transmissions that went out early, before it could be known to
+    /// be lost.
     pub copies: u8,
     /// When the newest copy of any of them did.
     pub copied_at: Option<Instant>,
@@ -75,7 +79,8 @@ impl Sent {
         u64::from(self.end.since(self.seq))
     }
 
-    /// The first place from `at` on, which lies within, where a segment began, or where the record ends.
+    /// The first place from `at` on, which lies within, where a segment began, or where the record
+    /// ends.
     fn edge_from(&self, at: SeqNum) -> SeqNum {
         let unit = self.unit_bytes.max(1);
         let past = at.since(self.unit_from);
@@ -83,7 +88,8 @@ impl Sent {
         if up.before(at) || up.after_eq(self.end) { self.end } else { up }
     }
 
-    /// The last place up to `at`, which lies within, where a segment ended, or where the record begins.
+    /// The last place up to `at`, which lies within, where a segment ended, or where the record
+    /// begins.
     fn edge_until(&self, at: SeqNum) -> SeqNum {
         if self.fin && at + 1 == self.end {
             return at;
@@ -103,16 +109,18 @@ pub struct Acked {
     pub sacked_bytes: u64,
     /// RTT sample from the newest segment acknowledged that was sent once.
     pub rtt: Option<Duration>,
-    /// Send time and end of the most recently sent segment acknowledged (RACK.xmit_ts, RACK.end_seq).
+    /// Send time and end of the most recently sent segment acknowledged (RACK.xmit_ts,
+    /// RACK.end_seq).
     pub newest: Option<(Instant, SeqNum, bool)>,
     /// Highest end acknowledged, for reordering detection (RACK.fack).
     pub highest: Option<SeqNum>,
-    /// A segment below the highest one acknowledged before, never sent again, was acknowledged: reordering.
+    /// A segment below the highest one acknowledged before, never sent again, was acknowledged:
+    /// reordering.
     pub reordered: bool,
     /// How long ago the oldest of those was sent.
     pub late: Option<Duration>,
-    /// Of segments that had been sent again once, the one whose repetition is youngest: how long ago that and the original
-    /// were sent.
+    /// Of segments that had been sent again once, the one whose repetition is youngest: how long
+    /// ago that and the original were sent.
     pub repeated_once: Option<(Duration, Duration)>,
     /// Some segment that was acknowledged had been sent only once.
     pub original: bool,
@@ -136,7 +144,8 @@ pub struct Scoreboard {
     /// Transmissions taken for lost that nobody has asked for yet, if somebody will.
     losses: Option<Vec<Loss>>,
     fack: Option<SeqNum>,
-    /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for the copy.
+    /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for
+    /// the copy.
     min_rtt: Duration,
     /// Records that were looked at or moved.
     #[cfg(test)]
@@ -277,7 +286,8 @@ impl Scoreboard {
         }
     }
 
-    /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight are ignored.
+    /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight
+    /// are ignored.
     pub fn acknowledge(&mut self, now: Instant, una: SeqNum, sack: &[SackBlock]) -> Acked {
         let mut acked = Acked::default();
         let mut repeated = false;
@@ -303,7 +313,8 @@ impl Scoreboard {
             }
         }
         if repeated {
-            // What was sent once arrived long ago, behind the gap that the repeated segment filled (Karn's algorithm).
+            // What was sent once arrived long ago, behind the gap that the repeated segment filled
+            // (Karn's algorithm).
             acked.rtt = None;
         }
         let (Some(low), Some(high)) =
@@ -318,7 +329,8 @@ impl Scoreboard {
         };
         let mut cuts_left = CUTS_MAX;
         for b in sack {
-            // Valid blocks lie above una and within what was sent; a D-SACK or nonsense does not (RFC 2018, 2883).
+            // Valid blocks lie above una and within what was sent; a D-SACK or nonsense does not
+            // (RFC 2018, 2883).
             if b.start.before(low) || b.end.after(high) || b.start.after_eq(b.end) || b.start.before(una) {
                 continue;
             }
@@ -351,8 +363,9 @@ impl Scoreboard {
         }
     }
 
-    /// The records that a block covers, `None` where it tells nothing new: from the first segment that begins in it to the last
-    /// one that ends in it. A block that ends elsewhere was made up, or tells of part of a segment, which counts as missing.
+    /// The records that a block covers, `None` where it tells nothing new: from the first segment
+    /// that begins in it to the last one that ends in it. A block that ends elsewhere was made up,
+    /// or tells of part of a segment, which counts as missing.
     fn records_of(&mut self, b: &SackBlock, cuts_left: &mut usize) -> Option<(usize, usize)> {
         let at = self.index_of(b.start);
         let r = *self.records.get(at)?;
@@ -421,8 +434,8 @@ impl Scoreboard {
         note_loss(&mut self.losses, r, self.lost_ever_bytes);
     }
 
-    /// Marks as lost what was sent before the segment that ends at `end` left at `xmit_at`, and at least `patience` ago. Returns
-    /// how many bytes, and when more may be due.
+    /// Marks as lost what was sent before the segment that ends at `end` left at `xmit_at`, and at
+    /// least `patience` ago. Returns how many bytes, and when more may be due.
     pub fn mark_overdue(
         &mut self,
         now: Instant,
@@ -465,7 +478,8 @@ impl Scoreboard {
         (self.lost_bytes - before, again)
     }
 
-    /// Everything that is not SACKed is to be sent again, for a reason that is not congestion: it counts as no loss.
+    /// Everything that is not SACKed is to be sent again, for a reason that is not congestion: it
+    /// counts as no loss.
     pub fn resend_all(&mut self) {
         for r in &mut self.records {
             if !r.sacked && !r.lost {
@@ -476,8 +490,9 @@ impl Scoreboard {
         self.lost_from = self.records.front().map(|r| r.seq);
     }
 
-    /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without SACK), in however small pieces
-    /// they were sent: a piece for each round trip would take for ever. Not where the head is known to be lost already.
+    /// Marks the first `len` bytes as lost, whatever is known (the head on a timeout or without
+    /// SACK), in however small pieces they were sent: a piece for each round trip would take for
+    /// ever. Not where the head is known to be lost already.
     pub fn mark_head_lost(&mut self, len: u32) -> u64 {
         let Some(head) = self.records.front().filter(|r| !r.sacked && !r.lost) else { return 0 };
         let end = head.seq + len;
@@ -492,8 +507,8 @@ impl Scoreboard {
         self.lost_bytes - before
     }
 
-    /// The receiver may have thrown away what it SACKed (RFC 2018 section 8), as a timeout must assume when the head
-    /// itself is SACKed.
+    /// The receiver may have thrown away what it SACKed (RFC 2018 section 8), as a timeout must
+    /// assume when the head itself is SACKed.
     pub fn forget_sacks(&mut self) {
         for r in &mut self.records {
             r.sacked = false;
@@ -502,7 +517,8 @@ impl Scoreboard {
         self.order.rebuild(&self.records);
     }
 
-    /// Whether the receiver holds these bytes (true) or some of them are taken for lost (false); `None`: neither is known.
+    /// Whether the receiver holds these bytes (true) or some of them are taken for lost (false);
+    /// `None`: neither is known.
     #[must_use]
     pub fn is_held(&self, from: SeqNum, to: SeqNum) -> Option<bool> {
         let first = self.index_of(from);
@@ -555,8 +571,8 @@ impl Scoreboard {
         }
     }
 
-    /// What may be copied early: a repetition from `up` on, else the last segment before `down` that was sent once, both with
-    /// no more than `copies` copies yet.
+    /// What may be copied early: a repetition from `up` on, else the last segment before `down`
+    /// that was sent once, both with no more than `copies` copies yet.
     #[must_use]
     pub fn early_candidate(&self, up: SeqNum, down: SeqNum, copies: u8, mss: u32) -> Option<(SeqNum, u32)> {
         let may = |r: &&Sent| !r.sacked && !r.lost && r.copies <= copies;
@@ -617,7 +633,8 @@ pub struct Loss {
     pub lost_ever_bytes: u64,
 }
 
-/// More than this without being asked for are not remembered: they are of one flight, and its beginning tells enough.
+/// More than this without being asked for are not remembered: they are of one flight, and its
+/// beginning tells enough.
 const LOSSES_MAX: usize = 1024;
 
 fn note_loss(losses: &mut Option<Vec<Loss>>, r: &Sent, lost_ever_bytes: u64) {

@@ -20,11 +20,12 @@ use crate::status::Counters;
 use crate::window::{self, Offer};
 use crate::world::Made;
 
-/// A destination that acknowledged something so lately, and so soon after the time before, will again before the source's
-/// retransmission timer (Linux TCP_RTO_MIN) misses it.
+/// A destination that acknowledged something so lately, and so soon after the time before, will
+/// again before the source's retransmission timer (Linux TCP_RTO_MIN) misses it.
 const MOVING: Duration = Duration::from_millis(120);
-/// A larger window than any before is shown while there is custody when it is larger by so much, in quarters; and by so much when the
-/// custody waits for a repetition: it would keep new data from the link until that has arrived.
+/// A larger window than any before is shown while there is custody when it is larger by so much, in
+/// quarters; and by so much when the custody waits for a repetition: it would keep new data from
+/// the link until that has arrived.
 const RAISE_QUARTERS: u32 = 3;
 const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
@@ -43,7 +44,8 @@ pub struct Pulled {
 }
 
 impl Split<'_> {
-    /// What an acknowledgement promises whoever speaks on the leg to a host: a gateway there reads more than the host could.
+    /// What an acknowledgement promises whoever speaks on the leg to a host: a gateway there reads
+    /// more than the host could.
     fn promise_to(&self, to: Side) -> Promise {
         if self.legs.get(to).peer.is_speaking() { Promise::Held } else { self.promise }
     }
@@ -61,20 +63,23 @@ impl Split<'_> {
         self.promise_to(to).ack_max(far_acked, relay.rx.window_shown_max)
     }
 
-    /// The acknowledgement number for segments to a host: what is held in order, or what the far side has acknowledged.
+    /// The acknowledgement number for segments to a host: what is held in order, or what the far
+    /// side has acknowledged.
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
         let relay = self.relays.get(to);
         let mut ack = relay.ack(self.legs.get(to.other()).peer);
         if let Some(reach) = self.ack_reach(to) {
-            // What has been acknowledged stays so, whatever a gateway that has gone since was promised.
+            // What has been acknowledged stays so, whatever a gateway that has gone since was
+            // promised.
             ack = ack.min(reach.max(relay.rx.last_ack_sent));
         }
         relay.with_beyond(ack)
     }
 
-    /// The acknowledgement number for the next segment to a host. Before the first early acknowledgement of bulk data
-    /// a pure one repeats the last, to show the whole window while nothing is in custody yet.
+    /// The acknowledgement number for the next segment to a host. Before the first early
+    /// acknowledgement of bulk data a pure one repeats the last, to show the whole window while
+    /// nothing is in custody yet.
     fn next_ack_for(&self, to: Side, pure: bool) -> SeqNum {
         let rx = &self.relays.get(to).rx;
         if pure && rx.raise_first { rx.last_ack_sent } else { self.ack_for(to) }
@@ -90,7 +95,8 @@ impl Split<'_> {
             return relay.rx.edge.max(relay.acked() + far.window_bytes());
         }
         let field_max = 65_535u32 << far.window_scale;
-        // A source to which all is held may be a gateway that we have not heard yet: only a gateway reads what our option promises.
+        // A source to which all is held may be a gateway that we have not heard yet: only a gateway
+        // reads what our option promises.
         let peer = self.legs.get(to).peer;
         let within_shown = self.promise_to(to).shows_before_acking();
         let peer_window = !within_shown && peer.is_marked();
@@ -100,9 +106,10 @@ impl Split<'_> {
         let stalled = relay.is_stalled();
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
         let far_acked = relay.far_acked(far.peer);
-        // A source that fills the window it was shown at first gets the whole one as soon as nothing is in custody: the
-        // edge stands still until then, for a round trip at most, once (invariant 7). While acknowledgements come often the
-        // larger one is shown at once where it is free.
+        // A source that fills the window it was shown at first gets the whole one as soon as
+        // nothing is in custody: the edge stands still until then, for a round trip at most, once
+        // (invariant 7). While acknowledgements come often the larger one is shown at once where it
+        // is free.
         let narrow = relay.can_show_more(limit, far.window_scale, field_max);
         let moving = relay.ack_gap(cx.now).is_some_and(|gap| gap < MOVING || cx.links.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
@@ -154,13 +161,14 @@ impl Split<'_> {
         let edge = self.edge_for(cx, to, ack);
         let edge = if told.is_some() { ack + self.told_window(cx, to, ack, edge) } else { edge };
         let grown = edge.diff(before).max(0).unsigned_abs();
-        // A source that has no room for a segment waits for this alone: what silly-window avoidance lets through is news.
+        // A source that has no room for a segment waits for this alone: what silly-window avoidance
+        // lets through is news.
         (grown > 0 && left < relay.rx.segment_bytes())
             || grown >= (shown / 4).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
     }
 
-    /// The window that a gateway is told, beside the header's with this right edge: as large as the policy allows now, less than
-    /// before where the destination has become slower.
+    /// The window that a gateway is told, beside the header's with this right edge: as large as the
+    /// policy allows now, less than before where the destination has become slower.
     fn told_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum, edge: SeqNum) -> u32 {
         let r = &*self.relays;
         let relay = r.get(to);
@@ -168,7 +176,8 @@ impl Split<'_> {
         told.diff(ack).max(0).unsigned_abs()
     }
 
-    /// The part of that window which the destination will take in time, where it does not take all (TR 99-12 section 5).
+    /// The part of that window which the destination will take in time, where it does not take all
+    /// (TR 99-12 section 5).
     fn soft_window(&self, cx: &Cx<'_>, to: Side, ack: SeqNum) -> Option<u32> {
         if !cx.config.soft_window || !self.legs.get(to).peer.speaks(Capability::SoftWindow) {
             return None;
@@ -188,7 +197,8 @@ impl Split<'_> {
         (window::field(bytes, shift), edge, bytes)
     }
 
-    /// The gateway's own window towards a host, in the other one's first segment, which is forwarded.
+    /// The gateway's own window towards a host, in the other one's first segment, which is
+    /// forwarded.
     pub fn show_window(&mut self, cx: &mut Cx<'_>, to: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let (window, edge, _) = self.window_for(cx, to, s.ack);
         let Leg { window_scale, out, .. } = *self.legs.get(to.other());
@@ -202,8 +212,8 @@ impl Split<'_> {
         rx.on_ack_sent(s.ack, edge, shown);
     }
 
-    /// Sends one segment to a host in the other one's name: `plan`'s payload with an acknowledgement, or, without a
-    /// plan, the acknowledgement alone.
+    /// Sends one segment to a host in the other one's name: `plan`'s payload with an
+    /// acknowledgement, or, without a plan, the acknowledgement alone.
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let from = to.other();
         let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
@@ -270,7 +280,8 @@ impl Split<'_> {
         let inbound = self.relays.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_policy(cx, to).longest();
-        // One report of the link is enough for all its flows, and what is held above a gap goes before it for a while.
+        // One report of the link is enough for all its flows, and what is held above a gap goes
+        // before it for a while.
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
@@ -325,7 +336,8 @@ impl Split<'_> {
         }
     }
 
-    /// Sends what is most pressing to a host: data when the sender has some, else an acknowledgement that is owed.
+    /// Sends what is most pressing to a host: data when the sender has some, else an
+    /// acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
         self.refresh_segment_size(cx.now, to);
         let hushed = self.is_hushed(cx.links, to);
@@ -370,7 +382,8 @@ impl Split<'_> {
         due || self.wants_window_update(cx, to)
     }
 
-    /// The mark of a peer gateway that came or went, or a new path MTU, changes what fits in a segment.
+    /// The mark of a peer gateway that came or went, or a new path MTU, changes what fits in a
+    /// segment.
     fn refresh_segment_size(&mut self, now: Instant, to: Side) {
         let path_mtu = &mut self.legs.get_mut(to).path_mtu;
         let larger = path_mtu.expire(now);
@@ -385,8 +398,8 @@ impl Split<'_> {
     }
 }
 
-/// What a segment tells the one that it goes to of the other direction: a host in the fields of the header, a gateway in our
-/// option, too.
+/// What a segment tells the one that it goes to of the other direction: a host in the fields of the
+/// header, a gateway in our option, too.
 struct Word {
     ack: SeqNum,
     window: u16,
@@ -408,8 +421,8 @@ impl Word {
     fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
         let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
         let body_bytes = OPTION_BODY_BYTES_MAX - timestamps;
-        // News of the far host goes before a second SACK block: the upstream gateway's window waits for it. Data that
-        // leaves room takes it along.
+        // News of the far host goes before a second SACK block: the upstream gateway's window waits
+        // for it. Data that leaves room takes it along.
         let news = inbound.rx.far_told != Some(self.far);
         let full = Message {
             far_ack: Some(self.far),
@@ -419,7 +432,8 @@ impl Word {
             ..Message::default()
         };
         if self.pure && self.tells_runs && inbound.buffer.has_early() {
-            // The window each time: the gateway may wait for it, and the word before may have been lost or gone round it.
+            // The window each time: the gateway may wait for it, and the word before may have been
+            // lost or gone round it.
             let message = Message { far_ack: news.then_some(self.far), ..full };
             // The head of their frame, or of a message of version 1.
             let used = if to.reads_frames() {

@@ -1,4 +1,5 @@
-//! What leaves on a leg, and when: what is under way, whether more may be sent, and the window of the receiver, brought together.
+//! What leaves on a leg, and when: what is under way, whether more may be sent, and the window of
+//! the receiver, brought together.
 
 mod ack;
 mod check;
@@ -44,7 +45,8 @@ pub struct Happened {
     pub rto: bool,
     /// SND.UNA advanced.
     pub progress: bool,
-    /// When the newest segment left that is acknowledged for the first time, as far as that is clear.
+    /// When the newest segment left that is acknowledged for the first time, as far as that is
+    /// clear.
     pub newest_sent_at: Option<Instant>,
     /// It had been sent before.
     pub newest_again: bool,
@@ -150,7 +152,8 @@ impl Sender {
     pub fn board(&self) -> &Scoreboard {
         self.flight.board()
     }
-    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC 6582).
+    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC
+    /// 6582).
     #[must_use]
     pub fn pipe(&self) -> u64 {
         self.flight.pipe()
@@ -160,8 +163,8 @@ impl Sender {
     pub fn window_edge(&self) -> SeqNum {
         self.peer.edge()
     }
-    /// The sequence number of a segment without payload that the receiver accepts: SND.NXT, or the right edge of a window
-    /// that has shrunk below it (Linux tcp_acceptable_seq).
+    /// The sequence number of a segment without payload that the receiver accepts: SND.NXT, or the
+    /// right edge of a window that has shrunk below it (Linux tcp_acceptable_seq).
     #[must_use]
     pub fn acceptable_seq(&self) -> SeqNum {
         let next = self.flight.next();
@@ -210,8 +213,8 @@ impl Sender {
     pub fn remember_rtt(&mut self, rtt: Duration) {
         self.flight.sample_rtt(rtt);
     }
-    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own option, whatever the hosts have
-    /// agreed on.
+    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own
+    /// option, whatever the hosts have agreed on.
     pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
         self.flight.note_gateway(heard, hosts_use_sack);
     }

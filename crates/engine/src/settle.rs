@@ -1,4 +1,5 @@
-//! What follows each event: a flow's mode, its place in the table, journal, queue and timers; and the passing of time.
+//! What follows each event: a flow's mode, its place in the table, journal, queue and timers; and
+//! the passing of time.
 
 use farlink_wire::{Duration, Instant};
 
@@ -16,7 +17,8 @@ use crate::world::World;
 const POOL_TRIM: Duration = Duration::from_secs(1);
 /// What is still due after all its turns at one moment is put off for so long.
 const PUT_OFF: Duration = Duration::from_millis(1);
-/// Room for so many legs with something to send is kept. What a crowd has made beyond that goes back.
+/// Room for so many legs with something to send is kept. What a crowd has made beyond that goes
+/// back.
 const KEPT_ENTRIES: usize = 256;
 
 impl Engine {
@@ -103,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Each flow has one timer at most, and the old one goes when a new one comes: to clear them away later, many at once, would
-    /// hold up the packet that has the bad luck.
+    /// Each flow has one timer at most, and the old one goes when a new one comes: to clear them
+    /// away later, many at once, would hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
         let Some(due) = flow.deadline(now, &self.config, &self.links) else { return };
@@ -173,7 +175,8 @@ impl Engine {
         Some(id)
     }
 
-    /// A flow's turn. Returns whether it is due still; then it stands in no queue until its next turn.
+    /// A flow's turn. Returns whether it is due still; then it stands in no queue until its next
+    /// turn.
     fn serve_timer(&mut self, now: Instant, id: FlowId, net: &mut dyn World) -> bool {
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return false };
@@ -186,7 +189,8 @@ impl Engine {
         true
     }
 
-    /// A deadline that stays in the past however often it is served is a mistake of ours. It must not keep everything else waiting.
+    /// A deadline that stays in the past however often it is served is a mistake of ours. It must
+    /// not keep everything else waiting.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
         let Some(due) = flow.deadline(now, &self.config, &self.links) else { return };

@@ -1,4 +1,5 @@
-//! A connection while it is split: when it drains, falls asleep or closes, and what is remembered of it then.
+//! A connection while it is split: when it drains, falls asleep or closes, and what is remembered
+//! of it then.
 
 use farlink_wire::{Duration, Instant};
 
@@ -24,7 +25,8 @@ const LET_GO_MAX: Duration = Duration::from_secs(4);
 const LINGER_MIN: Duration = Duration::from_secs(2);
 const LINGER_MAX: Duration = Duration::from_secs(30);
 
-/// A connection that is split, while something happens to it: its relays, and what is known of it in any case.
+/// A connection that is split, while something happens to it: its relays, and what is known of it
+/// in any case.
 #[derive(Debug)]
 pub struct Split<'a> {
     /// What is known of the hosts.
@@ -45,7 +47,8 @@ pub struct Split<'a> {
     pub handshake: Duration,
     /// Last packet of either host.
     pub active_at: Instant,
-    /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come since.
+    /// A SYN has asked for a new connection on this 4-tuple, and no word of the old one has come
+    /// since.
     pub asked_anew: bool,
     /// The interface by which the packet at hand came in.
     pub came_by: IfaceId,
@@ -99,9 +102,9 @@ impl Split<'_> {
         if engine_draining { Next::Forget } else { next }
     }
 
-    /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or their timers would expire
-    /// over the first segment that goes the whole way. Only a source with data in flight can learn, and it is
-    /// given a few seconds. Returns whether that is over.
+    /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or
+    /// their timers would expire over the first segment that goes the whole way. Only a source with
+    /// data in flight can learn, and it is given a few seconds. Returns whether that is over.
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
         let Relays { both: Pair { a, b }, phase, .. } = &mut *self.relays;
         if *phase == Phase::Open {
@@ -125,7 +128,8 @@ impl Split<'_> {
         self.relays.phase = Phase::Draining;
     }
 
-    /// Draining has ended before it began for this flow: it stays split, and its hosts need not know the path's RTT.
+    /// Draining has ended before it began for this flow: it stays split, and its hosts need not
+    /// know the path's RTT.
     pub fn keep_hold(&mut self) {
         if !self.relays.is_draining() {
             self.relays.phase = Phase::Open;
@@ -143,7 +147,8 @@ impl Split<'_> {
         }
     }
 
-    /// Both hosts know that it is over: gives all memory back. Late segments are answered for a while.
+    /// Both hosts know that it is over: gives all memory back. Late segments are answered for a
+    /// while.
     fn close(&mut self, cx: &mut Cx<'_>, reset: bool) -> Next {
         let r = &*self.relays;
         let timers = &cx.config.timers;

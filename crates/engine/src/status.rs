@@ -131,8 +131,8 @@ pub struct Load {
 /// A gateway, as it says of itself.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct GatewayStatus {
-    /// Which it is, until it starts again: 8 hexadecimal digits. Of one of version 1 only the last 4 count, and all are 0 while it has
-    /// not reported anything.
+    /// Which it is, until it starts again: 8 hexadecimal digits. Of one of version 1 only the last
+    /// 4 count, and all are 0 while it has not reported anything.
     pub identity: String,
     /// The newest version of the messages that it speaks.
     pub version: u8,
@@ -275,7 +275,8 @@ pub struct FlowStatus {
     pub peer_b: bool,
     /// What holds it: link, receiver, loss, application.
     pub limited_by: &'static str,
-    /// The same more closely: nothing to send, repairs losses, receive window, congestion window, pacing, turn on the link.
+    /// The same more closely: nothing to send, repairs losses, receive window, congestion window,
+    /// pacing, turn on the link.
     pub held_by: &'static str,
     /// The busier direction, of which both speak: `ab` or `ba`.
     pub direction: &'static str,

@@ -27,8 +27,8 @@ impl Engine {
         }
     }
 
-    /// A packet that is none of ours goes on. What a gateway has told on a link is for the one at the end of the next link, not for
-    /// a host.
+    /// A packet that is none of ours goes on. What a gateway has told on a link is for the one at
+    /// the end of the next link, not for a host.
     pub(crate) fn pass(
         &self,
         via: IfaceId,

@@ -64,8 +64,8 @@ struct Place {
     since: Instant,
 }
 
-/// Where a flow is found by the hash of its key. The key itself stands nowhere: the flow has the endpoints. The hash is kept, so
-/// that the index can grow without a look at every flow.
+/// Where a flow is found by the hash of its key. The key itself stands nowhere: the flow has the
+/// endpoints. The hash is kept, so that the index can grow without a look at every flow.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     hash: u32,
@@ -84,8 +84,8 @@ pub struct Table {
     hasher: FixedState,
     flows: Slab<Entry>,
     generation: u32,
-    /// The sleeper that has been silent longest, and the one that spoke last: a list through the entries, so that
-    /// a word costs the same however many sleep.
+    /// The sleeper that has been silent longest, and the one that spoke last: a list through the
+    /// entries, so that a word costs the same however many sleep.
     oldest: Option<u32>,
     newest: Option<u32>,
 }
@@ -217,7 +217,8 @@ impl Table {
     pub fn ids(&self) -> Vec<FlowId> {
         self.iter().map(|(id, _)| id).collect()
     }
-    /// Memory of the index and the records, bytes; what split flows have beside their records is not counted.
+    /// Memory of the index and the records, bytes; what split flows have beside their records is
+    /// not counted.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.index.capacity() * (size_of::<Found>() + 1) + self.flows.capacity() * (size_of::<Entry>() + 8)

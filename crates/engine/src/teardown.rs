@@ -10,8 +10,9 @@ use crate::split::Split;
 
 /// A reset waits this long for custody before it that makes no progress.
 const RESET_STALL: Duration = Duration::from_secs(10);
-/// So many SYNs of one new connection, and timeouts of the old one's data, show that a host has forgotten the old one. Hosts
-/// repeat a SYN after a second or more; what comes sooner is not counted.
+/// So many SYNs of one new connection, and timeouts of the old one's data, show that a host has
+/// forgotten the old one. Hosts repeat a SYN after a second or more; what comes sooner is not
+/// counted.
 const DEAF_SYNS: u8 = 4;
 const DEAF_TIMEOUTS: u32 = 3;
 const SYN_SPACING: Duration = Duration::from_millis(500);
@@ -19,8 +20,8 @@ const SYN_SPACING: Duration = Duration::from_millis(500);
 const RESET_WAIT_MAX: Duration = Duration::from_secs(120);
 
 impl Split<'_> {
-    /// RST from a host. Only the exact next sequence number counts (RFC 5961 3.2); what lies elsewhere in the window is
-    /// challenged, the rest dropped.
+    /// RST from a host. Only the exact next sequence number counts (RFC 5961 3.2); what lies
+    /// elsewhere in the window is challenged, the rest dropped.
     pub fn on_rst(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment, packet: PacketBuf) -> Fate {
         let r = &*self.relays;
         let relay = r.get(from);
@@ -28,8 +29,8 @@ impl Split<'_> {
         let exact = s.seq == nxt || (relay.buffer.has_early() && s.seq == relay.buffer.highest());
         let past_us = s.seq.after_eq(relay.frozen_at().unwrap_or(nxt)) && s.seq != nxt;
         if self.relays.is_draining() && (past_us || relay.is_drained()) {
-            // What it ends has been forwarded: the other host has the better view. Where the number is exact, what is held
-            // for the host that resets is nobody's any more.
+            // What it ends has been forwarded: the other host has the better view. Where the number
+            // is exact, what is held for the host that resets is nobody's any more.
             if exact {
                 let to_dead = self.relays.get_mut(from.other());
                 to_dead.buffer.clear(cx.pool);
@@ -48,7 +49,8 @@ impl Split<'_> {
         let over = relay.rx.fin_at.is_some() && r.get(from.other()).is_finished();
         cx.pool.give_back(packet.into_block().0);
         if over {
-            // It has closed in order, both ways, and only answers a late duplicate; its FIN is still on its way.
+            // It has closed in order, both ways, and only answers a late duplicate; its FIN is
+            // still on its way.
             return Fate::Taken;
         }
         cx.counters.flows_reset += 1;
@@ -68,7 +70,8 @@ impl Split<'_> {
         self.relays.begin_reset(cx.now, from);
     }
 
-    /// Sends the reset on when everything before it has been delivered, or has had its time. Returns whether it has.
+    /// Sends the reset on when everything before it has been delivered, or has had its time.
+    /// Returns whether it has.
     pub(crate) fn finish_reset(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some((from, since)) = self.relays.reset() else { return false };
         let relay = self.relays.get(from);
@@ -88,14 +91,16 @@ impl Split<'_> {
         Some((progress.max(since) + RESET_STALL).min(since + RESET_WAIT_MAX))
     }
 
-    /// Custody that cannot be delivered is given up: both hosts learn it (invariant 4, the one exception).
+    /// Custody that cannot be delivered is given up: both hosts learn it (invariant 4, the one
+    /// exception).
     pub(crate) fn tell_both(&mut self, cx: &mut Cx<'_>) {
         cx.counters.flows_abandoned += 1;
         self.send_rst(cx, Side::A);
         self.send_rst(cx, Side::B);
     }
 
-    /// RST to a host, at the sequence number that it acknowledged last: the only one that every TCP takes.
+    /// RST to a host, at the sequence number that it acknowledged last: the only one that every TCP
+    /// takes.
     fn send_rst(&self, cx: &mut Cx<'_>, to: Side) {
         let r = &*self.relays;
         let seq = r.get(to.other()).tx.snd_una();
@@ -124,9 +129,10 @@ impl Split<'_> {
             return Fate::taken(cx.pool, packet);
         }
         if !same && owes {
-            // A new connection on the old 4-tuple waits until the old custody is delivered or abandoned; the host
-            // repeats its SYN. It is told where the old one stands: who has forgotten it answers with an exact reset (RFC 5961
-            // section 4), who has not sent the SYN with the truth.
+            // A new connection on the old 4-tuple waits until the old custody is delivered or
+            // abandoned; the host repeats its SYN. It is told where the old one stands: who has
+            // forgotten it answers with an exact reset (RFC 5961 section 4), who has not sent the
+            // SYN with the truth.
             let deaf = self.relays.get(from.other()).timeouts() >= DEAF_TIMEOUTS;
             if self.count_syn(cx, from, s.seq) >= DEAF_SYNS && deaf && !self.relays.is_reset() {
                 self.reset_by(cx, from);
@@ -135,15 +141,16 @@ impl Split<'_> {
             }
             return Fate::taken(cx.pool, packet);
         }
-        // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers with a SYN of its own,
-        // the old connection is over, though its end went round us.
+        // The host decides: its challenge ACK, and the reset that answers it, pass. When it answers
+        // with a SYN of its own, the old connection is over, though its end went round us.
         if !owes && self.asked_anew && s.flags.ack() {
             self.relays.end(Over::Asleep);
         }
         Fate::Forward(packet)
     }
 
-    /// How often this new connection has been asked for, by the way that the host's packets come, and not in haste.
+    /// How often this new connection has been asked for, by the way that the host's packets come,
+    /// and not in haste.
     fn count_syn(&mut self, cx: &Cx<'_>, from: Side, isn: SeqNum) -> u8 {
         let r = &mut *self.relays;
         let old = r.new_syn.filter(|n| n.from == from && n.isn == isn);

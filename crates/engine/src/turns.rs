@@ -3,11 +3,12 @@
 /// Turns of each in one call. What is still due then is due by a mistake of ours.
 const TURNS_MAX: u32 = 64;
 
-/// Serves all that are due, each in its turn: all of them once, then those that are due still once more, and so on. Returns
-/// those that are due after all their turns, so that one call costs no more than so many turns of each.
+/// Serves all that are due, each in its turn: all of them once, then those that are due still once
+/// more, and so on. Returns those that are due after all their turns, so that one call costs no
+/// more than so many turns of each.
 ///
-/// `next_due` takes the next one that has not had its first turn. `serve` says whether one is due still; it is not
-/// to be found by `next_due` then.
+/// `next_due` takes the next one that has not had its first turn. `serve` says whether one is due
+/// still; it is not to be found by `next_due` then.
 pub fn serve_in_turns<S, K: Copy>(
     state: &mut S,
     next_due: impl Fn(&mut S) -> Option<K>,
@@ -50,14 +51,16 @@ mod tests {
             })
         }
 
-        /// The first two move their deadlines by a step, each past the other's and never near the present.
+        /// The first two move their deadlines by a step, each past the other's and never near the
+        /// present.
         fn serve(&mut self, n: usize) -> Option<u64> {
             self.served[n] += 1;
             (n < 2).then(|| 10 + u64::from(self.served[n]))
         }
     }
 
-    /// They took turns, so neither was served often in a row, and everything behind them waited for ever.
+    /// They took turns, so neither was served often in a row, and everything behind them waited for
+    /// ever.
     #[test]
     fn two_that_stay_due_keep_nobody_waiting() {
         let due = BTreeSet::from([(1, 0), (2, 1), (NOW, 2)]);

@@ -1,4 +1,5 @@
-//! What time brings to a split connection: its deadlines, and what happens when they pass; ICMP and link events.
+//! What time brings to a split connection: its deadlines, and what happens when they pass; ICMP and
+//! link events.
 
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant};
@@ -56,9 +57,10 @@ impl Split<'_> {
         may.then_some(Wants::Repeat)
     }
 
-    /// On a link of our own whose idle time is known, where something is lost now and then: towards a gateway, or towards a host that tells
-    /// what it has twice, as long as nothing speaks of a bottleneck on the way to it. Not where the link holds next to nothing: there a
-    /// loss costs no more than its copies.
+    /// On a link of our own whose idle time is known, where something is lost now and then: towards
+    /// a gateway, or towards a host that tells what it has twice, as long as nothing speaks of a
+    /// bottleneck on the way to it. Not where the link holds next to nothing: there a loss costs no
+    /// more than its copies.
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
@@ -74,8 +76,8 @@ impl Split<'_> {
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
     }
 
-    /// The class of what is sent next to a host. Data that the gateway before it could not pass on in time takes only what the
-    /// rest leaves of the link.
+    /// The class of what is sent next to a host. Data that the gateway before it could not pass on
+    /// in time takes only what the rest leaves of the link.
     fn class_towards(&self, cx: &Cx<'_>, to: Side) -> Class {
         if !cx.config.soft_window {
             return self.class;
@@ -113,8 +115,8 @@ impl Split<'_> {
         ])
     }
 
-    /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too, and how far the host
-    /// behind it has come (a lost acknowledgement may have said so last).
+    /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too,
+    /// and how far the host behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
         let r = &mut *self.relays;
         for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
@@ -128,7 +130,8 @@ impl Split<'_> {
         }
     }
 
-    /// What is owed and not sent, although nothing stands in its way, makes no progress either. No other timer would ever look at it.
+    /// What is owed and not sent, although nothing stands in its way, makes no progress either. No
+    /// other timer would ever look at it.
     pub fn watch_unsent(&mut self, now: Instant, links: &Links) {
         let ending = self.relays.is_reset();
         let r = &mut *self.relays;
@@ -197,7 +200,8 @@ impl Split<'_> {
         }
     }
 
-    /// Something is held here, or by a gateway further on: the far host has not acknowledged all that was acknowledged here.
+    /// Something is held here, or by a gateway further on: the far host has not acknowledged all
+    /// that was acknowledged here.
     fn holds_downstream(&self) -> bool {
         let r = &*self.relays;
         let behind = [(&r.a, Side::B), (&r.b, Side::A)]
@@ -216,14 +220,16 @@ impl Split<'_> {
             (self.waits_for_link(cx.links, Side::A), self.waits_for_link(cx.links, Side::B));
         let r = &mut *self.relays;
         for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
-            // A gateway that holds bytes for its host, which takes none of them: they are its own, we hold nothing.
+            // A gateway that holds bytes for its host, which takes none of them: they are its own,
+            // we hold nothing.
             let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
             if stands && !down && !relay.holds() {
                 relay.forget_far();
             }
         }
         for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
-            // The gap is never filled: the source is gone, or goes another way. SACK binds nobody (RFC 2018 section 8).
+            // The gap is never filled: the source is gone, or goes another way. SACK binds nobody
+            // (RFC 2018 section 8).
             let silent = cx.now.since(self.legs.get(from).heard_at()) >= limit;
             if relay.waits_behind_hole() && silent {
                 relay.buffer.clear_early(cx.pool);
@@ -235,12 +241,14 @@ impl Split<'_> {
             if self.waits_for_link(cx.links, to) {
                 return false;
             }
-            // An outage that is over counts for nothing: a receiver could not answer what never reached it.
+            // An outage that is over counts for nothing: a receiver could not answer what never
+            // reached it.
             let silent = cx.now.since(self.legs.get(to).heard_at().max(relay.tx.progress_at())) >= limit;
             let outstanding = !relay.tx.board().is_empty() && relay.has_timed_out();
             let unanswered = relay.tx.is_unanswered();
             let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
-            // A gateway that holds all before it acknowledges a FIN when its host does: that host may have a lot to take.
+            // A gateway that holds all before it acknowledges a FIN when its host does: that host
+            // may have a lot to take.
             let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
             let moved_at = relay.tx.progress_at().max(far_moved_at);
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
@@ -250,7 +258,8 @@ impl Split<'_> {
         }
     }
 
-    /// The destination of what `from` has sent answers round us, as its other host shows: what is held is passed over blindly.
+    /// The destination of what `from` has sent answers round us, as its other host shows: what is
+    /// held is passed over blindly.
     pub(crate) fn pass_round(&mut self, from: Side) {
         let direct = self.legs.get(from.other()).is_direct();
         if direct {
@@ -260,8 +269,9 @@ impl Split<'_> {
         }
     }
 
-    /// Nothing is heard of what `from` has sent, and of `from` itself neither: it may wait for room here while the other host answers it
-    /// round us. What it echoes of that host's timestamps tells, so it is asked.
+    /// Nothing is heard of what `from` has sent, and of `from` itself neither: it may wait for room
+    /// here while the other host answers it round us. What it echoes of that host's timestamps
+    /// tells, so it is asked.
     fn ask_for_echo(&mut self, now: Instant, from: Side) {
         let heard_at = self.legs.get(from).heard_at();
         if !self.agreed.timestamps {
@@ -274,7 +284,8 @@ impl Split<'_> {
         }
     }
 
-    /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says so.
+    /// Repeated timeouts of large segments: perhaps only small ones get through, and nobody says
+    /// so.
     fn suspect_black_hole(&mut self, now: Instant, to: Side) {
         let r = &*self.relays;
         let timeouts = r.get(to.other()).timeouts();
@@ -303,8 +314,8 @@ impl Split<'_> {
         self.relays.get_mut(to.other()).tx.set_mss(mss);
     }
 
-    /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment made here: it is
-    /// the gateway's to digest then.
+    /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment
+    /// made here: it is the gateway's to digest then.
     pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
         let (IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu }) = e.kind else {
             return false;
@@ -317,7 +328,8 @@ impl Split<'_> {
         }
         let to = from.other();
         let leg = self.legs.get_mut(to);
-        // RFC 1191 section 3: a router that does not say; the next plateau below an Ethernet is 576.
+        // RFC 1191 section 3: a router that does not say; the next plateau below an Ethernet is
+        // 576.
         let mtu = if mtu == 0 { 576 } else { mtu };
         let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
         if leg.path_mtu.told(now, mtu) {
@@ -328,7 +340,8 @@ impl Split<'_> {
 
     /// The way towards some host is open again. Returns whether anything is to be sent again.
     ///
-    /// `all_lost`: what was under way is known to be lost. After a silence that nobody has explained it may have arrived.
+    /// `all_lost`: what was under way is known to be lost. After a silence that nobody has
+    /// explained it may have arrived.
     pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
@@ -337,7 +350,8 @@ impl Split<'_> {
                 let relay = self.relays.get_mut(to.other());
                 any = true;
                 if !all_lost && is_exempt && relay.tx.is_timed() {
-                    // Who was no evidence of a silence has not waited for its end, and may have waited for nothing.
+                    // Who was no evidence of a silence has not waited for its end, and may have
+                    // waited for nothing.
                     relay.tx.ask_link(Question::Segment);
                     continue;
                 }
@@ -370,7 +384,8 @@ impl Split<'_> {
         }
     }
 
-    /// How far from the next one expected the sequence numbers of this connection's segments can be.
+    /// How far from the next one expected the sequence numbers of this connection's segments can
+    /// be.
     #[must_use]
     pub fn reach_bytes(&self) -> u64 {
         let r = &*self.relays;

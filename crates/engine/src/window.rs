@@ -1,4 +1,5 @@
-//! The window that a relay offers to its source: back-pressure (thesis chapter 6) and custody within reach (invariant 7).
+//! The window that a relay offers to its source: back-pressure (thesis chapter 6) and custody
+//! within reach (invariant 7).
 
 use farlink_wire::SeqNum;
 
@@ -17,23 +18,27 @@ pub struct Offer {
     pub far_acked: SeqNum,
     /// Bytes the relay may hold by its policy.
     pub limit_bytes: u32,
-    /// The source can lose this gateway at any time: the far host's own acknowledgement must stay acceptable to it.
+    /// The source can lose this gateway at any time: the far host's own acknowledgement must stay
+    /// acceptable to it.
     pub within_shown: bool,
     /// Largest window the field can say to this source, bytes.
     pub field_max_bytes: u32,
     /// Segment size, for silly-window avoidance.
     pub segment_bytes: u32,
-    /// The far host's acknowledgements are coming: a larger window than any before may be shown although there is custody. What
-    /// lies beyond the old one is acknowledged when they have caught up.
+    /// The far host's acknowledgements are coming: a larger window than any before may be shown
+    /// although there is custody. What lies beyond the old one is acknowledged when they have
+    /// caught up.
     pub moving: bool,
-    /// Much of what is held only waits behind a repetition: what may be held is shown as a window beside it.
+    /// Much of what is held only waits behind a repetition: what may be held is shown as a window
+    /// beside it.
     pub behind_gap: bool,
-    /// By more than so many quarters of the largest one shown: each time the source waits for an acknowledgement as long as the
-    /// far host's take to catch up.
+    /// By more than so many quarters of the largest one shown: each time the source waits for an
+    /// acknowledgement as long as the far host's take to catch up.
     pub raise_quarters: u32,
     /// How large that window may be at most, bytes.
     pub larger_max_bytes: u32,
-    /// Much more could be held than the largest window shown allows: the edge stands still until it can be shown.
+    /// Much more could be held than the largest window shown allows: the edge stands still until it
+    /// can be shown.
     pub pause: bool,
     /// No new promises: the pool is short, or the relay makes no progress.
     pub hold: bool,
@@ -49,8 +54,8 @@ impl Offer {
         let limit = self.limit_bytes;
         let mut edge = self.acked + limit;
         if self.within_shown {
-            // Custody over all gateways stays within the window that was shown (invariant 7). While there is none, a
-            // larger window may be shown.
+            // Custody over all gateways stays within the window that was shown (invariant 7). While
+            // there is none, a larger window may be shown.
             let reach =
                 if self.ack.before_eq(self.far_acked) { self.limit_bytes } else { self.shown_max_bytes };
             let within = edge.min(self.far_acked + reach.min(self.field_max_bytes));
@@ -71,7 +76,8 @@ impl Offer {
     }
 }
 
-/// The window field for `bytes`, rounded down: what was promised before is still taken (RFC 7323 section 2.4).
+/// The window field for `bytes`, rounded down: what was promised before is still taken (RFC 7323
+/// section 2.4).
 #[must_use]
 pub fn field(bytes: u32, shift: u8) -> u16 {
     u16::try_from(bytes >> shift.min(14)).unwrap_or(u16::MAX)

@@ -32,12 +32,14 @@ impl Made<'_> {
 
 /// The world, as the engine sees it during a call.
 pub trait World {
-    /// Takes a segment away, and says what it takes on the wire: nothing where it could not be made. Called while the engine is at
-    /// work, so it must not call back.
+    /// Takes a segment away, and says what it takes on the wire: nothing where it could not be
+    /// made. Called while the engine is at work, so it must not call back.
     fn send(&mut self, made: &Made<'_>) -> WireSize;
-    /// Which way a packet with this source and destination would leave, having come in by `from`. `None`: no route.
+    /// Which way a packet with this source and destination would leave, having come in by `from`.
+    /// `None`: no route.
     fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route>;
-    /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot number that is
-    /// reused. It must survive the process: a restart hands the records to `reset_recorded`.
+    /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot
+    /// number that is reused. It must survive the process: a restart hands the records to
+    /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
 }

@@ -56,7 +56,8 @@ without Farlink; it takes at most `drain_timeout`. A second signal quits at once
 Exit status: 0 after an orderly end, 1 when something failed (the log says what), 2 for a wrong command line or
 configuration; nothing has been started then.")]
     Run(RunArgs),
-    /// Say whether this host can divert traffic, whether it is being split right now, and if not, why
+    /// Say whether this host can divert traffic, whether it is being split right now, and if not,
+    /// why
     #[command(after_help = "Examples:
   farlink check                       after `farlink run` was started, as root
   farlink check --seconds 10          watch the counters for longer, for links with little traffic
@@ -86,7 +87,8 @@ Exit status: 0 all is well, 1 something is wrong (each finding says what to do),
 Keys: q quits, s sorts by the next column, / filters, space pauses, arrows and page keys scroll.
 Rates are those of the last interval; what a connection waits for is explained in the last column.")]
     Top(TopArgs),
-    /// Follow one connection packet by packet: what is sent, sent again and acknowledged, windows, rate, queue
+    /// Follow one connection packet by packet: what is sent, sent again and acknowledged, windows,
+    /// rate, queue
     #[command(after_help = "Examples:
   farlink trace 10.1.2.3                          the next connection of this host that sends a packet
   farlink trace 10.1.2.3:40000,192.0.2.7:443 --seconds 60
@@ -142,10 +144,12 @@ Exit status: 0 when it was written, 1 when a file cannot be used; the message sa
 /// `farlink run`
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Configuration file [default: /etc/farlink/farlink.toml unless --link or --interface is given]
+    /// Configuration file [default: /etc/farlink/farlink.toml unless --link or --interface is
+    /// given]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Declare an interface as a hard link; without --interface, forwarded TCP of all other interfaces is diverted too
+    /// Declare an interface as a hard link; without --interface, forwarded TCP of all other
+    /// interfaces is diverted too
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
     /// Rate of the interfaces named by --link, such as '8 Mbit/s'
@@ -157,7 +161,8 @@ pub struct RunArgs {
     /// Admin socket [default: the file's, else /run/farlink/farlink.sock]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// How much to log: error, warn, info, debug, trace, or a filter such as 'info,farlink_linux=debug'
+    /// How much to log: error, warn, info, debug, trace, or a filter such as
+    /// 'info,farlink_linux=debug'
     #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]
     pub log: String,
     /// Read the configuration, say whether it is good, and start nothing
@@ -178,7 +183,8 @@ pub struct SocketArg {
 pub struct CheckArgs {
     #[command(flatten)]
     pub socket: SocketArg,
-    /// Configuration of a gateway that is not running yet [default: /etc/farlink/farlink.toml where it exists]
+    /// Configuration of a gateway that is not running yet [default: /etc/farlink/farlink.toml where
+    /// it exists]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How long to watch the counters

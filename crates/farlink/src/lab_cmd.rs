@@ -95,7 +95,8 @@ struct DownArgs {
 struct RunArgs {
     #[command(flatten)]
     cells: ScenarioArgs,
-    /// Write the plots of `farlink report` into a directory (SVG), and time-sequences from the captures
+    /// Write the plots of `farlink report` into a directory (SVG), and time-sequences from the
+    /// captures
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Counters in Prometheus' text format (version 0.0.4), made from the same snapshot that `farlink status --json` prints.
+//! Counters in Prometheus' text format (version 0.0.4), made from the same snapshot that `farlink
+//! status --json` prints.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -30,7 +31,8 @@ const COUNTS_UP: [&str; 12] = [
     "over_limit",
 ];
 
-/// Renders a snapshot. Numbers at the top become gauges, `counters` become counters; lists get their names as labels.
+/// Renders a snapshot. Numbers at the top become gauges, `counters` become counters; lists get
+/// their names as labels.
 pub fn render(status: &Value) -> String {
     let mut out = String::new();
     for (name, value) in status.pointer("/engine").and_then(Value::as_object).into_iter().flatten() {

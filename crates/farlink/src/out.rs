@@ -1,7 +1,8 @@
 //! Standard output, whose reader may go away (`farlink flows | head -1`) or whose file may be full.
 //!
-//! `print!` panics then. Here what can no longer be written is dropped, so that whatever is being done is done to its end, and
-//! [`finish`] says so: a reader that has enough is no failure, everything else is.
+//! `print!` panics then. Here what can no longer be written is dropped, so that whatever is being
+//! done is done to its end, and [`finish`] says so: a reader that has enough is no failure,
+//! everything else is.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! `farlink run`: the daemon. Reads the configuration, starts the driver, answers the admin socket between batches of packets.
+//! `farlink run`: the daemon. Reads the configuration, starts the driver, answers the admin socket
+//! between batches of packets.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,8 @@ fn start_log(filter: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // A log that nobody reads any more, or whose disk is full, is no reason to end: to complain on stderr would be a panic.
+        // A log that nobody reads any more, or whose disk is full, is no reason to end: to complain
+        // on stderr would be a panic.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
@@ -126,8 +128,8 @@ fn serve(settings: Settings) -> Result<End> {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
     caps::keep_net_admin_only()?;
-    // A core would take its time to be written, while the devices stand and nobody reads from them; and it would hold what
-    // the hosts say to each other.
+    // A core would take its time to be written, while the devices stand and nobody reads from them;
+    // and it would hold what the hosts say to each other.
     let is_watched = std::env::var_os("FARLINK_WATCHDOG").is_none_or(|v| v != "off");
     let heartbeat = match is_watched {
         true => {
@@ -165,7 +167,8 @@ fn serve(settings: Settings) -> Result<End> {
     Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
 }
 
-/// Tells systemd that the event loop turns, twice in the time after which it would end the service (WatchdogSec).
+/// Tells systemd that the event loop turns, twice in the time after which it would end the service
+/// (WatchdogSec).
 fn tell_supervisor(pulse: Arc<Pulse>) {
     let mut period_us = 0;
     if !sd_notify::watchdog_enabled(false, &mut period_us) {

@@ -1,4 +1,5 @@
-//! What `lab run` and `sim run` have in common: which cells are run, how often, and where the results go.
+//! What `lab run` and `sim run` have in common: which cells are run, how often, and where the
+//! results go.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! `farlink status`, `flows`, `set`, `drain` and `link`: what is asked of the running gateway, and how the answer looks.
+//! `farlink status`, `flows`, `set`, `drain` and `link`: what is asked of the running gateway, and
+//! how the answer looks.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -316,7 +317,8 @@ mod tests {
     use farlink_gateway::engine_status::{FlowStatus, GatewayStatus, RuleStatus};
     use farlink_gateway::{LinkStatus, Status};
 
-    /// The text reads the very snapshot that the gateway gives; a renamed field would show as a zero here.
+    /// The text reads the very snapshot that the gateway gives; a renamed field would show as a
+    /// zero here.
     #[test]
     fn status_shows_what_the_gateway_says() {
         let mut status = Status::default();

@@ -60,7 +60,8 @@ have run are within the tolerance.")]
 The attacker knows addresses and ports, and sequence numbers to within 4,096 (acknowledgement numbers to within 8 million). Its guesses
 are the same in every set-up. Exit status: 0 only if no attack is easier with gateways than between the hosts alone.")]
     Blind(Blind),
-    /// Run connections through gateways, losses, moving routes, drains and kills, and check every packet
+    /// Run connections through gateways, losses, moving routes, drains and kills, and check every
+    /// packet
     Faults(Faults),
 }
 
@@ -102,8 +103,9 @@ struct Blind {
     threads: usize,
 }
 
-/// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit. An observer checks the invariants
-/// on every packet of every leg. A seed that breaks one is printed as the command that runs it again.
+/// Each seed is a run of its own: topology, hosts, traffic and faults follow from it, bit for bit.
+/// An observer checks the invariants on every packet of every leg. A seed that breaks one is
+/// printed as the command that runs it again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   farlink sim faults --seeds 0..10000             mixed faults
@@ -123,7 +125,8 @@ struct Faults {
     /// Hosts that lie, and senders in other hosts' names (the same as --mode hostile)
     #[arg(long, conflicts_with = "mode")]
     hostile: bool,
-    /// Flow control of all gateways: fixed, send-window, adaptive, automatic [default: by the seed, a quarter of the runs automatic]
+    /// Flow control of all gateways: fixed, send-window, adaptive, automatic [default: by the seed,
+    /// a quarter of the runs automatic]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// Threads
@@ -132,10 +135,12 @@ struct Faults {
     /// Stop after so many failures
     #[arg(long, value_name = "N", default_value_t = 10)]
     failures: usize,
-    /// Print every packet and event of the run (one seed only); with a text, the lines that contain it
+    /// Print every packet and event of the run (one seed only); with a text, the lines that contain
+    /// it
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "")]
     trace: Option<String>,
-    /// With --hostile and --trace: the run without attackers, which the honest connections are compared with
+    /// With --hostile and --trace: the run without attackers, which the honest connections are
+    /// compared with
     #[arg(long, requires_all = ["hostile", "trace"])]
     alone: bool,
 }

@@ -23,7 +23,8 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How often a line is printed.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// The endpoints that a person names: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`, two of them with a comma between.
+/// The endpoints that a person names: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`, two of them with
+/// a comma between.
 ///
 /// # Errors
 /// Something else.

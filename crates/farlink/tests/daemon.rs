@@ -1,4 +1,5 @@
-//! The daemon as a whole, in network namespaces: it diverts, splits, tells about itself, changes, drains, and leaves nothing. As root.
+//! The daemon as a whole, in network namespaces: it diverts, splits, tells about itself, changes,
+//! drains, and leaves nothing. As root.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -425,7 +426,8 @@ fn a_connection_is_seen_live_traced_and_the_datapath_profiled() {
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
 }
 
-/// Whoever read the log has gone, or its disk is full: that is no reason to drop what is in custody.
+/// Whoever read the log has gone, or its disk is full: that is no reason to drop what is in
+/// custody.
 #[test]
 fn a_log_that_cannot_be_written_ends_nothing() {
     if skipped("a_log_that_cannot_be_written_ends_nothing") {

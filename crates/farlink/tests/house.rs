@@ -1,4 +1,5 @@
-//! The house keeps its own rules: which crate may know which, how long a file may be, what never stands in one.
+//! The house keeps its own rules: which crate may know which, how long a file may be, what never
+//! stands in one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ fn text_files(endings: &[&str]) -> Vec<(String, String)> {
     wanted.map(|(name, path)| (name, std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Code without its tests: what stands before the first `#[cfg(test)]`, outside `tests/` and files called `tests.rs`.
+/// Code without its tests: what stands before the first `#[cfg(test)]`, outside `tests/` and files
+/// called `tests.rs`.
 fn production_code() -> Vec<(String, String)> {
     let not_test =
         |name: &str| name.contains("/src/") && !name.contains("/tests/") && !name.ends_with("/tests.rs");
@@ -133,7 +135,8 @@ fn files_of_the_engine_know_each_other_in_no_circle() {
     fail_with("files that know themselves through others: none of them can be read alone", circle);
 }
 
-/// A flow hands each event to its treatment, in one file. The treatments' own code is theirs, and never asks which one it is.
+/// A flow hands each event to its treatment, in one file. The treatments' own code is theirs, and
+/// never asks which one it is.
 #[test]
 fn a_flow_is_treated_in_one_place() {
     let engine: Vec<_> =
@@ -152,8 +155,8 @@ fn a_flow_is_treated_in_one_place() {
     assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
 }
 
-/// What an acknowledgement promises answers two questions: how far it may run ahead, and which window is shown. Both are asked where
-/// segments are made.
+/// What an acknowledgement promises answers two questions: how far it may run ahead, and which
+/// window is shown. Both are asked where segments are made.
 #[test]
 fn a_promise_is_read_for_two_questions() {
     let engine: Vec<_> =
@@ -169,7 +172,8 @@ fn a_promise_is_read_for_two_questions() {
     assert_eq!(files("Promise::Shown"), [""; 0], "what follows from a promise stands in one file");
 }
 
-/// Parts of objects that are objects themselves, and fields of objects that are still read from many files: object, fields, why.
+/// Parts of objects that are objects themselves, and fields of objects that are still read from
+/// many files: object, fields, why.
 const READ_FROM_MANY_FILES: &[(&str, &[&str], &str)] = &[
     ("Relay", &["tx"], "one of its three parts, an object with verbs"),
     ("Relays", &["both"], "the pair that they are, and used as one"),
@@ -183,11 +187,13 @@ const READ_FROM_MANY_FILES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What an object knows is asked for in its own words: a field that is read all over cannot be understood in one file, nor changed.
+/// What an object knows is asked for in its own words: a field that is read all over cannot be
+/// understood in one file, nor changed.
 ///
-/// Objects are the structs of the engine that cannot be cloned, and the leg. What can be cloned is a plain value: a header, a message,
-/// configuration, a plan, a snapshot for a report. What has a lifetime is a bundle of borrowed things for one event. Of a name that
-/// several structs have, text does not tell whose it is, so only names that stand for one field are counted.
+/// Objects are the structs of the engine that cannot be cloned, and the leg. What can be cloned is
+/// a plain value: a header, a message, configuration, a plan, a snapshot for a report. What has a
+/// lifetime is a bundle of borrowed things for one event. Of a name that several structs have, text
+/// does not tell whose it is, so only names that stand for one field are counted.
 #[test]
 fn fields_of_objects_are_read_in_two_files_at_most() {
     let code = production_code();
@@ -288,6 +294,8 @@ fn structs(text: &str) -> Vec<Struct> {
 
 /// A function of the sans-I/O crates is seen at one look.
 const FUNCTION_LINES_MAX: usize = 70;
+/// Comments are prose: a line of them is shorter than one of code may be.
+const COMMENT_COLUMNS_MAX: usize = 100;
 
 #[test]
 fn functions_are_short_enough_to_be_seen_at_one_look() {
@@ -300,7 +308,8 @@ fn functions_are_short_enough_to_be_seen_at_one_look() {
         let lines: Vec<_> = text.lines().collect();
         for (number, line) in (1..).zip(&lines) {
             let code = line.trim_start();
-            // One that ends on its first line needs no look for its end: rustfmt puts that where the line began.
+            // One that ends on its first line needs no look for its end: rustfmt puts that where
+            // the line began.
             if code.starts_with("//") || !format!(" {code}").contains(" fn ") || code.ends_with(['}', ';']) {
                 continue;
             }
@@ -327,6 +336,21 @@ fn files_are_short_enough_to_be_read() {
         }
     }
     fail_with("files that are too long", complaints);
+}
+
+#[test]
+fn comments_are_wrapped() {
+    let mut complaints = Vec::new();
+    for (name, text) in text_files(&[".rs"]) {
+        for (line, number) in text.lines().zip(1..) {
+            let columns = line.chars().count();
+            if line.trim_start().starts_with("//") && columns > COMMENT_COLUMNS_MAX {
+                complaints.push(format!("{name}:{number}: {columns} columns"));
+            }
+        }
+    }
+    let what = format!("comments are wrapped at {COMMENT_COLUMNS_MAX} columns");
+    fail_with(&what, complaints);
 }
 
 #[test]
@@ -382,7 +406,8 @@ fn sans_io_crates_forbid_panics_and_unsafe_code() {
     fail_with("sans-I/O crates", complaints);
 }
 
-/// The Wasm proof cannot see these: on that target the standard library answers them with "unsupported".
+/// The Wasm proof cannot see these: on that target the standard library answers them with
+/// "unsupported".
 #[test]
 fn sans_io_crates_name_no_clock_file_socket_or_thread() {
     let calls = ["fs", "thread", "process", "env", "os", "io"].map(|module| format!("std::{module}"));

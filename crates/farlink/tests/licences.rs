@@ -1,5 +1,5 @@
-//! What is linked may be linked: every package's licence is one of those that deny.toml allows. (`make deny` looks closer, with
-//! cargo-deny; this one needs nothing that is not there.)
+//! What is linked may be linked: every package's licence is one of those that deny.toml allows.
+//! (`make deny` looks closer, with cargo-deny; this one needs nothing that is not there.)
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,8 @@ fn allowed() -> Vec<String> {
     names.iter().map(|n| n.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether an SPDX expression can be satisfied with the allowed licences. Knows AND, OR, WITH, brackets and the old slash.
+/// Whether an SPDX expression can be satisfied with the allowed licences. Knows AND, OR, WITH,
+/// brackets and the old slash.
 fn satisfied(expression: &str, allowed: &[String]) -> bool {
     let spaced =
         expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ").replace(" WITH ", "-WITH-");

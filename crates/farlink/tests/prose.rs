@@ -1,4 +1,5 @@
-//! The documents are read by strangers: one thought a sentence, and nothing cited that is not in the repository.
+//! The documents are read by strangers: one thought a sentence, and nothing cited that is not in
+//! the repository.
 
 use std::path::{Path, PathBuf};
 

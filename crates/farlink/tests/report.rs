@@ -1,4 +1,5 @@
-//! `farlink report` as a person runs it: from a simulator's result to a page, and what it says about files that it cannot use.
+//! `farlink report` as a person runs it: from a simulator's result to a page, and what it says
+//! about files that it cannot use.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

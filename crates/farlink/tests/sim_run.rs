@@ -1,4 +1,5 @@
-//! `farlink sim run` as a person runs it: through gateways, with losses, the same bytes for the same seed.
+//! `farlink sim run` as a person runs it: through gateways, with losses, the same bytes for the
+//! same seed.
 
 use std::process::{Command, Output};
 

@@ -26,7 +26,8 @@ pub struct FlowTrace {
     pub directions: Vec<DirectionTrace>,
 }
 
-/// The line that nothing can be above: bytes that can have been sent by a time, at the rate of the link.
+/// The line that nothing can be above: bytes that can have been sent by a time, at the rate of the
+/// link.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TraceLimit {
     /// When the first byte was sent, in seconds of the trace.
@@ -179,8 +180,9 @@ impl Collector {
         }
     }
 
-    /// The trace. Directions in which nothing was sent are left out; the limit is that of the one that sent most: its link's rate
-    /// from its first byte on. `known`: the link's rate, bit/s, and RTT, seconds, where that is better known than to the gateway.
+    /// The trace. Directions in which nothing was sent are left out; the limit is that of the one
+    /// that sent most: its link's rate from its first byte on. `known`: the link's rate, bit/s, and
+    /// RTT, seconds, where that is better known than to the gateway.
     #[must_use]
     pub fn finish(&self, known: Option<(f64, f64)>, command: &str) -> FlowTrace {
         let sent = |d: &DirectionTrace| {

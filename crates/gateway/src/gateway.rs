@@ -1,4 +1,5 @@
-//! The composition: packets to the engine, its segments and the forwarded packets through the egress queues.
+//! The composition: packets to the engine, its segments and the forwarded packets through the
+//! egress queues.
 
 use farlink_egress::Grant;
 use farlink_engine::config::Config;
@@ -22,21 +23,25 @@ use crate::place::Place;
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Wish};
 
-/// Of one turn, a batch of packets and the flush after it: how many packets a driver reads at most from one interface, and how often at most the
-/// flush makes segments for one link, and for all legs that are no links together.
+/// Of one turn, a batch of packets and the flush after it: how many packets a driver reads at most
+/// from one interface, and how often at most the flush makes segments for one link, and for all
+/// legs that are no links together.
 ///
-/// One number for both, because what is made is answered: where many connections send little each, every segment with an acknowledgement of
-/// its own. A driver that read less than is made would fall behind these answers until they overflow its interface; one that read
-/// more would let data wait that could leave.
+/// One number for both, because what is made is answered: where many connections send little each,
+/// every segment with an acknowledgement of its own. A driver that read less than is made would
+/// fall behind these answers until they overflow its interface; one that read more would let data
+/// wait that could leave.
 pub const PACKETS_PER_TURN: usize = 256;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 
-/// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until `poll_timeout`.
+/// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until
+/// `poll_timeout`.
 pub struct Gateway {
     pub(crate) engine: Engine,
     pub(crate) outlet: Outlet,
-    /// One for each interface that fragments come in by: equal addresses of different domains do not meet.
+    /// One for each interface that fragments come in by: equal addresses of different domains do
+    /// not meet.
     reassemblers: Vec<(IfaceId, Reassembler)>,
     pub(crate) ordinary: Ordinary,
     refusals_left: u32,
@@ -74,7 +79,8 @@ impl Gateway {
         self.engine.pool()
     }
 
-    /// A packet that came in by `from`. What can be forwarded at once is transmitted during the call.
+    /// A packet that came in by `from`. What can be forwarded at once is transmitted during the
+    /// call.
     pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
@@ -125,8 +131,8 @@ impl Gateway {
         }
     }
 
-    /// TCP in IP fragments is put together; a whole segment that is not taken goes on as the fragments that came, or cut
-    /// anew where something has been changed in it.
+    /// TCP in IP fragments is put together; a whole segment that is not taken goes on as the
+    /// fragments that came, or cut anew where something has been changed in it.
     fn handle_fragment(
         &mut self,
         now: Instant,
@@ -168,7 +174,8 @@ impl Gateway {
         }
     }
 
-    /// A packet goes on: through the egress queue when it leaves by a declared link, at once otherwise.
+    /// A packet goes on: through the egress queue when it leaves by a declared link, at once
+    /// otherwise.
     fn forward(
         &mut self,
         now: Instant,
@@ -208,7 +215,8 @@ impl Gateway {
         }
     }
 
-    /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after each batch.
+    /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after
+    /// each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
         self.outlet.end_tap(now);
         for way in self.engine.take_links_back() {
@@ -307,8 +315,8 @@ impl Gateway {
         self.flush(now, net);
     }
 
-    /// Traces the first connection that fits `wish` from now on until `until`, or with `None` none. What it records is to be
-    /// taken every few seconds; a trace that nobody takes from ends.
+    /// Traces the first connection that fits `wish` from now on until `until`, or with `None` none.
+    /// What it records is to be taken every few seconds; a trace that nobody takes from ends.
     ///
     /// # Errors
     /// Somebody else's trace is under way.
@@ -324,7 +332,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// What the trace has recorded since the last time, and how the flow's senders are. `None`: there is no trace (any more).
+    /// What the trace has recorded since the last time, and how the flow's senders are. `None`:
+    /// there is no trace (any more).
     pub fn take_trace(&mut self, now: Instant) -> Option<Taken> {
         let tap = self.outlet.tap()?;
         let mut taken = tap.take(now);
@@ -370,11 +379,13 @@ impl Gateway {
         ])
     }
 
-    /// Packets wait too long for the processor, or no longer: new connections are forwarded meanwhile.
+    /// Packets wait too long for the processor, or no longer: new connections are forwarded
+    /// meanwhile.
     pub fn set_short_of_time(&mut self, is_short: bool) {
         self.engine.set_short_of_time(is_short);
     }
-    /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and simply forwarded.
+    /// Starts draining: nothing new is split, custody is delivered, then flows are forgotten and
+    /// simply forwarded.
     pub fn drain(&mut self) {
         self.drain_wanted = true;
     }
@@ -395,11 +406,13 @@ impl Gateway {
             && self.outlet.links().iter().all(|l| l.egress.is_idle())
             && self.reassemblers.iter().all(|(_, r)| r.is_empty())
     }
-    /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many flows.
+    /// Gives up all custody that is left: both hosts of each such flow are reset. Returns how many
+    /// flows.
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn Network) -> usize {
         self.engine.abandon_all(now, &mut self.outlet.exit(now, net, Grants::Unasked))
     }
-    /// After a crash: resets the connections whose custody died with the last process, and only those.
+    /// After a crash: resets the connections whose custody died with the last process, and only
+    /// those.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
         self.engine.reset_recorded(now, records, &mut self.outlet.exit(now, net, Grants::Unasked));
     }

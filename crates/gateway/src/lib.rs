@@ -1,5 +1,5 @@
-//! A gateway: the TCP engine and the egress queues of its declared links, composed. Sans-I/O; the Linux datapath, the
-//! simulator and the fuzzer drive this very type.
+//! A gateway: the TCP engine and the egress queues of its declared links, composed. Sans-I/O; the
+//! Linux datapath, the simulator and the fuzzer drive this very type.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(

@@ -1,4 +1,5 @@
-//! Links that come and go, and routes that move: who says so, and what becomes of everything that waits.
+//! Links that come and go, and routes that move: who says so, and what becomes of everything that
+//! waits.
 
 use farlink_engine::ReadyId;
 use farlink_engine::link::{Change, Evidence, State, Witness};
@@ -10,8 +11,9 @@ use crate::links::Waiting;
 use crate::network::Network;
 use crate::outlet::Grants;
 
-/// A forwarded packet waits so long for a link that is down. Its source has long repeated it then, and what comes after two minutes may
-/// meet another connection of the same ports (RFC 9293 section 3.4.1, MSL).
+/// A forwarded packet waits so long for a link that is down. Its source has long repeated it then,
+/// and what comes after two minutes may meet another connection of the same ports (RFC 9293 section
+/// 3.4.1, MSL).
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Gateway {
@@ -21,8 +23,8 @@ impl Gateway {
         self.flush(now, net);
     }
 
-    /// The operator says that an interface, or the link behind it, is down or up again, as he knows better than the carrier. His "down"
-    /// stands until he takes it back.
+    /// The operator says that an interface, or the link behind it, is down or up again, as he knows
+    /// better than the carrier. His "down" stands until he takes it back.
     pub fn link_declared(&mut self, now: Instant, iface: IfaceId, up: bool, net: &mut dyn Network) {
         self.tell(now, self.outlet.way(iface), Witness::Operator, up);
         self.flush(now, net);
@@ -45,13 +47,15 @@ impl Gateway {
         self.reroute_wanted |= down;
     }
 
-    /// Routes or MTUs changed: cached ones are looked up anew, and what waits for a link follows with the next flush.
+    /// Routes or MTUs changed: cached ones are looked up anew, and what waits for a link follows
+    /// with the next flush.
     pub fn routes_changed(&mut self, _now: Instant) {
         self.engine.routes_changed();
         self.reroute_wanted = true;
     }
 
-    /// A link or interface is up again: what was under way goes out again, and what is too old does not.
+    /// A link or interface is up again: what was under way goes out again, and what is too old does
+    /// not.
     pub(crate) fn link_back(&mut self, now: Instant, way: Way, net: &mut dyn Network) {
         let pool = self.engine.pool();
         if let Some(link) = self.outlet.link_mut(way) {
@@ -67,8 +71,9 @@ impl Gateway {
         self.engine.restart(now, way, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
 
-    /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and the forwarded packets of links that
-    /// are down. Else a link that is gone would keep them, for it grants nothing.
+    /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and
+    /// the forwarded packets of links that are down. Else a link that is gone would keep them, for
+    /// it grants nothing.
     pub(crate) fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
         if !core::mem::take(&mut self.reroute_wanted) {
             return;

@@ -1,4 +1,5 @@
-//! The egress queues of the declared links: forwarded packets wait in them, flows are granted bytes.
+//! The egress queues of the declared links: forwarded packets wait in them, flows are granted
+//! bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
 use farlink_engine::config::{self, Class as FlowClass, Config, Interface};
@@ -14,10 +15,11 @@ use crate::status::LinkStatus;
 /// Marks the queue numbers of forwarded packets; the engine's never have this bit.
 const FORWARDED: u64 = 1 << 63;
 
-/// What waits in a link's queue is at most this part of the pool (one over it): a block is up to three times as large as
-/// the ordinary packet in it, and most of the pool is for custody.
+/// What waits in a link's queue is at most this part of the pool (one over it): a block is up to
+/// three times as large as the ordinary packet in it, and most of the pool is for custody.
 const QUEUE_SHARE: usize = 16;
-/// The blocks of what waits are at most this part of the pool, however small the packets in them are.
+/// The blocks of what waits are at most this part of the pool, however small the packets in them
+/// are.
 const QUEUE_BLOCKS_SHARE: usize = 4;
 
 /// A forwarded packet in an egress queue.
@@ -141,8 +143,8 @@ impl LinkQueue {
         estimate.on_report(now, &report, busy_since);
     }
 
-    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now, if the rate is being found out at
-    /// all.
+    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now,
+    /// if the rate is being found out at all.
     pub fn follow_estimate(&mut self, now: Instant, known: &Link) -> Option<Option<LinkEstimate>> {
         let estimated = self.estimate.as_ref().and_then(RateEstimate::rtt);
         let rtt = known.declared_rtt().or(estimated).or(known.measured_rtt());

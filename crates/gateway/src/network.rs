@@ -6,17 +6,19 @@ use farlink_engine::net::{IfaceId, Route};
 use farlink_engine::record::Record;
 use farlink_wire::Offload;
 
-/// A packet on its way out: IP and TCP header, then payload by reference. Valid only during the call.
+/// A packet on its way out: IP and TCP header, then payload by reference. Valid only during the
+/// call.
 #[derive(Debug)]
 pub struct Transmit<'a> {
-    /// The interface whose TUN it is written to: the one by which packets of the claimed source come in, so that the
-    /// kernel routes it as it would have routed the source's own packet.
+    /// The interface whose TUN it is written to: the one by which packets of the claimed source
+    /// come in, so that the kernel routes it as it would have routed the source's own packet.
     pub via: IfaceId,
     /// The interface it is expected to leave by.
     pub out: IfaceId,
     /// IP and TCP header. For a forwarded packet: the whole packet, with an empty payload list.
     pub header: &'a [u8],
-    /// Payload in order. Header and payload together are one IP packet, possibly a super-segment (`offload.gso_size`).
+    /// Payload in order. Header and payload together are one IP packet, possibly a super-segment
+    /// (`offload.gso_size`).
     pub payload: &'a [&'a [u8]],
     /// Checksum and segmentation that are still to be done.
     pub offload: Offload,
@@ -39,11 +41,14 @@ impl Transmit<'_> {
 
 /// The driver, as the gateway sees it during a call.
 pub trait Network {
-    /// Takes a packet away. Called while the gateway is at work: the driver writes or copies, and must not call back.
+    /// Takes a packet away. Called while the gateway is at work: the driver writes or copies, and
+    /// must not call back.
     fn transmit(&mut self, packet: &Transmit<'_>);
-    /// Which way a packet with this source and destination would leave, having come in by `from`. `None`: no route.
+    /// Which way a packet with this source and destination would leave, having come in by `from`.
+    /// `None`: no route.
     fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route>;
-    /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot number that is
-    /// reused. It must survive the process: a restart hands the records to `reset_recorded`.
+    /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot
+    /// number that is reused. It must survive the process: a restart hands the records to
+    /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
 }

@@ -14,9 +14,10 @@ pub struct Leg {
     pub since: Instant,
 }
 
-/// Legs with something to send, in the order in which they said so. What is owed and what is held add up while a leg waits, so the
-/// busier the processor, the more goes out in one turn. Acknowledgements have no precedence: with 8,000 connections the sources they
-/// call up keep the processor from the data, and half as much is carried (`farlink bench --only many --many 8000`).
+/// Legs with something to send, in the order in which they said so. What is owed and what is held
+/// add up while a leg waits, so the busier the processor, the more goes out in one turn.
+/// Acknowledgements have no precedence: with 8,000 connections the sources they call up keep the
+/// processor from the data, and half as much is carried (`farlink bench --only many --many 8000`).
 #[derive(Debug, Default)]
 pub struct Ordinary {
     queue: VecDeque<Leg>,
@@ -27,8 +28,9 @@ impl Ordinary {
     /// Puts a leg at the end, unless it waits already.
     pub fn push(&mut self, now: Instant, id: ReadyId, wants: Wants) {
         let id = id.wanting(wants);
-        // A leg says that it has something with each packet that comes in, whether its turn has come or not: without this the
-        // queue would grow with what comes in, and who says it more often would have more turns.
+        // A leg says that it has something with each packet that comes in, whether its turn has
+        // come or not: without this the queue would grow with what comes in, and who says it more
+        // often would have more turns.
         if self.waiting.set(id) {
             self.queue.push_back(Leg { id, since: now });
         }

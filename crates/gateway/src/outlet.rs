@@ -34,8 +34,8 @@ pub struct Outlet {
 pub enum Grants {
     /// It has, and hears afterwards what was sent.
     Given,
-    /// Nobody has asked: what leaves by a link is charged to it at once. Else many connections that end together fill the queue of
-    /// a link that nothing empties again.
+    /// Nobody has asked: what leaves by a link is charged to it at once. Else many connections that
+    /// end together fill the queue of a link that nothing empties again.
     Unasked,
 }
 
@@ -127,8 +127,8 @@ impl Outlet {
         Exit { outlet: self, net, now, grants }
     }
 
-    /// A packet goes on. Returned: the link in whose queue it waits; without a link it has left. The TUN costs one hop
-    /// more than a router; the TTL gets it back.
+    /// A packet goes on. Returned: the link in whose queue it waits; without a link it has left.
+    /// The TUN costs one hop more than a router; the TTL gets it back.
     pub fn forward(
         &mut self,
         now: Instant,

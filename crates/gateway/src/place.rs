@@ -1,4 +1,5 @@
-//! Where a forwarded packet stands in the queue of a link: its class, and what tells its connection apart.
+//! Where a forwarded packet stands in the queue of a link: its class, and what tells its connection
+//! apart.
 
 use core::net::IpAddr;
 
@@ -28,7 +29,8 @@ impl Place {
         Self { class, hash: mix(of_addresses(s.ip.src, s.ip.dst), ports) }
     }
 
-    /// Of a fragment of a segment that was not put together: it is data, and only its addresses are known.
+    /// Of a fragment of a segment that was not put together: it is data, and only its addresses are
+    /// known.
     pub fn of_fragment(info: &FragmentInfo) -> Self {
         Self { class: Class::Bulk, hash: of_addresses(info.ip.src, info.ip.dst) }
     }

@@ -12,7 +12,8 @@ use farlink_wire::quantity::{self, Bare};
 use crate::gateway::Gateway;
 use crate::links::LinkQueue;
 
-/// A parameter: its name, and how it is read and changed. `OfLink`s belong to a link, whose interface is named.
+/// A parameter: its name, and how it is read and changed. `OfLink`s belong to a link, whose
+/// interface is named.
 enum Setting {
     OfGateway(&'static str, fn(&Gateway) -> String, fn(&mut Gateway, Instant, &str) -> Result<(), String>),
     OfLink(
@@ -125,7 +126,8 @@ fn read_link_long_window(gateway: &Gateway, link: &LinkQueue) -> String {
 }
 
 impl Gateway {
-    /// Every parameter that [`Gateway::set`] changes, with the value that is in force, as `set` takes it.
+    /// Every parameter that [`Gateway::set`] changes, with the value that is in force, as `set`
+    /// takes it.
     #[must_use]
     pub fn settings(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
@@ -144,9 +146,10 @@ impl Gateway {
         all
     }
 
-    /// Changes a running parameter, one of [`Self::settings`]. Rates and sizes are read as people type them: `8M`, `8 Mbit/s`,
-    /// `512 MiB`. `link.NAME.rate_bps` may also be `unknown`, `link.NAME.cc` and initial windows `auto`. Initial windows are for
-    /// connections that begin from then on, all else is for those that are open, too.
+    /// Changes a running parameter, one of [`Self::settings`]. Rates and sizes are read as people
+    /// type them: `8M`, `8 Mbit/s`, `512 MiB`. `link.NAME.rate_bps` may also be `unknown`,
+    /// `link.NAME.cc` and initial windows `auto`. Initial windows are for connections that begin
+    /// from then on, all else is for those that are open, too.
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed; nothing has changed then.

@@ -54,8 +54,8 @@ pub struct LinkStatus {
     pub down_by: Vec<&'static str>,
     /// Shaping rate in bit/s; 0 when unknown.
     pub rate_bps: u64,
-    /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the operator has said the rate, or
-    /// nothing is known yet.
+    /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the
+    /// operator has said the rate, or nothing is known yet.
     pub estimated_bps: u64,
     /// Its round trip, as said or found out, microseconds; 0 when unknown.
     pub rtt_us: u64,

@@ -1,7 +1,9 @@
-//! A trace of one connection, on demand: what of its data was sent, sent again and acknowledged here, and when.
+//! A trace of one connection, on demand: what of its data was sent, sent again and acknowledged
+//! here, and when.
 //!
-//! It looks at the packets that pass the gateway, made or forwarded, so it works for a flow in any mode and changes nothing. Off
-//! it costs one comparison for each packet. Its memory is bounded, and it ends by itself when nobody reads it.
+//! It looks at the packets that pass the gateway, made or forwarded, so it works for a flow in any
+//! mode and changes nothing. Off it costs one comparison for each packet. Its memory is bounded,
+//! and it ends by itself when nobody reads it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +19,8 @@ const EVENTS_MAX: usize = 32_768;
 /// A trace that nobody reads for so long ends.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
 
-/// Which connection is to be traced: the first that is seen with these endpoints, in whichever direction.
+/// Which connection is to be traced: the first that is seen with these endpoints, in whichever
+/// direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
     /// One endpoint; `None`, or a port of `None`: any.
@@ -65,7 +68,8 @@ pub struct TapEvent {
 /// What has been recorded since the last time.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Taken {
-    /// The client, or where the gateway does not know it the host that was heard first; empty while no such connection has been seen.
+    /// The client, or where the gateway does not know it the host that was heard first; empty while
+    /// no such connection has been seen.
     pub client: String,
     /// The other one.
     pub server: String,
@@ -174,7 +178,8 @@ impl Tap {
         }
     }
 
-    /// Whether a packet between these is the client's. The first that meets the wish decides which connection it is.
+    /// Whether a packet between these is the client's. The first that meets the wish decides which
+    /// connection it is.
     fn is_clients(&mut self, now: Instant, src: SocketAddr, dst: SocketAddr) -> Option<bool> {
         match self.flow {
             Some((client, server, _)) if (client, server) == (src, dst) => Some(true),

@@ -1,12 +1,13 @@
-//! The `behaviour` cases against themselves: the same path several times, plain kernel routing, no gateway.
+//! The `behaviour` cases against themselves: the same path several times, plain kernel routing, no
+//! gateway.
 //!
 //! ```text
 //! client -- r1 --(inner link, delayed by a thread)-- r2 -- server
 //! ```
 //! `behaviour_selftest [--rtt-ms 40] [--repeat 2] [--only part,part] [--json FILE] [--from-mbit 0]`
 //!
-//! A case that differs from itself would accuse gateways of what it does itself. Needs root, `ip`, `nft`,
-//! `ethtool`. Namespaces are called `flb-...` and are removed at the end.
+//! A case that differs from itself would accuse gateways of what it does itself. Needs root, `ip`,
+//! `nft`, `ethtool`. Namespaces are called `flb-...` and are removed at the end.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -43,8 +43,9 @@ pub fn start(lab: &mut Lab, cell: &Cell, port: u16) -> Result<bool> {
     Ok(true)
 }
 
-/// HAProxy in transparent mode on a node, for the server's `port`: connections are diverted to it (TPROXY) and it
-/// connects onwards from the client's address and port (`usesrc client`). Its congestion control is that of the hosts.
+/// HAProxy in transparent mode on a node, for the server's `port`: connections are diverted to it
+/// (TPROXY) and it connects onwards from the client's address and port (`usesrc client`). Its
+/// congestion control is that of the hosts.
 fn haproxy(lab: &mut Lab, node: &str, port: u16) -> Result<()> {
     let config = lab.directory().join("haproxy.cfg");
     std::fs::write(&config, haproxy_config())?;
@@ -70,8 +71,8 @@ fn pepsal(lab: &mut Lab, node: &str, port: u16) -> Result<()> {
     wait_for(lab, node, PEPSAL_PORT, &pepsal)
 }
 
-/// Diverts connections to the server's `port` that pass a node to a proxy there (TPROXY), whose own have the hosts'
-/// congestion control.
+/// Diverts connections to the server's `port` that pass a node to a proxy there (TPROXY), whose own
+/// have the hosts' congestion control.
 fn divert(lab: &Lab, node: &str, proxy: &str, port: u16, to: u16) -> Result<()> {
     let ns = lab.ns(node);
     let rules = lab.directory().join(format!("{proxy}-{node}.nft"));

@@ -1,4 +1,5 @@
-//! Makes a topology real: namespaces, cables, addresses, routes, tuning, links, gateways. And takes it down again.
+//! Makes a topology real: namespaces, cables, addresses, routes, tuning, links, gateways. And takes
+//! it down again.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -198,7 +199,8 @@ impl Lab {
         Ok(())
     }
 
-    /// The kernel looks at new carriers once a second, and answers for no IPv6 address of an interface before.
+    /// The kernel looks at new carriers once a second, and answers for no IPv6 address of an
+    /// interface before.
     fn wait_for_cables(&self) -> Result<()> {
         let end = Instant::now() + CABLE_PATIENCE;
         for (number, node) in self.topology.nodes.iter().enumerate() {

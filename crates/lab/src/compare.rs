@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::jobs::quantile;
 
-/// A cell under which seconds are compared with this allowance: a laboratory's kernels and programs take time.
+/// A cell under which seconds are compared with this allowance: a laboratory's kernels and programs
+/// take time.
 const ALLOWANCE_S: f64 = 0.005;
 /// Limits below which the allowance counts.
 const SHORT_S: f64 = 0.1;

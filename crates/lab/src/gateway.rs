@@ -1,4 +1,5 @@
-//! A gateway of the laboratory: the very `farlink run` that is deployed, with a generated configuration file.
+//! A gateway of the laboratory: the very `farlink run` that is deployed, with a generated
+//! configuration file.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         other => bail!("mode `{other}` is not there in this version; allowed: split, forward"),
     }
     let declared = &topology.nodes[node].declared;
-    // Top-level keys of `gateway_config` must precede the first table, its tables may follow: it starts with the former.
+    // Top-level keys of `gateway_config` must precede the first table, its tables may follow: it
+    // starts with the former.
     let (top, tables) = split_at_first_table(&lab.gateway_config);
     text.push_str(top);
     for interface in topology.interfaces(node) {

@@ -1,5 +1,5 @@
-//! What people and scripts use in a standing laboratory: the server and the client of seeded bytes, and its
-//! description in words.
+//! What people and scripts use in a standing laboratory: the server and the client of seeded bytes,
+//! and its description in words.
 
 use std::fmt::Write;
 use std::net::IpAddr;

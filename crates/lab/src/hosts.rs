@@ -1,7 +1,8 @@
-//! How hosts and routers are tuned: what `hosts = modern | legacy`, `host_cc` and `iw` mean to a kernel.
+//! How hosts and routers are tuned: what `hosts = modern | legacy`, `host_cc` and `iw` mean to a
+//! kernel.
 //!
-//! Congestion control is set per route (`congctl`): as a sysctl it is refused in a namespace for every algorithm that
-//! the initial namespace does not allow to all.
+//! Congestion control is set per route (`congctl`): as a sysctl it is refused in a namespace for
+//! every algorithm that the initial namespace does not allow to all.
 
 use crate::settings::{Hosts, Settings};
 
@@ -15,7 +16,8 @@ pub fn common_sysctls() -> Vec<(String, String)> {
     for which in ["all", "default"] {
         settings.push((format!("net.ipv4.conf.{which}.rp_filter"), "0".into()));
         settings.push((format!("net.ipv4.conf.{which}.send_redirects"), "0".into()));
-        // Without it no router finds a neighbour for the first second: it asks from its link-local address.
+        // Without it no router finds a neighbour for the first second: it asks from its link-local
+        // address.
         settings.push((format!("net.ipv6.conf.{which}.accept_dad"), "0".into()));
     }
     // Errors are part of what is measured: none is suppressed.
@@ -43,7 +45,8 @@ pub fn host_sysctls(lab: &Settings) -> Vec<(String, String)> {
         for off in ["window_scaling", "sack", "dsack", "timestamps", "moderate_rcvbuf", "fastopen", "ecn"] {
             settings.push((format!("net.ipv4.tcp_{off}"), "0".into()));
         }
-        // Half of a receive buffer is window (tcp_adv_win_scale 1); the route's `window` bounds it exactly.
+        // Half of a receive buffer is window (tcp_adv_win_scale 1); the route's `window` bounds it
+        // exactly.
         let buffer = 2 * lab.host_window_bytes;
         for which in ["rmem", "wmem"] {
             settings.push((format!("net.ipv4.tcp_{which}"), format!("4096 {buffer} {buffer}")));

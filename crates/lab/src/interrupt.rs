@@ -24,8 +24,9 @@ extern "C" fn on_signal(signal: libc::c_int) {
     unsafe { libc::write(WAKE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
 }
 
-/// From now on an interrupt calls `remove`, in a thread of its own, and ends the program with status 128 + signal. Handlers,
-/// unlike a signal mask, are not inherited by what the program starts.
+/// From now on an interrupt calls `remove`, in a thread of its own, and ends the program with
+/// status 128 + signal. Handlers, unlike a signal mask, are not inherited by what the program
+/// starts.
 pub fn install(remove: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let mut ends = [0; 2];
     // SAFETY: an array of two descriptors, as pipe2 wants.

@@ -1,8 +1,9 @@
-//! The physical limit of a job: what nothing can beat on the link as it is, printed beside every result as a ratio.
+//! The physical limit of a job: what nothing can beat on the link as it is, printed beside every
+//! result as a ratio.
 //!
-//! The clock of a scenario says which of the terms count: `connect` starts at connect() of a new connection and the
-//! client speaks first (one round trip for the handshake, one from request to first byte), `first-byte` counts the
-//! data only.
+//! The clock of a scenario says which of the terms count: `connect` starts at connect() of a new
+//! connection and the client speaks first (one round trip for the handshake, one from request to
+//! first byte), `first-byte` counts the data only.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,8 @@ pub enum Clock {
     Request,
     /// At the first byte of the answer.
     FirstByte,
-    /// When the source begins to send, on a connection that is already up: no request crosses the path before.
+    /// When the source begins to send, on a connection that is already up: no request crosses the
+    /// path before.
     Source,
 }
 
@@ -79,8 +81,8 @@ impl Packets {
         (if self.v6 { 40 } else { 20 }) + 20 + if self.timestamps { 12 } else { 0 }
     }
 
-    /// Payload share of a stream of `bytes` in full packets and a remainder: 0.965 for long ones at 1,500 bytes with
-    /// timestamps over IPv4.
+    /// Payload share of a stream of `bytes` in full packets and a remainder: 0.965 for long ones at
+    /// 1,500 bytes with timestamps over IPv4.
     #[must_use]
     pub fn eta(self, bytes: u64) -> f64 {
         let payload = u64::from(self.mtu.saturating_sub(self.header_bytes()).max(1));
@@ -98,7 +100,8 @@ pub fn packet_loss(ber: f64, loss: f64, bytes: u32) -> f64 {
 }
 
 impl Job {
-    /// Seconds that the data occupies the link: `8 S / (C eta)`, over (1 - loss), over (1 - p) of a winking link.
+    /// Seconds that the data occupies the link: `8 S / (C eta)`, over (1 - loss), over (1 - p) of a
+    /// winking link.
     #[must_use]
     pub fn data_seconds(&self) -> f64 {
         if self.rate_bps <= 0.0 {

@@ -1,4 +1,5 @@
-//! An emulated link of the laboratory: a process of its own that carries the packets between two interfaces.
+//! An emulated link of the laboratory: a process of its own that carries the packets between two
+//! interfaces.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -44,7 +45,8 @@ pub fn command(ns: &Ns, sides: [&str; 2], settings: &Settings, control: &Path) -
     Ok(command)
 }
 
-/// What that command does, until it is ended: carries the packets between two interfaces of its namespace.
+/// What that command does, until it is ended: carries the packets between two interfaces of its
+/// namespace.
 pub fn carry(client_side: &str, server_side: &str, settings: &str, control: Option<PathBuf>) -> Result<()> {
     let settings: Settings = serde_json::from_str(settings).context("--settings")?;
     let emulator = Emulator::start(EmulatorConfig {
@@ -81,8 +83,8 @@ impl Link {
         }
     }
 
-    /// Changes parameters while it carries: keys of `farlink_linux::emulator::KEYS`, e.g. `rate_bps`,
-    /// `a_to_b.loss` (a is the client's side).
+    /// Changes parameters while it carries: keys of `farlink_linux::emulator::KEYS`, e.g.
+    /// `rate_bps`, `a_to_b.loss` (a is the client's side).
     pub fn set(&self, parameters: Value) -> Result<()> {
         self.ask(&json!({"set": parameters})).map(drop)
     }

@@ -1,7 +1,8 @@
-//! Namespaces by name, as the laboratory needs them: entered with the caller's own errors, told things in batches.
+//! Namespaces by name, as the laboratory needs them: entered with the caller's own errors, told
+//! things in batches.
 //!
-//! A socket belongs to the namespace in which it was made, whichever thread uses it afterwards: so a workload opens its
-//! sockets inside [`Ns::enter`] and then runs anywhere.
+//! A socket belongs to the namespace in which it was made, whichever thread uses it afterwards: so
+//! a workload opens its sockets inside [`Ns::enter`] and then runs anywhere.
 
 use std::ffi::CString;
 use std::process::Command;
@@ -46,7 +47,8 @@ impl Ns {
         Ok(())
     }
 
-    /// Removes it; its interfaces go with the last process in it. One that is not there is no error.
+    /// Removes it; its interfaces go with the last process in it. One that is not there is no
+    /// error.
     pub fn delete(&self) -> Result<()> {
         Ok(Namespace::delete_named(&self.name)?)
     }
@@ -94,7 +96,8 @@ impl Ns {
             .with_context(|| format!("in the namespace {}", self.name))
     }
 
-    /// Switches the offloads of an interface off: every packet there is one packet and its checksum is real.
+    /// Switches the offloads of an interface off: every packet there is one packet and its checksum
+    /// is real.
     pub fn offloads_off(&self, interface: &str) -> Result<()> {
         Ok(self.open()?.set_offloads(interface, false)?)
     }

@@ -51,7 +51,8 @@ pub(crate) fn title(name: &str) -> String {
     format!("{set}{}{unit}{clock}", name.replace('_', " "))
 }
 
-/// The clocks, and a table of the figures that the main table has no column for. Empty where there is nothing of it.
+/// The clocks, and a table of the figures that the main table has no column for. Empty where there
+/// is nothing of it.
 pub(crate) fn beside(report: &Report, varied: &[String]) -> String {
     let mut text = String::new();
     if let Some(clocks) = &report.clocks {

@@ -1,5 +1,5 @@
-//! Processes that the laboratory starts: remembered by pid and start time, so that another invocation ends exactly
-//! these and no later process that got the same pid.
+//! Processes that the laboratory starts: remembered by pid and start time, so that another
+//! invocation ends exactly these and no later process that got the same pid.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -99,7 +99,8 @@ impl Recorded {
     }
 }
 
-/// State letter and start ticks. The command name may hold blanks and brackets, so fields count from the last `)`.
+/// State letter and start ticks. The command name may hold blanks and brackets, so fields count
+/// from the last `)`.
 fn stat(pid: u32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
@@ -115,8 +116,9 @@ pub fn is_marked(pid: u32, prefix: &str) -> bool {
         .is_ok_and(|environment| environment.split(|b| *b == 0).any(|v| v == wanted.as_bytes()))
 }
 
-/// Starts a process of a laboratory, its words going to a log file, in a session of its own. With `die_with_us` the
-/// kernel ends it when the thread that called this ends (so call it from the main thread).
+/// Starts a process of a laboratory, its words going to a log file, in a session of its own. With
+/// `die_with_us` the kernel ends it when the thread that called this ends (so call it from the main
+/// thread).
 pub fn start(mut command: Command, prefix: &str, log: &Path, die_with_us: bool) -> Result<Child> {
     let shown = format!("{command:?}");
     let file = File::create(log).with_context(|| format!("{} cannot be written", log.display()))?;

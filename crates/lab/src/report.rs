@@ -44,7 +44,8 @@ impl Measured {
         Self { skipped: Some(reason.into()), ..Self::default() }
     }
 
-    /// Runs at most so often until everything can be judged; what cannot be then is a failure, for nobody knows.
+    /// Runs at most so often until everything can be judged; what cannot be then is a failure, for
+    /// nobody knows.
     pub fn until_judged(mut run: impl FnMut() -> anyhow::Result<Self>) -> anyhow::Result<Self> {
         let mut measured = run()?;
         for _ in 1..RUNS_MAX {
@@ -102,7 +103,8 @@ pub struct CellReport {
     /// Further numbers.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// Bits per second that the link has carried in each round trip since the first data, 200 at most.
+    /// Bits per second that the link has carried in each round trip since the first data, 200 at
+    /// most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub round_trip_bps: Vec<f64>,
     /// When the link was away and which rates it had, if it has a schedule.
@@ -172,7 +174,8 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// The command line of a run: what decides over its results, in one order. (Threads and output files do not.)
+/// The command line of a run: what decides over its results, in one order. (Threads and output
+/// files do not.)
 #[must_use]
 pub fn command_line(
     driver: Driver,
@@ -224,7 +227,8 @@ pub struct Report {
     pub seed: u64,
     /// The version of Farlink.
     pub version: String,
-    /// The command that makes these results again; empty in files of versions that did not write it.
+    /// The command that makes these results again; empty in files of versions that did not write
+    /// it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     /// When the clocks start, ours and the paper's.

@@ -21,7 +21,8 @@ pub struct Options {
     pub plots: Option<PathBuf>,
 }
 
-/// Runs it. Call from the main thread: what the laboratory starts ends with the thread that started it.
+/// Runs it. Call from the main thread: what the laboratory starts ends with the thread that started
+/// it.
 pub fn run(options: &Options) -> Result<Report> {
     let scenario = Scenario::find(&options.chosen.scenario)?;
     let mut kind = kinds::of(&scenario.kind)?;

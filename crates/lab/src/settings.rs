@@ -1,4 +1,5 @@
-//! The keys of `lab up --set k=v` and of scenario files: what a laboratory looks like, with units and defaults.
+//! The keys of `lab up --set k=v` and of scenario files: what a laboratory looks like, with units
+//! and defaults.
 
 mod direction;
 
@@ -38,8 +39,8 @@ pub enum GatewayAt {
     Client,
 }
 
-/// Everything that can be said about a laboratory. Rates are bits per second of IP packets; "down" is towards the
-/// client.
+/// Everything that can be said about a laboratory. Rates are bits per second of IP packets; "down"
+/// is towards the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -49,7 +50,8 @@ pub struct Settings {
     pub rate_up_bps: Option<u64>,
     /// Round-trip time of the emulated link in milliseconds.
     pub rtt_ms: f64,
-    /// Delay of one direction in milliseconds; the other has what is left of `rtt_ms`. `None`: half of it.
+    /// Delay of one direction in milliseconds; the other has what is left of `rtt_ms`. `None`: half
+    /// of it.
     pub delay_ms: Option<f64>,
     /// Whether both directions send at once.
     pub duplex: Duplex,
@@ -75,7 +77,8 @@ pub struct Settings {
     pub wink_side: WinkAt,
     /// When the link is there at all, since it began to carry; empty: always.
     pub contacts: Contacts,
-    /// The contacts come again after so many milliseconds; `None`: after the last one the link is gone.
+    /// The contacts come again after so many milliseconds; `None`: after the last one the link is
+    /// gone.
     pub contact_period_ms: Option<f64>,
     /// Between contacts packets wait in the queue instead of being lost.
     pub contact_hold: bool,
@@ -93,8 +96,8 @@ pub struct Settings {
     pub jitter_ms: f64,
     /// That delay overtakes nothing.
     pub jitter_keeps_order: bool,
-    /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at least 64 packets, unless it
-    /// is said in packets.
+    /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at
+    /// least 64 packets, unless it is said in packets.
     pub queue_bytes: Option<u64>,
     /// The same in packets of whatever size.
     pub queue_packets: Option<u64>,
@@ -102,13 +105,15 @@ pub struct Settings {
     pub up: BTreeMap<String, String>,
     /// What the direction towards the client has of its own, by key.
     pub down: BTreeMap<String, String>,
-    /// Rate of the Ethernets that a topology has in its terrestrial part, bit/s each way; 0: unlimited.
+    /// Rate of the Ethernets that a topology has in its terrestrial part, bit/s each way; 0:
+    /// unlimited.
     pub eth_rate_bps: u64,
     /// Rates of single ones, by the names of their nodes.
     pub eth_rates_bps: BTreeMap<String, u64>,
     /// Queue before it in bytes, each direction.
     pub eth_queue_bytes: u64,
-    /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over anybody's network.
+    /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over
+    /// anybody's network.
     pub eth_rtt_ms: f64,
     /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
     pub gateways: u8,
@@ -150,7 +155,8 @@ pub struct Settings {
     pub gateway_config: String,
     /// Lines added to each `[[link]]` of it.
     pub link_config: String,
-    /// Farlink programs of gateways that are to run another one than this, by the name of their node.
+    /// Farlink programs of gateways that are to run another one than this, by the name of their
+    /// node.
     pub programs: BTreeMap<String, String>,
 }
 
@@ -222,8 +228,9 @@ impl Settings {
          wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
          jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config link_config programs";
 
-    /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`) are taken too.
-    /// Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms, s (without a unit: ms).
+    /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`)
+    /// are taken too. Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms,
+    /// s (without a unit: ms).
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let bad = |allowed: &str| anyhow!("`{key}={value}`: {allowed} expected");
         for way in [Way::Up, Way::Down] {
@@ -403,8 +410,9 @@ impl Settings {
         self.eth_rates_bps.get(name).copied().unwrap_or(self.eth_rate_bps)
     }
 
-    /// The Ethernet of this name in the terrestrial part as a link of its own: it loses and spoils nothing by itself. A little
-    /// jitter, as hosts have it, keeps many senders from marching in step (Floyd and Jacobson 1991).
+    /// The Ethernet of this name in the terrestrial part as a link of its own: it loses and spoils
+    /// nothing by itself. A little jitter, as hosts have it, keeps many senders from marching in
+    /// step (Floyd and Jacobson 1991).
     #[must_use]
     pub fn ethernet(&self, name: &str) -> Self {
         Self {

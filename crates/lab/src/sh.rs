@@ -55,8 +55,8 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// The `farlink` binary that plays gateway, emulator and helper: this very program, unless `FARLINK_BIN` names
-/// another (tests do).
+/// The `farlink` binary that plays gateway, emulator and helper: this very program, unless
+/// `FARLINK_BIN` names another (tests do).
 pub fn farlink_binary() -> Result<PathBuf> {
     match std::env::var_os("FARLINK_BIN") {
         Some(path) => Ok(path.into()),

@@ -1,4 +1,5 @@
-//! What a laboratory has made, on disk before it is made: so that `lab down` finds it all, also after a kill.
+//! What a laboratory has made, on disk before it is made: so that `lab down` finds it all, also
+//! after a kill.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,7 +93,8 @@ impl State {
         self.owner.as_ref().is_some_and(|o| !o.is_alive())
     }
 
-    /// Ends every process and removes every namespace and file. Goes on after an error and reports the first one.
+    /// Ends every process and removes every namespace and file. Goes on after an error and reports
+    /// the first one.
     pub fn take_down(&self) -> Result<()> {
         let mut ending: Vec<Recorded> = self.processes.clone();
         // What was started in the instant before a kill is not in the list, but bears the mark.

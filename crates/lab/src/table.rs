@@ -80,8 +80,8 @@ pub fn render(report: &Report) -> String {
     text + &expect::render(&report.expectations)
 }
 
-/// What the link carried, beside each cell: when it was full, what it carried in vain, a perfect sender's time, and its throughput in
-/// some round trips.
+/// What the link carried, beside each cell: when it was full, what it carried in vain, a perfect
+/// sender's time, and its throughput in some round trips.
 fn link(report: &Report, varied: &[String]) -> String {
     const ROUND_TRIPS: [usize; 6] = [1, 2, 3, 5, 10, 20];
     let cells: Vec<&CellReport> = report.cells.iter().filter(|c| !c.round_trip_bps.is_empty()).collect();

@@ -1,5 +1,6 @@
-//! Prints how precise the link emulator is on this machine: one-way delay error idle and under load, and rate error.
-//! Needs root: `cargo run --release -p farlink-linux --example emulator_accuracy`.
+//! Prints how precise the link emulator is on this machine: one-way delay error idle and under
+//! load, and rate error. Needs root: `cargo run --release -p farlink-linux --example
+//! emulator_accuracy`.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
-//! Throughput of one router between two hosts, veth to veth with offloads: plain forwarding, a bounce over the TUN, and a splitting
-//! gateway; with CPU seconds of this process per gigabyte. Needs root and iperf3:
-//! `cargo run --release -p farlink-linux --example throughput [SECONDS]`.
+//! Throughput of one router between two hosts, veth to veth with offloads: plain forwarding, a
+//! bounce over the TUN, and a splitting gateway; with CPU seconds of this process per gigabyte.
+//! Needs root and iperf3: `cargo run --release -p farlink-linux --example throughput [SECONDS]`.
 
 use std::net::IpAddr;
 use std::process::{Child, Stdio};

@@ -17,12 +17,14 @@ pub fn can_administer() -> bool {
     rustix::process::geteuid().is_root() && capabilities(None).is_ok_and(|c| c.effective.contains(needed))
 }
 
-/// Gives up every privilege but CAP_NET_ADMIN (TUN, routes, rules, nftables), for good: this thread, threads and programs that it
-/// starts afterwards. Nothing that is started can gain privileges again (no_new_privs). Call before other threads are started.
+/// Gives up every privilege but CAP_NET_ADMIN (TUN, routes, rules, nftables), for good: this
+/// thread, threads and programs that it starts afterwards. Nothing that is started can gain
+/// privileges again (no_new_privs). Call before other threads are started.
 pub fn keep_net_admin_only() -> Result<()> {
     let keep = CapabilitySet::NET_ADMIN;
     for capability in CapabilitySet::all().iter().filter(|c| !keep.contains(*c)) {
-        // EINVAL: younger than this kernel. EPERM: no CAP_SETPCAP, then the sets below still bind this process.
+        // EINVAL: younger than this kernel. EPERM: no CAP_SETPCAP, then the sets below still bind
+        // this process.
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
     rustix::thread::set_no_new_privs(true).context(|| "setting no_new_privs".to_owned())?;

@@ -16,7 +16,8 @@ pub fn now() -> Instant {
     Instant::from_nanos(nanos(clock_gettime(ClockId::Monotonic)))
 }
 
-/// How far CLOCK_REALTIME, in which the kernel stamps packets, is ahead of CLOCK_MONOTONIC, in nanoseconds.
+/// How far CLOCK_REALTIME, in which the kernel stamps packets, is ahead of CLOCK_MONOTONIC, in
+/// nanoseconds.
 #[must_use]
 pub fn realtime_offset_ns() -> u64 {
     let before = nanos(clock_gettime(ClockId::Monotonic));

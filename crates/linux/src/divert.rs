@@ -1,8 +1,9 @@
 //! Diversion: what is selected of the traffic that comes in by chosen interfaces goes to their
 //! TUNs, by nftables mark and policy routing.
 //!
-//! `meta mark` in a table of our own -> `ip rule fwmark` -> a routing table whose only route is the TUN. When the process dies the
-//! TUN and that route vanish, the table is empty, and packets take the main table: fail-open without a watchdog.
+//! `meta mark` in a table of our own -> `ip rule fwmark` -> a routing table whose only route is the
+//! TUN. When the process dies the TUN and that route vanish, the table is empty, and packets take
+//! the main table: fail-open without a watchdog.
 
 mod audit;
 mod blame;
@@ -35,15 +36,16 @@ pub struct Divert {
     plan: Plan,
     is_active: bool,
     now: Now,
-    /// What is diverted stays out of connection tracking. A kernel without it knows no `notrack`, and needs none.
+    /// What is diverted stays out of connection tracking. A kernel without it knows no `notrack`,
+    /// and needs none.
     notrack: bool,
     /// Rules that the nftables table has when it is whole.
     rule_count: usize,
 }
 
 impl Divert {
-    /// Checks that nobody else uses our numbers, removes what a killed predecessor left behind, then diverts.
-    /// The TUNs must exist and have a reader: packets come from here on.
+    /// Checks that nobody else uses our numbers, removes what a killed predecessor left behind,
+    /// then diverts. The TUNs must exist and have a reader: packets come from here on.
     pub fn apply(config: DivertConfig, interfaces: Vec<Diverted>) -> Result<Self> {
         let plan = Plan::new(config, interfaces)?;
         let mut socket = Socket::open()?;
@@ -107,7 +109,8 @@ impl Divert {
         self.now.families
     }
 
-    /// Puts back whatever somebody has removed: devices that are down, routes, rules, the nftables table.
+    /// Puts back whatever somebody has removed: devices that are down, routes, rules, the nftables
+    /// table.
     pub fn put_back(&mut self, socket: &mut Socket) -> Result<()> {
         for one in &self.plan.interfaces {
             socket.link_up(one.tun_index, true)?;
@@ -116,7 +119,8 @@ impl Divert {
         self.put_table()
     }
 
-    /// Takes everything back. Packets take the main routing table from here on; those already in a TUN can still be read.
+    /// Takes everything back. Packets take the main routing table from here on; those already in a
+    /// TUN can still be read.
     pub fn remove(mut self) -> Result<()> {
         self.is_active = false;
         remove_leftovers(&self.plan.config)
@@ -165,8 +169,9 @@ pub fn counters(config: &DivertConfig) -> Result<BTreeMap<String, Count>> {
     Nftables::open()?.counters(&config.table_name())
 }
 
-/// Removes everything that this instance may have left behind, and nothing else: the nftables table of its name; rules and routes
-/// that carry our protocol number, in its tables. Needs no knowledge of which interfaces were diverted.
+/// Removes everything that this instance may have left behind, and nothing else: the nftables table
+/// of its name; rules and routes that carry our protocol number, in its tables. Needs no knowledge
+/// of which interfaces were diverted.
 pub fn remove_leftovers(config: &DivertConfig) -> Result<()> {
     config.check()?;
     // First the marks, so that no packet is marked without a rule that knows the mark.

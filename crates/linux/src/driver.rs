@@ -1,4 +1,5 @@
-//! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one thread.
+//! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
+//! thread.
 
 mod network;
 mod profile;
@@ -35,7 +36,8 @@ use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
 use shortage::Shortage;
 
-/// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or [`PACKETS_PER_TURN`] packets.
+/// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
+/// [`PACKETS_PER_TURN`] packets.
 const BATCH_BYTES: usize = 2 << 20;
 const SIGNALS: u64 = u64::MAX;
 const EVENTS: u64 = u64::MAX - 1;
@@ -56,7 +58,8 @@ pub struct DriverConfig {
     pub drain_timeout: Duration,
     /// Packets that may wait in a TUN.
     pub queue_packets: u32,
-    /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their connections hang.
+    /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their
+    /// connections hang.
     pub journal: Option<PathBuf>,
     /// What tells the process outside that this one lives; `None`: nobody watches from outside.
     pub heartbeat: Option<Arc<Heartbeat>>,
@@ -99,8 +102,8 @@ enum Phase {
 
 /// A gateway on this machine. Dropping it takes the diversion back without a drain.
 pub struct Driver {
-    /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is gone, and nobody looks whether
-    /// packets wait in one.
+    /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is
+    /// gone, and nobody looks whether packets wait in one.
     guard: Option<Guard>,
     watchdog: Option<Watchdog>,
     pulse: Arc<Pulse>,
@@ -130,8 +133,9 @@ pub struct Attendance<'a> {
 }
 
 impl Driver {
-    /// Makes TUNs, diverts, and resets the connections whose custody a killed predecessor took with it. In the calling thread's
-    /// network namespace, on which thread [`Driver::run`] must be called, too.
+    /// Makes TUNs, diverts, and resets the connections whose custody a killed predecessor took with
+    /// it. In the calling thread's network namespace, on which thread [`Driver::run`] must be
+    /// called, too.
     pub fn start(mut config: DriverConfig) -> Result<Self> {
         find_addresses(&mut config.gateway)?;
         let interfaces: Vec<(IfaceId, String)> =
@@ -233,8 +237,8 @@ impl Driver {
         Arc::clone(&self.waker)
     }
 
-    /// Forwards and splits until a drain is complete. SIGTERM or SIGINT out of `signals` starts the drain, a second one ends it.
-    /// `attend` is called after each wake-up by the [`Driver::waker`].
+    /// Forwards and splits until a drain is complete. SIGTERM or SIGINT out of `signals` starts the
+    /// drain, a second one ends it. `attend` is called after each wake-up by the [`Driver::waker`].
     pub fn run(
         mut self,
         signals: Option<&Signals>,
@@ -453,7 +457,8 @@ impl Driver {
         }
     }
 
-    /// The log is told of links that have gone or come back, and by whose word. A mere suspicion ends with the next answer, or is soon more.
+    /// The log is told of links that have gone or come back, and by whose word. A mere suspicion
+    /// ends with the next answer, or is soon more.
     fn tell_link_states(&mut self) {
         for (n, (link, said)) in self.gateway.link_states().enumerate() {
             if self.link_states.len() <= n {
@@ -573,7 +578,8 @@ impl Driver {
     }
 }
 
-/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway come from them.
+/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway
+/// come from them.
 fn find_addresses(config: &mut Config) -> Result<()> {
     let mut socket = Socket::open()?;
     let addresses = socket.addresses()?;
@@ -620,7 +626,8 @@ impl Attendance<'_> {
     pub fn drain(&mut self) {
         self.driver.start_drain();
     }
-    /// An interface, or the link behind it, went away or came back, as somebody outside knows better than the kernel (a modem).
+    /// An interface, or the link behind it, went away or came back, as somebody outside knows
+    /// better than the kernel (a modem).
     ///
     /// # Errors
     /// The name is not that of a diverted interface; the text says which there are.

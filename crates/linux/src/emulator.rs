@@ -1,9 +1,10 @@
-//! The link emulator: a wire between two interfaces with rate, delay, queue, loss and outages, in user space.
+//! The link emulator: a wire between two interfaces with rate, delay, queue, loss and outages, in
+//! user space.
 //!
-//! It is a pure layer-2 pipe: it takes every IP packet (of any protocol) off one interface and puts it onto the other, bit by bit
-//! the same, and costs no hop. ARP and neighbour discovery pass at once. One thread per direction, each with a
-//! [`farlink_channel::Channel`]. Packets enter the channel at the time at which the kernel received them, so that only the
-//! departure can be late.
+//! It is a pure layer-2 pipe: it takes every IP packet (of any protocol) off one interface and puts
+//! it onto the other, bit by bit the same, and costs no hop. ARP and neighbour discovery pass at
+//! once. One thread per direction, each with a [`farlink_channel::Channel`]. Packets enter the
+//! channel at the time at which the kernel received them, so that only the departure can be late.
 
 pub mod accuracy;
 mod control;
@@ -36,17 +37,20 @@ pub const DIRECTIONS: [&str; 2] = ["a_to_b", "b_to_a"];
 /// What is emulated between which interfaces.
 #[derive(Clone, Debug)]
 pub struct EmulatorConfig {
-    /// One interface. Both must exist in the calling thread's namespace and be used for nothing else.
+    /// One interface. Both must exist in the calling thread's namespace and be used for nothing
+    /// else.
     pub a: String,
     /// The other interface.
     pub b: String,
-    /// Packets that come in by `a`. `start` is replaced by the moment at which the emulator starts, the same for both.
+    /// Packets that come in by `a`. `start` is replaced by the moment at which the emulator starts,
+    /// the same for both.
     pub a_to_b: ChannelConfig,
     /// Packets that come in by `b`.
     pub b_to_a: ChannelConfig,
     /// Both directions share one medium, packet by packet.
     pub is_half_duplex: bool,
-    /// Seed of everything random; the directions draw independently, except for winks with a seed of their own.
+    /// Seed of everything random; the directions draw independently, except for winks with a seed
+    /// of their own.
     pub seed: u64,
     /// Where the control socket is made, if anywhere.
     pub control: Option<PathBuf>,
@@ -119,9 +123,10 @@ impl Control {
 }
 
 impl Emulator {
-    /// Starts carrying packets between two interfaces of the calling thread's namespace. It switches their offloads and IPv6 off;
-    /// the offloads of the *far* ends of the wires must be off as well ([`Namespace::set_offloads`]), else what arrives are
-    /// super-segments, not packets: [`WireFaults`] counts them.
+    /// Starts carrying packets between two interfaces of the calling thread's namespace. It
+    /// switches their offloads and IPv6 off; the offloads of the *far* ends of the wires must be
+    /// off as well ([`Namespace::set_offloads`]), else what arrives are super-segments, not
+    /// packets: [`WireFaults`] counts them.
     pub fn start(config: EmulatorConfig) -> Result<Self> {
         let mut socket = Socket::open()?;
         let mut indexes = [0; 2];
@@ -172,7 +177,8 @@ impl Emulator {
         self.control.stats()
     }
 
-    /// Changes parameters by name ([`KEYS`], with or without a direction's prefix): all of them or, on an error, none.
+    /// Changes parameters by name ([`KEYS`], with or without a direction's prefix): all of them or,
+    /// on an error, none.
     pub fn set(&self, settings: &[(String, String)]) -> std::result::Result<(), String> {
         self.control.set(settings)
     }
@@ -239,7 +245,8 @@ pub(crate) fn stats_json(stats: &PipeStats) -> Value {
     })
 }
 
-/// When the link is there and at which rate, as its control socket takes it; null if it is always there at one rate.
+/// When the link is there and at which rate, as its control socket takes it; null if it is always
+/// there at one rate.
 fn schedule_json(c: &ChannelConfig) -> Value {
     if c.contact_plan.is_empty() && c.rate_changes.is_empty() && c.wink.is_none() {
         return Value::Null;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// An error of this crate. Its text says what was attempted and what the kernel or the tool answered.
+/// An error of this crate. Its text says what was attempted and what the kernel or the tool
+/// answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
@@ -10,7 +11,8 @@ pub enum Error {
     Os {
         /// What was attempted.
         what: String,
-        /// The kernel's answer. Part of the text, so not a source of its own: who prints the chain would print it twice.
+        /// The kernel's answer. Part of the text, so not a source of its own: who prints the chain
+        /// would print it twice.
         answer: io::Error,
     },
     /// A netlink request was refused.

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::{Error, Result};
 
-/// ETHTOOL_S... requests that switch one offload each: RX and TX checksum, scatter-gather, TSO, GSO, GRO. In this order, as
-/// TSO needs the ones before it.
+/// ETHTOOL_S... requests that switch one offload each: RX and TX checksum, scatter-gather, TSO,
+/// GSO, GRO. In this order, as TSO needs the ones before it.
 const SWITCHES: [(u32, &str); 6] = [
     (0x15, "rx checksum"),
     (0x17, "tx checksum"),
@@ -22,9 +22,10 @@ struct Value {
     data: u32,
 }
 
-/// Switches all offloads of an interface of the calling thread's namespace. Off, each packet is one that could stand on a wire:
-/// complete checksums, no super-segments. What a device does not know is left. On, GRO stays as it is (on a veth it costs more than
-/// it gives: what comes from a peer with TSO is merged already).
+/// Switches all offloads of an interface of the calling thread's namespace. Off, each packet is one
+/// that could stand on a wire: complete checksums, no super-segments. What a device does not know
+/// is left. On, GRO stays as it is (on a veth it costs more than it gives: what comes from a peer
+/// with TSO is merged already).
 pub fn set_offloads(interface: &str, on: bool) -> Result<()> {
     // SAFETY: plain system call; the descriptor is owned from here on.
     let socket = unsafe {
@@ -45,7 +46,8 @@ pub fn set_offloads(interface: &str, on: bool) -> Result<()> {
             *slot = byte.cast_signed();
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: SIOCETHTOOL reads the ifreq and the eight bytes behind its pointer, both alive through the call.
+        // SAFETY: SIOCETHTOOL reads the ifreq and the eight bytes behind its pointer, both alive
+        // through the call.
         if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             if !matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) {

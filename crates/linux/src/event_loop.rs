@@ -14,8 +14,8 @@ use crate::error::{Context, Error, Result};
 
 /// Events taken in one wait.
 const EVENTS_MAX: usize = 64;
-/// Above this, a wait is split: the kernel allows itself to be late by 0.1 % of a wait (select_estimate_accuracy), so the last
-/// hundredth is waited for separately.
+/// Above this, a wait is split: the kernel allows itself to be late by 0.1 % of a wait
+/// (select_estimate_accuracy), so the last hundredth is waited for separately.
 const SPLIT_ABOVE_NS: u64 = 2_000_000;
 
 /// The calling thread's timers fire when they are due, not up to 50 us later (PR_SET_TIMERSLACK).
@@ -76,8 +76,9 @@ impl Poller {
         epoll::delete(&self.epoll, fd).context(|| "removing from an epoll".to_owned())
     }
 
-    /// Waits until a descriptor is ready or `deadline` has come (`None`: for ever). A deadline in the past only looks.
-    /// Empty when the deadline has come, or a signal without a descriptor interrupted.
+    /// Waits until a descriptor is ready or `deadline` has come (`None`: for ever). A deadline in
+    /// the past only looks. Empty when the deadline has come, or a signal without a descriptor
+    /// interrupted.
     pub fn wait(&mut self, deadline: Option<Instant>) -> Result<&[Ready]> {
         self.ready.clear();
         loop {
@@ -105,7 +106,8 @@ impl Poller {
             tv_nsec: (ns % 1_000_000_000).cast_signed(),
         });
         let pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: epoll_pwait2 writes at most EVENTS_MAX events and reads the time, both alive through the call.
+        // SAFETY: epoll_pwait2 writes at most EVENTS_MAX events and reads the time, both alive
+        // through the call.
         let n = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -149,14 +151,16 @@ fn flags(interest: Interest) -> epoll::EventFlags {
     }
 }
 
-/// Signals as a descriptor. Make it before any thread is started: threads inherit that these signals are blocked.
+/// Signals as a descriptor. Make it before any thread is started: threads inherit that these
+/// signals are blocked.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Takes these signals (SIGTERM, SIGINT, ...) for the descriptor; they no longer act by themselves.
+    /// Takes these signals (SIGTERM, SIGINT, ...) for the descriptor; they no longer act by
+    /// themselves.
     pub fn take(signals: &[i32]) -> Result<Self> {
         // SAFETY: sigset_t is plain data; the calls write and read it while it lives.
         let fd = unsafe {

@@ -1,7 +1,8 @@
 //! Keeps diversion from doing harm, on a thread of its own: puts back what somebody removes, and
 //! lets traffic take the ordinary way while what is diverted does not come out on the other side.
 //!
-//! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes and never waits for it.
+//! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes
+//! and never waits for it.
 
 mod family;
 mod repairs;
@@ -40,7 +41,8 @@ struct Written {
 const TICK: std::time::Duration = std::time::Duration::from_millis(250);
 /// The same trouble is not logged more often than this.
 const QUIET_FOR: Duration = Duration::from_secs(60);
-/// After changes of the firewall everything is diagnosed anew, at most so often: with large rule sets that costs time.
+/// After changes of the firewall everything is diagnosed anew, at most so often: with large rule
+/// sets that costs time.
 const DIAGNOSE_AFTER: Duration = Duration::from_secs(10);
 
 /// How diversion stands: for `farlink status`, `check` and Prometheus.
@@ -73,7 +75,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Takes over a diversion that was made in the calling thread's network namespace. `waker` wakes the event loop.
+    /// Takes over a diversion that was made in the calling thread's network namespace. `waker`
+    /// wakes the event loop.
     pub(crate) fn start(divert: Divert, pulse: Arc<Pulse>, waker: Arc<Waker>) -> Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));

@@ -1,4 +1,5 @@
-//! Memory that is free goes back to the system: the allocator keeps what thousands of connections have left, page by page.
+//! Memory that is free goes back to the system: the allocator keeps what thousands of connections
+//! have left, page by page.
 
 use farlink_wire::{Duration, Instant};
 
@@ -17,8 +18,8 @@ pub struct HeapKeeper {
 }
 
 impl HeapKeeper {
-    /// Looks at how many connections have been freed so far, and whether the buffer pool keeps free blocks; asks the
-    /// allocator when it is time.
+    /// Looks at how many connections have been freed so far, and whether the buffer pool keeps free
+    /// blocks; asks the allocator when it is time.
     pub fn attend(&mut self, now: Instant, freed_flows: u64, has_spare: bool) {
         let settled = self.had_spare && !has_spare;
         self.had_spare = has_spare;

@@ -1,8 +1,9 @@
-//! The journal of flows with custody: a small file that outlives the process, so that the next one can reset the connections whose
-//! bytes died with it, and only those.
+//! The journal of flows with custody: a small file that outlives the process, so that the next one
+//! can reset the connections whose bytes died with it, and only those.
 //!
-//! The file is mapped into memory; keeping a record is a plain store, no system call. It stands in /run, which is memory: a killed
-//! process loses nothing, a machine that restarts has no connections to reset.
+//! The file is mapped into memory; keeping a record is a plain store, no system call. It stands in
+//! /run, which is memory: a killed process loses nothing, a machine that restarts has no
+//! connections to reset.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -17,7 +18,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::error::{Context, Error, Result};
 
 const MAGIC: &[u8; 8] = b"FLJRNL01";
-/// Room for the interfaces' names, so that a restart under another configuration still knows which was which.
+/// Room for the interfaces' names, so that a restart under another configuration still knows which
+/// was which.
 const NAME_BYTES: usize = 16;
 const NAMES_MAX: usize = 127;
 const HEADER_BYTES: usize = 2048;
@@ -38,8 +40,9 @@ pub struct Journal {
 unsafe impl Send for Journal {}
 
 impl Journal {
-    /// What a predecessor left, with its interfaces translated into ours by name ([`IfaceId::OTHER`] for those that are gone).
-    /// Empty when there is no journal, or none that can be read: then nothing can be reset, and hosts find out for themselves.
+    /// What a predecessor left, with its interfaces translated into ours by name
+    /// ([`IfaceId::OTHER`] for those that are gone). Empty when there is no journal, or none that
+    /// can be read: then nothing can be reset, and hosts find out for themselves.
     #[must_use]
     pub fn replay(path: &Path, interfaces: &[(IfaceId, String)]) -> Vec<Record> {
         let Ok(file) = File::open(path) else { return Vec::new() };
@@ -77,7 +80,8 @@ impl Journal {
         }
     }
 
-    /// Starts an empty journal for up to `slots` flows, in place of whatever stood there. Only touched pages cost memory.
+    /// Starts an empty journal for up to `slots` flows, in place of whatever stood there. Only
+    /// touched pages cost memory.
     pub fn create(path: &Path, slots: usize, interfaces: &[(IfaceId, String)]) -> Result<Self> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).context(|| format!("creating {}", directory.display()))?;
@@ -92,7 +96,8 @@ impl Journal {
             .open(path)
             .context(|| format!("creating the journal {}", path.display()))?;
         file.set_len(len as u64).context(|| format!("sizing the journal {}", path.display()))?;
-        // SAFETY: a fresh mapping of a file that only this process writes; its length is that of the file.
+        // SAFETY: a fresh mapping of a file that only this process writes; its length is that of
+        // the file.
         let map = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -127,7 +132,8 @@ impl Journal {
         }
         let encoded = record.map_or([0; RECORD_BYTES], Record::encode);
         self.bytes()[HEADER_BYTES + slot * RECORD_BYTES..][..RECORD_BYTES].copy_from_slice(&encoded);
-        // The store must be made before whatever acknowledgement follows it. A torn record fails its checksum.
+        // The store must be made before whatever acknowledgement follows it. A torn record fails
+        // its checksum.
         compiler_fence(Ordering::Release);
     }
 
@@ -143,7 +149,8 @@ impl Journal {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is `len` bytes long, lives as long as `self`, and is borrowed exclusively.
+        // SAFETY: the mapping is `len` bytes long, lives as long as `self`, and is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_ptr(), self.len) }
     }
 }

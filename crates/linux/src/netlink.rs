@@ -1,4 +1,5 @@
-//! The kernel's network configuration over NETLINK_ROUTE, small and blocking: interfaces, addresses, routes, rules, events.
+//! The kernel's network configuration over NETLINK_ROUTE, small and blocking: interfaces,
+//! addresses, routes, rules, events.
 
 mod events;
 mod link;

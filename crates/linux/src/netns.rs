@@ -1,4 +1,5 @@
-//! Network namespaces as hosts: made, entered, wired together, removed. They stand where `ip netns` looks for them (/run/netns).
+//! Network namespaces as hosts: made, entered, wired together, removed. They stand where `ip netns`
+//! looks for them (/run/netns).
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -27,10 +28,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace with loopback up, IPv6 addresses usable at once (no duplicate address detection) and silent autoconfiguration.
+    /// Makes a namespace with loopback up, IPv6 addresses usable at once (no duplicate address
+    /// detection) and silent autoconfiguration.
     ///
     /// # Errors
-    /// One of this name exists, or privilege is missing (see [`crate::sandbox`] for running without).
+    /// One of this name exists, or privilege is missing (see [`crate::sandbox`] for running
+    /// without).
     pub fn create(name: &str) -> Result<Self> {
         check_name(name)?;
         prepare_directory()?;
@@ -41,9 +44,11 @@ impl Namespace {
             .open(&path)
             .context(|| format!("creating the network namespace {name}"))?;
         let target = path.clone();
-        // A thread of its own leaves its namespace; the mount keeps the new one when the thread ends.
+        // A thread of its own leaves its namespace; the mount keeps the new one when the thread
+        // ends.
         let made = std::thread::spawn(move || -> Result<()> {
-            // SAFETY: only this thread's own view of the network changes; no descriptor table is unshared.
+            // SAFETY: only this thread's own view of the network changes; no descriptor table is
+            // unshared.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
                 .context(|| "creating a network namespace".to_owned())?;
             mount(Path::new("/proc/thread-self/ns/net"), &target, libc::MS_BIND)
@@ -102,7 +107,8 @@ impl Namespace {
         &self.name
     }
 
-    /// Removes the name. The namespace itself and its interfaces go with the last process in it ([`Namespace::pids`]).
+    /// Removes the name. The namespace itself and its interfaces go with the last process in it
+    /// ([`Namespace::pids`]).
     pub fn delete(&self) -> Result<()> {
         Self::delete_named(&self.name)
     }
@@ -112,7 +118,8 @@ impl Namespace {
         check_name(name)?;
         let path = path_of(name);
         let c_path = c_string(&path)?;
-        // SAFETY: the path is a NUL-terminated string that lives through the call. EINVAL: nothing is mounted there.
+        // SAFETY: the path is a NUL-terminated string that lives through the call. EINVAL: nothing
+        // is mounted there.
         while unsafe { libc::umount2(c_path.as_ptr(), libc::MNT_DETACH) } == 0 {}
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -259,7 +266,8 @@ impl Namespace {
         self.run(|| sysctl::write(&parts, value))
     }
 
-    /// Turns forwarding on for IPv4 and IPv6: the namespace becomes a router. Source filters are off, as on most routers.
+    /// Turns forwarding on for IPv4 and IPv6: the namespace becomes a router. Source filters are
+    /// off, as on most routers.
     pub fn make_router(&self) -> Result<()> {
         self.run(|| {
             sysctl::write(&["ipv4", "ip_forward"], "1")?;
@@ -276,12 +284,14 @@ impl AsFd for Namespace {
     }
 }
 
-/// Gives the calling process a /sys of its own, with the devices of its network namespace, as `ip netns exec` does. Where that is not
-/// allowed, it goes on seeing the old one. Between fork and exec: system calls only.
+/// Gives the calling process a /sys of its own, with the devices of its network namespace, as `ip
+/// netns exec` does. Where that is not allowed, it goes on seeing the old one. Between fork and
+/// exec: system calls only.
 fn show_own_devices() {
     let nothing = std::ptr::null();
     let slave = libc::MS_REC | libc::MS_SLAVE;
-    // SAFETY: plain system calls with constant strings; a null pointer is no source, no type and no options.
+    // SAFETY: plain system calls with constant strings; a null pointer is no source, no type and no
+    // options.
     unsafe {
         if libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(nothing, c"/".as_ptr(), nothing, slave, nothing.cast()) == 0
@@ -291,7 +301,8 @@ fn show_own_devices() {
     }
 }
 
-/// Wires two namespaces together: a veth pair, both ends up. Ethernet addresses derive from the names, so that runs are alike.
+/// Wires two namespaces together: a veth pair, both ends up. Ethernet addresses derive from the
+/// names, so that runs are alike.
 pub fn veth(a: &Namespace, a_interface: &str, b: &Namespace, b_interface: &str) -> Result<()> {
     let end = |namespace: &'_ Namespace, name: &str| mac_of(&format!("{}/{name}", namespace.name));
     let (mac_a, mac_b) = (end(a, a_interface), end(b, b_interface));
@@ -374,7 +385,8 @@ pub(crate) fn mount_as(
     Ok(())
 }
 
-/// /run/netns as a mount of its own that is shared, as `ip netns` makes it, so that other mount namespaces see removals.
+/// /run/netns as a mount of its own that is shared, as `ip netns` makes it, so that other mount
+/// namespaces see removals.
 fn prepare_directory() -> Result<()> {
     let directory = Path::new(DIRECTORY);
     fs::create_dir_all(directory).context(|| format!("creating {DIRECTORY}"))?;

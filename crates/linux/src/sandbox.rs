@@ -1,4 +1,5 @@
-//! Running the laboratory without root: a user namespace in which the caller is root over network namespaces of its own.
+//! Running the laboratory without root: a user namespace in which the caller is root over network
+//! namespaces of its own.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +9,16 @@ use rustix::thread::UnshareFlags;
 use crate::error::{Context, Error, Result};
 use crate::netns::{mount, mount_as};
 
-/// Whether the caller needs [`enter`] to make namespaces: it is not root, or lacks the capabilities.
+/// Whether the caller needs [`enter`] to make namespaces: it is not root, or lacks the
+/// capabilities.
 #[must_use]
 pub fn is_needed() -> bool {
     !crate::caps::can_administer()
 }
 
-/// Moves the process into user, mount and network namespaces of its own, where it is root. /run is empty there, so names of
-/// namespaces and sockets do not meet the machine's. Everything vanishes with the last process inside.
+/// Moves the process into user, mount and network namespaces of its own, where it is root. /run is
+/// empty there, so names of namespaces and sockets do not meet the machine's. Everything vanishes
+/// with the last process inside.
 ///
 /// Call it first thing, before any thread is started: the kernel refuses a process with threads.
 ///
@@ -24,7 +27,8 @@ pub fn is_needed() -> bool {
 pub fn enter() -> Result<()> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWNET;
-    // SAFETY: no descriptor table is unshared; the caller has no other thread (the kernel refuses otherwise).
+    // SAFETY: no descriptor table is unshared; the caller has no other thread (the kernel refuses
+    // otherwise).
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(|e| {
         Error::os(
             "this machine lets no ordinary user make a user namespace; run as root, or allow it with \

@@ -1,10 +1,11 @@
 //! Spreads what the kernel does with packets out of the TUNs over all processors.
 //!
-//! A packet that is written into a TUN is routed, filtered and handed to the next device, or to a socket of this machine, within the
-//! write: on one processor, the one that runs the event loop. For small packets that is most of the work, and the other processors
-//! can do it (receive packet steering: Documentation/networking/scaling.rst of the kernel). Large super-segments are better
-//! handled where they are in the cache (`farlink bench`: 10,000 connections at once gain half, 8 bulk ones lose a tenth). So it is
-//! switched on and off by what leaves.
+//! A packet that is written into a TUN is routed, filtered and handed to the next device, or to a
+//! socket of this machine, within the write: on one processor, the one that runs the event loop.
+//! For small packets that is most of the work, and the other processors can do it (receive packet
+//! steering: Documentation/networking/scaling.rst of the kernel). Large super-segments are better
+//! handled where they are in the cache (`farlink bench`: 10,000 connections at once gain half, 8
+//! bulk ones lose a tenth). So it is switched on and off by what leaves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,8 +33,8 @@ pub struct Spreader {
 }
 
 impl Spreader {
-    /// For these devices of the calling thread's network namespace, by name and number. Where the kernel does not let us, nothing
-    /// is spread.
+    /// For these devices of the calling thread's network namespace, by name and number. Where the
+    /// kernel does not let us, nothing is spread.
     #[must_use]
     pub fn new<'a>(devices: impl Iterator<Item = (&'a str, u32)>) -> Self {
         let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
@@ -96,8 +97,8 @@ fn pays(on: bool, packets_per_s: u64, mean_bytes: u64) -> bool {
     }
 }
 
-/// The kernel's bit mask of a list of processors ("0-3,6"), words of 32 bits separated by commas; `None`: there is one only, or
-/// the list is none.
+/// The kernel's bit mask of a list of processors ("0-3,6"), words of 32 bits separated by commas;
+/// `None`: there is one only, or the list is none.
 fn mask(online: &str) -> Option<String> {
     let mut words: Vec<u32> = Vec::new();
     let mut count = 0;
@@ -114,7 +115,8 @@ fn mask(online: &str) -> Option<String> {
     (count > 1).then(|| text.join(","))
 }
 
-/// The file of a device's only receive queue, if /sys shows the network namespace that the device is in.
+/// The file of a device's only receive queue, if /sys shows the network namespace that the device
+/// is in.
 fn open(name: &str, index: u32) -> Option<File> {
     let device = Path::new("/sys/class/net").join(name);
     let shown = std::fs::read_to_string(device.join("ifindex")).ok()?;

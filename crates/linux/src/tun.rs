@@ -1,6 +1,7 @@
 //! A TUN whose packets carry virtio-net headers, so that super-segments stay whole both ways.
 //!
-//! Non-persistent: it vanishes with the process, and with it the route that diverts traffic to it (fail-open).
+//! Non-persistent: it vanishes with the process, and with it the route that diverts traffic to it
+//! (fail-open).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,14 +14,16 @@ use crate::error::{Error, Result};
 use crate::netlink::Socket;
 use crate::sysctl;
 
-/// Largest packet that is written at once. Above about this the kernel answers EINVAL for super-segments (64 KB less its own
-/// room for headers), measured on Linux 6.18.
+/// Largest packet that is written at once. Above about this the kernel answers EINVAL for
+/// super-segments (64 KB less its own room for headers), measured on Linux 6.18.
 pub const MAX_WRITE_BYTES: usize = 65_500;
-/// Packets that may wait to be read. A full queue drops (the default of 500 dropped 1,764 packets in one run at 10 Gbit/s).
+/// Packets that may wait to be read. A full queue drops (the default of 500 dropped 1,764 packets
+/// in one run at 10 Gbit/s).
 pub const DEFAULT_QUEUE_PACKETS: u32 = 10_000;
 /// The largest MTU of a TUN: no packet that a real interface accepted is too large for it.
 pub const MTU_BYTES: u32 = 65_535;
-/// Packets of up to this size are copied into a small block, so that the large one can take the next packet.
+/// Packets of up to this size are copied into a small block, so that the large one can take the
+/// next packet.
 const COPY_BELOW_BYTES: usize = SMALL_BLOCK_BYTES - PacketBuf::HEADROOM;
 /// RFC 7600: an address for interfaces that need one and have none.
 const DUMMY_ADDRESS: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 0, 0, 8);
@@ -72,8 +75,8 @@ pub enum WriteError {
 pub enum ReadOutcome {
     /// A packet.
     Packet(PacketBuf),
-    /// Something that nobody diverted: the kernel's own announcements to multicast groups, what is no IP packet, or has a
-    /// virtio-net header that was never asked for. It is dropped.
+    /// Something that nobody diverted: the kernel's own announcements to multicast groups, what is
+    /// no IP packet, or has a virtio-net header that was never asked for. It is dropped.
     Odd,
     /// Nothing more now.
     Empty,
@@ -108,8 +111,9 @@ impl TunConfig {
 }
 
 impl Tun {
-    /// Makes the device in the calling thread's network namespace, with everything that forwarding through it needs, and
-    /// brings it up. The device must not exist; a killed predecessor's may take some milliseconds to vanish, which is waited for.
+    /// Makes the device in the calling thread's network namespace, with everything that forwarding
+    /// through it needs, and brings it up. The device must not exist; a killed predecessor's may
+    /// take some milliseconds to vanish, which is waited for.
     pub fn create(config: &TunConfig) -> Result<Self> {
         let name = config.name.as_str();
         if name.is_empty() || name.len() > NAME_MAX_BYTES || name.contains(['/', '%', ' ']) {
@@ -197,7 +201,8 @@ impl Tun {
         Ok(ReadOutcome::Packet(PacketBuf::from_block(block, PacketBuf::HEADROOM, len, offload)))
     }
 
-    /// Writes one packet: its parts in order. Never waits. Success means that the kernel took it, not that it forwards it.
+    /// Writes one packet: its parts in order. Never waits. Success means that the kernel took it,
+    /// not that it forwards it.
     ///
     /// # Errors
     /// See [`WriteError`]; nothing was written then.
@@ -298,7 +303,8 @@ fn attach(fd: &OwnedFd, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks for one offload after the other and keeps what works: older kernels refuse a set with one unknown member.
+/// Asks for one offload after the other and keeps what works: older kernels refuse a set with one
+/// unknown member.
 fn probe_offloads(fd: &OwnedFd) -> Offloads {
     let mut have = Offloads::default();
     let steps: [fn(&mut Offloads); 4] =
@@ -319,12 +325,15 @@ fn probe_offloads(fd: &OwnedFd) -> Offloads {
 /// Parameters of the new device (and of nothing else) that forwarding through it needs.
 fn prepare_sysctls(name: &str) -> Result<()> {
     let wanted = [
-        // What comes out of a TUN is routed on, also where the administrator forwards between chosen interfaces only.
+        // What comes out of a TUN is routed on, also where the administrator forwards between
+        // chosen interfaces only.
         ("ipv4", "forwarding", "1"),
         ("ipv6", "force_forwarding", "1"),
-        // Sources of all kinds come out of it; 1 and 2 drop everything on a device without addresses.
+        // Sources of all kinds come out of it; 1 and 2 drop everything on a device without
+        // addresses.
         ("ipv4", "rp_filter", "0"),
-        // ICMP errors that the gateway makes carry one of this machine's own addresses as their source.
+        // ICMP errors that the gateway makes carry one of this machine's own addresses as their
+        // source.
         ("ipv4", "accept_local", "1"),
         ("ipv4", "send_redirects", "0"),
         ("ipv6", "disable_ipv6", "0"),
@@ -345,9 +354,10 @@ fn prepare_sysctls(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The larger of `all` and the device's own rp_filter counts. 1, and on a device without an address 2, drop everything that comes out of a
-/// TUN: sources of all kinds do. So the device has 0 while `all` is 0. Otherwise it gets an address that nobody uses and 2, which is
-/// then in force whatever `all` says, and accepts every source that has a route. Says what had to be changed.
+/// The larger of `all` and the device's own rp_filter counts. 1, and on a device without an address
+/// 2, drop everything that comes out of a TUN: sources of all kinds do. So the device has 0 while
+/// `all` is 0. Otherwise it gets an address that nobody uses and 2, which is then in force whatever
+/// `all` says, and accepts every source that has a route. Says what had to be changed.
 pub(crate) fn open_source_check(netlink: &mut Socket, name: &str, index: u32) -> Result<Option<String>> {
     let value = |of: &str| sysctl::read_number(&["ipv4", "conf", of, "rp_filter"]).unwrap_or(0);
     let (all, own) = (value("all"), value(name));

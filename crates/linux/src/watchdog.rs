@@ -1,8 +1,10 @@
-//! A gateway that hangs is worse than none: packets go to its devices and stay there. So it is ended, and the router routes.
+//! A gateway that hangs is worse than none: packets go to its devices and stay there. So it is
+//! ended, and the router routes.
 //!
-//! Two who watch. A thread sees an event loop that stands still while packets wait, and ends the process. A small process outside
-//! sees a whole process that stands still (SIGSTOP, a debugger), which no thread of it could, and kills it. Both count their own ticks and
-//! not the clock: on a machine that slept or was starved, whoever watches slept as well.
+//! Two who watch. A thread sees an event loop that stands still while packets wait, and ends the
+//! process. A small process outside sees a whole process that stands still (SIGSTOP, a debugger),
+//! which no thread of it could, and kills it. Both count their own ticks and not the clock: on a
+//! machine that slept or was starved, whoever watches slept as well.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -23,9 +25,11 @@ const TICK: Duration = Duration::from_millis(250);
 const HUNG_TICKS: u32 = 8;
 /// The same while an operator's question is answered, which may be a long list.
 const ANSWERING_TICKS: u32 = 40;
-/// Ticks without a heartbeat after which the outside looks whether the process is stopped: one second and a half.
+/// Ticks without a heartbeat after which the outside looks whether the process is stopped: one
+/// second and a half.
 const STOPPED_TICKS: u32 = 6;
-/// Ticks without a heartbeat after which it is killed, whatever it is doing: its threads get no processor, or hang in the kernel.
+/// Ticks without a heartbeat after which it is killed, whatever it is doing: its threads get no
+/// processor, or hang in the kernel.
 const SILENT_TICKS: u32 = 40;
 /// Exit status of a process that ends itself: EX_SOFTWARE of sysexits.h.
 const HUNG: i32 = 70;
@@ -43,13 +47,15 @@ unsafe impl Sync for Heartbeat {}
 
 impl Heartbeat {
     fn count(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is as large as a page, aligned, zeroed by the kernel, and lives as long as the process.
+        // SAFETY: the mapping is as large as a page, aligned, zeroed by the kernel, and lives as
+        // long as the process.
         unsafe { self.page.as_ref() }
     }
 }
 
-/// Starts the process outside, which kills this one when its heartbeat stops, and ends with it. Call before any thread is started,
-/// and before anything is opened that must vanish with this process.
+/// Starts the process outside, which kills this one when its heartbeat stops, and ends with it.
+/// Call before any thread is started, and before anything is opened that must vanish with this
+/// process.
 pub fn start_outside() -> Result<Heartbeat> {
     // SAFETY: a fresh anonymous mapping.
     let page = unsafe {
@@ -67,7 +73,8 @@ pub fn start_outside() -> Result<Heartbeat> {
     let parent = rustix::process::getpid();
     let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
         .context(|| "opening a descriptor of this process".to_owned())?;
-    // SAFETY: the calling process has one thread (see above), so the child may use everything as it finds it.
+    // SAFETY: the calling process has one thread (see above), so the child may use everything as it
+    // finds it.
     match unsafe { libc::fork() } {
         -1 => Err(Error::last_os("starting the process that watches from outside")),
         0 => watch_from_outside(&heartbeat, parent, &pidfd),
@@ -78,7 +85,8 @@ pub fn start_outside() -> Result<Heartbeat> {
 /// The life of the process outside.
 fn watch_from_outside(heartbeat: &Heartbeat, parent: rustix::process::Pid, pidfd: &OwnedFd) -> ! {
     let _ = rustix::thread::set_name(c"farlink-watch");
-    // What stops or ends the gateway's process group must not stop or end who watches. SIGKILL comes when the parent has ended.
+    // What stops or ends the gateway's process group must not stop or end who watches. SIGKILL
+    // comes when the parent has ended.
     let _ = rustix::process::setsid();
     // SAFETY: plain system calls with constants.
     unsafe {

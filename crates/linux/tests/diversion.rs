@@ -62,7 +62,8 @@ fn iperf_runs_both_ways() {
                 .args(["-c", &format!("iperf3 {arguments} -t 1 -J")])
                 .output()
                 .unwrap();
-            // It may report an error, without figures, and exit with 0: the server was not ready again.
+            // It may report an error, without figures, and exit with 0: the server was not ready
+            // again.
             let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
             rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
             out.status.success() && rate.is_some()
@@ -324,7 +325,8 @@ fn a_killed_forwarder_leaves_a_plain_router() {
         return;
     }
     let path = Path::new();
-    // A router that translates addresses: what is left behind must not take packets out of connection tracking.
+    // A router that translates addresses: what is left behind must not take packets out of
+    // connection tracking.
     path.router.sh(
         "nft add table ip nat; nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; \
          nft add rule ip nat post ip saddr 10.1.0.0/24 oifname right masquerade",

@@ -61,7 +61,8 @@ fn child_that_is_a_daemon() {
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT]).unwrap();
     let driver = Driver::start(config(Some(journal.into()))).unwrap();
     farlink_linux::caps::keep_net_admin_only().unwrap();
-    // The test harness has threads that do not block these signals: they are to be sent to this one.
+    // The test harness has threads that do not block these signals: they are to be sent to this
+    // one.
     common::say(&format!("READY {}", rustix::thread::gettid().as_raw_nonzero()));
     let end = driver.run(Some(&signals), |_| {}).unwrap();
     common::say(&format!("END {end:?}"));
@@ -164,7 +165,8 @@ fn a_killed_daemon_loses_only_what_it_held_and_its_restart_says_so() {
         to.read_exact(&mut word).unwrap();
         assert_eq!(&word, b"word");
     };
-    // One with nothing in custody, one whose reader has stopped, so that the gateway holds its bytes.
+    // One with nothing in custody, one whose reader has stopped, so that the gateway holds its
+    // bytes.
     let (mut quiet, mut quiet_server) = connect();
     exchange(&mut quiet, &mut quiet_server);
     let (mut stuck, mut stuck_server) = connect();

@@ -168,11 +168,13 @@ fn delay_and_rate_are_what_was_asked_for() {
         let error = delay_error(&wire.left.0, &wire.right.0, ip(address), &probe).unwrap().unwrap();
         say(&format!("one-way delay error to {address}: {error:?}"));
         assert_eq!(error.count, 200, "nothing is lost");
-        // Late by how much depends on the machine; early would be wrong on any. 20 us: two reads of two clocks.
+        // Late by how much depends on the machine; early would be wrong on any. 20 us: two reads of
+        // two clocks.
         assert!(error.p50_ns > -20_000, "{error:?}");
     }
     emulator.set(&[("queue_bytes".to_owned(), "100000".to_owned())]).unwrap();
-    // A sender that the machine holds up leaves the line idle for a moment, which is not the line's fault: so several tries.
+    // A sender that the machine holds up leaves the line idle for a moment, which is not the line's
+    // fault: so several tries.
     let mut attempts = 0;
     eventually("the rate is within 1 %", || {
         attempts += 1;

@@ -1,4 +1,5 @@
-//! Namespaces, TUN, diversion and emulator inside a user namespace: what the laboratory does without root.
+//! Namespaces, TUN, diversion and emulator inside a user namespace: what the laboratory does
+//! without root.
 
 mod common;
 
@@ -33,7 +34,8 @@ fn child_in_the_sandbox() {
 fn everything_works_in_a_user_namespace() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child_in_the_sandbox", "--exact", "--nocapture"]).env("FARLINK_TEST_SANDBOX", "1");
-    // SAFETY: the child has one thread, which is what making a user namespace needs; glibc lets it allocate after a fork.
+    // SAFETY: the child has one thread, which is what making a user namespace needs; glibc lets it
+    // allocate after a fork.
     unsafe {
         command.pre_exec(|| sandbox::enter().map_err(std::io::Error::other));
     }

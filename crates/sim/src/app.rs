@@ -233,7 +233,8 @@ impl App {
     fn read(&mut self, now: Instant, socket: &mut Socket<'_>) -> bool {
         let Some([_, stream]) = self.streams else { return false };
         let mut changed = false;
-        // smoltcp forgets unread bytes at the end of TIME-WAIT, as no operating system does: take them before.
+        // smoltcp forgets unread bytes at the end of TIME-WAIT, as no operating system does: take
+        // them before.
         let hurry = socket.state() == State::TimeWait;
         loop {
             let limit = if hurry { u64::MAX } else { self.read_limit(now) };

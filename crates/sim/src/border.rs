@@ -1,5 +1,6 @@
-//! What stands between a host's stack and the wire: it takes away options that the host shall not have, notes the
-//! sequence numbers of its connections, and makes good a few habits of smoltcp that no other stack has.
+//! What stands between a host's stack and the wire: it takes away options that the host shall not
+//! have, notes the sequence numbers of its connections, and makes good a few habits of smoltcp that
+//! no other stack has.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -181,8 +182,9 @@ impl Border {
         k.rcv_nxt = s.ack;
         let shift = if k.scaled { k.own_shift } else { 0 };
         k.own_edge = k.own_edge.max(s.ack + (u32::from(s.window) << shift));
-        // smoltcp's keepalive repeats "one byte" before SND.NXT with the value 0, whatever was there. Real hosts send
-        // none (RFC 9293 section 3.8.4 allows either): a gateway cannot know that the byte is a lie.
+        // smoltcp's keepalive repeats "one byte" before SND.NXT with the value 0, whatever was
+        // there. Real hosts send none (RFC 9293 section 3.8.4 allows either): a gateway cannot know
+        // that the byte is a lie.
         let offset = u64::from(s.seq.since(SeqNum(k.own_isn) + 1));
         let is_keepalive = s.payload_len == 1
             && !s.flags.any(Flags::PSH | Flags::FIN)
@@ -193,8 +195,9 @@ impl Border {
             return bare(&bytes, s, k.snd_una - 1);
         }
         if s.seq_len() == 0 && s.seq.before(k.snd_max) {
-            // After a timeout smoltcp puts SND.UNA into its ACKs; when both sides do, neither accepts the other's. The
-            // number is SND.NXT, or the right edge where that is less (Linux tcp_acceptable_seq).
+            // After a timeout smoltcp puts SND.UNA into its ACKs; when both sides do, neither
+            // accepts the other's. The number is SND.NXT, or the right edge where that is less
+            // (Linux tcp_acceptable_seq).
             let seq = k.snd_max.min(k.edge.max(k.snd_una));
             let at = s.tcp_offset() + 4;
             bytes[at..at + 4].copy_from_slice(&seq.0.to_be_bytes());
@@ -209,8 +212,9 @@ impl Border {
         bytes
     }
 
-    /// How often the stack must get this packet for smoltcp to see what it says. It stops its retransmission timer when
-    /// the window closes over bytes in flight, and does not start it when the window opens again: duplicate ACKs wake it.
+    /// How often the stack must get this packet for smoltcp to see what it says. It stops its
+    /// retransmission timer when the window closes over bytes in flight, and does not start it when
+    /// the window opens again: duplicate ACKs wake it.
     fn copies(&mut self, bytes: &[u8]) -> usize {
         let Some(s) = tcp(bytes) else { return 1 };
         let Some(k) = self.known.get_mut(&((s.ip.dst, s.dst_port), (s.ip.src, s.src_port))) else { return 1 };
@@ -225,7 +229,8 @@ impl Border {
     /// A packet from the wire: what the stack gets, if anything, and how often.
     pub fn incoming(&mut self, bytes: &[u8], stack: &Stack<'_>) -> Option<(Vec<u8>, usize)> {
         let has_connection = |s: TcpSegment| stack((s.ip.dst, s.dst_port), (s.ip.src, s.src_port)).is_some();
-        // Without a connection there is nothing to know and nothing to make good: a closed port answers what it gets.
+        // Without a connection there is nothing to know and nothing to make good: a closed port
+        // answers what it gets.
         let is_known = tcp(bytes).is_none_or(|s| s.flags.syn() || has_connection(s));
         let mut bytes = if is_known { self.digest(bytes, stack)? } else { bytes.to_vec() };
         let mut copies = 1;
@@ -245,7 +250,8 @@ impl Border {
         Some((bytes, copies))
     }
 
-    /// Nothing wakes smoltcp's retransmission timer again for a FIN in flight when the window has closed over it.
+    /// Nothing wakes smoltcp's retransmission timer again for a FIN in flight when the window has
+    /// closed over it.
     fn keep_open_for_fin(&self, bytes: &mut [u8]) {
         let Some(s) = tcp(bytes).filter(|s| s.flags.ack() && !s.flags.rst() && s.window == 0) else { return };
         let Some(k) = self.known.get(&((s.ip.dst, s.dst_port), (s.ip.src, s.src_port))) else { return };
@@ -256,9 +262,10 @@ impl Border {
         }
     }
 
-    /// The stack drops a segment whose acknowledgement is older than the newest, payload and FIN and all. Only the
-    /// acknowledgement is to be ignored (RFC 9293 section 3.10.7.4), back to the largest window that was seen (RFC 5961
-    /// section 5.2) and no further than to the first byte (Linux tcp_ack). An error is what the stack gets in its place.
+    /// The stack drops a segment whose acknowledgement is older than the newest, payload and FIN
+    /// and all. Only the acknowledgement is to be ignored (RFC 9293 section 3.10.7.4), back to the
+    /// largest window that was seen (RFC 5961 section 5.2) and no further than to the first byte
+    /// (Linux tcp_ack). An error is what the stack gets in its place.
     fn renew_old_ack(
         &self,
         bytes: &mut [u8],
@@ -310,7 +317,8 @@ impl Border {
         let key = ((s.ip.dst, s.dst_port), (s.ip.src, s.src_port));
         let scaling = !self.blanked.contains(&KIND_WINDOW_SCALE);
         if s.flags.syn() && !s.flags.ack() && stack(key.0, key.1).is_some_and(|at| at.synchronised) {
-            // smoltcp drops it in silence; RFC 5961 section 4.2 demands a challenge ACK, which a keepalive draws too.
+            // smoltcp drops it in silence; RFC 5961 section 4.2 demands a challenge ACK, which a
+            // keepalive draws too.
             return self.known.get(&key).map(|k| challenge(&bytes, &s, k));
         }
         if s.flags.syn() && !s.flags.ack() {
@@ -322,14 +330,16 @@ impl Border {
             && !s.flags.any(Flags::SYN | Flags::RST)
             && s.ack != SeqNum(k.own_isn) + 1
         {
-            // In SYN-SENT smoltcp resets a bare ACK of something else (RFC 9293 3.10.7.3), but not one with data.
+            // In SYN-SENT smoltcp resets a bare ACK of something else (RFC 9293 3.10.7.3), but not
+            // one with data.
             let mut ack = bare(&bytes, &s, s.seq);
             ack[s.tcp_offset() + 13] = Flags::ACK.0 as u8;
             finish(&mut ack);
             return Some(ack);
         }
         if self.is_old(&key, &s) {
-            // PAWS (RFC 7323 section 5.3 R1), which smoltcp does not do: dropped, and acknowledged if it is not a RST.
+            // PAWS (RFC 7323 section 5.3 R1), which smoltcp does not do: dropped, and acknowledged
+            // if it is not a RST.
             return self.known.get(&key).filter(|_| !s.flags.rst()).map(|k| challenge(&bytes, &s, k));
         }
         if let Err(instead) = self.renew_old_ack(&mut bytes, &mut s, stack) {
@@ -348,8 +358,9 @@ impl Border {
                     k.own_edge = s.seq + 1;
                 }
             } else {
-                // smoltcp 0.14 answers the third duplicate ACK of its FIN by a "fast retransmit" of nothing and then
-                // waits for ever. A duplicate ACK is a packet that may be lost: lose it. What asks for an ACK is not read so far.
+                // smoltcp 0.14 answers the third duplicate ACK of its FIN by a "fast retransmit" of
+                // nothing and then waits for ever. A duplicate ACK is a packet that may be lost:
+                // lose it. What asks for an ACK is not read so far.
                 let is_duplicate = s.payload_len == 0 && k.last_ack == (s.ack, s.window);
                 let probes = s.seq.before(k.rcv_nxt);
                 if is_duplicate && k.fin_at == Some(s.ack) && !s.flags.fin() && !probes {
@@ -414,7 +425,8 @@ impl Border {
         false
     }
 
-    /// Path MTU discovery (RFC 1191): smoltcp has none, so its segments are cut here, as a TSO card would.
+    /// Path MTU discovery (RFC 1191): smoltcp has none, so its segments are cut here, as a TSO card
+    /// would.
     fn note_icmp(&mut self, e: &farlink_wire::icmp::IcmpError) {
         use farlink_wire::icmp::IcmpKind::{FragmentationNeeded, PacketTooBig};
         let (FragmentationNeeded { mtu } | PacketTooBig { mtu }) = e.kind else { return };

@@ -29,7 +29,8 @@ struct Chain {
     /// Ports of the gap at these two.
     gap_ports: Vec<(usize, usize)>,
     gateways: Vec<usize>,
-    /// Of each gateway: the ports at the routers beside it, to it and round it. (before, behind) of (to, round).
+    /// Of each gateway: the ports at the routers beside it, to it and round it. (before, behind) of
+    /// (to, round).
     beside: Vec<[(usize, usize); 2]>,
 }
 
@@ -123,8 +124,8 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
 }
 
-/// Each controller that finds its own window has its turn. Taken from the delay, which is drawn, not drawn itself: seeds keep
-/// their meaning.
+/// Each controller that finds its own window has its turn. Taken from the delay, which is drawn,
+/// not drawn itself: seeds keep their meaning.
 fn controller(gap: &Gap) -> cc::Kind {
     let kinds: Vec<cc::Kind> = cc::Kind::ALL.iter().copied().filter(|k| *k != cc::Kind::FixedRate).collect();
     let turn = gap.there.delay.as_nanos() / 1_000 % kinds.len() as u128;

@@ -1,13 +1,13 @@
-//! What the hosts send: a byte stream that anyone who knows the connection can compute at any offset, so that every
-//! payload byte on every leg can be checked, without keeping any of it.
+//! What the hosts send: a byte stream that anyone who knows the connection can compute at any
+//! offset, so that every payload byte on every leg can be checked, without keeping any of it.
 
 use std::net::IpAddr;
 
 /// One end of a connection.
 pub type Endpoint = (IpAddr, u16);
 
-/// The stream of one direction of one incarnation of a connection. The sender's ISN is part of its name: bytes of an
-/// earlier connection with the same addresses and ports are other bytes.
+/// The stream of one direction of one incarnation of a connection. The sender's ISN is part of its
+/// name: bytes of an earlier connection with the same addresses and ports are other bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream(u64);
 

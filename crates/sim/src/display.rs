@@ -6,7 +6,8 @@ use farlink_wire::options::{KIND_EXPERIMENT, OptionWalk};
 use farlink_wire::tcp::TCP_HEADER_BYTES;
 use farlink_wire::{Parsed, SeqNum, TcpSegment, parse};
 
-/// The sequence numbers that count as zero: of the sender's stream, and of the other one. 0 shows absolute numbers.
+/// The sequence numbers that count as zero: of the sender's stream, and of the other one. 0 shows
+/// absolute numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origins {
     /// ISN of the sender.

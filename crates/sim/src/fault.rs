@@ -42,7 +42,8 @@ pub enum Fault {
         /// From the end of the old one to the start of the new one.
         restart_after: Duration,
     },
-    /// A gateway is killed: what it held is lost, its records are not. Later a new one starts in its place.
+    /// A gateway is killed: what it held is lost, its records are not. Later a new one starts in
+    /// its place.
     Kill {
         /// The node.
         node: usize,

@@ -1,5 +1,5 @@
-//! What the receive offload of a network card and kernel does to packets that come close together: joins neighbours of
-//! one flow to a super-segment (Linux `tcp_gro_receive`).
+//! What the receive offload of a network card and kernel does to packets that come close together:
+//! joins neighbours of one flow to a super-segment (Linux `tcp_gro_receive`).
 
 use farlink_wire::checksum;
 use farlink_wire::ip::PROTOCOL_TCP;

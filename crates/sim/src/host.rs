@@ -15,8 +15,8 @@ use crate::app::{App, End, Outcome};
 use crate::border::{Border, Standing};
 use crate::traffic::{Congestion, Connection, HostConfig, Side};
 
-/// How long a host's stack waits for a sign of life of the other side before it gives up. Longer than any outage that a
-/// plan contains.
+/// How long a host's stack waits for a sign of life of the other side before it gives up. Longer
+/// than any outage that a plan contains.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// An end system. A kind of its own per TCP: smoltcp today, relays of the engine to come.
@@ -33,11 +33,13 @@ pub trait Host {
     fn is_finished(&self) -> bool;
     /// What became of its connections.
     fn ends(&self) -> Vec<End>;
-    /// What it says need not be true, and may be said in another host's name: nobody takes it for a host's word.
+    /// What it says need not be true, and may be said in another host's name: nobody takes it for a
+    /// host's word.
     fn is_hostile(&self) -> bool {
         false
     }
-    /// Another host has sent this. For those who guess, and whose guesses are to be good, but not too good.
+    /// Another host has sent this. For those who guess, and whose guesses are to be good, but not
+    /// too good.
     fn overhear(&mut self, _now: Instant, _packet: &[u8]) {}
 }
 
@@ -234,7 +236,8 @@ impl SmolHost {
         }
     }
 
-    /// Opens what is due and listens where somebody may come. `true` when there was anything to open.
+    /// Opens what is due and listens where somebody may come. `true` when there was anything to
+    /// open.
     fn open(&mut self, now: Instant) -> bool {
         let mut opened = false;
         for t in 0..self.tasks.len() {
@@ -290,7 +293,8 @@ impl SmolHost {
                 task.current = None;
                 task.uses_left -= 1;
                 if task.uses_left > 0 {
-                    // smoltcp delays even the last ACK: it must be out before its socket is taken away.
+                    // smoltcp delays even the last ACK: it must be out before its socket is taken
+                    // away.
                     let ack_delay = self.plan[task.connection].sides[0].ack_delay.unwrap_or_default();
                     task.next_use = Some(now + self.plan[task.connection].reuse_gap + ack_delay * 2);
                 }
@@ -302,7 +306,8 @@ impl SmolHost {
         }
         for a in self.active.iter_mut().filter(|a| a.has_socket && a.app.has_ended()) {
             let s = self.sockets.get::<tcp::Socket<'_>>(a.handle);
-            // A socket with an endpoint still has something to say: an ACK in TIME-WAIT, the RST of an abort.
+            // A socket with an endpoint still has something to say: an ACK in TIME-WAIT, the RST of
+            // an abort.
             if s.state() == State::Closed && s.remote_endpoint().is_none() {
                 self.sockets.remove(a.handle);
                 a.has_socket = false;
@@ -352,7 +357,8 @@ impl Host for SmolHost {
         }
         let stack = self.iface.poll_at(smol_time(now), &self.sockets).map(|t| {
             let at = Instant::from_micros(u64::try_from(t.total_micros()).unwrap_or(0));
-            // A stack that says "now" after it had its chance is asked again a little later, not for ever.
+            // A stack that says "now" after it had its chance is asked again a little later, not
+            // for ever.
             if at > now { at } else { now + Duration::from_millis(1) }
         });
         let apps = self.active.iter().filter_map(|a| a.app.deadline(now));

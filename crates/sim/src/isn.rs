@@ -1,6 +1,6 @@
-//! Initial sequence numbers as real hosts choose them (RFC 6528): a clock and a hash of the ports and addresses, so that
-//! the numbers of two connections in turn between the same ports are near each other. smoltcp draws them at random; they
-//! are translated between the stack and the wire.
+//! Initial sequence numbers as real hosts choose them (RFC 6528): a clock and a hash of the ports
+//! and addresses, so that the numbers of two connections in turn between the same ports are near
+//! each other. smoltcp draws them at random; they are translated between the stack and the wire.
 
 use std::collections::BTreeMap;
 

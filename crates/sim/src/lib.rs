@@ -1,13 +1,15 @@
 //! Virtual time: hosts, channels, gateways, seeds, faults.
 //!
-//! The very [`farlink_gateway::Gateway`] that the Linux datapath drives stands here between hosts with an independent TCP
-//! (smoltcp), on channels that lose, repeat, delay and damage packets, on routes that move, and is drained and killed. An
-//! observer sees every packet on every leg and asserts the invariants. One seed stands for one run, bit for bit.
+//! The very [`farlink_gateway::Gateway`] that the Linux datapath drives stands here between hosts
+//! with an independent TCP (smoltcp), on channels that lose, repeat, delay and damage packets, on
+//! routes that move, and is drained and killed. An observer sees every packet on every leg and
+//! asserts the invariants. One seed stands for one run, bit for bit.
 //!
-//! Beside smoltcp there are hosts with Linux's habits ([`linux`]), for paths that are measured and compared.
+//! Beside smoltcp there are hosts with Linux's habits ([`linux`]), for paths that are measured and
+//! compared.
 //!
-//! Where to look: [`plan`] for what a seed means, [`observer`] for the invariants, [`runner`] for how to run seeds,
-//! [`script`] for packet-by-packet tests of one gateway.
+//! Where to look: [`plan`] for what a seed means, [`observer`] for the invariants, [`runner`] for
+//! how to run seeds, [`script`] for packet-by-packet tests of one gateway.
 #![forbid(unsafe_code)]
 
 pub mod app;

@@ -67,7 +67,8 @@ pub struct GatewayNode {
     pub outbox: Vec<Outgoing>,
     /// Incarnations so far.
     pub generation: u32,
-    /// Packets handed in that have not come out as they were: a declared link's queue may keep them for a while.
+    /// Packets handed in that have not come out as they were: a declared link's queue may keep them
+    /// for a while.
     waiting: Waiting,
     idle: Idle,
 }
@@ -147,8 +148,8 @@ struct Driver<'a> {
     input: Option<Option<Identity>>,
 }
 
-/// What tells a forwarded packet that waited in the gateway from others that came in. Acknowledgement, window and the echoed
-/// timestamp may have been edited.
+/// What tells a forwarded packet that waited in the gateway from others that came in.
+/// Acknowledgement, window and the echoed timestamp may have been edited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Whole {
     identity: Identity,
@@ -205,7 +206,8 @@ impl Network for Driver<'_> {
         for piece in packet.payload {
             bytes.extend_from_slice(piece);
         }
-        // What the gateway calls forwarded must be what came in, too: only then is it excused from what made packets must obey.
+        // What the gateway calls forwarded must be what came in, too: only then is it excused from
+        // what made packets must obey.
         let now = !packet.is_made && self.input == Some(identity(&bytes));
         let late = !packet.is_made && whole(&bytes).is_some_and(|w| self.waiting.take(&w));
         let forwarded = now || late;
@@ -384,8 +386,8 @@ impl GatewayNode {
     }
 }
 
-/// Whether the diversion rules of the Linux driver would give this packet to the gateway: TCP without IP options, and
-/// ICMP errors about TCP.
+/// Whether the diversion rules of the Linux driver would give this packet to the gateway: TCP
+/// without IP options, and ICMP errors about TCP.
 #[must_use]
 pub fn is_diverted(bytes: &[u8]) -> bool {
     match farlink_wire::parse(bytes) {

@@ -1,5 +1,5 @@
-//! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say in a host's name must
-//! be what that host has said.
+//! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say
+//! in a host's name must be what that host has said.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,11 @@ struct Heard {
     shown_max: u64,
     /// When the last packet of this side came.
     at: Instant,
-    /// The right edge of the window that the gateway announced in this side's name, as an offset in the other stream.
+    /// The right edge of the window that the gateway announced in this side's name, as an offset in
+    /// the other stream.
     edge: Option<u64>,
-    /// The newest acknowledgement that left in this side's name with fields of the gateway's, as an offset in the other stream.
+    /// The newest acknowledgement that left in this side's name with fields of the gateway's, as an
+    /// offset in the other stream.
     ack_made: Option<u64>,
 }
 
@@ -49,7 +51,8 @@ impl Allowances {
 #[derive(Default)]
 struct GatewayView {
     conns: BTreeMap<(FlowKey, usize), [Heard; 2]>,
-    /// Newest TSval of each side that arrived, whatever the incarnation: numbers cannot always tell them apart.
+    /// Newest TSval of each side that arrived, whatever the incarnation: numbers cannot always tell
+    /// them apart.
     tsvals: BTreeMap<FlowKey, [Option<u32>; 2]>,
     /// The least and greatest TTL that arrived, likewise.
     ttls: BTreeMap<FlowKey, [Option<(u8, u8)>; 2]>,
@@ -64,16 +67,18 @@ struct GatewayView {
 pub struct Allowances {
     /// Gateways may give up custody (a path is gone for good, a drain is bounded).
     pub abandonment: bool,
-    /// Flows of hosts that do not scale windows may depend on their gateways: custody is not bounded by the hosts' windows.
+    /// Flows of hosts that do not scale windows may depend on their gateways: custody is not
+    /// bounded by the hosts' windows.
     pub pinned: bool,
     /// Bytes that one direction of a flow may hold in one gateway.
     pub relay_bytes: u64,
     /// Gateways on the path.
     pub gateways: u64,
-    /// Gateways whose custody is bounded together, if there are no more than two and they hear each other: how many there
-    /// are.
+    /// Gateways whose custody is bounded together, if there are no more than two and they hear each
+    /// other: how many there are.
     pub gateways_in_touch: Option<usize>,
-    /// A flow that was silent for so long may have fallen asleep: then the hosts' own windows count again.
+    /// A flow that was silent for so long may have fallen asleep: then the hosts' own windows count
+    /// again.
     pub dormant_after: Duration,
 }
 
@@ -87,7 +92,8 @@ pub struct Observer {
     /// Who may say what, and which packets are forged.
     pub hostile: Hostile,
     gateways: BTreeMap<usize, GatewayView>,
-    /// The most bytes that gateways in touch together held beyond the largest window that their source was shown.
+    /// The most bytes that gateways in touch together held beyond the largest window that their
+    /// source was shown.
     pub beyond_windows_bytes: u64,
 }
 
@@ -117,7 +123,8 @@ impl Observer {
         self.gateways.insert(node, view);
     }
 
-    /// A gateway gave up flows, or was killed with custody of those in `records`: they need not survive.
+    /// A gateway gave up flows, or was killed with custody of those in `records`: they need not
+    /// survive.
     pub fn excuse(&mut self, records: &[Record], why: &'static str) {
         for r in records {
             let Some(flow) = self.truth.flows.get_mut(&key_of(r)) else { continue };
@@ -224,8 +231,8 @@ impl Observer {
         }
     }
 
-    /// A packet leaves a gateway's node, cut to what fits the wire, before its last hop is counted. `forwarded`: it is
-    /// the one that just came in, perhaps edited.
+    /// A packet leaves a gateway's node, cut to what fits the wire, before its last hop is counted.
+    /// `forwarded`: it is the one that just came in, perhaps edited.
     ///
     /// # Errors
     /// The invariant that it breaks.
@@ -252,11 +259,13 @@ impl Observer {
         if s.flags.rst() {
             return check_reset(flow, &s, side, self.allowed.abandonment || view.may_reset.contains(&key));
         }
-        // The newest incarnation that it can belong to; if there is none, what is wrong with the newest of all.
+        // The newest incarnation that it can belong to; if there is none, what is wrong with the
+        // newest of all.
         let (mut wrong, mut judged) = (None, None);
         for (index, conn) in flow.newest_first() {
             match said_it(bytes, &s, flow, conn, side, self.hostile.has_forged()) {
-                // A gateway that has lost its state asks a host where it stands before it resets its connection.
+                // A gateway that has lost its state asks a host where it stands before it resets
+                // its connection.
                 Ok(()) if view.may_reset.contains(&key) && s.seq_len() == 0 => return Ok(()),
                 Ok(()) => {
                     let heard = view.conns.entry((key, index)).or_default();
@@ -323,7 +332,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Why the connection of this client ISN between these ends need not have survived; `None`: it must have.
+    /// Why the connection of this client ISN between these ends need not have survived; `None`: it
+    /// must have.
     #[must_use]
     pub fn excuse_of(&self, key: FlowKey, isn: Option<u32>) -> Option<&'static str> {
         let flow = self.truth.flows.get(&key)?;
@@ -374,8 +384,8 @@ impl Observer {
     }
 }
 
-/// Whether the side could have said this: its sequence range, payload, flags and options, and no acknowledgement of more
-/// than the other side sent (invariant 2).
+/// Whether the side could have said this: its sequence range, payload, flags and options, and no
+/// acknowledgement of more than the other side sent (invariant 2).
 fn said_it(
     bytes: &[u8],
     s: &TcpSegment,
@@ -473,8 +483,8 @@ fn check_syn(s: &TcpSegment, said: &Said, other: Option<&Said>) -> Checked {
 
 /// Only a host resets, except for the abandonment of custody (invariant 4).
 fn check_reset(flow: &mut Flow, s: &TcpSegment, side: usize, allowed: bool) -> Checked {
-    // The incarnation that the number belongs to. A connection that one host has reset is closed at the other, too, and
-    // a closed port answers with RST: gateways say so for it.
+    // The incarnation that the number belongs to. A connection that one host has reset is closed at
+    // the other, too, and a closed port answers with RST: gateways say so for it.
     let near = |c: &Conn| {
         c.sides[side].as_ref().is_some_and(|x| s.seq.since(x.isn) <= x.snd_max.since(x.isn).saturating_add(1))
     };
@@ -495,7 +505,8 @@ fn check_reset(flow: &mut Flow, s: &TcpSegment, side: usize, allowed: bool) -> C
     if allowed { Ok(()) } else { Err("a RST that no host sent".into()) }
 }
 
-/// The router has counted one hop before it handed the packet over; the TUN's second one is given back by the gateway.
+/// The router has counted one hop before it handed the packet over; the TUN's second one is given
+/// back by the gateway.
 fn check_ttl(s: &TcpSegment, least: u8, most: u8) -> Checked {
     if s.flags.syn() || (least + 1..=most + 1).contains(&s.ip.ttl) {
         return Ok(());
@@ -529,22 +540,24 @@ fn check_made(
     check_acknowledged_is_held(s, conn, side, heard, allowed)?;
     let edge = other.offset(s.ack) + (u64::from(s.window) << conn.shift(side));
     if forwarded {
-        // The host's own word, late perhaps: where a gateway lets go, the windows are the host's again.
+        // The host's own word, late perhaps: where a gateway lets go, the windows are the host's
+        // again.
         heard[side].edge = heard[side].edge.map(|e| e.min(edge));
         return Ok(());
     }
     if conn.has_timestamps() != s.options.timestamps.is_some() {
         return Err("timestamps where none are agreed, or none where they are (RFC 7323 3.2)".into());
     }
-    // It may be older than the newest that came by, where that stood in a segment that nobody should believe; PAWS at the
-    // hosts shows whether it was too old.
+    // It may be older than the newest that came by, where that stood in a segment that nobody
+    // should believe; PAWS at the hosts shows whether it was too old.
     if let (Some(t), Some(newest)) = (s.options.timestamps, newest_tsval)
         && SeqNum(t.val).after(SeqNum(newest))
     {
         return Err(format!("TSval {}, newer than the newest that came by, {newest}", t.val));
     }
-    // A host's acknowledgement that is passed on with other fields may wait for the link in another queue than what the gateway
-    // says next. What acknowledges less than the one before shows no window (RFC 9293 section 3.10.7.4).
+    // A host's acknowledgement that is passed on with other fields may wait for the link in another
+    // queue than what the gateway says next. What acknowledges less than the one before shows no
+    // window (RFC 9293 section 3.10.7.4).
     let ack = other.offset(s.ack);
     let late =
         s.payload_len == 0 && !s.flags.fin() && heard[side].ack_made.is_some_and(|newest| ack < newest);
@@ -588,8 +601,8 @@ fn check_made(
     Ok(())
 }
 
-/// Only what is held without a gap, or covered by the real receiver's word, is acknowledged (invariant 3), and custody
-/// stays within its bound (invariant 8).
+/// Only what is held without a gap, or covered by the real receiver's word, is acknowledged
+/// (invariant 3), and custody stays within its bound (invariant 8).
 fn check_acknowledged_is_held(
     s: &TcpSegment,
     conn: &Conn,
@@ -622,8 +635,8 @@ fn check_acknowledged_is_held(
     Ok(())
 }
 
-/// Bytes in custody, summed over all gateways, beyond the largest window that their source was shown. Where flows survive any gateway
-/// there are none (invariant 7).
+/// Bytes in custody, summed over all gateways, beyond the largest window that their source was
+/// shown. Where flows survive any gateway there are none (invariant 7).
 fn custody_beyond_reach(s: &TcpSegment, conn: &Conn, side: usize) -> Option<u64> {
     let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return None };
     if !s.flags.ack() || s.flags.any(Flags::RST | Flags::SYN) || receiver.reset || conn.excuse.is_some() {

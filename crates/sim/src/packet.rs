@@ -34,7 +34,8 @@ impl Payload for SimPacket {
             return;
         }
         self.corrupted = true;
-        // No checksum covers the first eight bytes of an IPv6 header: damage there would go unnoticed by anybody.
+        // No checksum covers the first eight bytes of an IPv6 header: damage there would go
+        // unnoticed by anybody.
         let unnoticed = self.bytes.first().is_some_and(|b| b >> 4 == 6) && bit < 64;
         self.bytes.flip_bit(if unnoticed { bit + 64 } else { bit });
     }
@@ -49,7 +50,8 @@ pub fn tcp(bytes: &[u8]) -> Option<TcpSegment> {
     }
 }
 
-/// Whether a router would keep the packet: IPv4 with a right header checksum and sane lengths, or IPv6.
+/// Whether a router would keep the packet: IPv4 with a right header checksum and sane lengths, or
+/// IPv6.
 #[must_use]
 pub fn router_accepts(bytes: &[u8]) -> bool {
     match bytes.first().map(|b| b >> 4) {
@@ -87,7 +89,8 @@ pub fn hop(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// Computes the IPv4 header checksum and the TCP checksum anew, after a change that the sender itself would have made.
+/// Computes the IPv4 header checksum and the TCP checksum anew, after a change that the sender
+/// itself would have made.
 pub fn finish(bytes: &mut [u8]) {
     let Some(s) = tcp(bytes) else { return };
     let at = s.tcp_offset();
@@ -104,7 +107,8 @@ pub fn finish(bytes: &mut [u8]) {
     bytes[field..field + 2].copy_from_slice(&check.to_be_bytes());
 }
 
-/// Overwrites the options of the given kinds with NOPs. `true` when there were any; checksums are not touched.
+/// Overwrites the options of the given kinds with NOPs. `true` when there were any; checksums are
+/// not touched.
 pub fn blank_options(bytes: &mut [u8], s: &TcpSegment, kinds: &[u8]) -> bool {
     let from = s.tcp_offset() + TCP_HEADER_BYTES;
     let area = bytes[from..s.payload_offset].to_vec();

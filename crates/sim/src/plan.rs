@@ -1,8 +1,10 @@
-//! What a seed means: topology, hosts, traffic, faults. Plain data; [`crate::build`] makes a network of it.
+//! What a seed means: topology, hosts, traffic, faults. Plain data; [`crate::build`] makes a
+//! network of it.
 //!
-//! All topologies are chains: `hosts - P0 === Q0 - G1 - P1 === Q1 - G2 - ... - Gn - Pn === Qn - hosts`. P and Q are plain
-//! routers; `===` are the gaps, good or bad, and the only places where packets are harmed. Each gateway has a way round it,
-//! from the router before it to the router behind it.
+//! All topologies are chains: `hosts - P0 === Q0 - G1 - P1 === Q1 - G2 - ... - Gn - Pn === Qn -
+//! hosts`. P and Q are plain routers; `===` are the gaps, good or bad, and the only places where
+//! packets are harmed. Each gateway has a way round it, from the router before it to the router
+//! behind it.
 
 use farlink_channel::{ChannelConfig, GilbertElliott};
 use farlink_gateway::Config;
@@ -14,7 +16,8 @@ use crate::traffic::{Connection, HostConfig};
 
 /// The part of the seeds in which all gateways have the policy `automatic`.
 const AUTOMATIC_SHARE: f64 = 0.25;
-/// The part of the seeds in which gateways may make flows depend on them, over a path that such flows would not fill otherwise.
+/// The part of the seeds in which gateways may make flows depend on them, over a path that such
+/// flows would not fill otherwise.
 const PINNED_SHARE: f64 = 0.2;
 
 /// What kind of trouble a run is to have.
@@ -22,11 +25,13 @@ const PINNED_SHARE: f64 = 0.2;
 pub enum Mode {
     /// Everything.
     Mixed,
-    /// Routes that move away from gateways and back during transfers, on paths that are otherwise good.
+    /// Routes that move away from gateways and back during transfers, on paths that are otherwise
+    /// good.
     RouteFlap,
     /// No faults and no loss.
     Clean,
-    /// Hosts that lie, and senders in others' names, beside honest connections: runs of their own, [`crate::hostile`].
+    /// Hosts that lie, and senders in others' names, beside honest connections: runs of their own,
+    /// [`crate::hostile`].
     Hostile,
 }
 
@@ -249,7 +254,8 @@ fn host(rng: &mut Rng, end: usize) -> HostPlan {
 }
 
 impl SimPlan {
-    /// The run that `seed` stands for in `mode`: with this policy of flow control at all gateways, or each with its own.
+    /// The run that `seed` stands for in `mode`: with this policy of flow control at all gateways,
+    /// or each with its own.
     #[must_use]
     pub fn from_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Self {
         let mut rng = Rng::new(seed, "topology");
@@ -292,8 +298,9 @@ impl SimPlan {
     }
 }
 
-/// Hosts that do not scale windows, over a declared link whose bandwidth-delay product is several times what they can show: what gateways
-/// hold for them beyond it depends on the gateways (`pinned = "auto"`).
+/// Hosts that do not scale windows, over a declared link whose bandwidth-delay product is several
+/// times what they can show: what gateways hold for them beyond it depends on the gateways (`pinned
+/// = "auto"`).
 fn pin(
     rng: &mut Rng,
     gateways: &mut [GatewayPlan],

@@ -1,8 +1,8 @@
-//! One gateway between many connections, packet by packet and without a network: for measurements of what one packet costs, and
-//! of what many connections leave behind in long times.
+//! One gateway between many connections, packet by packet and without a network: for measurements
+//! of what one packet costs, and of what many connections leave behind in long times.
 //!
-//! Hosts here take what comes in order, and acknowledge it when they are told to. All that is slow in a simulated network (paths,
-//! observers, applications) is left out.
+//! Hosts here take what comes in order, and acknowledge it when they are told to. All that is slow
+//! in a simulated network (paths, observers, applications) is left out.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,8 @@ use farlink_wire::{
 const PORTS: [u16; 2] = [40_000, 80];
 const MSS: u16 = 1_460;
 const SCALE: u8 = 7;
-/// What the gateway before the server says of itself: identity 1, version 2, all capabilities, no key.
+/// What the gateway before the server says of itself: identity 1, version 2, all capabilities, no
+/// key.
 const HELLO: [u8; 9] = [0x68, 0, 0, 0, 1, 2, 0, 7, 0];
 
 /// One end of a connection.
@@ -125,7 +126,8 @@ impl Network for Driver<'_> {
     fn journal(&mut self, _: u32, _: Option<&Record>) {}
 }
 
-/// A gateway's configuration with two interfaces, the servers behind the second; `rate_bps`: that is a declared link.
+/// A gateway's configuration with two interfaces, the servers behind the second; `rate_bps`: that
+/// is a declared link.
 #[must_use]
 pub fn config(rate_bps: Option<u64>) -> Config {
     let interface = |n: u16, link| Interface {

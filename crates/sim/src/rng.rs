@@ -1,5 +1,5 @@
-//! Randomness with a seed. Each purpose draws from a stream of its own, so that a new draw in one place does not change
-//! what all the others get.
+//! Randomness with a seed. Each purpose draws from a stream of its own, so that a new draw in one
+//! place does not change what all the others get.
 
 use farlink_wire::Duration;
 use rand_chacha::ChaCha8Rng;
@@ -35,7 +35,8 @@ impl Rng {
         low + ((u128::from(self.bits()) * u128::from(high - low)) >> 64) as u64
     }
 
-    /// Spread evenly over the orders of magnitude of `low..high` (`low` at least 1): small values as often as large ones.
+    /// Spread evenly over the orders of magnitude of `low..high` (`low` at least 1): small values
+    /// as often as large ones.
     pub fn log_range(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1), high.max(2));
         let span = 64 - (high / low).leading_zeros() as u64;

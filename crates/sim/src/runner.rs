@@ -158,8 +158,8 @@ pub struct Summary {
     pub digest: u64,
 }
 
-/// Runs all seeds of `seeds`, with `policy` at all gateways or each with its own, on `threads` threads; ends early after
-/// `failures_max` failures. `progress` is told of each run.
+/// Runs all seeds of `seeds`, with `policy` at all gateways or each with its own, on `threads`
+/// threads; ends early after `failures_max` failures. `progress` is told of each run.
 pub fn run_seeds(
     seeds: std::ops::Range<u64>,
     mode: Mode,

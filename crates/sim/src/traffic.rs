@@ -1,4 +1,5 @@
-//! What the applications at the two ends of a connection do: plain data, made by a plan or by a test.
+//! What the applications at the two ends of a connection do: plain data, made by a plan or by a
+//! test.
 
 use farlink_wire::Duration;
 

@@ -39,8 +39,9 @@ pub struct Said {
     pub window_max: u64,
     /// The largest window, in bytes, that was shown to it, by anyone.
     pub shown_window_max: u64,
-    /// The largest one that the gateway next to it has sent. It may have been lost on the way, which the gateway cannot know.
-    /// What arrives next shows less by what was acknowledged between the two.
+    /// The largest one that the gateway next to it has sent. It may have been lost on the way,
+    /// which the gateway cannot know. What arrives next shows less by what was acknowledged between
+    /// the two.
     pub sent_window_max: u64,
     /// The bytes it sends.
     pub stream: Stream,
@@ -89,7 +90,8 @@ impl Conn {
 pub struct Flow {
     /// The incarnations.
     pub conns: Vec<Conn>,
-    /// A RST was sent by a side that belongs to no incarnation (answers of a host that knows no connection).
+    /// A RST was sent by a side that belongs to no incarnation (answers of a host that knows no
+    /// connection).
     pub stray_reset: [bool; 2],
     /// Newest TSval of each side in any incarnation: late segments of an older one are echoed, too.
     pub newest_tsval: [Option<u32>; 2],

@@ -1,4 +1,5 @@
-//! A simulated network in virtual time: nodes, channels between them, faults at given times, one observer.
+//! A simulated network in virtual time: nodes, channels between them, faults at given times, one
+//! observer.
 
 use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Stats};
 use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment};
@@ -15,7 +16,8 @@ use crate::trace::Trace;
 
 /// Calls at one instant after which a run counts as a livelock.
 const ROUNDS_PER_INSTANT_MAX: u32 = 100_000;
-/// Bytes by which a gateway's pool may exceed its bound: fragments, which have a bound of their own.
+/// Bytes by which a gateway's pool may exceed its bound: fragments, which have a bound of their
+/// own.
 const POOL_SLACK_BYTES: usize = 0;
 
 /// A one-way link.
@@ -489,7 +491,8 @@ impl World {
         }
     }
 
-    /// Sends on what a gateway has transmitted: cut to the wire's packets, checked, one hop counted.
+    /// Sends on what a gateway has transmitted: cut to the wire's packets, checked, one hop
+    /// counted.
     fn ship(&mut self, node: usize) {
         let Some(g) = self.gateway(node) else { return };
         let outbox = std::mem::take(&mut g.outbox);

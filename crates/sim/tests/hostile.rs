@@ -1,4 +1,5 @@
-//! Hosts that lie, forged packets, blind guesses, long times. `farlink sim faults --hostile` runs as many seeds as you like.
+//! Hosts that lie, forged packets, blind guesses, long times. `farlink sim faults --hostile` runs
+//! as many seeds as you like.
 
 use farlink_sim::hostile::blind::{self, Guess, Kind, Name, State};
 use farlink_sim::hostile::day;
@@ -35,7 +36,8 @@ fn one_hostile_seed_is_one_run_bit_for_bit() {
     }
 }
 
-/// Connections that speak every half a minute and sleep between leave nothing behind, however long they live.
+/// Connections that speak every half a minute and sleep between leave nothing behind, however long
+/// they live.
 #[test]
 fn memory_after_many_hours_is_what_it_was_after_one() {
     let looks = day::run(40, &[1.0, 12.0], &mut |_| {});
@@ -48,7 +50,8 @@ fn memory_after_many_hours_is_what_it_was_after_one() {
     assert_eq!(last.flows.0 + last.flows.1, 40, "{last:?}");
 }
 
-/// Whatever a host says on one connection, a packet of it makes the gateway keep little, and send little.
+/// Whatever a host says on one connection, a packet of it makes the gateway keep little, and send
+/// little.
 #[test]
 fn one_connection_cannot_make_a_gateway_hold_or_send_much() {
     const PACKETS: usize = 3_000;
@@ -69,8 +72,9 @@ fn one_connection_cannot_make_a_gateway_hold_or_send_much() {
     }
 }
 
-/// A connection is waited for once, however often the time changes at which something is due. Times that nobody waits for any longer
-/// would have to be cleared away some day, and the packet that comes just then would wait for all of them.
+/// A connection is waited for once, however often the time changes at which something is due. Times
+/// that nobody waits for any longer would have to be cleared away some day, and the packet that
+/// comes just then would wait for all of them.
 #[test]
 fn a_connection_has_one_timer_however_often_its_time_changes() {
     const FLOWS: usize = 20;
@@ -84,7 +88,8 @@ fn a_connection_has_one_timer_however_often_its_time_changes() {
     assert!((1..=100 * FLOWS as u64).contains(&bytes), "{bytes} bytes of timers for {FLOWS} connections");
 }
 
-/// The kind that larger windows would make easier: forged data is refused by the age of its acknowledgement.
+/// The kind that larger windows would make easier: forged data is refused by the age of its
+/// acknowledgement.
 #[test]
 fn forged_data_is_guessed_no_more_easily_with_gateways() {
     for (state, name) in

@@ -36,7 +36,8 @@ impl Talk {
         talk
     }
 
-    /// We say something, by offsets behind the two ISNs; what the server answers before any of its timers.
+    /// We say something, by offsets behind the two ISNs; what the server answers before any of its
+    /// timers.
     fn say(&mut self, flags: Flags, from: u32, ack: u32, window: u16, len: u32) -> Vec<TcpSegment> {
         let (src, dst) = (address(0, false), address(1, false));
         let header = SegmentHeader {
@@ -95,8 +96,8 @@ fn sender(send_bytes: u64) -> Side {
     Side { send_bytes, begin: Begin::AtOnce, close: Close::WhenSent, ..Side::default() }
 }
 
-/// Its FIN was acknowledged round a gateway, which went on to say what it knew. It took nothing that came with an older
-/// acknowledgement than the newest, whatever it carried.
+/// Its FIN was acknowledged round a gateway, which went on to say what it knew. It took nothing
+/// that came with an older acknowledgement than the newest, whatever it carried.
 #[test]
 fn data_counts_although_its_acknowledgement_is_old() {
     let mut talk = Talk::new(sender(183));
@@ -109,7 +110,8 @@ fn data_counts_although_its_acknowledgement_is_old() {
     assert_eq!((end.received, end.outcome), (13, Outcome::Done));
 }
 
-/// A pure acknowledgement that is old says nothing: not that a segment is missing, nor that the window has closed.
+/// A pure acknowledgement that is old says nothing: not that a segment is missing, nor that the
+/// window has closed.
 #[test]
 fn an_old_acknowledgement_is_no_duplicate_and_shows_no_window() {
     let mut talk = Talk::new(sender(8_000));
@@ -125,7 +127,8 @@ fn an_old_acknowledgement_is_no_duplicate_and_shows_no_window() {
     assert!(more.iter().any(|s| s.payload_len > 0), "{more:?}");
 }
 
-/// More than the largest window behind, it may be anybody's (RFC 5961 section 5): answered, not taken.
+/// More than the largest window behind, it may be anybody's (RFC 5961 section 5): answered, not
+/// taken.
 #[test]
 fn an_acknowledgement_from_before_any_window_spoils_its_segment() {
     let mut talk = Talk::new(sender(20_000));
@@ -144,8 +147,9 @@ fn an_acknowledgement_from_before_any_window_spoils_its_segment() {
     assert_eq!((talk.acked(), talk.server.ends()[0].received), (6, 5));
 }
 
-/// A copy that comes late, with an old timestamp, is nothing to a host that has closed: its reset has the number that the
-/// segment acknowledged (RFC 9293 section 3.10.7.1), or nobody could take it.
+/// A copy that comes late, with an old timestamp, is nothing to a host that has closed: its reset
+/// has the number that the segment acknowledged (RFC 9293 section 3.10.7.1), or nobody could take
+/// it.
 #[test]
 fn a_closed_port_answers_with_the_number_that_it_was_told() {
     let mut talk = Talk::new(sender(183));

@@ -99,8 +99,9 @@ fn stall(case: &Case) -> Duration {
     if world.is_finished() { longest } else { longest.max(now.since(last.1)) }
 }
 
-/// Where the source had filled what the gateway may hold, nothing arrived for more than ten seconds: what was held went on one segment
-/// at each backed-off timeout. What remains is the simulated hosts' own timer, of one second and then two.
+/// Where the source had filled what the gateway may hold, nothing arrived for more than ten
+/// seconds: what was held went on one segment at each backed-off timeout. What remains is the
+/// simulated hosts' own timer, of one second and then two.
 #[test]
 fn what_a_gateway_holds_follows_within_a_timeout_or_two() {
     let asymmetric = |upload| if upload { Way::Back } else { Way::There };

@@ -34,7 +34,8 @@ fn windows_that_follow_the_need() {
     }
 }
 
-/// Gateways that may hold more than hosts without window scaling can be shown do so, and others never.
+/// Gateways that may hold more than hosts without window scaling can be shown do so, and others
+/// never.
 #[test]
 fn some_flows_depend_on_their_gateways() {
     let mut pinned = 0;
@@ -55,7 +56,8 @@ fn some_flows_depend_on_their_gateways() {
     assert!(pinned >= 3, "only {pinned} of 60 seeds have flows that depend on their gateways");
 }
 
-/// A flow that was made large enough to fill its path kept the small steps of a small one, and took more than six hours.
+/// A flow that was made large enough to fill its path kept the small steps of a small one, and took
+/// more than six hours.
 #[test]
 fn no_application_takes_its_time_for_hours() {
     for mode in Mode::ALL {
@@ -81,13 +83,15 @@ fn small_pieces_that_are_lost_are_repeated_together() {
     pass(Mode::RouteFlap, Some(FlowControl::Automatic), 258..259);
 }
 
-/// What a gateway had acknowledged was dropped where its source went by a window that another gateway had told it.
+/// What a gateway had acknowledged was dropped where its source went by a window that another
+/// gateway had told it.
 #[test]
 fn a_gateway_that_is_gone_round_keeps_what_it_owes() {
     pass(Mode::Mixed, Some(FlowControl::Fixed), 194..195);
 }
 
-/// A host that took nothing behind an old acknowledgement was sent the same segment until it was reset.
+/// A host that took nothing behind an old acknowledgement was sent the same segment until it was
+/// reset.
 #[test]
 fn data_arrives_behind_an_old_acknowledgement() {
     pass(Mode::Mixed, None, 2611..2612);
@@ -99,13 +103,15 @@ fn a_closed_port_ends_what_is_held_for_it() {
     pass(Mode::Mixed, None, 3711..3712);
 }
 
-/// The acknowledgements with the largest windows were lost, and the observer took the next one's for the bound of custody.
+/// The acknowledgements with the largest windows were lost, and the observer took the next one's
+/// for the bound of custody.
 #[test]
 fn a_window_counts_as_shown_though_its_segment_is_lost() {
     pass(Mode::Mixed, None, 6739..6740);
 }
 
-/// A segment without payload and timestamps was edited, waited in the link's queue, and was taken for one of the gateway's own.
+/// A segment without payload and timestamps was edited, waited in the link's queue, and was taken
+/// for one of the gateway's own.
 #[test]
 fn what_waits_for_the_link_is_forwarded_still() {
     pass(Mode::Mixed, None, 8206..8207);

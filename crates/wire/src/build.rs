@@ -71,14 +71,16 @@ pub struct SegmentHeader<'a> {
     pub urgent: u16,
     /// Timestamps option.
     pub timestamps: Option<Timestamps>,
-    /// SACK blocks, the most urgent first: as many are written as fit beside timestamps and Farlink's option.
+    /// SACK blocks, the most urgent first: as many are written as fit beside timestamps and
+    /// Farlink's option.
     pub sack: &'a [SackBlock],
     /// Body of Farlink's option after the ExID; the form is [`FARLINK_DATA`].
     pub farlink: Option<&'a [u8]>,
 }
 
 impl SegmentHeader<'static> {
-    /// A bare acknowledgement from one end of a connection to the other, all numbers 0: the rest is said beside it.
+    /// A bare acknowledgement from one end of a connection to the other, all numbers 0: the rest is
+    /// said beside it.
     #[must_use]
     pub const fn between((src, src_port): (IpAddr, u16), (dst, dst_port): (IpAddr, u16)) -> Self {
         Self {
@@ -139,8 +141,8 @@ impl SegmentHeader<'_> {
         if self.src.is_ipv4() { IPV4_HEADER_BYTES } else { IPV6_HEADER_BYTES }
     }
 
-    /// The IP and TCP header for `payload_len` bytes that follow, with a partial checksum, and the offload that says so
-    /// (no super-segment: the caller adds that).
+    /// The IP and TCP header for `payload_len` bytes that follow, with a partial checksum, and the
+    /// offload that says so (no super-segment: the caller adds that).
     ///
     /// # Errors
     /// Mixed families, too many options, too long a packet.
@@ -148,8 +150,8 @@ impl SegmentHeader<'_> {
         self.write_with_options(payload_len, &self.options()?)
     }
 
-    /// As [`Self::write`], with the given bytes as options (padded with NOPs to four) in place of those in the fields:
-    /// for hosts of tests and the simulator, which make SYNs.
+    /// As [`Self::write`], with the given bytes as options (padded with NOPs to four) in place of
+    /// those in the fields: for hosts of tests and the simulator, which make SYNs.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -255,7 +257,8 @@ impl SegmentHeader<'_> {
     }
 }
 
-/// A whole option of Farlink's, ready for [`crate::edit::insert_option`]; `None` when `body` is longer than 36 bytes.
+/// A whole option of Farlink's, ready for [`crate::edit::insert_option`]; `None` when `body` is
+/// longer than 36 bytes.
 #[must_use]
 pub fn farlink_option(form: u16, body: &[u8]) -> Option<ArrayVec<u8, OPTIONS_BYTES_MAX>> {
     let len = u8::try_from(FARLINK_HEAD_BYTES.saturating_add(body.len())).ok()?;
@@ -289,7 +292,8 @@ pub fn packet(
     Ok(PacketBuf::from_block(block, PacketBuf::HEADROOM, len, offload))
 }
 
-/// Complete a partial checksum in software; the caller sets the packet's state afterwards. Any other state: nothing.
+/// Complete a partial checksum in software; the caller sets the packet's state afterwards. Any
+/// other state: nothing.
 pub fn finish_checksums(packet: &mut [u8], offload: &Offload) {
     const UDP_CHECKSUM_OFFSET: u16 = 6;
     let ChecksumState::Partial { start, offset } = offload.checksum else { return };

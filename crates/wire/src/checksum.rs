@@ -1,7 +1,7 @@
 //! Ones' complement sums (RFC 1071) and their incremental update (RFC 1624).
 //!
-//! A *sum* here is the folded 16-bit ones' complement sum in host order; a *check* is its complement, as it stands in a
-//! header.
+//! A *sum* here is the folded 16-bit ones' complement sum in host order; a *check* is its
+//! complement, as it stands in a header.
 
 use core::net::IpAddr;
 
@@ -16,11 +16,12 @@ const fn fold(mut acc: u64) -> u16 {
     acc as u16
 }
 
-/// The sum of `bytes`, read as big-endian 16-bit words; an odd last byte is the high half of a word.
+/// The sum of `bytes`, read as big-endian 16-bit words; an odd last byte is the high half of a
+/// word.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u16 {
-    // Words are added in the machine's own order and swapped once at the end (RFC 1071 section 2 B). 32-bit halves go
-    // into 64-bit accumulators: no carry can be lost below 2^32 words.
+    // Words are added in the machine's own order and swapped once at the end (RFC 1071 section 2
+    // B). 32-bit halves go into 64-bit accumulators: no carry can be lost below 2^32 words.
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut acc = [0u64; 8];
     for block in blocks {
@@ -57,8 +58,8 @@ pub const fn sub(a: u16, b: u16) -> u16 {
     add(a, !b)
 }
 
-/// The sum of two adjoining pieces of which the first has `first_len` bytes: after an odd piece the second one's bytes
-/// stand in the other halves of their words.
+/// The sum of two adjoining pieces of which the first has `first_len` bytes: after an odd piece the
+/// second one's bytes stand in the other halves of their words.
 #[must_use]
 pub const fn combine(first: u16, first_len: usize, second: u16) -> u16 {
     add(first, if first_len % 2 == 1 { second.swap_bytes() } else { second })
@@ -70,8 +71,9 @@ pub const fn sum_u32(v: u32) -> u16 {
     add((v >> 16) as u16, v as u16)
 }
 
-/// The sum of the pseudo header of TCP, UDP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1). `len` is the upper
-/// layer's header and payload in bytes. For a mixed pair of families each address is summed as it is.
+/// The sum of the pseudo header of TCP, UDP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// `len` is the upper layer's header and payload in bytes. For a mixed pair of families each
+/// address is summed as it is.
 #[must_use]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, len: u32) -> u16 {
     let addresses = add(sum_address(src), sum_address(dst));
@@ -85,8 +87,8 @@ fn sum_address(a: IpAddr) -> u16 {
     }
 }
 
-/// A header's check after a part of what it covers changed from sum `old` to sum `new` (RFC 1624 equation 3). Both parts
-/// start at an even distance from where the check begins to count.
+/// A header's check after a part of what it covers changed from sum `old` to sum `new` (RFC 1624
+/// equation 3). Both parts start at an even distance from where the check begins to count.
 #[must_use]
 pub const fn update(check: u16, old: u16, new: u16) -> u16 {
     !add(add(!check, !old), new)

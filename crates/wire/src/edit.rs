@@ -1,11 +1,11 @@
 //! Change a forwarded packet in place and keep its checksums as right, or as wrong, as they were.
 //!
-//! A complete TCP checksum is updated from the old and new bytes (RFC 1624), never computed anew, so that damage done
-//! elsewhere stays visible. A partial one holds only the pseudo header's sum: a changed field needs no update there, a
-//! changed length does.
+//! A complete TCP checksum is updated from the old and new bytes (RFC 1624), never computed anew,
+//! so that damage done elsewhere stays visible. A partial one holds only the pseudo header's sum: a
+//! changed field needs no update there, a changed length does.
 //!
-//! Each function takes the segment as parsed from this very packet. On a packet that it does not belong to nothing is
-//! changed, or bytes inside the packet are; never a panic.
+//! Each function takes the segment as parsed from this very packet. On a packet that it does not
+//! belong to nothing is changed, or bytes inside the packet are; never a panic.
 
 use crate::bytes::{pad4, put, put_u16, u8_at, u16_at, u32_at};
 use crate::checksum;
@@ -116,9 +116,10 @@ pub fn write_traffic_class(packet: &mut [u8], traffic_class: u8) {
     }
 }
 
-/// Put `option` (kind, length, body, already complete) into the TCP header, padded with NOPs to four bytes: behind the
-/// others, or before them where they end with end-of-list or in a broken length, behind which nobody would read. The IP
-/// and TCP headers move into the headroom and `s` is out of date afterwards.
+/// Put `option` (kind, length, body, already complete) into the TCP header, padded with NOPs to
+/// four bytes: behind the others, or before them where they end with end-of-list or in a broken
+/// length, behind which nobody would read. The IP and TCP headers move into the headroom and `s` is
+/// out of date afterwards.
 ///
 /// A super-segment keeps its `gso_size`: the caller sees to it that its segments still fit the MTU.
 ///
@@ -153,9 +154,9 @@ pub fn insert_option(p: &mut PacketBuf, s: &TcpSegment, option: &[u8]) -> Result
     Ok(())
 }
 
-/// Take Farlink's options out (there is one, unless somebody plays tricks): each with its NOPs where it was inserted by
-/// [`insert_option`], so that the header is as it was before; else the options behind it move up. `s` is out of date
-/// afterwards.
+/// Take Farlink's options out (there is one, unless somebody plays tricks): each with its NOPs
+/// where it was inserted by [`insert_option`], so that the header is as it was before; else the
+/// options behind it move up. `s` is out of date afterwards.
 pub fn remove_farlink_option(p: &mut PacketBuf, s: &TcpSegment) {
     let Some(area) = options_area(p.bytes(), s) else { return };
     let area_len = area.len();
@@ -176,7 +177,8 @@ pub fn remove_farlink_option(p: &mut PacketBuf, s: &TcpSegment) {
     finish_resize(p, s, new_total, kept.len(), old);
 }
 
-/// The options area without Farlink's options, a multiple of four bytes; `None` when there is none of them.
+/// The options area without Farlink's options, a multiple of four bytes; `None` when there is none
+/// of them.
 fn without_farlink(area: &[u8]) -> Option<ArrayVec<u8, OPTIONS_BYTES_MAX>> {
     let mut kept = ArrayVec::<u8, OPTIONS_BYTES_MAX>::new();
     let mut from = 0;
@@ -202,8 +204,8 @@ fn without_farlink(area: &[u8]) -> Option<ArrayVec<u8, OPTIONS_BYTES_MAX>> {
     Some(kept)
 }
 
-/// After the options area has changed in size: data offset, IP length, TCP checksum, header length hint. `old` is the
-/// sum of the TCP header before.
+/// After the options area has changed in size: data offset, IP length, TCP checksum, header length
+/// hint. `old` is the sum of the TCP header before.
 fn finish_resize(p: &mut PacketBuf, s: &TcpSegment, new_total: usize, new_area: usize, old: u16) {
     let at = s.tcp_offset();
     let old_total = usize::try_from(s.ip.total_len).unwrap_or(usize::MAX);
@@ -244,7 +246,8 @@ fn options_area<'a>(packet: &'a [u8], s: &TcpSegment) -> Option<&'a [u8]> {
     packet.get(s.tcp_offset().checked_add(TCP_HEADER_BYTES)?..s.payload_offset)
 }
 
-/// Write `value` at `within` of the body of the option `kind`, if it is there with a body of `body_len` bytes.
+/// Write `value` at `within` of the body of the option `kind`, if it is there with a body of
+/// `body_len` bytes.
 fn set_in_option(p: &mut PacketBuf, s: &TcpSegment, kind: u8, body_len: usize, within: usize, value: &[u8]) {
     let found = options_area(p.bytes(), s).and_then(|area| {
         // The last one, as the parser takes the last one.
@@ -268,7 +271,8 @@ fn patch_ipv4(packet: &mut [u8], at: usize, value: &[u8]) {
     patch_covered(packet, at, value, Some(10));
 }
 
-/// Write `value` at `at` of `covered`, whose check stands at `check_at`. Nothing happens if either is out of bounds.
+/// Write `value` at `at` of `covered`, whose check stands at `check_at`. Nothing happens if either
+/// is out of bounds.
 fn patch_covered(covered: &mut [u8], at: usize, value: &[u8], check_at: Option<usize>) {
     // Whole words round the value: an option may stand at an odd offset.
     let start = at & !1;
@@ -291,7 +295,8 @@ fn patch_covered(covered: &mut [u8], at: usize, value: &[u8], check_at: Option<u
     }
 }
 
-/// Write identification, MF and fragment offset (in eights) of an IPv4 header; DF and the reserved bit stay.
+/// Write identification, MF and fragment offset (in eights) of an IPv4 header; DF and the reserved
+/// bit stay.
 pub(crate) fn write_ipv4_fragment(packet: &mut [u8], id: u16, more: bool, offset: u16) {
     let flags = u16_at(packet, 6).unwrap_or(0) & !(MORE_FRAGMENTS | OFFSET_MASK);
     let more = if more { MORE_FRAGMENTS } else { 0 };

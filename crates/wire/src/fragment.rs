@@ -19,9 +19,9 @@ pub enum FragmentError {
     NotFragmentable,
 }
 
-/// Give `f` the fragments of `packet`, in order, each at most `mtu` bytes; a packet that fits comes out as it is. Its
-/// checksums must be complete. IPv4 keeps its identification (and its DF bit: whether to respect that is the caller's
-/// to decide); IPv6 fragments get `ident`.
+/// Give `f` the fragments of `packet`, in order, each at most `mtu` bytes; a packet that fits comes
+/// out as it is. Its checksums must be complete. IPv4 keeps its identification (and its DF bit:
+/// whether to respect that is the caller's to decide); IPv6 fragments get `ident`.
 ///
 /// Returns how many there were. One scratch buffer is allocated per call.
 ///
@@ -94,7 +94,8 @@ fn fragment_v4(
     Ok(count)
 }
 
-/// The header of all fragments but the first: only the options with the copied flag (RFC 791 section 3.1).
+/// The header of all fragments but the first: only the options with the copied flag (RFC 791
+/// section 3.1).
 fn later_header(header: &[u8]) -> ArrayVec<u8, 60> {
     const COPIED: u8 = 0x80;
     let mut out = ArrayVec::<u8, 60>::new();

@@ -1,4 +1,5 @@
-//! ICMP and ICMPv6 errors: read, and the few that a gateway makes itself (RFC 792, 1191, 1812, 4443).
+//! ICMP and ICMPv6 errors: read, and the few that a gateway makes itself (RFC 792, 1191, 1812,
+//! 4443).
 
 use crate::bytes::{put_u16, u8_at, u16_at, u32_at};
 use crate::checksum;
@@ -73,7 +74,8 @@ pub struct InnerTcp {
     pub total_len: u32,
 }
 
-/// Read an ICMP error behind `ip`; `None` for queries, echoes, neighbour discovery and what is cut short.
+/// Read an ICMP error behind `ip`; `None` for queries, echoes, neighbour discovery and what is cut
+/// short.
 pub(crate) fn parse_error(packet: &[u8], ip: IpInfo) -> Option<IcmpError> {
     let at = usize::from(ip.header_len);
     let message = packet.get(at..usize::try_from(ip.total_len).ok()?)?;
@@ -141,13 +143,14 @@ pub enum NoError {
     /// Not IP, or not of the family of the address to send from.
     #[error("not an IP packet of the sender's address family")]
     NotIp,
-    /// An ICMP error, a later fragment, or a packet from or to an address that is not one host's (RFC 1122 3.2.2).
+    /// An ICMP error, a later fragment, or a packet from or to an address that is not one host's
+    /// (RFC 1122 3.2.2).
     #[error("a packet that no ICMP error may be sent about")]
     NotAllowed,
 }
 
-/// Write into `out` the error that says that `original` is administratively prohibited (RFC 1812 section 5.2.7.1: 3/13;
-/// RFC 4443 section 3.1: 1/1), from `src` to the sender of `original`.
+/// Write into `out` the error that says that `original` is administratively prohibited (RFC 1812
+/// section 5.2.7.1: 3/13; RFC 4443 section 3.1: 1/1), from `src` to the sender of `original`.
 ///
 /// # Errors
 /// `out` is empty then.
@@ -156,8 +159,8 @@ pub fn build_admin_prohibited(original: &[u8], src: IpAddr, out: &mut Vec<u8>) -
     build_error(original, src, [kind, code, 0, 0, 0, 0, 0, 0], out)
 }
 
-/// Write into `out` the error that says that `original` does not fit the next hop's MTU, in bytes (RFC 1191 section 4:
-/// 3/4; RFC 4443 section 3.2: 2/0).
+/// Write into `out` the error that says that `original` does not fit the next hop's MTU, in bytes
+/// (RFC 1191 section 4: 3/4; RFC 4443 section 3.2: 2/0).
 ///
 /// # Errors
 /// `out` is empty then.
@@ -198,7 +201,8 @@ fn build_error(original: &[u8], src: IpAddr, head: [u8; 8], out: &mut Vec<u8>) -
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let quote = original.get(..V4_ERROR_BYTES_MAX - 28).unwrap_or(original);
             let len = u16::try_from(quote.len().saturating_add(28)).unwrap_or(u16::MAX);
-            // Precedence 6, internetwork control (RFC 1812 section 4.3.2.5); atomic, so the identification is free.
+            // Precedence 6, internetwork control (RFC 1812 section 4.3.2.5); atomic, so the
+            // identification is free.
             out.extend_from_slice(&[0x45, 0xc0]);
             out.extend_from_slice(&len.to_be_bytes());
             out.extend_from_slice(&[0, 0, 0x40, 0, ERROR_TTL, PROTOCOL_ICMP, 0, 0]);

@@ -17,8 +17,8 @@ pub(crate) const EXT_ROUTING: u8 = 43;
 pub(crate) const EXT_FRAGMENT: u8 = 44;
 pub(crate) const EXT_DESTINATION: u8 = 60;
 
-/// IPv6 extension headers walked before a packet counts as odd. RFC 8504 section 5.3 lets a host set such a limit; no
-/// ordinary packet has more than four.
+/// IPv6 extension headers walked before a packet counts as odd. RFC 8504 section 5.3 lets a host
+/// set such a limit; no ordinary packet has more than four.
 pub const EXTENSION_HEADERS_MAX: usize = 8;
 
 /// Bytes of an IPv4 header without options.
@@ -32,7 +32,8 @@ pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
 pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 pub(crate) const OFFSET_MASK: u16 = 0x1fff;
 
-/// Source and destination of a packet, whatever it carries; `None` when it is too short to have any.
+/// Source and destination of a packet, whatever it carries; `None` when it is too short to have
+/// any.
 #[must_use]
 pub fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match u8_at(packet, 0)? >> 4 {
@@ -49,7 +50,8 @@ pub fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
 }
 
 /// What a packet is, as far as this crate reads it.
-// One value lives at a time, on the stack: boxing the large case would be the only allocation per packet.
+// One value lives at a time, on the stack: boxing the large case would be the only allocation per
+// packet.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
@@ -117,7 +119,8 @@ pub struct IpInfo {
     pub id: u16,
     /// The DF bit; always set for IPv6, which routers do not fragment.
     pub dont_fragment: bool,
-    /// Bytes from the packet's start to the upper layer's header, options and extension headers included.
+    /// Bytes from the packet's start to the upper layer's header, options and extension headers
+    /// included.
     pub header_len: u16,
     /// Bytes of the packet by its own word; what stands behind them in the buffer is padding.
     pub total_len: u32,
@@ -152,7 +155,8 @@ pub struct FragmentInfo {
     pub ip: IpInfo,
     /// Identification, 16 bits in IPv4, 32 in IPv6.
     pub id: u32,
-    /// Protocol of the whole packet (IPv6: the next header of the fragment header, which may be another extension).
+    /// Protocol of the whole packet (IPv6: the next header of the fragment header, which may be
+    /// another extension).
     pub protocol: u8,
     /// Where its payload stands in the whole packet's, in bytes.
     pub offset: u32,
@@ -180,7 +184,8 @@ pub(crate) enum Upper {
     Fragment(FragmentInfo),
 }
 
-/// Say what a packet is. A total function: anything odd, truncated, contradictory or unknown is [`Parsed::Other`].
+/// Say what a packet is. A total function: anything odd, truncated, contradictory or unknown is
+/// [`Parsed::Other`].
 #[must_use]
 pub fn parse(packet: &[u8]) -> Parsed {
     match parse_ip(packet, Extent::Whole) {
@@ -218,8 +223,9 @@ pub(crate) fn parse_ip(packet: &[u8], extent: Extent) -> Option<Upper> {
     }
 }
 
-/// The length a packet has by the field `said`: `None` where that contradicts the buffer. A field of 0 in a buffer that
-/// no 16-bit length could name is the kernel's mark of an oversized super-segment (BIG TCP).
+/// The length a packet has by the field `said`: `None` where that contradicts the buffer. A field
+/// of 0 in a buffer that no 16-bit length could name is the kernel's mark of an oversized
+/// super-segment (BIG TCP).
 fn total_len(said: usize, header: usize, packet: &[u8], extent: Extent) -> Option<usize> {
     if said == header && packet.len() > usize::from(u16::MAX) + header {
         return Some(packet.len());
@@ -267,7 +273,8 @@ fn parse_v4(packet: &[u8], extent: Extent) -> Option<Upper> {
     check_fragment(info)
 }
 
-/// A fragment that can be part of a packet: it has payload, in eights unless it is the last, and ends within 65,535.
+/// A fragment that can be part of a packet: it has payload, in eights unless it is the last, and
+/// ends within 65,535.
 fn check_fragment(info: FragmentInfo) -> Option<Upper> {
     let sound = info.payload_len > 0
         && (!info.more || info.payload_len.is_multiple_of(8))
@@ -316,8 +323,8 @@ fn parse_v6(packet: &[u8], extent: Extent) -> Option<Upper> {
             EXT_HOP_BY_HOP if n > 0 => return None,
             EXT_HOP_BY_HOP | EXT_DESTINATION => extension_len(packet, at)?,
             EXT_ROUTING => {
-                // With segments left the address in the header is not where the packet ends, so neither the flow nor the
-                // checksum can be told from it.
+                // With segments left the address in the header is not where the packet ends, so
+                // neither the flow nor the checksum can be told from it.
                 if u8_at(packet, at.saturating_add(3))? != 0 {
                     return None;
                 }
@@ -357,7 +364,8 @@ fn extension_len(packet: &[u8], at: usize) -> Option<usize> {
     Some((usize::from(u8_at(packet, at.saturating_add(1))?) + 1) * 8)
 }
 
-/// Where the 32-bit length of an IPv6 jumbogram stands (RFC 2675 section 2); `None` for any other packet.
+/// Where the 32-bit length of an IPv6 jumbogram stands (RFC 2675 section 2); `None` for any other
+/// packet.
 pub(crate) fn jumbo_len_at(packet: &[u8]) -> Option<usize> {
     const PAD1: u8 = 0;
     const JUMBO: u8 = 0xc2;
@@ -392,8 +400,9 @@ pub(crate) struct UnfragmentablePart {
     pub has_fragment_header: bool,
 }
 
-/// Find the part of an IPv6 packet up to its routing header, its hop-by-hop header, or its fixed header, whichever is the
-/// last there is; in a packet with a fragment header, the part before that. `None` when cut short.
+/// Find the part of an IPv6 packet up to its routing header, its hop-by-hop header, or its fixed
+/// header, whichever is the last there is; in a packet with a fragment header, the part before
+/// that. `None` when cut short.
 pub(crate) fn unfragmentable_part(packet: &[u8]) -> Option<UnfragmentablePart> {
     const NEXT_HEADER_AT: usize = 6;
     let mut part = UnfragmentablePart {

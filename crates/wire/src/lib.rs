@@ -1,8 +1,9 @@
 //! Packets as bytes: IPv4/IPv6, TCP and its options, ICMP, checksums, fragments, super-segments.
 //!
-//! Everything here is a pure function of bytes or a bounded container of them: no clock, no socket, no panic on any
-//! input. [`parse`] reads a packet once into plain values; [`edit`] changes a forwarded packet in place; [`build`] writes
-//! the headers of a new one; [`supersegment`], [`mod@fragment`] and [`reassembly`] cut and join.
+//! Everything here is a pure function of bytes or a bounded container of them: no clock, no socket,
+//! no panic on any input. [`parse`] reads a packet once into plain values; [`edit`] changes a
+//! forwarded packet in place; [`build`] writes the headers of a new one; [`supersegment`],
+//! [`mod@fragment`] and [`reassembly`] cut and join.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(

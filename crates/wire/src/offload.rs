@@ -1,4 +1,5 @@
-//! What a virtio-net header says about a packet (virtio 1.2 section 5.1.6, linux/virtio_net.h), as meaning, not bytes.
+//! What a virtio-net header says about a packet (virtio 1.2 section 5.1.6, linux/virtio_net.h), as
+//! meaning, not bytes.
 
 /// Bytes of `struct virtio_net_hdr` before each packet of a TUN with IFF_VNET_HDR.
 pub const VNET_HEADER_BYTES: usize = 10;
@@ -18,7 +19,8 @@ pub enum ChecksumState {
     Unverified,
     /// A complete checksum that was found right (DATA_VALID).
     Verified,
-    /// The field holds only the sum of the pseudo header; whoever sends the packet on completes it (NEEDS_CSUM).
+    /// The field holds only the sum of the pseudo header; whoever sends the packet on completes it
+    /// (NEEDS_CSUM).
     Partial {
         /// Where the sum begins, in bytes from the start of the packet.
         start: u16,
@@ -54,7 +56,8 @@ pub struct Offload {
     pub header_len: u16,
 }
 
-/// What a packet takes on the wire, where a super-segment has become the packets that it is cut into.
+/// What a packet takes on the wire, where a super-segment has become the packets that it is cut
+/// into.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct WireSize {
     /// Bytes of all of them, IP headers included.

@@ -74,8 +74,8 @@ pub struct FarlinkOption {
     pub body: ArrayVec<u8, 36>,
 }
 
-/// The options of one TCP header. Where a kind comes twice, the last one counts, as in Linux (`tcp_parse_options`); of
-/// Farlink's own, the first.
+/// The options of one TCP header. Where a kind comes twice, the last one counts, as in Linux
+/// (`tcp_parse_options`); of Farlink's own, the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
     /// Maximum segment size, bytes; 0 is ignored, as in Linux.
@@ -98,7 +98,8 @@ pub struct TcpOptions {
     pub mptcp: bool,
     /// Farlink's own option.
     pub farlink: Option<FarlinkOption>,
-    /// Other kinds, each once, in order; known kinds of a length they cannot have too. The first eight.
+    /// Other kinds, each once, in order; known kinds of a length they cannot have too. The first
+    /// eight.
     pub unknown: ArrayVec<u8, 8>,
     /// An impossible length: what follows it was not read.
     pub malformed: bool,
@@ -199,7 +200,8 @@ impl TcpOptions {
         let mut walk = OptionWalk::new(area);
         for raw in walk.by_ref() {
             if !options.take(&raw) && !options.unknown.contains(&raw.kind) {
-                // A ninth kind is not remembered: eight are enough to know that this is no ordinary host.
+                // A ninth kind is not remembered: eight are enough to know that this is no ordinary
+                // host.
                 let _ = options.unknown.try_push(raw.kind);
             }
         }

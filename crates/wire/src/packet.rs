@@ -15,8 +15,9 @@ pub struct PacketBuf {
 }
 
 impl PacketBuf {
-    /// Spare bytes that stand in front of a packet, so that the IP and TCP headers can grow towards the front while the
-    /// payload stays where it is. 40 bytes of TCP options and the virtio-net header fit.
+    /// Spare bytes that stand in front of a packet, so that the IP and TCP headers can grow towards
+    /// the front while the payload stays where it is. 40 bytes of TCP options and the virtio-net
+    /// header fit.
     pub const HEADROOM: usize = 64;
 
     /// The packet of `len` bytes that begins `start` bytes into `block`; cut to what the block has.
@@ -83,7 +84,8 @@ impl PacketBuf {
         (self.block, self.start, self.len)
     }
 
-    /// The same packet in a block of its own size, where that is worth a copy: for packets that wait.
+    /// The same packet in a block of its own size, where that is worth a copy: for packets that
+    /// wait.
     #[must_use]
     pub fn shrunk(self, pool: &mut Pool) -> Self {
         let bytes = self.len.saturating_add(Self::HEADROOM);
@@ -102,8 +104,9 @@ impl PacketBuf {
         pool.give_back(self.block);
     }
 
-    /// Open a gap of `gap` bytes at `at`: what stands before it moves into the headroom, or, where that is too small,
-    /// what stands behind it moves into the tailroom. `false`, and nothing changed, when neither has the room.
+    /// Open a gap of `gap` bytes at `at`: what stands before it moves into the headroom, or, where
+    /// that is too small, what stands behind it moves into the tailroom. `false`, and nothing
+    /// changed, when neither has the room.
     pub(crate) fn open_gap(&mut self, at: usize, gap: usize) -> bool {
         if at > self.len {
             return false;
@@ -123,8 +126,8 @@ impl PacketBuf {
         true
     }
 
-    /// Take out `gap` bytes at `at`: what stands before them moves towards the end, so the payload stays where it is.
-    /// `false`, and nothing changed, when there are fewer.
+    /// Take out `gap` bytes at `at`: what stands before them moves towards the end, so the payload
+    /// stays where it is. `false`, and nothing changed, when there are fewer.
     pub(crate) fn close_gap(&mut self, at: usize, gap: usize) -> bool {
         match at.checked_add(gap) {
             Some(end) if end <= self.len => {}

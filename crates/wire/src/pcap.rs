@@ -1,4 +1,5 @@
-//! Packets as a capture file (libpcap format, nanosecond magic, raw IP): bytes only, whoever owns them writes the file.
+//! Packets as a capture file (libpcap format, nanosecond magic, raw IP): bytes only, whoever owns
+//! them writes the file.
 
 use crate::time::Instant;
 
@@ -33,8 +34,8 @@ fn two(a: u16, b: u16) -> [u8; 4] {
     [a0, a1, b0, b1]
 }
 
-/// The 16 bytes before a packet of `original_len` bytes of which `captured_len` follow. `at` counts from the epoch of the
-/// caller's clock; readers take it for 1970.
+/// The 16 bytes before a packet of `original_len` bytes of which `captured_len` follow. `at` counts
+/// from the epoch of the caller's clock; readers take it for 1970.
 #[must_use]
 pub fn record_header(at: Instant, captured_len: usize, original_len: usize) -> [u8; 16] {
     const NANOS: u64 = 1_000_000_000;
@@ -66,7 +67,8 @@ impl Default for PcapWriter {
 }
 
 impl PcapWriter {
-    /// A capture, its file header already written, that keeps at most `snaplen` bytes of each packet.
+    /// A capture, its file header already written, that keeps at most `snaplen` bytes of each
+    /// packet.
     #[must_use]
     pub fn new(snaplen: usize) -> Self {
         let max = usize::try_from(SNAPLEN_MAX).unwrap_or(usize::MAX);

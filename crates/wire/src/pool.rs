@@ -2,17 +2,19 @@
 
 use core::fmt;
 
-/// Capacity of a large block: a 64 KB super-segment with its virtio-net header, headroom, and room to grow. Bytes.
+/// Capacity of a large block: a 64 KB super-segment with its virtio-net header, headroom, and room
+/// to grow. Bytes.
 pub const LARGE_BLOCK_BYTES: usize = 72 * 1024;
 /// Capacity of a small block: an ordinary or jumbo-less packet with headroom. Bytes.
 pub const SMALL_BLOCK_BYTES: usize = 4 * 1024;
 
-/// What a block costs beside its bytes: the allocator's header, and its place in a list that grows by doubling.
+/// What a block costs beside its bytes: the allocator's header, and its place in a list that grows
+/// by doubling.
 pub const BLOCK_OVERHEAD_BYTES: usize = 96;
 
-/// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per size. Many large ones: a
-/// fresh one costs as much as copying a super-segment. Where thousands of connections send little each, thousands of small ones
-/// come back at once.
+/// Free blocks kept for reuse; what is given back beyond that goes to the allocator. Count per
+/// size. Many large ones: a fresh one costs as much as copying a super-segment. Where thousands of
+/// connections send little each, thousands of small ones come back at once.
 const FREE_LARGE_MAX: usize = 512;
 const FREE_SMALL_MIN: usize = 512;
 const FREE_SMALL_MAX: usize = 8192;
@@ -63,8 +65,8 @@ const fn cost(capacity_bytes: usize) -> usize {
     if capacity_bytes == 0 { 0 } else { capacity_bytes + BLOCK_OVERHEAD_BYTES }
 }
 
-/// Hands out [`Block`]s and takes them back. Taking always succeeds: the limit is a mark that callers look at through
-/// [`Pool::is_short`] before they hold more.
+/// Hands out [`Block`]s and takes them back. Taking always succeeds: the limit is a mark that
+/// callers look at through [`Pool::is_short`] before they hold more.
 #[derive(Debug)]
 pub struct Pool {
     limit_bytes: usize,
@@ -109,7 +111,8 @@ impl Pool {
         }
     }
 
-    /// Lets go of half the free blocks that nobody has wanted since the last time: what a burst has left goes back.
+    /// Lets go of half the free blocks that nobody has wanted since the last time: what a burst has
+    /// left goes back.
     pub fn trim(&mut self) {
         self.large.trim();
         self.small.trim();
@@ -156,7 +159,8 @@ impl Pool {
         }
     }
 
-    /// A block of exactly `bytes`, for what stays long while the pool is pressed. It is never reused.
+    /// A block of exactly `bytes`, for what stays long while the pool is pressed. It is never
+    /// reused.
     pub fn take_exact(&mut self, bytes: usize) -> Block {
         self.use_up(bytes);
         Block::with_capacity(bytes)
@@ -186,7 +190,8 @@ impl Pool {
         }
     }
 
-    /// What the blocks cost that were handed out and not given back, in bytes: their capacity and [`BLOCK_OVERHEAD_BYTES`] each.
+    /// What the blocks cost that were handed out and not given back, in bytes: their capacity and
+    /// [`BLOCK_OVERHEAD_BYTES`] each.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes

@@ -1,7 +1,9 @@
-//! Rates, sizes and times as people type them: `8M`, `8mbit`, `8 Mbit/s`; `64 KiB`, `512M`; `500ms`, `1.5 h`.
+//! Rates, sizes and times as people type them: `8M`, `8mbit`, `8 Mbit/s`; `64 KiB`, `512M`;
+//! `500ms`, `1.5 h`.
 //!
-//! Whether letters are large or small makes no difference, and blanks before the unit are allowed. Rates go by powers of ten. Sizes go
-//! by powers of two where the unit says so (`KiB`) or is only a letter (`512M`), and by powers of ten otherwise (`MB`).
+//! Whether letters are large or small makes no difference, and blanks before the unit are allowed.
+//! Rates go by powers of ten. Sizes go by powers of two where the unit says so (`KiB`) or is only a
+//! letter (`512M`), and by powers of ten otherwise (`MB`).
 
 use crate::time::Duration;
 

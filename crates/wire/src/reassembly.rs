@@ -1,5 +1,5 @@
-//! Join IP fragments within bounds. The fragments themselves are kept, so that whatever comes of it (not TCP, timed out,
-//! contradictory, no room) they can be forwarded as they came.
+//! Join IP fragments within bounds. The fragments themselves are kept, so that whatever comes of it
+//! (not TCP, timed out, contradictory, no room) they can be forwarded as they came.
 
 use crate::bytes::put;
 use crate::edit::{write_ipv4_fragment, write_total_len, write_traffic_class};
@@ -25,15 +25,15 @@ pub struct ReassemblyLimits {
 }
 
 impl Default for ReassemblyLimits {
-    /// 4 MiB as Linux (`ipfrag_high_thresh`); 256 packets of at most 256 fragments; 5 s, since what a gateway holds
-    /// longer than hosts take to resend helps nobody.
+    /// 4 MiB as Linux (`ipfrag_high_thresh`); 256 packets of at most 256 fragments; 5 s, since what
+    /// a gateway holds longer than hosts take to resend helps nobody.
     fn default() -> Self {
         Self { bytes: 4 << 20, datagrams: 256, fragments: 256, timeout: Duration::from_secs(5) }
     }
 }
 
-/// A packet made whole, and the fragments it came in, in the order of their arrival. The blocks of all are the caller's to
-/// give back to the pool.
+/// A packet made whole, and the fragments it came in, in the order of their arrival. The blocks of
+/// all are the caller's to give back to the pool.
 #[derive(Debug)]
 pub struct Reassembled {
     /// The packet. Its transport checksum is complete and unverified.
@@ -47,7 +47,8 @@ pub struct Reassembled {
 pub struct Pushed {
     /// The packet that it completed.
     pub whole: Option<Reassembled>,
-    /// Fragments to be forwarded as they are, in order: contradictory ones, and those that had to make room.
+    /// Fragments to be forwarded as they are, in order: contradictory ones, and those that had to
+    /// make room.
     pub forward: Vec<PacketBuf>,
 }
 
@@ -141,14 +142,16 @@ impl Reassembler {
         out
     }
 
-    /// Take a fragment as parsed from `p`. Where fragments overlap, the byte that came first counts; in IPv6 an overlap
-    /// that is no mere repetition ends the attempt (RFC 5722), and so does in both whatever contradicts an earlier
-    /// fragment or mixes ECN-capable with other fragments: the host is to judge the fragments as they are. Where there
-    /// is no room, the oldest packet under way goes.
+    /// Take a fragment as parsed from `p`. Where fragments overlap, the byte that came first
+    /// counts; in IPv6 an overlap that is no mere repetition ends the attempt (RFC 5722), and so
+    /// does in both whatever contradicts an earlier fragment or mixes ECN-capable with other
+    /// fragments: the host is to judge the fragments as they are. Where there is no room, the
+    /// oldest packet under way goes.
     pub fn push(&mut self, now: Instant, p: PacketBuf, info: &FragmentInfo, pool: &mut Pool) -> Pushed {
         let mut pushed = Pushed::default();
         let payload_end = info.payload_offset.saturating_add(info.payload_len);
-        // A fragment with its checksum left to be done cannot be: the kernel completes them before it fragments.
+        // A fragment with its checksum left to be done cannot be: the kernel completes them before
+        // it fragments.
         if p.offload.is_partial() || p.len() < payload_end || p.capacity() > self.limits.bytes {
             pushed.forward.push(p);
             return pushed;
@@ -177,7 +180,8 @@ impl Reassembler {
         pushed
     }
 
-    /// The number of the packet `key`, begun if need be, with room for `bytes` more; `None` when it had to go itself.
+    /// The number of the packet `key`, begun if need be, with room for `bytes` more; `None` when it
+    /// had to go itself.
     fn make_room(&mut self, now: Instant, key: Key, bytes: usize, out: &mut Vec<PacketBuf>) -> Option<u64> {
         let known = self.by_key.get(&key).copied();
         while !self.is_empty()
@@ -252,7 +256,8 @@ impl Datagram {
         matches!((self.total, self.ranges.as_slice()), (Some(total), &[(0, end)]) if end == total)
     }
 
-    /// The packet; `None` when it would be longer than a packet can be, or its ECN fields do not go together.
+    /// The packet; `None` when it would be longer than a packet can be, or its ECN fields do not go
+    /// together.
     fn assemble(&self, pool: &mut Pool) -> Option<PacketBuf> {
         let (first, first_packet) = self.parts.iter().find(|(i, _)| i.offset == 0)?;
         let traffic_class = self.traffic_class(first)?;
@@ -288,8 +293,9 @@ impl Datagram {
         Some(PacketBuf::from_block(block, PacketBuf::HEADROOM, total, Offload::default()))
     }
 
-    /// The traffic class of the whole (RFC 3168 section 5.3, the table of Linux `ip_frag_ecn_table`): CE if any fragment
-    /// met congestion; `None` where some fragments are ECN-capable and others are not.
+    /// The traffic class of the whole (RFC 3168 section 5.3, the table of Linux
+    /// `ip_frag_ecn_table`): CE if any fragment met congestion; `None` where some fragments are
+    /// ECN-capable and others are not.
     fn traffic_class(&self, first: &FragmentInfo) -> Option<u8> {
         let any = |ecn: Ecn| self.parts.iter().any(|(i, _)| i.ip.ecn() == ecn);
         let capable = any(Ecn::Ect0) || any(Ecn::Ect1) || any(Ecn::Ce);

@@ -2,8 +2,8 @@
 
 use core::ops::{Add, AddAssign, Sub};
 
-/// A TCP sequence number. It has no `<`: which of two is earlier is asked with [`SeqNum::before`], and the answer
-/// means something only while the two are less than 2^31 apart.
+/// A TCP sequence number. It has no `<`: which of two is earlier is asked with [`SeqNum::before`],
+/// and the answer means something only while the two are less than 2^31 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SeqNum(pub u32);
 

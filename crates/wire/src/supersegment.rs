@@ -1,4 +1,5 @@
-//! Cut a super-segment into the packets that a network card would make of it (Linux `tcp_gso_segment`).
+//! Cut a super-segment into the packets that a network card would make of it (Linux
+//! `tcp_gso_segment`).
 
 use crate::build::finish_checksums;
 use crate::bytes::{put, put_u16, u16_at};
@@ -24,10 +25,11 @@ pub fn wire_size(packet: &[u8], offload: &Offload) -> WireSize {
     WireSize::of(header_bytes, packet.len().saturating_sub(header_bytes), offload)
 }
 
-/// Give `f` the packets of `gso_size` payload bytes each, in order, with complete checksums. The sequence number
-/// advances, the IPv4 identification counts up, FIN and PSH stand on the last only, CWR on the first only. URG and the
-/// urgent pointer are copied as they are, as the kernel does it (which is why urgent data must not go into a
-/// super-segment). A packet that is no super-segment comes out once, its checksum completed; so does one that is not TCP.
+/// Give `f` the packets of `gso_size` payload bytes each, in order, with complete checksums. The
+/// sequence number advances, the IPv4 identification counts up, FIN and PSH stand on the last only,
+/// CWR on the first only. URG and the urgent pointer are copied as they are, as the kernel does it
+/// (which is why urgent data must not go into a super-segment). A packet that is no super-segment
+/// comes out once, its checksum completed; so does one that is not TCP.
 ///
 /// One scratch buffer is allocated per call.
 pub fn segment(packet: &[u8], offload: &Offload, f: &mut dyn FnMut(&[u8])) {
@@ -53,7 +55,8 @@ pub fn segment(packet: &[u8], offload: &Offload, f: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// Make the copied header that of segment number `n`, whose payload begins `offset` bytes into the super-segment's.
+/// Make the copied header that of segment number `n`, whose payload begins `offset` bytes into the
+/// super-segment's.
 fn write_header(out: &mut [u8], s: &TcpSegment, offset: usize, n: usize, is_last: bool) {
     let at = s.tcp_offset();
     let total = out.len();

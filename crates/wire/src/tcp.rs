@@ -181,8 +181,9 @@ pub(crate) fn parse_segment(packet: &[u8], ip: IpInfo) -> Option<TcpSegment> {
     })
 }
 
-/// Whether the IPv4 header checksum and the TCP checksum are right. A TCP checksum that the kernel verified counts as
-/// right, and so does one left partial, if it is this segment's TCP checksum that is left so.
+/// Whether the IPv4 header checksum and the TCP checksum are right. A TCP checksum that the kernel
+/// verified counts as right, and so does one left partial, if it is this segment's TCP checksum
+/// that is left so.
 #[must_use]
 pub fn verify_checksums(packet: &[u8], segment: &TcpSegment, offload: &Offload) -> bool {
     let at = segment.tcp_offset();

@@ -3,7 +3,8 @@
 use core::ops::{Add, AddAssign, Sub};
 pub use core::time::Duration;
 
-/// A point in time, in nanoseconds since the driver's epoch (boot for the Linux driver, zero for the simulator).
+/// A point in time, in nanoseconds since the driver's epoch (boot for the Linux driver, zero for
+/// the simulator).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 

@@ -1,5 +1,6 @@
-//! A gateway between two channels, driven by pseudo-random packets: one exported function that reaches every door of the six
-//! sans-I/O crates, so that the linker has to bring everything that lies behind them.
+//! A gateway between two channels, driven by pseudo-random packets: one exported function that
+//! reaches every door of the six sans-I/O crates, so that the linker has to bring everything that
+//! lies behind them.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,10 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr, as of August 2026): a model of the path, its rate and its RTT, instead of losses alone.
+//! BBR version 3 (draft-ietf-ccwg-bbr, as of August 2026): a model of the path, its rate and its
+//! RTT, instead of losses alone.
 //!
-//! Names and order are the draft's. What is where: here what the sender sees (window, pacing, the events); `model.rs` rate,
-//! volume and congestion signals; `phases.rs` the state machine; `probe_rtt.rs` the smallest RTT and how it is kept fresh;
-//! `filter.rs` windowed maxima. Rates are bits per second, gains are percent, everything is an integer.
+//! Names and order are the draft's. What is where: here what the sender sees (window, pacing, the
+//! events); `model.rs` rate, volume and congestion signals; `phases.rs` the state machine;
+//! `probe_rtt.rs` the smallest RTT and how it is kept fresh; `filter.rs` windowed maxima. Rates are
+//! bits per second, gains are percent, everything is an integer.
 
 mod filter;
 mod model;
@@ -183,7 +185,8 @@ impl Bbr {
         new
     }
 
-    /// For a path that has shown its rate and its RTT: as if Startup had found them. What waits in a queue goes first.
+    /// For a path that has shown its rate and its RTT: as if Startup had found them. What waits in
+    /// a queue goes first.
     pub(crate) fn resume(config: &Config, now: Instant, rate_bps: u64, min_rtt: Duration) -> Self {
         let mut new = Self::new(&Config { handshake_rtt: Some(min_rtt), ..*config });
         new.begin(now);
@@ -199,7 +202,8 @@ impl Bbr {
         new
     }
 
-    /// InitPacingRate. While no RTT is known the initial window goes out unpaced, as it does with every controller.
+    /// InitPacingRate. While no RTT is known the initial window goes out unpaced, as it does with
+    /// every controller.
     fn init_pacing_rate(&mut self, rtt: Option<Duration>) {
         let Some(rtt) = rtt.filter(|rtt| !rtt.is_zero()) else { return };
         let bits = u128::from(self.initial_cwnd()) * 8 * SECOND_NS / rtt.as_nanos();
@@ -281,12 +285,14 @@ impl Bbr {
         }
     }
 
-    /// OnEnterFastRecovery; or a congestion mark, to which the draft leaves the answer open but not whether there is one.
+    /// OnEnterFastRecovery; or a congestion mark, to which the draft leaves the answer open but not
+    /// whether there is one.
     pub(crate) fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight: u64) {
         self.begin(now);
         self.save_cwnd();
         match why {
-            // The state was saved with the first loss of the round trip; by now the phase may have ended because of it.
+            // The state was saved with the first loss of the round trip; by now the phase may have
+            // ended because of it.
             Congestion::Loss if self.is_loss_in_round => {}
             Congestion::Loss => self.save_state(),
             Congestion::Ecn => self.on_mark(now, in_flight),

@@ -1,4 +1,5 @@
-//! The model of the path: what it carries, what may be in flight, and what losses and marks take from both.
+//! The model of the path: what it carries, what may be in flight, and what losses and marks take
+//! from both.
 
 use farlink_wire::time::Instant;
 
@@ -8,7 +9,8 @@ use crate::api::Lost;
 
 /// BBR.LossThresh, percent of a round trip.
 const LOSS_THRESH_PERCENT: u64 = 2;
-/// Losses in a round trip that a link before the bottleneck may have spoilt, however few segments are in flight.
+/// Losses in a round trip that a link before the bottleneck may have spoilt, however few segments
+/// are in flight.
 const CORRUPTED_SEGMENTS: u64 = 2;
 /// BBR.Beta, percent kept.
 const BETA_PERCENT: u64 = 70;
@@ -28,7 +30,8 @@ fn percent(n: u64, percent: u64) -> u64 {
     to_u64(u128::from(n) * u128::from(percent) / 100)
 }
 
-/// InflightAtLoss: what was in flight when losses passed the threshold, somewhere in the middle of what was lost.
+/// InflightAtLoss: what was in flight when losses passed the threshold, somewhere in the middle of
+/// what was lost.
 pub(super) fn inflight_at_loss(lost: &Lost) -> u64 {
     let inflight_prev = lost.tx_in_flight_bytes.saturating_sub(lost.bytes);
     let lost_prev = lost.lost_since_sent_bytes.saturating_sub(lost.bytes);
@@ -154,7 +157,8 @@ impl Bbr {
         }
         let volume = percent(self.inflight_shortterm, BETA_PERCENT);
         self.bw_shortterm_bps = self.bw_latest_bps.max(percent(self.bw_shortterm_bps, BETA_PERCENT));
-        // Marks come before the queue is full: all of the flight arrives, and what arrived is no lower bound.
+        // Marks come before the queue is full: all of the flight arrives, and what arrived is no
+        // lower bound.
         self.inflight_shortterm = if self.is_ce_in_round { volume } else { self.inflight_latest.max(volume) };
     }
 

@@ -1,4 +1,5 @@
-//! The smallest round-trip time: remembered for ten seconds, and looked for with half a pipe when five have shown none smaller.
+//! The smallest round-trip time: remembered for ten seconds, and looked for with half a pipe when
+//! five have shown none smaller.
 
 use farlink_wire::time::{Duration, Instant};
 

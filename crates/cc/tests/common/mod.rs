@@ -1,4 +1,5 @@
-//! A bottleneck with a drop-tail queue and a sender with textbook loss detection: just enough to drive a controller.
+//! A bottleneck with a drop-tail queue and a sender with textbook loss detection: just enough to
+//! drive a controller.
 #![allow(dead_code)]
 
 pub mod net;
@@ -133,7 +134,8 @@ impl Run {
         let rtt = self.now.since(sent.at);
         self.min_rtt = self.min_rtt.min(rtt);
         self.srtt = if self.srtt.is_zero() { rtt } else { (self.srtt * 7 + rtt) / 8 };
-        // Three later packets arrived: what is before them is lost, and retransmitted as a new packet.
+        // Three later packets arrived: what is before them is lost, and retransmitted as a new
+        // packet.
         if index > 0 {
             self.delivered_after_hole += 1;
             if self.delivered_after_hole >= 3 {

@@ -1,5 +1,6 @@
-//! One bottleneck with a drop-tail queue, one or more senders with selective acknowledgements, losses from a seed, a rate that
-//! changes and sources that pause: the scenarios that every controller is driven through.
+//! One bottleneck with a drop-tail queue, one or more senders with selective acknowledgements,
+//! losses from a seed, a rate that changes and sources that pause: the scenarios that every
+//! controller is driven through.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! BBR version 3, with the example test cases of the draft's appendix where a bottleneck can show them.
+//! BBR version 3, with the example test cases of the draft's appendix where a bottleneck can show
+//! them.
 
 use farlink_cc::Kind;
 
@@ -8,7 +9,8 @@ fn bbr(link: Link) -> Net {
     one(Kind::Bbr, link)
 }
 
-/// Startup doubles each round trip, Drain empties the queue, and the link stays full but for ProbeRTT.
+/// Startup doubles each round trip, Drain empties the queue, and the link stays full but for
+/// ProbeRTT.
 #[test]
 fn clean_long_link() {
     let mut net = bbr(link(600, 1200));
@@ -48,8 +50,9 @@ fn shallow_and_deep_buffer() {
     );
 }
 
-/// Below the threshold of 2 % losses do not end a probe. Between two probes the rate follows what arrives, a percent less each round
-/// trip: the draft's (1 - loss)^N, here over some 25 round trips.
+/// Below the threshold of 2 % losses do not end a probe. Between two probes the rate follows what
+/// arrives, a percent less each round trip: the draft's (1 - loss)^N, here over some 25 round
+/// trips.
 #[test]
 fn random_loss_of_one_percent() {
     let mut net = bbr(Link { loss_ppm: 10_000, ..link(100, 100) });
@@ -91,8 +94,8 @@ fn rate_rises_tenfold() {
     assert_eq!(per_second, [992, 1032, 3061, 9089, 9959, 8427, 9900, 9912, 10000, 9909, 8427, 9900]);
 }
 
-/// With its own kind it shares; from those that take loss for congestion it takes about four fifths of a link with a
-/// buffer of one bandwidth-delay product.
+/// With its own kind it shares; from those that take loss for congestion it takes about four fifths
+/// of a link with a buffer of one bandwidth-delay product.
 #[test]
 fn competing_flow() {
     let run = |other| {

@@ -59,7 +59,8 @@ fn rate_falls_to_a_half() {
     assert!(delivered >= 14_000, "{delivered} of 15,000");
 }
 
-/// The share of a connection with Reno on the same long path: what makes Hybla one for links of one's own.
+/// The share of a connection with Reno on the same long path: what makes Hybla one for links of
+/// one's own.
 #[test]
 fn competing_flow() {
     let mut net = hybla(link(600, 600));

@@ -1,4 +1,5 @@
-//! A link of known rate, and what lies behind it: nothing that is narrower, a link that corrupts, a bottleneck of a tenth.
+//! A link of known rate, and what lies behind it: nothing that is narrower, a link that corrupts, a
+//! bottleneck of a tenth.
 
 use farlink_cc::Kind;
 
@@ -41,8 +42,8 @@ fn corruption_on_the_link_takes_nothing_but_what_it_spoils() {
     }
 }
 
-/// Behind it lies a tenth: no more than twice of what CUBIC loses is lost there, in the beginning and in the long run, and the
-/// bottleneck is about as full.
+/// Behind it lies a tenth: no more than twice of what CUBIC loses is lost there, in the beginning
+/// and in the long run, and the bottleneck is about as full.
 #[test]
 fn a_bottleneck_of_a_tenth_is_found_and_not_flooded() {
     for rtt_ms in [20, 100, 500] {

@@ -8,7 +8,8 @@ fn vegas(link: Link) -> Net {
     one(Kind::Vegas, link)
 }
 
-/// Doubles every other round trip, leaves before a packet is lost, and works off what it then has too much, a packet per round trip.
+/// Doubles every other round trip, leaves before a packet is lost, and works off what it then has
+/// too much, a packet per round trip.
 #[test]
 fn clean_long_link() {
     let mut net = vegas(link(600, 1200));

@@ -32,7 +32,8 @@ pub fn at_ms(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Offers packets at their times, waking up only when the channel asks for it; returns (time in ns, packet) of all deliveries.
+/// Offers packets at their times, waking up only when the channel asks for it; returns (time in ns,
+/// packet) of all deliveries.
 pub fn drive(channel: &mut Channel<Packet>, offered: &[(u64, Packet)]) -> Vec<(u64, Packet)> {
     let mut delivered = Vec::new();
     let mut wake = |channel: &mut Channel<Packet>, until: Instant| {
@@ -55,7 +56,8 @@ pub fn drive(channel: &mut Channel<Packet>, offered: &[(u64, Packet)]) -> Vec<(u
     delivered
 }
 
-/// As many packets as one may want, back to back in one millisecond each (at 12 Mbit/s and 1,500 bytes).
+/// As many packets as one may want, back to back in one millisecond each (at 12 Mbit/s and 1,500
+/// bytes).
 pub fn stream(count: u32) -> Vec<(u64, Packet)> {
     (0..count).map(|i| (u64::from(i) * 1_000_000, packet(i, 1500))).collect()
 }

@@ -17,14 +17,16 @@ impl Engine {
         self.route_generation = self.route_generation.wrapping_add(1);
     }
 
-    /// Until a route is found, packets to a host go back to where its own came from: that may be a link.
+    /// Until a route is found, packets to a host go back to where its own came from: that may be a
+    /// link.
     pub(crate) fn resolve_ways(&self, legs: &mut Pair<Leg>) {
         for leg in [&mut legs.a, &mut legs.b] {
             leg.out = self.links.way(self.links.iface(leg.out));
         }
     }
 
-    /// Links and interfaces that are up again since this was last asked, in order: for [`Self::restart`].
+    /// Links and interfaces that are up again since this was last asked, in order: for
+    /// [`Self::restart`].
     pub fn take_links_back(&mut self) -> Vec<Way> {
         self.links.take_back()
     }
@@ -35,7 +37,8 @@ impl Engine {
         self.links.are_some_back()
     }
 
-    /// A link or interface is up again: what was in flight there is sent again at once. What a silence leaves open is found out first.
+    /// A link or interface is up again: what was in flight there is sent again at once. What a
+    /// silence leaves open is found out first.
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
         let all_lost = self.links.come_back(way);
         for id in self.table.ids() {
@@ -46,8 +49,9 @@ impl Engine {
         }
     }
 
-    /// Flows whose way leads into a link that is down or silent look for another one. Nothing else would make them: such a link grants
-    /// no turn, and a host that has said everything says no more.
+    /// Flows whose way leads into a link that is down or silent look for another one. Nothing else
+    /// would make them: such a link grants no turn, and a host that has said everything says no
+    /// more.
     pub fn reroute(&mut self, now: Instant, net: &mut dyn World) {
         if !self.links.is_any_away() {
             return;

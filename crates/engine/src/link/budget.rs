@@ -1,8 +1,9 @@
 //! The budget of a link: what relays into it may hold, all flows together.
 //!
-//! A link of known rate and round trip is full while a round trip of data is on its way, of however many flows. So relays
-//! into it share one budget: each may hold a multiple of what the others leave of it. Those that need little hold
-//! little, and those that need much find room (Choudhury and Hahne, Dynamic Queue Length Thresholds).
+//! A link of known rate and round trip is full while a round trip of data is on its way, of however
+//! many flows. So relays into it share one budget: each may hold a multiple of what the others
+//! leave of it. Those that need little hold little, and those that need much find room (Choudhury
+//! and Hahne, Dynamic Queue Length Thresholds).
 
 use farlink_wire::{Duration, Instant};
 
@@ -10,15 +11,16 @@ use super::shares::{Asking, Entry};
 use crate::ack_policy::AckPolicy;
 use crate::arrivals::Arrivals;
 
-/// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way, acknowledgements between
-/// gateways come a sixth of one late, and data waits for its turn.
+/// The budget of a link in twentieths of its bandwidth-delay product: one product is on its way,
+/// acknowledgements between gateways come a sixth of one late, and data waits for its turn.
 const BUDGET_TWENTIETHS: u64 = 33;
 /// A relay may hold so many times what is free.
 const FREE_SHARES: u64 = 4;
-/// The part of a budget (one over it) that windows which nobody has used yet may take from those who use theirs; and that must
-/// be free for a relay to pause for it.
+/// The part of a budget (one over it) that windows which nobody has used yet may take from those
+/// who use theirs; and that must be free for a relay to pause for it.
 const FRESH_SHARE: u64 = 4;
-/// The round trip of a link counts as this long at least: timers and acknowledgements take their time, too.
+/// The round trip of a link counts as this long at least: timers and acknowledgements take their
+/// time, too.
 const RTT_MIN: Duration = Duration::from_millis(20);
 /// A full segment on Ethernet.
 const SEGMENT_BYTES: u64 = 1460;
@@ -98,8 +100,9 @@ impl Budget {
         }
     }
 
-    /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a loss waits until it is repaired, a
-    /// round trip and a half later, and longer where repetitions are lost, too.
+    /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a
+    /// loss waits until it is repaired, a round trip and a half later, and longer where repetitions
+    /// are lost, too.
     pub fn losses_changed(&mut self, (sent, lost): (u64, u64)) {
         if lost == 0 {
             // So it is with nearly every acknowledgement of a clean link.
@@ -147,8 +150,9 @@ impl Budget {
         *newest = newest.saturating_sub(u64::from(bytes) - from_older);
     }
 
-    /// For how many connections whose handshake is under way a relay makes room: for all that are expected in its own first round
-    /// trip, and later only for so many that handshakes that are never finished leave most to those that speak.
+    /// For how many connections whose handshake is under way a relay makes room: for all that are
+    /// expected in its own first round trip, and later only for so many that handshakes that are
+    /// never finished leave most to those that speak.
     #[must_use]
     pub fn arriving(&self, now: Instant, asking: Asking) -> usize {
         if asking.half_open == 0 {
@@ -158,15 +162,16 @@ impl Budget {
         if asking.age <= self.period { expected } else { expected.min(self.relays) }
     }
 
-    /// When a connection that has little room because of those that are expected looks again whether they have come.
+    /// When a connection that has little room because of those that are expected looks again
+    /// whether they have come.
     #[must_use]
     pub fn looks_again(&self, now: Instant, asking: Asking) -> Option<Instant> {
         let waits = asking.age <= self.period * 2 && self.arriving(now, asking) > 0;
         waits.then(|| now + self.arrivals.width())
     }
 
-    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others are about to begin; `None`
-    /// where the link has no budget.
+    /// Bytes that a relay into this link may hold, when it holds `held_bytes` now and `more` others
+    /// are about to begin; `None` where the link has no budget.
     #[must_use]
     pub fn share(&self, held_bytes: u32, more: usize) -> Option<u32> {
         let budget = self.whole_budget()?;
@@ -179,20 +184,21 @@ impl Budget {
             let free = budget.saturating_sub(self.held_bytes + fresh);
             (u64::from(held_bytes) + free) * FREE_SHARES / (FREE_SHARES + 1)
         };
-        // What sources were promised and have not sent yet is on its way; but those that send nothing leave the others
-        // their equal parts.
+        // What sources were promised and have not sent yet is on its way; but those that send
+        // nothing leave the others their equal parts.
         let share = share(fresh).max(share(fresh.min(budget / FRESH_SHARE)).min(equal));
         Some(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// Relays that hold data for this link, and connections over it that have begun and have not sent anything yet.
+    /// Relays that hold data for this link, and connections over it that have begun and have not
+    /// sent anything yet.
     #[must_use]
     pub fn sharers(&self) -> u64 {
         u64::try_from(self.relays + self.opened.iter().sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Bytes that each of the relays into this link would have, with those that have begun to speak, and `more` that are about
-    /// to; `None` where the link has no budget.
+    /// Bytes that each of the relays into this link would have, with those that have begun to
+    /// speak, and `more` that are about to; `None` where the link has no budget.
     #[must_use]
     pub fn equal_share(&self, more: usize) -> Option<u32> {
         let relays =
@@ -200,8 +206,9 @@ impl Budget {
         Some(u32::try_from(self.budget()? / relays + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
     }
 
-    /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to show it more: much of the
-    /// budget is free, or it has less than half its part. Always where the link has no budget.
+    /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to
+    /// show it more: much of the budget is free, or it has less than half its part. Always where
+    /// the link has no budget.
     #[must_use]
     pub fn is_worth_a_pause(&self, shown_bytes: u32) -> bool {
         let Some(budget) = self.budget() else { return true };

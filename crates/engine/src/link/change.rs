@@ -12,7 +12,8 @@ pub enum Change {
     Rate(Option<u64>),
     /// The operator names a controller; `None`: whatever follows from what is known of the rate.
     Controller(Option<cc::Kind>),
-    /// The gateways have found out the rate where nobody says it; `None`: they no longer know anything.
+    /// The gateways have found out the rate where nobody says it; `None`: they no longer know
+    /// anything.
     Estimate(Option<LinkEstimate>),
     /// A witness says that it is up (`true`) or down. Ordinary interfaces may be down, too.
     Up(Witness, bool),

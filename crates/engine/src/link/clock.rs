@@ -120,8 +120,8 @@ impl Pace {
         Self { clock, ..self }
     }
 
-    /// The operator says this rate from now on; `None`: he does not know it. Somebody must, where nothing else keeps connections from
-    /// flooding the link.
+    /// The operator says this rate from now on; `None`: he does not know it. Somebody must, where
+    /// nothing else keeps connections from flooding the link.
     #[must_use]
     pub fn with_rate(self, rate_bps: Option<u64>) -> Self {
         let (by_queue, estimated) = (self.clock == Clock::Queue, self.source.is_estimated());

@@ -29,7 +29,8 @@ pub struct LinkReport {
 pub struct FarEnd {
     /// The gateways that have been heard there, the newest last.
     gateways: ArrayVec<Hello, GATEWAYS_MAX>,
-    /// Of all that is known to have arrived there: when the newest of it left, and when that was heard.
+    /// Of all that is known to have arrived there: when the newest of it left, and when that was
+    /// heard.
     carried: Option<(Instant, Instant)>,
     /// When a burst left from which the rate shows.
     train_at: Option<Instant>,
@@ -47,7 +48,8 @@ impl FarEnd {
 
     /// A gateway has been heard.
     pub fn meet(&mut self, hello: Hello) {
-        // Of one that says nothing of itself only the reports tell which it is, and they come later.
+        // Of one that says nothing of itself only the reports tell which it is, and they come
+        // later.
         let is_same = |known: &Hello| {
             known.identity == hello.identity || (known.identity == Identity::UNKNOWN && hello.version < 2)
         };
@@ -68,8 +70,9 @@ impl FarEnd {
         self.gateways.iter().copied()
     }
 
-    /// The newest transmission that is known to have arrived, where the link delivers: what left later stands in line behind it, in a
-    /// queue of others. `None`: nothing has been told for longer than `patience`.
+    /// The newest transmission that is known to have arrived, where the link delivers: what left
+    /// later stands in line behind it, in a queue of others. `None`: nothing has been told for
+    /// longer than `patience`.
     #[must_use]
     pub fn delivers(&self, now: Instant, patience: Duration) -> Option<Instant> {
         self.carried.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(sent_at, _)| sent_at)
@@ -91,7 +94,8 @@ impl FarEnd {
         self.train_at = Some(now);
     }
 
-    /// What it tells of the burst may still come: the round trip, and half as much again for a queue.
+    /// What it tells of the burst may still come: the round trip, and half as much again for a
+    /// queue.
     #[must_use]
     pub fn train_is_under_way(&self, now: Instant, rtt: Option<Duration>) -> bool {
         self.train_at.is_some_and(|at| now < at + rtt.unwrap_or(TRAIN_RTT_DEFAULT) / 2 * 3)

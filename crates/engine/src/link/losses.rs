@@ -1,7 +1,7 @@
 //! How lossy a link is, over all its flows: whether repeating early is worth its bytes.
 
-/// Before anything is known: as if one segment in 300 had been lost. A link that then carries 2.5 MB without a loss is taken to be
-/// clean, until it loses something.
+/// Before anything is known: as if one segment in 300 had been lost. A link that then carries 2.5
+/// MB without a loss is taken to be clean, until it loses something.
 const ASSUMED_LOST_BYTES: u64 = 1_500;
 const ASSUMED_BYTES: u64 = 300 * 1_500;
 /// Early repetition is worth while above one loss in so many bytes (0.05 %).
@@ -26,8 +26,9 @@ impl Losses {
             self.lost_bytes /= 2;
         }
     }
-    /// What has been sent into the link, and what was lost of it, as far as it is remembered; as if a little more had been sent, so
-    /// that a single loss at the beginning does not count for much. Bytes.
+    /// What has been sent into the link, and what was lost of it, as far as it is remembered; as if
+    /// a little more had been sent, so that a single loss at the beginning does not count for much.
+    /// Bytes.
     #[must_use]
     pub fn sent_and_lost(&self) -> (u64, u64) {
         (self.sent_bytes + ASSUMED_BYTES, self.lost_bytes)

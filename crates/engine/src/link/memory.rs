@@ -22,8 +22,8 @@ impl Memory {
         self.0 = Some(Remembered { window_bytes, rtt, at: now });
     }
 
-    /// The window that one had not long ago, on a path whose round trip is about the same: from half to ten times as long (RFC 9959
-    /// 4.2.1).
+    /// The window that one had not long ago, on a path whose round trip is about the same: from
+    /// half to ten times as long (RFC 9959 4.2.1).
     #[must_use]
     pub fn window_bytes(&self, now: Instant, rtt: Duration) -> Option<u64> {
         let r = self.0?;

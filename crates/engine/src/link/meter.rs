@@ -1,12 +1,14 @@
 //! What comes in over a link: counted here, and told to the gateway at its other end.
 //!
-//! The engine only counts and carries; what the numbers mean for the rate of a link is for the one that owns its queue.
+//! The engine only counts and carries; what the numbers mean for the rate of a link is for the one
+//! that owns its queue.
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
 use crate::peer::{Arrived, Identity};
 
-/// Reports that follow the first one early, and the bytes that each of them tells of at least: a quarter of the burst that is sent for them.
+/// Reports that follow the first one early, and the bytes that each of them tells of at least: a
+/// quarter of the burst that is sent for them.
 const EARLY_REPORTS: u8 = 3;
 const EARLY_BYTES: u64 = 12_000;
 
@@ -58,15 +60,16 @@ impl Meter {
         self.told_at.is_none_or(|at| now.since(at) >= interval)
     }
 
-    /// The first report after a silence is followed by a few that do not wait for their time: a rate shows in two of them, and where
-    /// little comes in, or one is lost, no other may follow.
+    /// The first report after a silence is followed by a few that do not wait for their time: a
+    /// rate shows in two of them, and where little comes in, or one is lost, no other may follow.
     #[must_use]
     pub fn is_due_early(&self, now: Instant, apart: Duration) -> bool {
         let enough = self.received_bytes.wrapping_sub(self.told_bytes) >= EARLY_BYTES;
         self.early > 0 && enough && self.told_at.is_some_and(|at| now.since(at) >= apart)
     }
 
-    /// The other gateway has been told. It is the first time after a silence where nothing was told for `silence`.
+    /// The other gateway has been told. It is the first time after a silence where nothing was told
+    /// for `silence`.
     pub fn told(&mut self, now: Instant, silence: Duration) {
         let first = self.told_at.is_none_or(|at| now.since(at) >= silence);
         self.early = if first { EARLY_REPORTS } else { self.early.saturating_sub(1) };

@@ -2,8 +2,8 @@
 
 use farlink_wire::{Duration, Instant};
 
-/// It is the smallest of one to two of these: long enough for a pause of the link's users, short enough for a route of the link
-/// layer that has become longer.
+/// It is the smallest of one to two of these: long enough for a pause of the link's users, short
+/// enough for a route of the link layer that has become longer.
 const WINDOW: Duration = Duration::from_secs(300);
 
 /// The smallest of the last one to two windows.

@@ -1,4 +1,5 @@
-//! What relays hold on their way into links, and what each may: the budgets of all links, asked by way.
+//! What relays hold on their way into links, and what each may: the budgets of all links, asked by
+//! way.
 
 use farlink_wire::{Duration, Instant};
 

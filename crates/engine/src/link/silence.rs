@@ -1,17 +1,20 @@
 //! Has a link fallen silent? What is evidence of that, and how often it is asked.
 //!
-//! A host that is off and a link that is gone look the same to one connection. So a retransmission timeout is evidence against a link
-//! only where nothing else speaks for it:
+//! A host that is off and a link that is gone look the same to one connection. So a retransmission
+//! timeout is evidence against a link only where nothing else speaks for it:
 //!
-//! - Nobody has been answered over the link for as long as the timer ran. One answer to anybody ends all doubt.
-//! - The timeout is of a leg on which a gateway is heard, which answers whether the host behind it lives or not. Else two
-//!   different hosts must have let their timers expire: that both are off is unlikely, that one is says nothing.
-//! - The receiver is not known to answer round us, and has not been silent while the link answered others: then its silence
-//!   is its own.
+//! - Nobody has been answered over the link for as long as the timer ran. One answer to anybody
+//!   ends all doubt.
+//! - The timeout is of a leg on which a gateway is heard, which answers whether the host behind it
+//!   lives or not. Else two different hosts must have let their timers expire: that both are off is
+//!   unlikely, that one is says nothing.
+//! - The receiver is not known to answer round us, and has not been silent while the link answered
+//!   others: then its silence is its own.
 //!
-//! A suspected link is asked by one segment of one connection. When two of them have stayed unanswered all other data waits, and no timer
-//! counts. The next segment follows after the round trip, or the least RTO where that is longer, and later after a part of the silence.
-//! So an outage lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
+//! A suspected link is asked by one segment of one connection. When two of them have stayed
+//! unanswered all other data waits, and no timer counts. The next segment follows after the round
+//! trip, or the least RTO where that is longer, and later after a part of the silence. So an outage
+//! lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
 
 use core::net::IpAddr;
 
@@ -21,12 +24,14 @@ use farlink_wire::{Duration, Instant};
 const PART: u32 = 32;
 /// Probes are never farther apart than this, or than the round trip.
 const APART_MAX: Duration = Duration::from_secs(4);
-/// So many stay unanswered before all else waits: what stands in a queue of others, or in a link that pauses, comes late.
+/// So many stay unanswered before all else waits: what stands in a queue of others, or in a link
+/// that pauses, comes late.
 const QUESTIONS: u32 = 2;
-/// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link carries others.
+/// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link
+/// carries others.
 const SMALL_EVERY: u32 = 4;
-/// Each of so many is of whoever has waited longest to ask, whatever is to be expected of the answer: a host that plays a gateway, or
-/// begins again and again, must not have them all.
+/// Each of so many is of whoever has waited longest to ask, whatever is to be expected of the
+/// answer: a host that plays a gateway, or begins again and again, must not have them all.
 const IN_TURN_EVERY: u32 = 3;
 
 /// A retransmission timer has expired.
@@ -124,7 +129,8 @@ impl Silence {
         Some(Probe { small: every(SMALL_EVERY), in_turn: every(IN_TURN_EVERY) })
     }
 
-    /// There is something new to ask with, or to hope for: the next probe need not wait longer than the first ones did.
+    /// There is something new to ask with, or to hope for: the next probe need not wait longer than
+    /// the first ones did.
     pub fn hasten(&mut self, now: Instant) {
         if let Some(d) = &mut self.doubt {
             d.probe_at = d.probe_at.min((d.probed_at + d.apart).max(now));
@@ -132,7 +138,8 @@ impl Silence {
     }
 }
 
-/// Whether these are two hosts. One has as many addresses as it likes: of both families, and all of an IPv6 subnet (RFC 4291 section 2.5.4).
+/// Whether these are two hosts. One has as many addresses as it likes: of both families, and all of
+/// an IPv6 subnet (RFC 4291 section 2.5.4).
 fn are_apart(a: IpAddr, b: IpAddr) -> bool {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => a != b,

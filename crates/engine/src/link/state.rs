@@ -1,4 +1,5 @@
-//! Whether a link, or an ordinary interface, carries packets: by whose word, and what follows from all of them.
+//! Whether a link, or an ordinary interface, carries packets: by whose word, and what follows from
+//! all of them.
 
 /// Whose word it is that a link is up or down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,13 +41,15 @@ pub enum State {
     Up,
     /// Nothing is heard over it, and nobody knows why. It has just been asked.
     Suspect,
-    /// The question stays unanswered: it is asked again and again, by one segment at a time, and nothing else is sent.
+    /// The question stays unanswered: it is asked again and again, by one segment at a time, and
+    /// nothing else is sent.
     Probing,
     /// Somebody who knows says so.
     Down,
 }
 
-/// All words on one link. One witness cannot take back another one's: it is up when nobody says that it is down.
+/// All words on one link. One witness cannot take back another one's: it is up when nobody says
+/// that it is down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Evidence {
     /// Who says that it is down: one bit for each.
@@ -121,13 +124,15 @@ impl Evidence {
         }
     }
 
-    /// What was under way in it is being sent again. Returns whether it has been down: then all of that is lost.
+    /// What was under way in it is being sent again. Returns whether it has been down: then all of
+    /// that is lost.
     pub(super) fn come_back(&mut self) -> bool {
         self.is_away = false;
         core::mem::take(&mut self.was_down)
     }
 
-    /// It is down or silent, or has been until just now: that nothing is heard of what is under way in it means nothing.
+    /// It is down or silent, or has been until just now: that nothing is heard of what is under way
+    /// in it means nothing.
     #[must_use]
     pub const fn is_away(self) -> bool {
         self.is_away

@@ -1,9 +1,11 @@
 //! Frames: how the things that gateways tell each other stand in the body of an option.
 //!
-//! A frame is a head of one byte and a value. The high four bits of the head are its type, the low four the length of the value,
-//! because a byte that is saved is room for another run. A length of 15 means all that is left, so such a frame stands last.
-//! Unknown types are skipped by their length, and so is what a known frame has beyond what is known of it: a newer gateway may
-//! add both. A frame that is longer than the body, or shorter than its type needs, ends the reading. What came before it stands.
+//! A frame is a head of one byte and a value. The high four bits of the head are its type, the low
+//! four the length of the value, because a byte that is saved is room for another run. A length of
+//! 15 means all that is left, so such a frame stands last. Unknown types are skipped by their
+//! length, and so is what a known frame has beyond what is known of it: a newer gateway may add
+//! both. A frame that is longer than the body, or shorter than its type needs, ends the reading.
+//! What came before it stands.
 
 use arrayvec::ArrayVec;
 
@@ -17,13 +19,15 @@ const REST: u8 = 15;
 
 /// What a frame is about.
 ///
-/// Type 1 is taken: a body of version 1 begins so (`v1.rs`). Type 15 is kept for types that need another byte.
+/// Type 1 is taken: a body of version 1 begins so (`v1.rs`). Type 15 is kept for types that need
+/// another byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
     /// What the far host has acknowledged: 4 bytes.
     FarAck = 2,
-    /// The window in units (2 bytes), and how much of it will be passed on in time (2 more), where that is not all.
+    /// The window in units (2 bytes), and how much of it will be passed on in time (2 more), where
+    /// that is not all.
     Window = 3,
     /// What has come in over the link: time (4) and bytes (4).
     Arrived = 4,
@@ -31,8 +35,9 @@ pub enum Kind {
     Runs = 5,
     /// Who speaks: [`super::Hello`].
     Hello = 6,
-    /// Authentication, when there will be some: a counter of 40 bits, then 64 bits of a tag over segment and counter, by the
-    /// key that the hello names. Stands before the runs. Without a key it is skipped.
+    /// Authentication, when there will be some: a counter of 40 bits, then 64 bits of a tag over
+    /// segment and counter, by the key that the hello names. Stands before the runs. Without a key
+    /// it is skipped.
     Tag = 7,
 }
 
@@ -47,7 +52,8 @@ impl Kind {
     }
 }
 
-/// Appends a frame; returns whether there was room. Nothing may follow one whose value is longer than 14 bytes.
+/// Appends a frame; returns whether there was room. Nothing may follow one whose value is longer
+/// than 14 bytes.
 pub fn push(out: &mut Body, kind: Kind, value: &[&[u8]]) -> bool {
     let bytes: usize = value.iter().map(|part| part.len()).sum();
     if out.remaining_capacity() <= bytes {

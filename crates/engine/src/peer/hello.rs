@@ -1,7 +1,9 @@
-//! Who speaks: what a gateway says of itself in the SYN that asks for another one, and in the answer.
+//! Who speaks: what a gateway says of itself in the SYN that asks for another one, and in the
+//! answer.
 //!
-//! The handshake repeats what is lost, so nothing needs to say that it was heard, and no later segment carries it. A gateway
-//! that says nothing of itself speaks version 1: because it is older, or because the host's own options left no room.
+//! The handshake repeats what is lost, so nothing needs to say that it was heard, and no later
+//! segment carries it. A gateway that says nothing of itself speaks version 1: because it is older,
+//! or because the host's own options left no room.
 
 use super::frame::{self, Body, Frames, Kind};
 
@@ -37,8 +39,8 @@ impl Capability {
     }
 }
 
-/// Which gateway it is, until it starts again: any number, as it stands on the wire. It is told once for each connection, so it is
-/// kept small.
+/// Which gateway it is, until it starts again: any number, as it stands on the wire. It is told
+/// once for each connection, so it is kept small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity(pub [u8; 4]);
 
@@ -103,8 +105,8 @@ impl Hello {
         self.version >= VERSION
     }
 
-    /// A report is this gateway's. One that has said nothing of itself is known by its first report, of which 16 bits stand in a
-    /// message of version 1.
+    /// A report is this gateway's. One that has said nothing of itself is known by its first
+    /// report, of which 16 bits stand in a message of version 1.
     pub(super) fn recognise(&mut self, by: Identity) -> bool {
         if self.identity == Identity::UNKNOWN {
             self.identity = by;

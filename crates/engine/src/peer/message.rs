@@ -56,8 +56,9 @@ impl Message {
         }
     }
 
-    /// As much of it as fits into so many bytes. What can be missed most easily falls away first: runs, which the next
-    /// acknowledgement repeats, then the report, the soft part of the window, the window, the far host's acknowledgement.
+    /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
+    /// runs, which the next acknowledgement repeats, then the report, the soft part of the window,
+    /// the window, the far host's acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {
@@ -98,7 +99,8 @@ impl Message {
         out
     }
 
-    /// From a body, of whichever version, by a gateway that has said this of itself. What cannot be read is left out.
+    /// From a body, of whichever version, by a gateway that has said this of itself. What cannot be
+    /// read is left out.
     #[must_use]
     pub fn decode(body: &[u8], from: Hello) -> Self {
         if v1::is_v1(body) { v1::read(body) } else { Self::read(body, from) }
@@ -278,7 +280,8 @@ mod tests {
             let again = m.clone().fit(FRAMES, 36);
             let written = again.encode(FRAMES);
             let read = Message::decode(&written, FRAMES);
-            // Frames have heads: the runs of a full body of version 1 may not fit any more, and stay out.
+            // Frames have heads: the runs of a full body of version 1 may not fit any more, and
+            // stay out.
             let fits = written.len() + 1 + again.runs.bytes().len() <= 36;
             let stay_out = read.runs.bytes().is_empty() && !fits;
             prop_assert_eq!(read, Message {

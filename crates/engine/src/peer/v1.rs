@@ -1,5 +1,6 @@
-//! Messages as gateways of version 1 write and read them: a byte of version and flags, then the fields in a fixed order, then
-//! runs. All gateways read them. They are written to those that have not said that they read frames.
+//! Messages as gateways of version 1 write and read them: a byte of version and flags, then the
+//! fields in a fixed order, then runs. All gateways read them. They are written to those that have
+//! not said that they read frames.
 
 use farlink_wire::SeqNum;
 
@@ -20,7 +21,8 @@ pub fn is_v1(body: &[u8]) -> bool {
     body.first().is_some_and(|head| head & 0xf0 == VERSION)
 }
 
-/// The body of a message that says something. The gateway that counts what arrived has 16 bits here.
+/// The body of a message that says something. The gateway that counts what arrived has 16 bits
+/// here.
 #[must_use]
 pub fn write(m: &Message) -> Body {
     let mut out = Body::new();

@@ -1,5 +1,5 @@
-//! Transmissions in the order in which they left: what left first is lost first, so losses are looked for from the front (RFC
-//! 8985 section 6.2, as the list that Linux sorts by time).
+//! Transmissions in the order in which they left: what left first is lost first, so losses are
+//! looked for from the front (RFC 8985 section 6.2, as the list that Linux sorts by time).
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,8 @@ impl Order {
     }
     /// A transmission left. `records` are those of the board.
     pub fn push(&mut self, sent_at: Instant, seq: SeqNum, end: SeqNum, records: &VecDeque<Sent>) {
-        // What was acknowledged or sent again leaves its turn behind: as many at most as there are records.
+        // What was acknowledged or sent again leaves its turn behind: as many at most as there are
+        // records.
         if self.0.len() > 2 * records.len() + 64 {
             self.rebuild(records);
         }

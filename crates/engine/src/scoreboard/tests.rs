@@ -121,7 +121,8 @@ fn a_receiver_that_sacks_every_second_byte_cuts_nothing() {
 #[test]
 fn segments_that_are_sacked_count_wherever_they_stand_in_a_transmission() {
     let mut b = in_flight(3);
-    // The head, a byte too few on both sides; then two whole segments and parts of their neighbours.
+    // The head, a byte too few on both sides; then two whole segments and parts of their
+    // neighbours.
     let a = b.acknowledge(Instant::from_millis(50), SeqNum(0), &[block(1, 1447), block(2_000, 7_000)]);
     assert_eq!(a.sacked_bytes, 2 * 1448);
     let a = b.acknowledge(Instant::from_millis(51), SeqNum(700), &[block(1448, 43_440)]);

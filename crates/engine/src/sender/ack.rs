@@ -8,13 +8,14 @@ use crate::rate::RateSample;
 use crate::scoreboard::Acked;
 
 impl Sender {
-    /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns whether it opened.
+    /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns
+    /// whether it opened.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         self.peer.update(self.flight.una(), seq, ack, bytes, kept)
     }
 
-    /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`: without payload,
-    /// window change, SYN or FIN, so that a repetition counts as duplicate.
+    /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`:
+    /// without payload, window change, SYN or FIN, so that a repetition counts as duplicate.
     pub fn on_ack(
         &mut self,
         now: Instant,
@@ -44,7 +45,8 @@ impl Sender {
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
         self.flight.measure(now, &acked, advanced, of_old_way);
         let min_rtt = self.flight.rtt().min_rtt();
-        // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2 step 2).
+        // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
+        // step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
         happened.newest_sent_at = known.map(|(sent_at, ..)| sent_at);
         happened.newest_again = known.is_some_and(|(.., again)| again);
@@ -58,8 +60,9 @@ impl Sender {
         self.decide_timeout(now, &acked, advanced);
         let probe = self.mtu_probe_bytes();
         happened.mtu_probe = self.take_mtu_probe();
-        // Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the old way loses says nothing of this one.
-        // What an outage has lost is no sign of congestion either.
+        // Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the
+        // old way loses says nothing of this one. What an outage has lost is no sign of congestion
+        // either.
         let by_outage = self.flight.is_after_outage();
         let excused = of_old_way || by_outage || (happened.mtu_probe == Some(false) && lost <= probe);
         if lost > 0 && !excused && self.governor.is_open() {
@@ -144,8 +147,8 @@ impl Sender {
         }
     }
 
-    /// The first acknowledgement after a timeout decides whether that was spurious. Without SACK the bytes behind the repeated one may
-    /// have been there all the time.
+    /// The first acknowledgement after a timeout decides whether that was spurious. Without SACK
+    /// the bytes behind the repeated one may have been there all the time.
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
         let original = acked.original && advanced && self.flight.has_sack();
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original) {
@@ -200,8 +203,9 @@ mod tests {
         assert!(s.timers.probe.is_some(), "the end of this flight has its own");
     }
 
-    /// Hybla's window grew only where new data waited for it. With none left, what a timeout repeats went out a segment in each
-    /// round trip that was measured last, which may be several of the present one.
+    /// Hybla's window grew only where new data waited for it. With none left, what a timeout
+    /// repeats went out a segment in each round trip that was measured last, which may be several
+    /// of the present one.
     #[test]
     fn the_window_grows_over_what_a_timeout_repeats() {
         let cc = Controller::new(&Config {

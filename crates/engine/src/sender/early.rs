@@ -1,9 +1,10 @@
-//! Early repetition: when there is nothing new to send, what is not acknowledged is sent again before anybody can know whether it
-//! was lost, with what a link of our own has idle.
+//! Early repetition: when there is nothing new to send, what is not acknowledged is sent again
+//! before anybody can know whether it was lost, with what a link of our own has idle.
 //!
-//! A byte lost near the end of a transfer would cost a round trip more. Repetitions that are under way go first, for they
-//! have waited longest; then the rest from the end backwards: of what was sent a round trip ago the receiver tells soon, of the
-//! end it tells last. Each transmission is repeated twice at most, in two rounds.
+//! A byte lost near the end of a transfer would cost a round trip more. Repetitions that are under
+//! way go first, for they have waited longest; then the rest from the end backwards: of what was
+//! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
+//! repeated twice at most, in two rounds.
 
 use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -13,8 +14,8 @@ use super::{Plan, Purpose, Sender, Supply};
 /// Copies of one transmission on its way to a gateway, and to a host.
 const COPIES_MAX: u8 = 2;
 const COPIES_TO_HOST_MAX: u8 = 1;
-/// The oldest outstanding byte is this part of an RTT old before a round begins, so that one burst of losses does not take a
-/// byte and its copy.
+/// The oldest outstanding byte is this part of an RTT old before a round begins, so that one burst
+/// of losses does not take a byte and its copy.
 const SPACING_PARTS: u32 = 32;
 /// The second round begins this part of an RTT after the first one.
 const ROUND_PARTS: u32 = 8;
@@ -48,7 +49,8 @@ impl Sender {
         self.early = Early { up: self.flight.una(), down: self.flight.next(), ..Early::default() };
         if let Some(rtt) = self.flight.known_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
             let first = self.flight.board().first().map_or(now, |r| r.sent_at);
-            // A single copy takes its time: the queue that had no room for the last segment of a burst has some then.
+            // A single copy takes its time: the queue that had no room for the last segment of a
+            // burst has some then.
             let only_end = self.cc().copies() == Copies::End;
             let at = if only_end { now + rtt / ROUND_PARTS } else { first + rtt / SPACING_PARTS };
             self.early_from(now, at);

@@ -1,4 +1,5 @@
-//! What is under way: the segments that left and are not acknowledged, what they tell of the path, and which of them are lost.
+//! What is under way: the segments that left and are not acknowledged, what they tell of the path,
+//! and which of them are lost.
 
 use farlink_cc::Lost;
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
@@ -32,8 +33,8 @@ pub(super) struct Flight {
     rack: Rack,
     rate: RateSampler,
     dup_acks: u32,
-    /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers them (RFC 9937
-    /// DeliveredData).
+    /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers
+    /// them (RFC 9937 DeliveredData).
     dup_credit_bytes: u64,
     /// A timeout has passed, and the oldest segment has not gone out again since.
     head_due: bool,
@@ -98,7 +99,8 @@ impl Flight {
     pub fn is_empty(&self) -> bool {
         self.board.is_empty()
     }
-    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC 6582).
+    /// Bytes in flight by the scoreboard; duplicate ACKs stand for SACKs where there are none (RFC
+    /// 6582).
     pub fn pipe(&self) -> u64 {
         let dup = if self.sack_permitted { 0 } else { u64::from(self.dup_acks) * u64::from(self.mss) };
         self.board.pipe().saturating_sub(dup)
@@ -156,7 +158,8 @@ impl Flight {
     pub fn progress_at(&self) -> Instant {
         self.progress_at
     }
-    /// Whether the newest segment that is acknowledged, sent then, went another way than segments do now.
+    /// Whether the newest segment that is acknowledged, sent then, went another way than segments
+    /// do now.
     pub fn is_of_old_way(&self, sent_at: Option<Instant>) -> bool {
         self.moved_at.is_some_and(|moved| sent_at.is_some_and(|at| at < moved))
     }
@@ -169,8 +172,8 @@ impl Flight {
     pub fn keep_losses(&mut self) {
         self.board.keep_losses();
     }
-    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own option, whatever the hosts have
-    /// agreed on.
+    /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own
+    /// option, whatever the hosts have agreed on.
     pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
         self.gateway = heard;
         let sack = hosts_use_sack || heard;
@@ -251,7 +254,8 @@ impl Flight {
         self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)
     }
 
-    /// An acknowledgement may tell what came twice. What was sent twice on purpose is told twice, too.
+    /// An acknowledgement may tell what came twice. What was sent twice on purpose is told twice,
+    /// too.
     pub fn note_dsack(&mut self, ack: SeqNum, sack: &[SackBlock]) {
         let copied = |b: &SackBlock| self.copied_end.is_some_and(|end| b.end.before_eq(end));
         if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end) && !copied(b)) {
@@ -300,8 +304,9 @@ impl Flight {
         }
         duplicate
     }
-    /// Bytes that an acknowledgement shows to be delivered. Without SACK a duplicate stands for a segment, in fast recovery, which the
-    /// acknowledgement that covers it does not count again (RFC 9937 section 5).
+    /// Bytes that an acknowledgement shows to be delivered. Without SACK a duplicate stands for a
+    /// segment, in fast recovery, which the acknowledgement that covers it does not count again
+    /// (RFC 9937 section 5).
     pub fn credit(&mut self, acked_bytes: u64, advanced: bool, duplicate_in_recovery: bool) -> u64 {
         if self.sack_permitted {
             acked_bytes
@@ -317,8 +322,8 @@ impl Flight {
         }
     }
 
-    /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could have been found. `is_open`: no
-    /// recovery is under way.
+    /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could
+    /// have been found. `is_open`: no recovery is under way.
     pub fn detect_losses(
         &mut self,
         now: Instant,
@@ -343,8 +348,9 @@ impl Flight {
         };
         Some(self.rack.detect(now, &mut self.board, reo))
     }
-    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC 6582). The duplicates are of what
-    /// follows it; behind a partial acknowledgement nothing is known of the rest of its segment.
+    /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC
+    /// 6582). The duplicates are of what follows it; behind a partial acknowledgement nothing is
+    /// known of the rest of its segment.
     fn detect_without_sack(&mut self, advanced: bool, is_open: bool) -> u64 {
         let len = match self.board.first() {
             Some(head) if is_open && self.dup_acks >= DUP_THRESH => head.end.since(head.seq).min(self.mss),
@@ -358,7 +364,8 @@ impl Flight {
         let head = self.board.first().map(|r| r.seq);
         let reo = self.rack.reo_wnd(true, 0, self.rtt.min_rtt(), self.rtt.srtt_or_default());
         let rack = self.rack;
-        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC 5681 section 3.1).
+        // Without SACK nothing tells what has arrived behind the head: all of it is sent again (RFC
+        // 5681 section 3.1).
         let all = !self.sack_permitted;
         self.board.mark_lost(|r| all || Some(r.seq) == head || rack.overdue(now, r.sent_at, reo));
     }

@@ -1,4 +1,5 @@
-//! May it be sent? The congestion controller, recovery and its rate (PRR), pacing, and what an ECN echo asks for.
+//! May it be sent? The congestion controller, recovery and its rate (PRR), pacing, and what an ECN
+//! echo asks for.
 
 use farlink_cc::{Ack, Config, Congestion, Controller, Lost};
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -167,13 +168,15 @@ impl Governor {
     pub fn advance(&mut self, una: SeqNum) {
         self.stop = self.stop.filter(|stop| stop.after(una));
     }
-    /// The controller hears of what an acknowledgement told. Returns whether it holds back more than the path would.
+    /// The controller hears of what an acknowledgement told. Returns whether it holds back more
+    /// than the path would.
     pub fn on_ack(&mut self, ack: &Ack) -> bool {
         self.cc.on_ack(ack);
         self.cc.holds_back()
     }
-    /// What may be sent in recovery after an acknowledgement that shows so many bytes delivered, `pipe_bytes` being under way. `safe`:
-    /// it advanced and showed no loss; `partial`: it advanced and did, and nothing but the next repetition tells more.
+    /// What may be sent in recovery after an acknowledgement that shows so many bytes delivered,
+    /// `pipe_bytes` being under way. `safe`: it advanced and showed no loss; `partial`: it advanced
+    /// and did, and nothing but the next repetition tells more.
     pub fn pace_recovery(
         &mut self,
         delivered_bytes: u64,
@@ -212,8 +215,9 @@ impl Governor {
         let undecided = !matches!(self.recovery, Recovery::Timeout { .. });
         self.recovery = Recovery::Timeout { recover: next, undecided };
     }
-    /// F-RTO (RFC 5682, SACK-enhanced): the first acknowledgement after a timeout decides whether that was spurious, by whether it
-    /// covers something never sent again (`original`). Returns whether it was.
+    /// F-RTO (RFC 5682, SACK-enhanced): the first acknowledgement after a timeout decides whether
+    /// that was spurious, by whether it covers something never sent again (`original`). Returns
+    /// whether it was.
     pub fn decide_timeout(&mut self, now: Instant, original: bool) -> bool {
         let Recovery::Timeout { undecided, .. } = &mut self.recovery else { return false };
         let is_spurious = core::mem::take(undecided) && original;
@@ -241,8 +245,8 @@ impl Governor {
         }
         is_over
     }
-    /// An acknowledgement echoes congestion, or does not, while something is under way from `una` to `next`. Returns whether that
-    /// is a reason for recovery.
+    /// An acknowledgement echoes congestion, or does not, while something is under way from `una`
+    /// to `next`. Returns whether that is a reason for recovery.
     pub fn on_ece(&mut self, una: SeqNum, next: SeqNum, ece: bool, is_under_way: bool) -> bool {
         self.cwr_until = self.cwr_until.filter(|until| una.before(*until));
         let is_news = ece && self.cwr_until.is_none() && self.recovery.is_open() && is_under_way;
@@ -264,8 +268,8 @@ impl Governor {
         *self.cc = Controller::new(config);
         self.stop = None;
     }
-    /// Fast recovery ends with the controller that made it: what is lost is repeated within the new window. Returns whether it was
-    /// under way.
+    /// Fast recovery ends with the controller that made it: what is lost is repeated within the new
+    /// window. Returns whether it was under way.
     pub fn drop_reduction(&mut self) -> bool {
         let was_fast = self.is_fast();
         if was_fast {

@@ -32,7 +32,8 @@ impl Sender {
     pub fn set_window_limit(&mut self, bytes: u64) {
         self.governor.set_window_limit(bytes);
     }
-    /// A loss has made the congestion window smaller, and it is full: without the loss more would be under way.
+    /// A loss has made the congestion window smaller, and it is full: without the loss more would
+    /// be under way.
     #[must_use]
     pub fn is_slowed_by_losses(&self) -> bool {
         self.governor.answers_losses() && self.window_room() < u64::from(self.mss())

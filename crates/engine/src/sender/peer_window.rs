@@ -1,4 +1,5 @@
-//! The receiver's window: where it ends, by whose word, and when the receiver is asked where it stands.
+//! The receiver's window: where it ends, by whose word, and when the receiver is asked where it
+//! stands.
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
@@ -80,7 +81,8 @@ impl PeerWindow {
     pub fn is_waited_for(&self) -> bool {
         self.persist_at.is_some()
     }
-    /// So little room is worth waiting for more, as long as that has not been tried (sender SWS avoidance, RFC 9293 3.8.6.2.1).
+    /// So little room is worth waiting for more, as long as that has not been tried (sender SWS
+    /// avoidance, RFC 9293 3.8.6.2.1).
     pub fn is_worth_waiting(&self, room_bytes: u32) -> bool {
         self.max_bytes / 2 > room_bytes && self.persist_backoff == 0
     }
@@ -101,11 +103,12 @@ impl PeerWindow {
         Deadline::first([Due::Persist.at(self.persist_at), Due::Gap.at(self.hole_at)])
     }
 
-    /// A segment at `seq` that acknowledges `ack` shows so many bytes (RFC 9293 3.10.7.4), `una` being acknowledged. Returns
-    /// whether it opened.
+    /// A segment at `seq` that acknowledges `ack` shows so many bytes (RFC 9293 3.10.7.4), `una`
+    /// being acknowledged. Returns whether it opened.
     ///
-    /// `kept`: a gateway says so, which takes no promise back. Its right edge counts whatever came before: segments of the host
-    /// itself that went round it have higher sequence numbers than it has reached.
+    /// `kept`: a gateway says so, which takes no promise back. Its right edge counts whatever came
+    /// before: segments of the host itself that went round it have higher sequence numbers than it
+    /// has reached.
     pub fn update(&mut self, una: SeqNum, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         let newer = !self.is_known()
             || ack.after_eq(una)
@@ -130,7 +133,8 @@ impl PeerWindow {
         opened
     }
 
-    /// Everything before `una` has arrived. The edge stands until a segment moves it: acknowledged bytes leave the window.
+    /// Everything before `una` has arrived. The edge stands until a segment moves it: acknowledged
+    /// bytes leave the window.
     pub fn advance(&mut self, una: SeqNum) {
         self.edge = self.edge.max(una);
         self.is_unanswered = false;
@@ -169,7 +173,8 @@ impl PeerWindow {
         self.persist_at.get_or_insert(at);
     }
 
-    /// Bytes may have gone round us behind a hole, or none may: the receiver is asked as over a closed window.
+    /// Bytes may have gone round us behind a hole, or none may: the receiver is asked as over a
+    /// closed window.
     pub fn watch_hole(&mut self, now: Instant, hole: bool, base: Duration, max: Duration) {
         if hole {
             self.hole_at.get_or_insert(again_at(now, base, self.hole_backoff, max));
@@ -201,8 +206,8 @@ impl PeerWindow {
         let is_due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
         if is_due(&mut self.persist_at) {
             self.persist_backoff = (self.persist_backoff + 1).min(BACKOFF_MAX);
-            // Over a window that is small, not closed, waiting ends here: what fits it goes (the override timeout of
-            // RFC 9293 3.8.6.2.1).
+            // Over a window that is small, not closed, waiting ends here: what fits it goes (the
+            // override timeout of RFC 9293 3.8.6.2.1).
             if self.room_from(next) == 0 {
                 self.is_unanswered = true;
                 self.probe_wanted = true;
@@ -216,13 +221,15 @@ impl PeerWindow {
         }
     }
 
-    /// The link is away: what is due waits. Whether the window has opened is asked as soon as anything can be.
+    /// The link is away: what is due waits. Whether the window has opened is asked as soon as
+    /// anything can be.
     pub fn put_off(&mut self, now: Instant) {
         self.probe_wanted |= self.persist_at.take_if(|at| *at <= now).is_some();
         self.hole_at = self.hole_at.filter(|at| *at > now);
     }
 
-    /// What the time of an outage has left behind is forgotten. Whether the window has opened meanwhile is asked at once.
+    /// What the time of an outage has left behind is forgotten. Whether the window has opened
+    /// meanwhile is asked at once.
     pub fn begin_anew(&mut self) {
         self.is_unanswered = false;
         self.probe_wanted |= self.persist_at.is_some();

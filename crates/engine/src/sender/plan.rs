@@ -4,7 +4,8 @@ use farlink_wire::{Instant, SeqNum};
 
 use super::Sender;
 
-/// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may have.
+/// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may
+/// have.
 const SUPER_SEGMENT_BYTES: u32 = 65_000;
 /// What there is to send, by the relay's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,8 @@ pub struct Plan {
     pub fin: bool,
     /// Why.
     pub purpose: Purpose,
-    /// One segment, larger than the others: whether it gets through is to be found out (RFC 4821 7.3).
+    /// One segment, larger than the others: whether it gets through is to be found out (RFC 4821
+    /// 7.3).
     pub mtu_probe: bool,
 }
 
@@ -69,8 +71,8 @@ impl Sender {
         !paced && !closed
     }
 
-    /// What may be sent now, at most `budget` payload bytes in a super-segment (at least one MSS). Sets the pacing and
-    /// persist timers when it is time, not the window, that stands in the way.
+    /// What may be sent now, at most `budget` payload bytes in a super-segment (at least one MSS).
+    /// Sets the pacing and persist timers when it is time, not the window, that stands in the way.
     pub fn plan(&mut self, now: Instant, supply: &Supply, budget: u32) -> Option<Plan> {
         self.governor.stop_waiting();
         self.note_supply(now, supply);
@@ -98,8 +100,9 @@ impl Sender {
         let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| self.governor.burst_bytes(rate, mss));
         let max = (budget.min(burst).min(SUPER_SEGMENT_BYTES) / mss).max(1) * mss;
         if has_lost {
-            // The oldest segment goes out at a timeout whatever counts as under way still (RFC 6298 5.4): the window of one segment
-            // that a controller leaves then would be full of what was sent last.
+            // The oldest segment goes out at a timeout whatever counts as under way still (RFC 6298
+            // 5.4): the window of one segment that a controller leaves then would be full of what
+            // was sent last.
             let room = if self.flight.is_head_due() { room.max(u64::from(mss)) } else { room };
             if room == 0 {
                 return None;
@@ -117,15 +120,17 @@ impl Sender {
         self.plan_new(now, supply, max, room)
     }
 
-    /// The end of urgent data has become known: a receiver whose window is closed hears of it all the same.
+    /// The end of urgent data has become known: a receiver whose window is closed hears of it all
+    /// the same.
     pub fn announce_urgent(&mut self) {
         self.peer.announce_urgent();
     }
 
     fn plan_probe(&mut self, supply: &Supply) -> Option<Plan> {
         if self.peer.take_urgent_notice() {
-            // Not with an old sequence number: such a segment is dropped before its urgent pointer is read. It draws
-            // no acknowledgement, so the probe follows, as in Linux tcp_write_wakeup.
+            // Not with an old sequence number: such a segment is dropped before its urgent pointer
+            // is read. It draws no acknowledgement, so the probe follows, as in Linux
+            // tcp_write_wakeup.
             if supply.urgent_end.is_some() && self.receiver_room(supply) == 0 {
                 return Some(Plan {
                     seq: self.flight.next(),
@@ -150,7 +155,8 @@ impl Sender {
                 let len = total.min(self.flight.mss());
                 return Some(self.with_fin(last.end - len, len, supply, Purpose::TailProbe));
             }
-            // New data is the better probe (RFC 8985 7.3); it may exceed the congestion window by one segment.
+            // New data is the better probe (RFC 8985 7.3); it may exceed the congestion window by
+            // one segment.
             if room > 0 {
                 let len = room.min(self.flight.mss());
                 return Some(self.with_fin(self.flight.next(), len, supply, Purpose::New));
@@ -187,7 +193,8 @@ impl Sender {
             self.governor.note_not_limited();
             return None;
         }
-        // A small window is worth a segment only if nothing is in flight (sender SWS avoidance, RFC 9293 3.8.6.2.1).
+        // A small window is worth a segment only if nothing is in flight (sender SWS avoidance, RFC
+        // 9293 3.8.6.2.1).
         if window < have && window < mss {
             if !idle {
                 return None;
@@ -258,7 +265,8 @@ impl Sender {
         supply.fin || supply.push.after_eq(supply.end) || supply.urgent_end.is_some()
     }
 
-    /// What the receiver's window leaves for new data. A FIN may go into a full window's edge as Linux sends it.
+    /// What the receiver's window leaves for new data. A FIN may go into a full window's edge as
+    /// Linux sends it.
     pub(super) fn receiver_room(&self, supply: &Supply) -> u32 {
         let room = self.peer.room_from(self.flight.next());
         let have = self.unsent(supply);
@@ -286,8 +294,9 @@ impl Sender {
         self.governor.pacing_rate(self.flight.rtt().srtt())
     }
 
-    /// The source has more after it had run out, and neither window nor pacing would have held that back: what is sent now
-    /// does not show what the path can do (CheckIfApplicationLimited of draft-ietf-ccwg-bbr).
+    /// The source has more after it had run out, and neither window nor pacing would have held that
+    /// back: what is sent now does not show what the path can do (CheckIfApplicationLimited of
+    /// draft-ietf-ccwg-bbr).
     fn note_supply(&mut self, now: Instant, supply: &Supply) {
         if !self.dry || !self.has_new(supply) {
             return;

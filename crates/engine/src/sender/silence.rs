@@ -1,13 +1,16 @@
-//! Nothing is heard of what was sent: after two timeouts in a row a segment at a time asks for the receiver. Where it is known to be there
-//! and to answer round us, all that is held goes to it blindly.
+//! Nothing is heard of what was sent: after two timeouts in a row a segment at a time asks for the
+//! receiver. Where it is known to be there and to answer round us, all that is held goes to it
+//! blindly.
 
 use farlink_wire::{Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
 
-/// Timeouts in a row after which no more is sent than one segment each, whatever the controller would allow.
+/// Timeouts in a row after which no more is sent than one segment each, whatever the controller
+/// would allow.
 const ASK_AFTER: u32 = 2;
-/// The same where a queue of others may have held everything up, so that the first one may be too early.
+/// The same where a queue of others may have held everything up, so that the first one may be too
+/// early.
 const ASK_AFTER_WAITING: u32 = 1;
 
 /// How long nothing has been heard of what was sent.
@@ -37,8 +40,9 @@ pub enum Question {
 }
 
 impl Silence {
-    /// The receiver, or the way there, may be gone: a segment asks for it. A controller without a window of its own would send
-    /// all there is at every timeout, and a link would carry nothing but repetitions for hosts that are off.
+    /// The receiver, or the way there, may be gone: a segment asks for it. A controller without a
+    /// window of its own would send all there is at every timeout, and a link would carry nothing
+    /// but repetitions for hosts that are off.
     pub fn asks(&self) -> bool {
         self.timeouts >= if self.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER }
     }
@@ -70,8 +74,9 @@ impl Sender {
         self.peer.on_word();
     }
 
-    /// A word of the receiver, heard `before` for the last time. After a silence it is the end of an outage, or of a way round us: if the
-    /// oldest segment is still missing, it goes out at once, not when a timer that has backed off comes to it.
+    /// A word of the receiver, heard `before` for the last time. After a silence it is the end of
+    /// an outage, or of a way round us: if the oldest segment is still missing, it goes out at
+    /// once, not when a timer that has backed off comes to it.
     pub fn hear_word(&mut self, now: Instant, before: Instant, ack: SeqNum) {
         if self.silence.asks()
             && before < self.silence.since
@@ -86,7 +91,8 @@ impl Sender {
         }
     }
 
-    /// The silence is over, by an acknowledgement of something new. What is found lost of its time is no measure of the leg.
+    /// The silence is over, by an acknowledgement of something new. What is found lost of its time
+    /// is no measure of the leg.
     pub(super) fn end_silence(&mut self) {
         if self.silence.asks() {
             self.flight.note_outage();
@@ -95,7 +101,8 @@ impl Sender {
         self.blind = Blind::default();
     }
 
-    /// The link is away or silent: a deadline that passes meanwhile says nothing. What is due then waits until the link is back.
+    /// The link is away or silent: a deadline that passes meanwhile says nothing. What is due then
+    /// waits until the link is back.
     pub fn put_off_timers(&mut self, now: Instant) {
         self.note_outage();
         self.peer.put_off(now);
@@ -119,8 +126,8 @@ impl Sender {
         self.link_question = Some(question);
     }
 
-    /// A bare acknowledgement that comes now may be the answer to something that was sent after `since`: nothing is answered sooner than
-    /// in a round trip.
+    /// A bare acknowledgement that comes now may be the answer to something that was sent after
+    /// `since`: nothing is answered sooner than in a round trip.
     #[must_use]
     pub fn may_be_answered(&self, now: Instant, since: Instant) -> bool {
         let shortest = self.rtt().min_rtt() / 4 * 3;
@@ -138,7 +145,8 @@ impl Sender {
         self.link_question.is_some()
     }
 
-    /// The link has answered others while a timer ran here, or more than once since anything was acknowledged.
+    /// The link has answered others while a timer ran here, or more than once since anything was
+    /// acknowledged.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.silence.is_alone
@@ -149,7 +157,8 @@ impl Sender {
         self.silence.is_alone = true;
     }
 
-    /// Something waits for the link: an answer, or a window that was closed, or that there is anything to wait for.
+    /// Something waits for the link: an answer, or a window that was closed, or that there is
+    /// anything to wait for.
     #[must_use]
     pub fn waits_for_link(&self, supply: &Supply) -> bool {
         !self.flight.is_empty()
@@ -176,8 +185,9 @@ impl Sender {
         Some(self.plan_window_probe())
     }
 
-    /// The link carries again what it did not carry for a while, without anybody knowing why. Timeouts of that time come due now, without
-    /// back-off, and congestion control hears nothing of them (compare RFC 5682: they were no sign of congestion).
+    /// The link carries again what it did not carry for a while, without anybody knowing why.
+    /// Timeouts of that time come due now, without back-off, and congestion control hears nothing
+    /// of them (compare RFC 5682: they were no sign of congestion).
     pub fn resume_after_silence(&mut self, now: Instant) {
         let may_wait = self.silence.may_wait;
         let outlived = self.silence.outlived.saturating_add(1);
@@ -208,8 +218,9 @@ impl Sender {
         }
     }
 
-    /// The receiver is there, and its acknowledgements go round us: no word of it will ever make room, and nobody else has what
-    /// is held here. What has not been sent goes out, paced; at the next timeouts all of it, each time more slowly.
+    /// The receiver is there, and its acknowledgements go round us: no word of it will ever make
+    /// room, and nobody else has what is held here. What has not been sent goes out, paced; at the
+    /// next timeouts all of it, each time more slowly.
     pub fn pass_blindly(&mut self, supply: &Supply) {
         if self.blind.passes >= BLIND_PASSES_MAX || self.silence.timeouts == 0 {
             return;
@@ -225,7 +236,8 @@ impl Sender {
         }
     }
 
-    /// The receiver is asked where it stands; its answer also tells what it has heard from the other host.
+    /// The receiver is asked where it stands; its answer also tells what it has heard from the
+    /// other host.
     pub fn ask(&mut self) {
         self.peer.ask();
     }
@@ -237,7 +249,8 @@ impl Sender {
         }
     }
 
-    /// The rate of a pass, bit/s: what the leg carried, then a half of it, a third. `None`: a queue of our own is the clock.
+    /// The rate of a pass, bit/s: what the leg carried, then a half of it, a third. `None`: a queue
+    /// of our own is the clock.
     pub(super) fn blind_rate(&self) -> Option<u64> {
         let clocked = self.cc().kind().is_clocked_by_queue();
         let slower = u64::from(self.blind.passes.max(1));

@@ -1,4 +1,5 @@
-//! The deadlines of a sender: retransmission (RFC 6298), tail loss probe (RFC 8985), persist (RFC 9293).
+//! The deadlines of a sender: retransmission (RFC 6298), tail loss probe (RFC 8985), persist (RFC
+//! 9293).
 
 use farlink_cc::Congestion;
 use farlink_wire::{Duration, Instant};
@@ -7,7 +8,8 @@ use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
 use crate::scoreboard::Sent;
 
-/// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux TCP_DELACK_MAX).
+/// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
+/// TCP_DELACK_MAX).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 /// Smallest probe timeout (Linux TCP_TIMEOUT_MIN: 2 jiffies).
 const PTO_MIN: Duration = Duration::from_millis(10);
@@ -103,21 +105,23 @@ impl Sender {
         self.peer.wait(now, self.rto(), self.flight.rto_bounds().max);
     }
 
-    /// `hole`: all that follows without a gap is acknowledged, and more is held behind a gap. The receiver may have got
-    /// what is missing round us, and nothing that we have to send would draw its word: it is asked, as over a closed
-    /// window.
+    /// `hole`: all that follows without a gap is acknowledged, and more is held behind a gap. The
+    /// receiver may have got what is missing round us, and nothing that we have to send would draw
+    /// its word: it is asked, as over a closed window.
     pub fn watch_hole(&mut self, now: Instant, hole: bool) {
         self.peer.watch_hole(now, hole, self.rto() * 2, self.flight.rto_bounds().max);
     }
 
-    /// Segments may wait in a queue that is not ours: a timeout of everything at once says little, so the first segment asks.
+    /// Segments may wait in a queue that is not ours: a timeout of everything at once says little,
+    /// so the first segment asks.
     pub fn expect_queues(&mut self, may_wait: bool) {
         self.silence.may_wait = may_wait;
     }
 
-    /// The way delivers, and nothing has arrived that left after `newest`. What left later stands in line before a bottleneck, behind
-    /// what others have sent: it is not lost, however long that takes, and a repetition would only stand behind it. Timers that are due
-    /// wait a little, as long as the largest RTO in all.
+    /// The way delivers, and nothing has arrived that left after `newest`. What left later stands
+    /// in line before a bottleneck, behind what others have sent: it is not lost, however long that
+    /// takes, and a repetition would only stand behind it. Timers that are due wait a little, as
+    /// long as the largest RTO in all.
     pub fn wait_in_line(&mut self, now: Instant, newest: Instant) {
         let bounds = self.flight.rto_bounds();
         let in_line = |r: &Sent| r.sent_at > newest && now.since(r.sent_at) < bounds.max;

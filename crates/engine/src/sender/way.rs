@@ -1,4 +1,5 @@
-//! What changes under way: the controller, the interface, the size of segments, an outage that is over.
+//! What changes under way: the controller, the interface, the size of segments, an outage that is
+//! over.
 
 use farlink_cc::Config;
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -24,7 +25,8 @@ impl MtuProbe {
 }
 
 impl Sender {
-    /// Another controller takes over, with the window that is in use: the larger of its own initial one and what is in flight.
+    /// Another controller takes over, with the window that is in use: the larger of its own initial
+    /// one and what is in flight.
     pub fn change_cc(&mut self, now: Instant, config: &Config) {
         if self.cc().kind() == config.kind {
             return;
@@ -54,7 +56,8 @@ impl Sender {
         self.governor.replace(config);
     }
 
-    /// The path takes no more than this much payload per segment; what is in flight and larger counts as lost.
+    /// The path takes no more than this much payload per segment; what is in flight and larger
+    /// counts as lost.
     pub fn set_mss(&mut self, mss: u32) {
         if mss >= self.mss() || mss == 0 {
             return;
@@ -76,7 +79,8 @@ impl Sender {
         self.flight.mark_head_lost();
     }
 
-    /// The link came back, or the leg has left one that is down: whatever was in flight is sent again at once, without back-off.
+    /// The link came back, or the leg has left one that is down: whatever was in flight is sent
+    /// again at once, without back-off.
     pub fn restart_after_outage(&mut self, now: Instant) {
         self.begin_anew_after_outage(now);
         self.silence = Silence::default();
@@ -97,9 +101,9 @@ impl Sender {
         self.peer.begin_anew();
     }
 
-    /// The leg leads into another link from now on, or out of one: nothing that was learned or decided holds. What is under way the
-    /// old way is still waited for, but its acknowledgements neither open the new window nor time the new way (as RFC 9000
-    /// section 9.4 has it for QUIC).
+    /// The leg leads into another link from now on, or out of one: nothing that was learned or
+    /// decided holds. What is under way the old way is still waited for, but its acknowledgements
+    /// neither open the new window nor time the new way (as RFC 9000 section 9.4 has it for QUIC).
     pub fn change_way(
         &mut self,
         now: Instant,
@@ -121,7 +125,8 @@ impl Sender {
         }
     }
 
-    /// A segment with so much payload is to try whether the path takes it; `None`: there is nothing to find out.
+    /// A segment with so much payload is to try whether the path takes it; `None`: there is nothing
+    /// to find out.
     pub fn probe_mtu(&mut self, payload_bytes: Option<u32>) {
         self.mtu.wanted = payload_bytes;
     }

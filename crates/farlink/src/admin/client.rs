@@ -51,7 +51,8 @@ fn silent(socket: &Path) -> anyhow::Error {
     .into()
 }
 
-/// Asks the gateway behind a socket. The error is a [`NoGateway`] when none is there, and [`Silent`] when it does not answer.
+/// Asks the gateway behind a socket. The error is a [`NoGateway`] when none is there, and
+/// [`Silent`] when it does not answer.
 pub fn ask(socket: &Path, request: &Request) -> anyhow::Result<Value> {
     let patience = if matches!(request, Request::Flows { .. }) { LONG_PATIENCE } else { PATIENCE };
     ask_within(socket, request, patience)

@@ -43,7 +43,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the socket and starts to serve it. `wake` is called after a request has been put into the channel.
+    /// Opens the socket and starts to serve it. `wake` is called after a request has been put into
+    /// the channel.
     pub fn start(
         path: &Path,
         wake: impl Fn() + Send + Sync + 'static,

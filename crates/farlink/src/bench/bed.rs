@@ -1,4 +1,5 @@
-//! The test bed: client - gateway - server in namespaces, veth with offloads, and what runs on the gateway.
+//! The test bed: client - gateway - server in namespaces, veth with offloads, and what runs on the
+//! gateway.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,10 +24,12 @@ const GATEWAY_SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 71, 2, 2);
 /// Where HAProxy listens for what TPROXY gives it.
 const HAPROXY_PORT: u16 = 5999;
-/// What it may carry at once: each connection takes two descriptors, and a machine may not give more than 20,000.
+/// What it may carry at once: each connection takes two descriptors, and a machine may not give
+/// more than 20,000.
 pub const HAPROXY_CONNECTIONS_MAX: u64 = 8_000;
-/// What makes HAProxy fast: data moves in the kernel through pipes, and what does not fits into large buffers. A process may have 20,000
-/// descriptors on many machines: two for each connection, and two for each pipe.
+/// What makes HAProxy fast: data moves in the kernel through pipes, and what does not fits into
+/// large buffers. A process may have 20,000 descriptors on many machines: two for each connection,
+/// and two for each pipe.
 const HAPROXY_GLOBAL: &str = "  tune.bufsize 65536\n  tune.pipesize 65536\n  maxpipes 1500\n";
 const HAPROXY_DEFAULTS: &str = "  option splice-request\n  option splice-response\n";
 /// How soon a silent connection falls asleep in the benchmark.
@@ -35,7 +38,8 @@ pub const DORMANT_AFTER: Duration = Duration::from_secs(2);
 const TURN: Duration = Duration::from_millis(100);
 /// How long something may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it may take to stop: Farlink's `drain_timeout`, when hosts have gone in the middle of it all, and a little.
+/// How long it may take to stop: Farlink's `drain_timeout`, when hosts have gone in the middle of
+/// it all, and a little.
 const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// What the gateway does.
@@ -49,8 +53,8 @@ pub enum Variant {
     FarlinkBefore,
     /// HAProxy splits as it is installed, with TPROXY and the client's address.
     Haproxy,
-    /// HAProxy at its best: it splices, its pipes and buffers take 64 KB, and its sockets use loss-based congestion control as the
-    /// hosts' do.
+    /// HAProxy at its best: it splices, its pipes and buffers take 64 KB, and its sockets use
+    /// loss-based congestion control as the hosts' do.
     HaproxyTuned,
 }
 
@@ -95,7 +99,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes it, after removing what a killed benchmark left behind. `before` is another build to compare with.
+    /// Makes it, after removing what a killed benchmark left behind. `before` is another build to
+    /// compare with.
     pub fn new(before: Option<PathBuf>) -> Result<Self> {
         remove_leftovers();
         let own = std::process::id();
@@ -204,7 +209,8 @@ impl Bed {
 
     fn start_haproxy(&self, variant: Variant) -> Result<Child> {
         let is_tuned = variant == Variant::HaproxyTuned;
-        // The machine's default may be BBR, which a proxy beside CUBIC hosts would hardly choose. Reno is always allowed.
+        // The machine's default may be BBR, which a proxy beside CUBIC hosts would hardly choose.
+        // Reno is always allowed.
         self.gateway.sysctl("ipv4.tcp_congestion_control", if is_tuned { "reno" } else { &self.cc })?;
         let (global, defaults) = if is_tuned { (HAPROXY_GLOBAL, HAPROXY_DEFAULTS) } else { ("", "") };
         let config = self.directory.join("haproxy.cfg");
@@ -311,18 +317,21 @@ impl Running<'_> {
     pub fn pids(&self) -> Vec<u32> {
         self.child.iter().map(Child::id).collect()
     }
-    /// It has not ended by itself. Without a proxy the kernel forwards, and that would count as the proxy's.
+    /// It has not ended by itself. Without a proxy the kernel forwards, and that would count as the
+    /// proxy's.
     pub fn is_running(&mut self) -> Result<bool> {
         let Some(child) = &mut self.child else { return Ok(true) };
         Ok(child.try_wait()?.is_none())
     }
-    /// Leaves it a share of a processor, in turns of a tenth of a second, until what is returned is dropped.
+    /// Leaves it a share of a processor, in turns of a tenth of a second, until what is returned is
+    /// dropped.
     pub fn throttle(&self, share: f64) -> Option<Throttle> {
         let pid = self.child.as_ref()?.id().cast_signed();
         let (over, ended) = std::sync::mpsc::channel::<()>();
         let turns = std::thread::spawn(move || {
             let (on, off) = (TURN.mul_f64(share), TURN.mul_f64(1.0 - share));
-            // SAFETY: plain system calls. Whoever throttles a process holds it, so the number is still its own.
+            // SAFETY: plain system calls. Whoever throttles a process holds it, so the number is
+            // still its own.
             let send = |signal| unsafe { libc::kill(pid, signal) };
             let is_over = |wait| ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
             loop {
@@ -418,7 +427,8 @@ fn directory_of(pid: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{PREFIX}{pid}"))
 }
 
-/// Removes what the benchmark of this process has made: what runs in its namespaces, these, and its directory.
+/// Removes what the benchmark of this process has made: what runs in its namespaces, these, and its
+/// directory.
 fn remove(pid: u32) {
     for name in Namespace::list(&format!("{PREFIX}{pid}-")) {
         // Nobody else starts anything in a namespace of this name.

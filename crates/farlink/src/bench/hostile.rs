@@ -1,4 +1,5 @@
-//! What hostile packets cost, one by one, and what many connections leave behind in a day: in this process, without a network.
+//! What hostile packets cost, one by one, and what many connections leave behind in a day: in this
+//! process, without a network.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! The load generator: a server and a client for the benchmark, run in their namespaces as processes of their own.
+//! The load generator: a server and a client for the benchmark, run in their namespaces as
+//! processes of their own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -123,7 +124,8 @@ fn raise_descriptor_limit() {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
 }
 
-/// The benchmark compares datapaths, so every host uses the same congestion control whatever the machine's default.
+/// The benchmark compares datapaths, so every host uses the same congestion control whatever the
+/// machine's default.
 fn use_cubic(socket: &impl AsRawFd) {
     let name = b"cubic";
     // SAFETY: reads the five bytes behind the pointer.
@@ -186,7 +188,8 @@ fn serve() -> Result<()> {
 /// As `TcpListener::bind`, with a queue that takes a burst of connections.
 fn listen_on(port: u16) -> Result<TcpListener> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
-    // SAFETY: plain system call on an own descriptor; listening again only sets the length of the queue.
+    // SAFETY: plain system call on an own descriptor; listening again only sets the length of the
+    // queue.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     Ok(listener)
 }
@@ -212,7 +215,8 @@ fn answer_http(mut stream: TcpStream, answer: &[u8]) -> std::io::Result<()> {
     stream.write_all(answer)
 }
 
-/// One thread for all connections, as iperf3 and most servers have: what is measured is the datapath, not the scheduler.
+/// One thread for all connections, as iperf3 and most servers have: what is measured is the
+/// datapath, not the scheduler.
 fn serve_bulk(listener: &TcpListener) -> Result<()> {
     listener.set_nonblocking(true)?;
     let chunk = vec![FILL; CHUNK_BYTES];
@@ -231,7 +235,8 @@ fn serve_bulk(listener: &TcpListener) -> Result<()> {
                 return true;
             }
             match stream.write(&chunk) {
-                // The stream is the same byte throughout, so it does not matter how much of the chunk went.
+                // The stream is the same byte throughout, so it does not matter how much of the
+                // chunk went.
                 Ok(written) => written > 0,
                 Err(e) => e.kind() == ErrorKind::WouldBlock,
             }
@@ -332,7 +337,8 @@ fn http(rate: u64, seconds: u64, to: IpAddr) -> Result<()> {
             thread::spawn(move || {
                 let mut times = Vec::new();
                 let mut failures = Vec::new();
-                // Open loop: a slow answer delays the following connections of its thread only, and they catch up.
+                // Open loop: a slow answer delays the following connections of its thread only, and
+                // they catch up.
                 for n in (first..total).step_by(HTTP_THREADS as usize) {
                     let due = Duration::from_nanos(n * 1_000_000_000 / rate);
                     thread::sleep(due.saturating_sub(from.elapsed()));

@@ -1,4 +1,5 @@
-//! Very many connections that carry data at once: both ends of the load, each in one thread with an epoll.
+//! Very many connections that carry data at once: both ends of the load, each in one thread with an
+//! epoll.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -95,7 +96,8 @@ pub fn read(flows: u64, seconds: u64, server: SocketAddr) -> Result<()> {
     }
 }
 
-/// With a small buffer from the start: one that shrinks later throws away what was sent into the window it had shown.
+/// With a small buffer from the start: one that shrinks later throws away what was sent into the
+/// window it had shown.
 fn connect(server: SocketAddr) -> Result<TcpStream> {
     let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(family, SocketType::STREAM, None)?;

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Processor time used since the start of the machine and of some processes, and when that was read.
+/// Processor time used since the start of the machine and of some processes, and when that was
+/// read.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     at: Instant,
@@ -69,7 +70,8 @@ fn machine_ticks() -> Result<(u64, u64)> {
     Ok((total - idle, total))
 }
 
-/// Fields 14 and 15 of /proc/PID/stat, counted behind the command's closing bracket; 0 for a process that has gone.
+/// Fields 14 and 15 of /proc/PID/stat, counted behind the command's closing bracket; 0 for a
+/// process that has gone.
 fn process_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,4 +1,5 @@
-//! `farlink bench` (what `make bench` runs): speed and size of the datapath, beside plain forwarding and HAProxy, in one run.
+//! `farlink bench` (what `make bench` runs): speed and size of the datapath, beside plain
+//! forwarding and HAProxy, in one run.
 
 mod bed;
 mod hostile;
@@ -40,8 +41,8 @@ pub struct BenchArgs {
     /// Short HTTP connections per second
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// Only these measurements: bulk, latency, http, many, idle, short, hostile, day (the last two need no privilege; day runs only
-    /// when named)
+    /// Only these measurements: bulk, latency, http, many, idle, short, hostile, day (the last two
+    /// need no privilege; day runs only when named)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these datapaths: forward, farlink, farlink-before, haproxy, haproxy-tuned
@@ -61,7 +62,8 @@ const FLOWS: [u64; 2] = [1, 8];
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Request and answer pairs in the latency measurement.
 const PINGS: u64 = 5_000;
-/// The measurement with a short processor: how long, which share the gateway gets, short connections per second.
+/// The measurement with a short processor: how long, which share the gateway gets, short
+/// connections per second.
 const SHORT_SECONDS: u64 = 8;
 const SHORT_SHARE: f64 = 0.2;
 const SHORT_RATE: u64 = 200;
@@ -105,7 +107,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if !args.datapath.is_empty() {
         variants.retain(|v| args.datapath.iter().any(|name| name == v.name()));
     }
-    // Every round measures every datapath, so that whatever else the machine does meets all of them alike.
+    // Every round measures every datapath, so that whatever else the machine does meets all of them
+    // alike.
     for round in 0..args.rounds {
         for &variant in &variants {
             if wanted("bulk") {
@@ -318,8 +321,8 @@ fn idle(bed: &Bed, count: u64) -> Result<Cell> {
     })
 }
 
-/// The gateway gets a fifth of a processor while bulk flows want more: new connections are forwarded and none fails, and afterwards
-/// new ones are split again.
+/// The gateway gets a fifth of a processor while bulk flows want more: new connections are
+/// forwarded and none fails, and afterwards new ones are split again.
 fn short(bed: &Bed) -> Result<Cell> {
     let mut running = bed.start(Variant::Farlink)?;
     let seconds = SHORT_SECONDS.to_string();

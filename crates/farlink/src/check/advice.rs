@@ -12,7 +12,8 @@ const PACKET_BYTES: u64 = 1500;
 /// The usual initial window, segments (RFC 6928).
 const USUAL_SEGMENTS: u64 = 10;
 
-/// One note for each link whose rate and round trip are known, and which holds more than an unscaled window.
+/// One note for each link whose rate and round trip are known, and which holds more than an
+/// unscaled window.
 pub fn advice(status: &Value) -> Vec<Diagnosis> {
     list(status, "/links").iter().filter_map(of_link).collect()
 }

@@ -1,4 +1,5 @@
-//! What the driver's own diagnosis does not look at: things that slow diverted traffic down, or carry it past.
+//! What the driver's own diagnosis does not look at: things that slow diverted traffic down, or
+//! carry it past.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -53,13 +54,15 @@ fn all() -> Vec<Interface> {
     outcome.map_or(Vec::new(), |()| found)
 }
 
-/// A port of a bridge or bond hands its packets to the master, which is where they are routed. A VRF only groups.
+/// A port of a bridge or bond hands its packets to the master, which is where they are routed. A
+/// VRF only groups.
 fn is_port(interface: &Interface, all: &[Interface]) -> bool {
     let master = interface.master.and_then(|index| all.iter().find(|i| i.index == index));
     master.is_some_and(|master| master.kind != "vrf")
 }
 
-/// Interfaces that are up, except loopback, VRFs, ports and Farlink's own devices: what is diverted when nothing is named.
+/// Interfaces that are up, except loopback, VRFs, ports and Farlink's own devices: what is diverted
+/// when nothing is named.
 pub fn interfaces() -> Vec<String> {
     let all = all();
     let is_candidate = |i: &Interface| {
@@ -172,7 +175,8 @@ fn has_gro(interface: &str) -> Option<bool> {
         *slot = byte.cast_signed();
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: SIOCETHTOOL reads the ifreq and writes the eight bytes behind its pointer, both alive through the call.
+    // SAFETY: SIOCETHTOOL reads the ifreq and writes the eight bytes behind its pointer, both alive
+    // through the call.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     (done == 0).then_some(value.data != 0)
 }

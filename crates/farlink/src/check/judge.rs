@@ -1,4 +1,5 @@
-//! From two samples of the counters to an answer in plain words: is traffic being split, and if not, why? Pure.
+//! From two samples of the counters to an answer in plain words: is traffic being split, and if
+//! not, why? Pure.
 
 use farlink_linux::divert::{Count, Diagnosis, Severity};
 
@@ -66,8 +67,8 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         false => got,
     };
     let (split_now, began, taken) = (now("flows_split"), grown("flows_split"), grown("packets_taken"));
-    // Packets of split connections may well come from one side for a while: what is in custody is delivered, and only
-    // acknowledgements come back.
+    // Packets of split connections may well come from one side for a while: what is in custody is
+    // delivered, and only acknowledgements come back.
     if taken < got.div_ceil(2) {
         one_way(&on, &mut found);
     }
@@ -334,7 +335,8 @@ mod tests {
         assert!(found.contains("all TCP comes in by lan0, and none by sat0") && bad, "{found}");
     }
 
-    /// The source has sent everything; the gateway delivers what it holds, and only acknowledgements come in.
+    /// The source has sent everything; the gateway delivers what it holds, and only
+    /// acknowledgements come in.
     #[test]
     fn custody_that_is_delivered_is_no_one_way_traffic() {
         let status = json!({"engine": {"flows_split": 2, "flows_with_peer": 2,

@@ -1,4 +1,5 @@
-//! Reads the live counters: what came in by the interfaces (the kernel's own), and what the gateway got and did with it.
+//! Reads the live counters: what came in by the interfaces (the kernel's own), and what the gateway
+//! got and did with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

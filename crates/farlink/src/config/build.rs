@@ -64,7 +64,8 @@ struct Found {
     link: Option<engine::Link>,
 }
 
-/// Builds the settings. `existing` lists the interfaces that are diverted when neither file nor command line names any.
+/// Builds the settings. `existing` lists the interfaces that are diverted when neither file nor
+/// command line names any.
 pub fn build(
     file: &File,
     source: Source<'_>,
@@ -224,8 +225,8 @@ fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Resu
 /// The controller of a link that follows from what is known of it.
 const AUTO: &str = "auto";
 
-/// With a known rate the egress queue is the clock and no congestion control is needed. Without one the gateways find it out from
-/// a first burst; where no gateway is at the other end, BBR does.
+/// With a known rate the egress queue is the clock and no congestion control is needed. Without one
+/// the gateways find it out from a first burst; where no gateway is at the other end, BBR does.
 fn default_link_leg(rate_known: bool) -> engine::LegConfig {
     let usual = engine::LegConfig::default();
     engine::LegConfig { cc: if rate_known { cc::Kind::FixedRate } else { UNKNOWN_RATE_CC }, ..usual }
@@ -268,7 +269,8 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
     })
 }
 
-/// One value for all paths, or with the second key one for short and one for long paths (thesis 4.4.1).
+/// One value for all paths, or with the second key one for short and one for long paths (thesis
+/// 4.4.1).
 fn initial_window(l: &file::Link, default: InitialWindow) -> InitialWindow {
     let window = l.initial_window_segments.map_or(default, Segments::window);
     match l.long_path_initial_window_segments {

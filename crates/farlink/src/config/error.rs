@@ -1,4 +1,5 @@
-//! What is wrong with a configuration: one message with file, line, column, key, and what is allowed.
+//! What is wrong with a configuration: one message with file, line, column, key, and what is
+//! allowed.
 
 use std::fmt;
 use std::ops::Range;
@@ -86,7 +87,8 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// The key whose name or value stands at a byte of the text, with its tables: `[[link]] number 2, key `rate``.
+/// The key whose name or value stands at a byte of the text, with its tables: `[[link]] number 2,
+/// key `rate``.
 fn key_at(text: &str, at: usize) -> Option<String> {
     let (root, _) = DeTable::parse_recoverable(text);
     let mut path = Vec::new();
@@ -126,7 +128,8 @@ fn key_or_child(key: &Spanned<toml::de::DeString<'_>>, value: &Spanned<DeValue<'
     inside(key.span()) || inside(value.span()) || value.get_ref().as_table().is_some_and(|t| holds(t, at))
 }
 
-/// Whether the byte belongs to a key or value of this table (a table's own span is only its header).
+/// Whether the byte belongs to a key or value of this table (a table's own span is only its
+/// header).
 fn holds(table: &DeTable<'_>, at: usize) -> bool {
     table.iter().any(|(key, value)| {
         let (k, v) = (key.span(), value.span());

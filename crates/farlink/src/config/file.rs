@@ -1,5 +1,5 @@
-//! The configuration file as it stands on disk. Every key here is explained in docs/configuration.md and stands in
-//! packaging/farlink.toml; a test sees to it.
+//! The configuration file as it stands on disk. Every key here is explained in
+//! docs/configuration.md and stands in packaging/farlink.toml; a test sees to it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

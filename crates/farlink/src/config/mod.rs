@@ -23,7 +23,8 @@ pub const DEFAULT_FILE: &str = "/etc/farlink/farlink.toml";
 /// Where the daemon listens for `farlink status` and its kin.
 pub const DEFAULT_SOCKET: &str = "/run/farlink/farlink.sock";
 
-/// Reads the configuration: a file (without one: nothing but defaults) and what the command line adds.
+/// Reads the configuration: a file (without one: nothing but defaults) and what the command line
+/// adds.
 pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
     let (name, text) = match file {
         None => ("command line".to_owned(), String::new()),

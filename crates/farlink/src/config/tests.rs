@@ -278,7 +278,8 @@ fn rules_become_the_engines() {
     assert_eq!(settings("").unwrap().gateway.default_action, Config::default().default_action);
 }
 
-/// Each mistake, and what its one message has to contain: place, key, what is wrong, what is allowed.
+/// Each mistake, and what its one message has to contain: place, key, what is wrong, what is
+/// allowed.
 #[test]
 fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
     for (text, wanted) in [

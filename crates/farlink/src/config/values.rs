@@ -1,5 +1,5 @@
-//! Single values of the configuration file: rates, sizes, durations, prefixes, ports, DSCPs. Each reads what a person writes
-//! and, when it cannot, says what is allowed.
+//! Single values of the configuration file: rates, sizes, durations, prefixes, ports, DSCPs. Each
+//! reads what a person writes and, when it cannot, says what is allowed.
 
 use std::fmt;
 use std::net::IpAddr;

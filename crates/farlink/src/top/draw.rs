@@ -97,7 +97,8 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Line::from(text).right_aligned())
 }
 
-/// A column of the links' table: heading, width, whether it holds words, the screen that it takes, and what stands in it.
+/// A column of the links' table: heading, width, whether it holds words, the screen that it takes,
+/// and what stands in it.
 type LinkColumn = (&'static str, u16, bool, u16, fn(&Link) -> Cell<'static>);
 
 const LINK_COLUMNS: [LinkColumn; 10] = [

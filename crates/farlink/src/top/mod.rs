@@ -22,7 +22,8 @@ use crate::view::{Table, bytes, count, microseconds, rate};
 
 /// How often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// Flows that are asked for at most: a person sees a screenful, and the gateway answers between packets.
+/// Flows that are asked for at most: a person sees a screenful, and the gateway answers between
+/// packets.
 const FLOWS_MAX: usize = 20_000;
 
 /// Shows it until a key or a signal ends it, or once.

@@ -1,4 +1,5 @@
-//! What `farlink top` shows, as plain values: two snapshots of the gateway become rates, shares and reasons.
+//! What `farlink top` shows, as plain values: two snapshots of the gateway become rates, shares and
+//! reasons.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -71,7 +71,8 @@ fn custody_that_nobody_acknowledges_is_passed_over_blindly_then_abandoned_with_r
 fn the_real_receivers_word_wins_whatever_path_the_data_took() {
     let mut t = Script::new();
     t.open();
-    // b has everything up to 501; only a part came through here. The ACK fits b's own numbers exactly.
+    // b has everything up to 501; only a part came through here. The ACK fits b's own numbers
+    // exactly.
     t.play(
         "a > P. 1:101 ack 1
          b < P. 1:101 ack 1
@@ -141,7 +142,8 @@ fn an_ack_far_beyond_any_window_is_never_believed() {
 fn acknowledged_data_that_never_passed_here_proves_a_bypass() {
     let mut t = Script::new();
     t.open();
-    // b's data reached a another way; a acknowledges it. The acknowledgement goes on: b waits for it.
+    // b's data reached a another way; a acknowledges it. The acknowledgement goes on: b waits for
+    // it.
     t.play("a > . 1 ack 301");
     let got = t.take(Host::B);
     assert!(got.iter().any(|s| s.ack == 301), "{got:?}");
@@ -292,7 +294,8 @@ fn a_host_that_only_repeats_itself_is_asked_what_it_has_got_round_us() {
     let mut t = Script::new();
     t.open();
     t.play("a > F. 1:101 ack 1\n b < F. 1:101 ack 1\n ~40\n drop");
-    // b has sent 100,000 bytes round us. What acknowledges none of them is older than any window, and b refuses it.
+    // b has sent 100,000 bytes round us. What acknowledges none of them is older than any window,
+    // and b refuses it.
     t.play("b > . 100001 ack 1\n drop");
     // a has them, and repeats its end.
     t.play("a > F. 101 ack 100001\n drop b\n ~10");

@@ -1,4 +1,5 @@
-//! Everything that leaves by a declared link is counted by its queue, or the link's own queue fills behind the gateway.
+//! Everything that leaves by a declared link is counted by its queue, or the link's own queue fills
+//! behind the gateway.
 
 use crate::script::{Host, Script};
 use farlink_gateway::config::Link;

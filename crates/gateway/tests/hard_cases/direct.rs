@@ -6,7 +6,8 @@ use farlink_gateway::config::Link;
 
 const OPTIONS: (&str, &str) = ("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
 
-/// a has sent 43,440 bytes; b has been heard to acknowledge the first 1,448 of them, 100 ms after they were sent, and no more comes from it.
+/// a has sent 43,440 bytes; b has been heard to acknowledge the first 1,448 of them, 100 ms after
+/// they were sent, and no more comes from it.
 fn left() -> Script {
     let mut t = Script::new();
     t.open_with(OPTIONS.0, OPTIONS.1);

@@ -1,4 +1,5 @@
-//! Connections that sleep: how they end, what they believe, and what a new handshake between the same ports means.
+//! Connections that sleep: how they end, what they believe, and what a new handshake between the
+//! same ports means.
 
 use crate::script::{Script, USUAL};
 use farlink_gateway::config::{Action, Class, Rule};
@@ -193,12 +194,14 @@ fn guesses_within_windows_teach_a_sleeping_connection_nothing() {
         }
         t.play("a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n ~40\n drop");
         t.assert(t.status().counters.flows_woken == 1, "what the host says itself wakes it");
-        // What the guesses showed is no window of b's: an acknowledgement from beyond the real one is challenged.
+        // What the guesses showed is no window of b's: an acknowledgement from beyond the real one
+        // is challenged.
         t.play("b > P. 1:11 ack -70000 {fill 88}\n b < . 201 ack 1\n quiet");
     }
 }
 
-/// A host takes an acknowledgement as old as the largest window that it has seen (RFC 5961 section 5.2), and a gateway's are larger.
+/// A host takes an acknowledgement as old as the largest window that it has seen (RFC 5961 section
+/// 5.2), and a gateway's are larger.
 #[test]
 fn data_that_only_our_windows_would_let_in_does_not_pass_asleep() {
     let mut t = Script::new();

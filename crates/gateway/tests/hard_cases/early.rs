@@ -1,4 +1,5 @@
-//! Early repetition: what is not acknowledged goes out again over an idle link, before a loss can be known.
+//! Early repetition: what is not acknowledged goes out again over an idle link, before a loss can
+//! be known.
 
 use crate::script::{Host, Script};
 use farlink_gateway::config::{LegConfig, Link};

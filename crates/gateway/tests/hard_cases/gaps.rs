@@ -74,7 +74,8 @@ fn what_a_gateway_promises_counts_whatever_the_host_behind_it_said_round_it() {
 fn a_gateway_that_missed_the_window_behind_a_gap_hears_it_again() {
     let mut t = with_peer("mss 1460,sackOK,ws 7");
     t.play("b > . 1001:2001 ack 1 <fl>\n ~200\n drop");
-    // Its window is closed, as far as it knows, and it asks (route-flap seed 172 with a soft window that lasts).
+    // Its window is closed, as far as it knows, and it asks (route-flap seed 172 with a soft window
+    // that lasts).
     t.play("b > . 0 ack 1 <fl>\n ~200");
     let tells = |s: &Seen| {
         let body = s.segment.options.farlink.as_ref().map(|o| o.body.as_slice());

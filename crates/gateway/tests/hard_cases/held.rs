@@ -20,7 +20,8 @@ fn held(t: &mut Script) -> (&'static str, &'static str, u64) {
     (flows[0].limited_by, flows[0].held_by, flows[0].lost_b_bytes)
 }
 
-/// A link that is never idle cannot carry more: that it also carries repetitions does not make the losses the reason.
+/// A link that is never idle cannot carry more: that it also carries repetitions does not make the
+/// losses the reason.
 #[test]
 fn a_full_link_is_the_reason_while_losses_are_repaired() {
     let mut t = linked(Some(1_000_000), Kind::FixedRate);

@@ -1,4 +1,5 @@
-//! Hostile and broken input: contradictions, blind guesses, floods. Bounded answers, other flows exact.
+//! Hostile and broken input: contradictions, blind guesses, floods. Bounded answers, other flows
+//! exact.
 
 use crate::script::{Host, Script};
 
@@ -166,7 +167,8 @@ fn open_many(t: &mut Script, ports: core::ops::Range<u32>) {
 fn challenges_to_ones_own_connection_tell_nothing_of_anothers() {
     let mut t = Script::with(|s| s.config.limits.challenge_acks_per_s = 20);
     open_many(&mut t, 5000..5040);
-    // All that the limit of all connections leaves, second by second. A connection of its own answers eight at most.
+    // All that the limit of all connections leaves, second by second. A connection of its own
+    // answers eight at most.
     let mut seconds = Vec::new();
     for _ in 0..8 {
         t.play("~1100\n drop");
@@ -392,7 +394,8 @@ fn junk_of_every_kind_passes_and_leaves_nothing() {
 fn odd_segments_draw_no_dialogue() {
     let mut t = Script::new();
     t.open();
-    // A host that answers each acknowledgement that it does not expect, as BSD does, and a gateway that does the same.
+    // A host that answers each acknowledgement that it does not expect, as BSD does, and a gateway
+    // that does the same.
     let mut answers = 0;
     for _ in 0..200 {
         t.play("a > . 1000001 ack 1\n ~5\n drop b");

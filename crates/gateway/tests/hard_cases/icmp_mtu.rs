@@ -1,4 +1,5 @@
-//! ICMP and MTU: errors about made segments are ours, all others the hosts'; small and black-holed paths.
+//! ICMP and MTU: errors about made segments are ours, all others the hosts'; small and black-holed
+//! paths.
 
 use crate::receiver::Receiver;
 use crate::script::{Host, Script};
@@ -169,7 +170,8 @@ fn a_black_hole_is_remembered_and_probed_again() {
     b.largest = 1300;
     let first = sent_through(&mut t, &mut b);
     assert!(first.contains(&1240), "{first:?}");
-    // RFC 4821 7.7: a larger size is tried by single segments, three in all, and then not before ten minutes have passed.
+    // RFC 4821 7.7: a larger size is tried by single segments, three in all, and then not before
+    // ten minutes have passed.
     let mut probes = 0;
     for _ in 0..4 {
         probes += sent_through(&mut t, &mut b).iter().filter(|n| **n > 1300).count();

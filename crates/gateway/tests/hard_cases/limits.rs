@@ -1,4 +1,5 @@
-//! Bounds and rules (invariant 8): at each bound the stated answer, forwarding or refusing, never a broken flow.
+//! Bounds and rules (invariant 8): at each bound the stated answer, forwarding or refusing, never a
+//! broken flow.
 
 use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::{Action, Class, Rule};

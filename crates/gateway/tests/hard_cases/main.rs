@@ -1,4 +1,5 @@
-//! Packet scripts: one test, at least, for every hard case of the design (ARCHITECTURE.md), named after it.
+//! Packet scripts: one test, at least, for every hard case of the design (ARCHITECTURE.md), named
+//! after it.
 
 #[path = "../script/mod.rs"]
 mod script;

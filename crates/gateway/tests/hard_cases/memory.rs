@@ -1,5 +1,5 @@
-//! What long times leave behind: nothing. All memory that traffic makes grow is counted, and stays with the connections that
-//! there are, not with what they have done.
+//! What long times leave behind: nothing. All memory that traffic makes grow is counted, and stays
+//! with the connections that there are, not with what they have done.
 
 use crate::script::{Script, USUAL};
 use farlink_gateway::engine_status::Memory;

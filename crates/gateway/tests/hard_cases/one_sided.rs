@@ -1,4 +1,5 @@
-//! A link of known rate with no gateway at its other end: the leg leads on through networks of others.
+//! A link of known rate with no gateway at its other end: the leg leads on through networks of
+//! others.
 
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
@@ -7,7 +8,8 @@ use farlink_wire::Duration;
 
 const MSS: u32 = 1460;
 
-/// The link towards b has 8 Mbit/s and 500 ms. `gateway`: one answers at its other end, and the script plays it.
+/// The link towards b has 8 Mbit/s and 500 ms. `gateway`: one answers at its other end, and the
+/// script plays it.
 fn script(gateway: bool) -> Script {
     let mut t = Script::with(|s| {
         let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
@@ -38,8 +40,8 @@ fn window_towards_b(t: &mut Script) -> u64 {
     t.with_gateway(|g, now, _| g.flows(now, 10))[0].cwnd_b_bytes
 }
 
-/// `count` segments come from a and are acknowledged by b, the first one half a second after the first was sent, the others at this
-/// distance.
+/// `count` segments come from a and are acknowledged by b, the first one half a second after the
+/// first was sent, the others at this distance.
 fn transfer(t: &mut Script, from: u32, count: u32, apart: &str, options: &str) -> u32 {
     let segment = MSS - 4 * u32::from(!options.is_empty());
     for n in 0..count {
@@ -76,7 +78,8 @@ fn a_link_that_is_the_narrowest_part_keeps_it() {
     assert_eq!(window_towards_b(&mut t), window);
 }
 
-/// Segments may wait in a queue behind the link: a time-out of all of them repeats the first, and the rest when that has been answered.
+/// Segments may wait in a queue behind the link: a time-out of all of them repeats the first, and
+/// the rest when that has been answered.
 #[test]
 fn a_time_out_asks_with_one_segment() {
     let mut t = script(false);

@@ -41,8 +41,8 @@ fn the_option_goes_only_into_syns_that_leave_over_a_declared_link() {
     t.play("a > S 0 win 65535 <mss 1460>\n b < S 0 <no flsyn>");
 }
 
-/// A connection on a port of its own, whose SYN the host repeats twice; `second` is what the first repetition carries. Then the
-/// handshake is answered with `answer`.
+/// A connection on a port of its own, whose SYN the host repeats twice; `second` is what the first
+/// repetition carries. Then the handshake is answered with `answer`.
 fn repeated(port: u32, second: &str, answer: &str) -> String {
     format!(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
@@ -60,13 +60,15 @@ fn repeated(port: u32, second: &str, answer: &str) -> String {
 
 #[test]
 fn a_repeated_syn_asks_again_where_no_connection_has_shown_that_nobody_answers() {
-    // The first connection of all: that the SYN was lost is likelier than that the option was in its way.
+    // The first connection of all: that the SYN was lost is likelier than that the option was in
+    // its way.
     let mut t = linked();
     t.play(&repeated(41_000, "flsyn", ",flsynack"));
     t.play(&repeated(41_001, "flsyn", ",flsynack"));
     t.play("b > . 1 ack 1 <fl 1 1024> {port 41001}\n drop");
     t.assert(t.status().flows_with_peer == 1, "the answer counts");
-    // A host has answered in a gateway's stead: here the option may be what is in the way, and nobody waits for it twice.
+    // A host has answered in a gateway's stead: here the option may be what is in the way, and
+    // nobody waits for it twice.
     t.play(&repeated(41_002, "flsyn", ""));
     t.play(&repeated(41_003, "no flsyn", ""));
     t.play(&repeated(41_004, "no flsyn", ",flsynack"));
@@ -428,7 +430,8 @@ fn the_option_of_strangers_goes_no_further() {
     );
 }
 
-/// Two reports that look like a link of 8 Mbit/s, from host b, or the gateway before it, over this script's link.
+/// Two reports that look like a link of 8 Mbit/s, from host b, or the gateway before it, over this
+/// script's link.
 fn report(t: &mut Script, by: [u32; 2]) -> u64 {
     let mut at = 1;
     for i in 0..12 {
@@ -454,7 +457,8 @@ fn a_links_rate_is_taken_only_from_the_gateway_that_was_found_there() {
     let told = report(&mut opened(Some(HANDSHAKE)), [7, 7]);
     assert!(told > 0, "this is how a gateway tells it");
     assert_eq!(report(&mut opened(None), [7, 7]), 0, "a host cannot");
-    // Another number on the same leg is not another gateway, whose rate would add to the first one's.
+    // Another number on the same leg is not another gateway, whose rate would add to the first
+    // one's.
     let of_two = report(&mut opened(Some(HANDSHAKE)), [7, 8]);
     assert!(of_two <= told, "{of_two} of {told}");
 }
@@ -496,7 +500,8 @@ fn a_soft_window_that_was_lost_starves_nobody() {
              drop"
         ));
     }
-    // What the gateway said last: it could pass nothing on. It has told of better times since, and that was lost.
+    // What the gateway said last: it could pass nothing on. It has told of better times since, and
+    // that was lost.
     t.play("b > . 1 ack 1 <flsoft 1 1024 0> {port 5000}\n ~10\n drop");
     // The other connection fills the link for six seconds.
     t.play("a > P. 1:60001 ack 1 {gso 1400}\n ~100\n drop");

@@ -19,7 +19,8 @@ impl Receiver {
         Self { acked, above: Vec::new(), largest: usize::MAX }
     }
 
-    /// Waits for what comes next, and acknowledges it 20 ms later, with SACK. Returns the sizes of the segments on the wire.
+    /// Waits for what comes next, and acknowledges it 20 ms later, with SACK. Returns the sizes of
+    /// the segments on the wire.
     #[track_caller]
     pub fn take(&mut self, t: &mut Script) -> Vec<usize> {
         assert!(t.wait_for(Host::B, Duration::from_secs(130)), "b is sent nothing");

@@ -123,7 +123,8 @@ fn the_head_goes_out_at_the_first_timeout_however_full_the_pipe_is() {
 
 #[test]
 fn a_source_that_does_not_hear_sack_blocks_is_answered_without_them() {
-    // A firewall that follows connections drops SACK blocks of bytes that it has not seen, because they wait here.
+    // A firewall that follows connections drops SACK blocks of bytes that it has not seen, because
+    // they wait here.
     let mut t = Script::new();
     t.open();
     t.play(

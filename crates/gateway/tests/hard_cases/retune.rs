@@ -69,7 +69,8 @@ fn a_link_whose_rate_is_no_longer_known_gets_congestion_control() {
     assert_eq!((before, after), (131_070, 14_560), "an initial window, whatever fixed rate had");
 }
 
-/// What a relay may hold, and so its window, goes by the rate; and so does a controller that knows it, where no gateway answers.
+/// What a relay may hold, and so its window, goes by the rate; and so does a controller that knows
+/// it, where no gateway answers.
 #[test]
 fn another_rate_reaches_open_connections() {
     for gateway in [true, false] {
@@ -264,7 +265,8 @@ fn a_window_that_the_gateway_cannot_open_is_the_reason() {
         s.link = Some(Link { name: "sat".into(), rate_bps: Some(100_000_000), leg, ..Link::default() });
     });
     open_with_gateway(&mut t);
-    // Its handshake showed the source 65,535 bytes; all of them are filled, and the link has taken them.
+    // Its handshake showed the source 65,535 bytes; all of them are filled, and the link has taken
+    // them.
     t.play("b > . 1 ack 1 win 65535\n drop");
     for at in (1..65_536u32).step_by(1285) {
         t.play(&format!("a > P. {at}:{} ack 1\n ~1\n drop", (at + 1285).min(65_536)));
@@ -273,7 +275,8 @@ fn a_window_that_the_gateway_cannot_open_is_the_reason() {
     assert_eq!(held_by(&mut t), ("gateway", "what may be held"));
 }
 
-/// Sends as much as the windows that `a` is shown allow, while the link takes all of it and `b` acknowledges nothing.
+/// Sends as much as the windows that `a` is shown allow, while the link takes all of it and `b`
+/// acknowledges nothing.
 fn fill(t: &mut Script, at: &mut u32, edge: &mut u32) {
     for _ in 0..200 {
         let end = (*at + 14_600).min(*edge);
@@ -288,7 +291,8 @@ fn fill(t: &mut Script, at: &mut u32, edge: &mut u32) {
     }
 }
 
-/// A larger bound lets an open connection hold more, a smaller one less; what was promised is taken all the same.
+/// A larger bound lets an open connection hold more, a smaller one less; what was promised is taken
+/// all the same.
 #[test]
 fn what_an_open_connection_may_hold_changes_with_the_bound() {
     let mut t = Script::with(|s| {
@@ -301,7 +305,8 @@ fn what_an_open_connection_may_hold_changes_with_the_bound() {
     });
     t.open();
     let held = |t: &mut Script| t.status().custody_bytes;
-    // The far host's acknowledgements come until nothing is held: only then a larger window may be shown.
+    // The far host's acknowledgements come until nothing is held: only then a larger window may be
+    // shown.
     t.play("a > P. 1:101 ack 1\n ~1\n drop\n b > . 1 ack 101 win 65535\n ~100\n drop");
     set(&mut t, "limits.relay_bytes", "1048576").unwrap();
     t.play("a > P. 101:201 ack 1\n ~1\n drop\n b > . 1 ack 201 win 65535\n ~100\n drop b");
@@ -335,7 +340,8 @@ fn bounds_that_cannot_be_are_refused() {
     }
 }
 
-/// A pool that has become too small for another connection forwards it, and a larger one has room again.
+/// A pool that has become too small for another connection forwards it, and a larger one has room
+/// again.
 #[test]
 fn another_pool_counts_at_once() {
     let mut t = Script::with(|s| s.config.limits.relay_bytes = 1 << 20);
@@ -354,7 +360,8 @@ fn another_pool_counts_at_once() {
     assert!(opens(&mut t, 6001));
 }
 
-/// The burst from which a link's rate shows is sent while somebody wants to know it, and not longer.
+/// The burst from which a link's rate shows is sent while somebody wants to know it, and not
+/// longer.
 #[test]
 fn whether_a_rate_is_to_be_found_out_changes_too() {
     let begins_with = |rate_bps, cc, estimate_rate, set_it: (&str, &str)| {

@@ -1,5 +1,5 @@
-//! Routes that move between the gateway's own interfaces: what waits goes where the kernel would send it now, under the
-//! congestion control of the leg that it goes into.
+//! Routes that move between the gateway's own interfaces: what waits goes where the kernel would
+//! send it now, under the congestion control of the leg that it goes into.
 
 use crate::script::network::{SPARE, TO_B};
 use crate::script::{Host, Script};

@@ -195,8 +195,9 @@ enum Outage {
     Announced,
 }
 
-/// An outage: segments stay as large, nothing is forwarded unsplit, little is sent, all is delivered, and every connection goes on within the
-/// larger of two round trips, and the interval of probes and one.
+/// An outage: segments stay as large, nothing is forwarded unsplit, little is sent, all is
+/// delivered, and every connection goes on within the larger of two round trips, and the interval
+/// of probes and one.
 fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Outage) {
     let what = format!("{rtt:?}, {kind:?}, {outage:?}, {} flows, {:?}", ports.len(), link.rate_bps);
     let announced = kind == Outage::Announced;
@@ -234,7 +235,8 @@ fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Out
         let in_time = first.is_some_and(|after| after <= bound);
         bed.t.assert(in_time, &format!("{what}: port {port} resumed after {first:?} of {bound:?}"));
     }
-    // Shorter outages may be over before anybody doubts the link: then they are losses like any others.
+    // Shorter outages may be over before anybody doubts the link: then they are losses like any
+    // others.
     let is_outage = announced || outage >= (rtt * 6).max(Duration::from_secs(2));
     assert!(bed.window() >= window || !is_outage, "{what}: {} after {window}", bed.window());
     // What was held is delivered, and the sources go on.
@@ -318,7 +320,8 @@ fn a_connection_whose_far_end_is_gone_does_not_hold_up_the_others() {
         bed.run(LEAST + SHORT * 2);
         assert!(bed.have_all(1), "no later than the least RTO");
     }
-    // Its silence is its own as soon as another one was answered: it is given up after the user timeout.
+    // Its silence is its own as soon as another one was answered: it is given up after the user
+    // timeout.
     bed.t.assert(bed.t.status().counters.flows_abandoned == 1, "given up");
     assert_eq!(bed.state(), "up");
 }
@@ -377,8 +380,9 @@ fn link_state(t: &mut Script) -> &'static str {
     t.with_gateway(|g, _, _| g.status()).links[0].state
 }
 
-/// One gateway and two connections over its link, of which each has answered once, in such a way: by the options of its SYN-ACK, and by what
-/// follows its acknowledgement. Both wait for an answer, and the link is probed.
+/// One gateway and two connections over its link, of which each has answered once, in such a way:
+/// by the options of its SYN-ACK, and by what follows its acknowledgement. Both wait for an answer,
+/// and the link is probed.
 fn two_silent_hosts(ways: [(&str, &str); 2]) -> Script {
     let mut t = Script::with(|s| s.link = Some(link(Some(8_000_000))));
     for (port, (answer, said)) in PORTS.into_iter().zip(ways) {

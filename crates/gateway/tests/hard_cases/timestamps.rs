@@ -40,8 +40,9 @@ fn the_echo_is_of_the_segment_that_reached_the_last_acknowledgement() {
     );
 }
 
-/// A host drops what lies wholly below its last acknowledgement. So a forged segment down there, which may have any of many
-/// numbers, must not move timestamps either: the host's own data would be refused from then on.
+/// A host drops what lies wholly below its last acknowledgement. So a forged segment down there,
+/// which may have any of many numbers, must not move timestamps either: the host's own data would
+/// be refused from then on.
 #[test]
 fn a_segment_below_the_last_acknowledgement_teaches_no_timestamps() {
     let mut t = open_with_timestamps(|_| {});
@@ -62,7 +63,8 @@ fn a_segment_below_the_last_acknowledgement_teaches_no_timestamps() {
     );
 }
 
-/// A guess that hits the next number, and acknowledges something that was never sent, passes. It teaches nothing.
+/// A guess that hits the next number, and acknowledges something that was never sent, passes. It
+/// teaches nothing.
 #[test]
 fn an_acknowledgement_of_nothing_that_was_sent_teaches_no_timestamps() {
     for ack in [5_001, 400_000_001u32] {

@@ -25,8 +25,9 @@ fn got(t: &mut Script, port: u16, play: &str) -> usize {
     got
 }
 
-/// The first connection was to send the burst from which the rate shows, and had only a request. The next that has much to send sends
-/// it instead, and one that begins in the same round trip does not.
+/// The first connection was to send the burst from which the rate shows, and had only a request.
+/// The next that has much to send sends it instead, and one that begins in the same round trip does
+/// not.
 #[test]
 fn the_burst_that_tells_the_rate_is_sent_by_who_has_enough_for_it() {
     let mut t = script();

@@ -1,7 +1,8 @@
-//! Gateways of other versions, by the exact bytes of their options: an older one, as it was captured, and a newer one, as it might be.
+//! Gateways of other versions, by the exact bytes of their options: an older one, as it was
+//! captured, and a newer one, as it might be.
 //!
-//! `flraw 53 2400...` is the option with ExID 0xFA53 and this body. Host a's first byte has the sequence number ffffff01, host b's
-//! 7ffffe81.
+//! `flraw 53 2400...` is the option with ExID 0xFA53 and this body. Host a's first byte has the
+//! sequence number ffffff01, host b's 7ffffe81.
 
 use crate::script::{Host, Script};
 use farlink_gateway::config::Link;
@@ -9,7 +10,8 @@ use farlink_gateway::engine_status::GatewayStatus;
 
 /// What this gateway says of itself: its identity, version 2, three capabilities, no key.
 const OURS: &str = "68 9e3779b9 02 0007 00";
-/// A newer one says more: version 9, capabilities and bytes that nobody knows here, and a frame before it.
+/// A newer one says more: version 9, capabilities and bytes that nobody knows here, and a frame
+/// before it.
 const NEWER: &str = "92 abcd 6a 0000002a 09 fff7 00 1234";
 /// Another one cannot do anything that not every gateway can.
 const PLAIN: &str = "68 0000002b 02 0000 00";
@@ -32,7 +34,8 @@ fn beyond(link: Link, answer: &str) -> Script {
     t
 }
 
-/// The script plays a gateway before this one, on the link towards a, which asks with these bytes and is answered with those.
+/// The script plays a gateway before this one, on the link towards a, which asks with these bytes
+/// and is answered with those.
 fn before(asks: &str, answer: &str) -> Script {
     let mut t = Script::with(|s| s.link_a = Some(link()));
     t.play(&format!(
@@ -90,7 +93,8 @@ fn an_older_gateway_beyond_the_link_is_spoken_to_as_it_speaks() {
     assert!(body.unwrap().ends_with(&[0x03, 0xe8, 4, 2]), "{told:?}");
 }
 
-/// Twelve reports that look like a link of 8 Mbit/s, each after these bytes. The rate that is taken from them.
+/// Twelve reports that look like a link of 8 Mbit/s, each after these bytes. The rate that is taken
+/// from them.
 fn reported(t: &mut Script, head: &str) -> u64 {
     let mut at = 1;
     for i in 0..12u32 {
@@ -106,7 +110,8 @@ fn reported(t: &mut Script, head: &str) -> u64 {
 #[test]
 fn gateways_of_either_version_tell_the_rate_of_the_link_and_are_told() {
     let unknown = || Link { estimate_rate: true, ..link() };
-    // In the first version 16 bits of our identity stand behind the window; in frames the head of the report stands in its place.
+    // In the first version 16 bits of our identity stand behind the window; in frames the head of
+    // the report stands in its place.
     for (answer, head, name, (at, ours)) in [
         ("", "14 afc9", named("0001afc9", 1, 3), (7, &[0x79, 0xb9][..])),
         (NEWER, "48", named("0000002a", 9, 3), (8, &[0x48])),
@@ -234,7 +239,8 @@ fn without_room_for_more_the_handshake_has_a_bare_option_and_both_speak_the_olde
          a > P. 1:101 ack 1 <ts 2 1>
          b < P. 1:101 ack 1 <flraw 53 13 7ffffe81 003f>"
     ));
-    // The answer has no room: who asked takes this gateway for an older one, and both are read here.
+    // The answer has no room: who asked takes this gateway for an older one, and both are read
+    // here.
     let mut t = Script::with(|s| s.link_a = Some(link()));
     t.play(&format!(
         "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7,flraw 51 {OURS}>
@@ -265,8 +271,9 @@ const SAYINGS: [&str; 10] = [
     "7d 0000000001 1122334455667788 32 ffff",
 ];
 
-/// Host b says all that a gateway could. What is learned of it: flows with a gateway, gateways on the link, its rate, whether a
-/// window counts that the header does not show, and who sees an option.
+/// Host b says all that a gateway could. What is learned of it: flows with a gateway, gateways on
+/// the link, its rate, whether a window counts that the header does not show, and who sees an
+/// option.
 fn all_said(t: &mut Script) -> (u64, usize, bool, bool, Vec<Host>) {
     let mut at = 1;
     let mut told = Vec::new();

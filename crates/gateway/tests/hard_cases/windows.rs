@@ -55,7 +55,8 @@ fn bytes_in_custody_stay_within_the_largest_window_shown() {
     }
 }
 
-/// What a host is shown decides how old an acknowledgement it takes from whoever guesses (RFC 5961 section 5).
+/// What a host is shown decides how old an acknowledgement it takes from whoever guesses (RFC 5961
+/// section 5).
 #[test]
 fn windows_out_of_a_known_link_are_no_larger_than_into_it() {
     let link = Link {
@@ -155,7 +156,8 @@ fn back_pressure_bound_to_the_send_window() {
         s.config.flow_control = farlink_gateway::config::FlowControl::SendWindow;
     });
     t.open();
-    // Initial window of ten segments: no more is asked for than can be sent (Q' <= S), beyond what was promised.
+    // Initial window of ten segments: no more is asked for than can be sent (Q' <= S), beyond what
+    // was promised.
     let (mut at, mut edge) = (1u32, 65_536u32);
     for _ in 0..200 {
         let end = (at + 1460).min(edge);
@@ -212,7 +214,8 @@ fn small_writes_are_not_held_back() {
 
 #[test]
 fn the_window_moves_on_while_custody_is_held_whatever_its_unit() {
-    // 781 units of 128 bytes and a rest that the field cannot say: the whole window has been shown all the same.
+    // 781 units of 128 bytes and a rest that the field cannot say: the whole window has been shown
+    // all the same.
     let mut t = on_a_link(100_000);
     t.open();
     let (mut at, mut edge) = (1u32, 65_537u32);
@@ -323,8 +326,9 @@ fn without_a_link_a_long_way_has_room_for_what_a_fast_one_brings() {
     assert!(windows > Some(200_000), "100 Mbit/s for 200 ms are more than 65,535 bytes: {windows:?}");
 }
 
-/// Every second full segment is acknowledged at once (RFC 9293 3.8.6.3), however little each connection may hold and however much
-/// of its window is taken: an acknowledgement that waited for room let hosts' timers run out where very many connections share a machine.
+/// Every second full segment is acknowledged at once (RFC 9293 3.8.6.3), however little each
+/// connection may hold and however much of its window is taken: an acknowledgement that waited for
+/// room let hosts' timers run out where very many connections share a machine.
 #[test]
 fn with_little_memory_for_each_every_second_segment_is_answered_at_once() {
     for pool_bytes in [1 << 20, 512 << 20] {
@@ -337,8 +341,9 @@ fn with_little_memory_for_each_every_second_segment_is_answered_at_once() {
     }
 }
 
-/// RFC 9293 section 3.10.7.4: a window counts only with an acknowledgement that is no older than the newest. Who guesses one of many numbers
-/// shows none, and so makes no older acknowledgement pass for a host's.
+/// RFC 9293 section 3.10.7.4: a window counts only with an acknowledgement that is no older than
+/// the newest. Who guesses one of many numbers shows none, and so makes no older acknowledgement
+/// pass for a host's.
 #[test]
 fn what_acknowledges_less_than_before_shows_no_window() {
     let mut t = Script::new();

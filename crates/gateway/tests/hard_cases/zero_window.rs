@@ -129,7 +129,8 @@ fn a_fin_goes_into_a_closed_window() {
 fn urgent_data_is_announced_at_a_closed_window() {
     let mut t = Script::new();
     t.open();
-    // With the next sequence number: with an old one it would be dropped before the urgent pointer is read.
+    // With the next sequence number: with an old one it would be dropped before the urgent pointer
+    // is read.
     t.play(
         "b > . 1 ack 1 win 0
          drop

@@ -4,7 +4,7 @@
 //! let mut t = Script::new();
 //! t.open();                            // the handshake, with usual options
 //! t.play("
-//!     a > P. 1:101 ack 1               # host a sends; everything it has got so far must be written above
+//!     a > P. 1:101 ack 1               # host a sends; all that it has got must stand above
 //!     b < P. 1:101 ack 1               # host b gets exactly this, next
 //!     +40                              # 40 ms pass, and nothing happens before they have passed
 //!     a < . 1 ack 101
@@ -13,10 +13,11 @@
 //!     quiet                            # nobody has got anything that is not written above
 //! ");
 //! ```
-//! The notation of segments stands in `notation.rs`. ICMP: `r > a toobig 1300 . 1:1449 ack 1` is a router behind the
-//! gateway, seen from a, that tells a so about this segment of a's; `icmp toobig 1300 about 1` is what arrives. Time is
-//! the script's own. Every packet that a gateway hands out is checked: addresses, interfaces, checksums, MTU, and that
-//! its payload is what the source wrote at that place of the stream. A failure prints everything up to there.
+//! The notation of segments stands in `notation.rs`. ICMP: `r > a toobig 1300 . 1:1449 ack 1` is a
+//! router behind the gateway, seen from a, that tells a so about this segment of a's; `icmp toobig
+//! 1300 about 1` is what arrives. Time is the script's own. Every packet that a gateway hands out
+//! is checked: addresses, interfaces, checksums, MTU, and that its payload is what the source wrote
+//! at that place of the stream. A failure prints everything up to there.
 
 pub mod network;
 pub mod notation;
@@ -99,7 +100,8 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let mut config = Config { seed: 1, ..Config::default() };
-        // As large as the window of an unscaled SYN-ACK: no window is raised unless a script wants that.
+        // As large as the window of an unscaled SYN-ACK: no window is raised unless a script wants
+        // that.
         config.limits.relay_bytes = 65_535;
         Self {
             gateways: 1,

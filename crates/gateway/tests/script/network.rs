@@ -1,4 +1,5 @@
-//! What stands round the gateway of a packet script: routes, MTUs, a journal, and where transmitted packets go.
+//! What stands round the gateway of a packet script: routes, MTUs, a journal, and where transmitted
+//! packets go.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;

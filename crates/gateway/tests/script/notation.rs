@@ -4,19 +4,20 @@
 //! `P. 1:101 ack 1 win 512 <ts 7 3,sack 201:301> {ttl 63}`.
 //!
 //! - FLAGS: letters of `SFRP.UEWA` (`.` is ACK, E is ECE, W is CWR, A is AE).
-//! - Sequence numbers count from the sender's ISN (its SYN has 0, its first byte 1), acknowledgement numbers and SACK
-//!   blocks from the other host's. `7` alone is `7:7`.
-//! - Options: `mss N`, `ws N`, `sackOK`, `ts VAL ECR`, `sack A:B C:D`, `fo` (Fast Open), `md5`, `ao`, `mptcp`, `unk KIND`;
-//!   Farlink's own: `flsyn`, `flsynack`, `fl` (a bare mark), `fl ACK WINDOW` (far ACK, window in units of 1024),
-//!   `flsoft ACK WINDOW SOFT` (the same with a soft window),
-//!   `flcame BY AT BYTES` (gateway BY had got BYTES over the link at AT, its clock in microseconds),
-//!   `flruns UNIT END LEN GAP LEN ...` (what is held above a gap, from the highest run down, in units of so many bytes,
-//!   fewer than 64), all of them as gateways of version 1 write them; `flraw 53 24 ffffff01` (ExID 0xFA53 and this body,
-//!   to the byte).
-//!   In an expectation `no NAME` says that the option is not there.
-//! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a super-segment), `port N` (of
-//!   host a, where it is not the usual one), `fill N` (payload of this byte, not the stream's own); when sent also
-//!   `badsum`, `frag MTU`, `by a|b` (it comes in by the interface of this host, whoever it says it is from).
+//! - Sequence numbers count from the sender's ISN (its SYN has 0, its first byte 1),
+//!   acknowledgement numbers and SACK blocks from the other host's. `7` alone is `7:7`.
+//! - Options: `mss N`, `ws N`, `sackOK`, `ts VAL ECR`, `sack A:B C:D`, `fo` (Fast Open), `md5`,
+//!   `ao`, `mptcp`, `unk KIND`; Farlink's own: `flsyn`, `flsynack`, `fl` (a bare mark), `fl ACK
+//!   WINDOW` (far ACK, window in units of 1024), `flsoft ACK WINDOW SOFT` (the same with a soft
+//!   window), `flcame BY AT BYTES` (gateway BY had got BYTES over the link at AT, its clock in
+//!   microseconds), `flruns UNIT END LEN GAP LEN ...` (what is held above a gap, from the highest
+//!   run down, in units of so many bytes, fewer than 64), all of them as gateways of version 1
+//!   write them; `flraw 53 24 ffffff01` (ExID 0xFA53 and this body, to the byte). In an expectation
+//!   `no NAME` says that the option is not there.
+//! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a
+//!   super-segment), `port N` (of host a, where it is not the usual one), `fill N` (payload of this
+//!   byte, not the stream's own); when sent also `badsum`, `frag MTU`, `by a|b` (it comes in by the
+//!   interface of this host, whoever it says it is from).
 //!
 //! An expectation compares what it names, and that the payload is the stream's.
 
@@ -332,7 +333,8 @@ fn runs_body(words: &[String]) -> Vec<u8> {
     body
 }
 
-/// Far ACK (relative) and window (units of 1024) of a gateway's message that has both, and perhaps what arrived over the link.
+/// Far ACK (relative) and window (units of 1024) of a gateway's message that has both, and perhaps
+/// what arrived over the link.
 pub fn farlink_told(seen: &Seen, ack_isn: u32) -> Option<(u32, u32)> {
     let body = &seen.segment.options.farlink.as_ref()?.body;
     let (&[head, a, b, c, d, w, x], _) = body.as_slice().split_first_chunk::<7>()?;

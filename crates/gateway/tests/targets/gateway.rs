@@ -1,5 +1,6 @@
-//! A whole gateway between hostile hosts: a script of bytes says what they send, how time passes, what the links and the
-//! operator do. What must hold is checked at each step; that nothing is left behind, at the end.
+//! A whole gateway between hostile hosts: a script of bytes says what they send, how time passes,
+//! what the links and the operator do. What must hold is checked at each step; that nothing is left
+//! behind, at the end.
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{Action, Class, Config, FlowControl, Interface, LegConfig, Link, Pinned, Rule};
@@ -11,9 +12,11 @@ use super::source::Source;
 use super::truth::Truth;
 use super::world::World;
 
-/// Calls of `handle_timeout` after which a gateway at one point in time must have nothing more to do.
+/// Calls of `handle_timeout` after which a gateway at one point in time must have nothing more to
+/// do.
 const CALLS_PER_INSTANT: usize = 64;
-/// The same for one step of the script. The longest are six blind passes over 256 KiB in segments of 88 bytes, each paced.
+/// The same for one step of the script. The longest are six blind passes over 256 KiB in segments
+/// of 88 bytes, each paced.
 const CALLS_PER_STEP: usize = 20_000;
 /// Packets that one packet, or one point in time, may bring about.
 const PACKETS_PER_CALL: usize = 2_000;
@@ -309,8 +312,8 @@ impl Bed {
         self.settle();
     }
 
-    /// The process is killed, with what it holds; the next one resets what the journal names. `twice`: also what the
-    /// journal named when it began.
+    /// The process is killed, with what it holds; the next one resets what the journal names.
+    /// `twice`: also what the journal named when it began.
     fn restart(&mut self, twice: bool) {
         let mut records: Vec<Record> = self.world.journal.values().copied().collect();
         if twice {
@@ -389,8 +392,8 @@ impl Bed {
             "{} bytes of fragments",
             status.reassembly_bytes
         );
-        // Above the limit (and a quarter, for what is on its way) each relay may hold two of its segments still: a super-
-        // segment's block, or small ones.
+        // Above the limit (and a quarter, for what is on its way) each relay may hold two of its
+        // segments still: a super- segment's block, or small ones.
         let relay = (LARGE_BLOCK_BYTES + 2 * LARGE_BLOCK_BYTES / 3 + 3 * SMALL_BLOCK_BYTES) as u64;
         let most = (l.pool_bytes + l.pool_bytes / 4) as u64 + status.reassembly_bytes + 2 * flows * relay;
         assert!(e.pool_bytes <= most, "{} bytes of the pool, at most {most}: {e:?}", e.pool_bytes);

@@ -236,7 +236,8 @@ impl Pair {
         p
     }
 
-    /// Any other segment. Zeros are the next 100 bytes of the stream with the usual acknowledgement.
+    /// Any other segment. Zeros are the next 100 bytes of the stream with the usual
+    /// acknowledgement.
     pub fn segment(&mut self, side: usize, from: &mut Source<'_>) -> Packet {
         let [place, kind, shape] = [from.u8(), from.u8(), from.u8()];
         let (own, other) = (self.sides[side], self.sides[1 - side]);

@@ -1,5 +1,5 @@
-//! Properties of a whole gateway that hold for any bytes. The fuzzer, the replay of its corpus and the random tests all
-//! call these.
+//! Properties of a whole gateway that hold for any bytes. The fuzzer, the replay of its corpus and
+//! the random tests all call these.
 #![allow(dead_code)]
 
 pub mod gateway;

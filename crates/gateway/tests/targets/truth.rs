@@ -1,5 +1,6 @@
-//! What the hosts have said, and whether what the gateway hands out says no more than that in their names. The hosts here say anything, true or not: so a check asks whether a word was said at all, never whether it
-//! made sense.
+//! What the hosts have said, and whether what the gateway hands out says no more than that in their
+//! names. The hosts here say anything, true or not: so a check asks whether a word was said at all,
+//! never whether it made sense.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +15,14 @@ use super::world::Out;
 
 type End = (IpAddr, u16);
 
-/// All that one host has said on one 4-tuple, to one other, over all connections: their numbers cannot tell for certain
-/// which of several connections a late segment belongs to.
+/// All that one host has said on one 4-tuple, to one other, over all connections: their numbers
+/// cannot tell for certain which of several connections a late segment belongs to.
 #[derive(Debug, Default)]
 struct Said {
     /// Sequence numbers used, SYN and FIN included.
     sent: Spans,
-    /// Payload by variant (see `content`): all, and what came before the gateway had made up its mind.
+    /// Payload by variant (see `content`): all, and what came before the gateway had made up its
+    /// mind.
     payload: [Spans; 2],
     takeable: [Spans; 2],
     /// Numbers whose content is decided: acknowledged by the gateway, or sent on by it.
@@ -37,7 +39,8 @@ struct Said {
     urgent_ends: BTreeSet<u32>,
     urgent_zeros: BTreeSet<u32>,
     reset: bool,
-    /// Timestamps it has sent; and those that the other one has echoed, which it sent round the gateway perhaps.
+    /// Timestamps it has sent; and those that the other one has echoed, which it sent round the
+    /// gateway perhaps.
     stamps: BTreeSet<u32>,
     /// It is, or has spoken like, a gateway.
     marked: bool,
@@ -49,19 +52,22 @@ pub struct Truth {
     said: BTreeMap<(End, End), Said>,
     /// Every packet handed in, without the fields that a router changes.
     given: BTreeSet<Vec<u8>>,
-    /// Fragments that the gateway has cut anew, put together; and of which packets, by addresses and number.
+    /// Fragments that the gateway has cut anew, put together; and of which packets, by addresses
+    /// and number.
     made: Option<Reassembler>,
     cut: BTreeSet<(IpAddr, IpAddr, u32)>,
     /// Segments handed in with a wrong checksum, or in no state to be judged.
     damaged: BTreeSet<(u32, u16, Vec<u8>)>,
     /// The gateway has given up custody, or was started with records: it may reset.
     pub may_reset: bool,
-    /// It was started with records: it asks hosts for their numbers with the numbers in the records.
+    /// It was started with records: it asks hosts for their numbers with the numbers in the
+    /// records.
     pub asks: bool,
     pub mtu_max_bytes: u32,
 }
 
-/// The byte at a sequence number. Variant 1 is another copy, which contradicts the first everywhere.
+/// The byte at a sequence number. Variant 1 is another copy, which contradicts the first
+/// everywhere.
 pub fn content(seq: u32, variant: usize) -> u8 {
     ((seq.wrapping_mul(31) ^ (seq >> 8).wrapping_mul(7)) as u8) ^ if variant == 0 { 0 } else { 0xff }
 }
@@ -86,7 +92,8 @@ fn key(s: &TcpSegment) -> (End, End) {
     ((s.ip.src, s.src_port), (s.ip.dst, s.dst_port))
 }
 
-/// Runs of one variant in a payload, as start, length and variant; `None` where some byte is of neither.
+/// Runs of one variant in a payload, as start, length and variant; `None` where some byte is of
+/// neither.
 fn runs(seq: SeqNum, payload: &[u8]) -> Option<Vec<(u32, u64, usize)>> {
     let mut runs: Vec<(u32, u64, usize)> = Vec::new();
     for (i, byte) in payload.iter().enumerate() {
@@ -101,7 +108,8 @@ fn runs(seq: SeqNum, payload: &[u8]) -> Option<Vec<(u32, u64, usize)>> {
 }
 
 impl Truth {
-    /// A packet is handed to the gateway, whole (fragments come after the packet that they are made of).
+    /// A packet is handed to the gateway, whole (fragments come after the packet that they are made
+    /// of).
     pub fn hear(&mut self, bytes: &[u8], offload: &Offload) {
         self.given.insert(plain(bytes));
         let Parsed::Tcp(s) = parse(bytes) else { return };
@@ -120,7 +128,8 @@ impl Truth {
             }
         }
         let other_sent = self.said.entry((dst, src)).or_default();
-        // Also who goes on with an old connection and acknowledges the SYN of a new one: it says that all between them came.
+        // Also who goes on with an old connection and acknowledges the SYN of a new one: it says
+        // that all between them came.
         let begins = |h: &Said, seq: u32| h.syns.keys().any(|(syn, _)| *syn == seq);
         let lies = s.flags.ack() && !other_sent.sent.touches(s.ack.0);
         let skips = s.flags.ack()
@@ -151,7 +160,8 @@ impl Truth {
         said.stamps.extend(s.options.timestamps.map(|t| t.val));
         said.marked |= s.options.farlink.is_some();
         let first = s.seq + u32::from(s.flags.syn());
-        // What is not of the streams has come out of overlapping fragments or raw bytes by chance; see `check_made`.
+        // What is not of the streams has come out of overlapping fragments or raw bytes by chance;
+        // see `check_made`.
         for (at, len, v) in runs(first, s.payload(bytes)).unwrap_or_default() {
             said.payload[v].add(at, len);
             for (at, len) in said.decided.missing(at, len) {
@@ -185,7 +195,8 @@ impl Truth {
             Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
                 let id = (info.ip.src, info.ip.dst, info.id);
                 if !as_given {
-                    // What was changed stands in the first fragment; some of the others may be as they came.
+                    // What was changed stands in the first fragment; some of the others may be as
+                    // they came.
                     self.cut.insert(id);
                 }
                 if self.cut.contains(&id) {
@@ -194,7 +205,8 @@ impl Truth {
                     let packet = PacketBuf::from_slice(&mut pool, &p.bytes, Offload::default());
                     if let Some(r) = made.push(Instant::ZERO, packet, &info, &mut pool).whole {
                         let (bytes, offload) = (r.whole.bytes().to_vec(), r.whole.offload);
-                        // Several packets with one number may be mixed here, as they would be anywhere.
+                        // Several packets with one number may be mixed here, as they would be
+                        // anywhere.
                         if matches!(parse(&bytes), Parsed::Tcp(s) if verify_checksums(&bytes, &s, &offload)) {
                             self.check(&Out { bytes, offload, ..p.clone() });
                         }
@@ -232,7 +244,8 @@ impl Truth {
         let what = format!("{s:?}");
         let forwarded = is_forwarded(bytes, s);
         if s.flags.rst() {
-            // A host that asks again and again for a new connection has forgotten the old one, which is as good as a reset.
+            // A host that asks again and again for a new connection has forgotten the old one,
+            // which is as good as a reset.
             let begins_anew = |h: &Said| h.syns.values().any(|n| n[0] >= 4);
             let allowed =
                 said.reset || other.reset || self.may_reset || begins_anew(said) || begins_anew(&other);
@@ -256,13 +269,14 @@ impl Truth {
             assert!(t.ecr == 0 || other.stamps.contains(&t.ecr), "echoes what the other never said: {what}");
         }
         if s.options.farlink.is_some() && !s.flags.syn() {
-            // A packet that goes on, if only with another window, keeps the option that the host has put there itself.
+            // A packet that goes on, if only with another window, keeps the option that the host
+            // has put there itself.
             let own = forwarded && said.marked;
             assert!(other.marked || own, "a Farlink option to a host: {what}");
         }
         if s.flags.ack() && !s.flags.rst() {
-            // What a host has acknowledged itself is its own affair; what a liar has acknowledged is believed (a host's word
-            // wins), and what lies between two lies cannot be told.
+            // What a host has acknowledged itself is its own affair; what a liar has acknowledged
+            // is believed (a host's word wins), and what lies between two lies cannot be told.
             let run = other.sent.run_before(s.ack.0);
             let from_a_word = said.acks.iter().any(|a| u64::from(s.ack.0.wrapping_sub(*a)) <= run);
             assert!(
@@ -305,8 +319,8 @@ impl Truth {
     }
 }
 
-/// A host's own segment, perhaps edited: hosts begin their options with three NOPs, which no gateway does. SYNs are never
-/// made.
+/// A host's own segment, perhaps edited: hosts begin their options with three NOPs, which no
+/// gateway does. SYNs are never made.
 fn is_forwarded(bytes: &[u8], s: &TcpSegment) -> bool {
     let options = s.tcp_offset() + farlink_wire::tcp::TCP_HEADER_BYTES;
     s.flags.syn() || bytes.get(options..options + 3) == Some(&[1, 1, 1])

@@ -113,7 +113,8 @@ fn many_small(ctx: &Ctx<'_>) -> Result<()> {
     })
 }
 
-/// One request: its number in eight bytes, then 500 bytes of that pattern; the answer is 3,000 bytes.
+/// One request: its number in eight bytes, then 500 bytes of that pattern; the answer is 3,000
+/// bytes.
 fn ask(ctx: &Ctx<'_>, n: u64) -> bool {
     let run = || -> Result<bool> {
         let sock = Sock::tcp(ctx.client, ctx.family)?;
@@ -139,7 +140,8 @@ fn serve(ctx: &Ctx<'_>, sock: &Sock) -> bool {
 
 fn five_gib(ctx: &Ctx<'_>) -> Result<()> {
     const LEN: u64 = 5 << 30;
-    // One block over and over, of a length that no segment size divides: any slip shows, at little cost.
+    // One block over and over, of a length that no segment size divides: any slip shows, at little
+    // cost.
     const BLOCK: usize = 1_000_003;
     // As fast as captures on the same processors can follow, packet by packet.
     const RATE_BYTES_PER_S: u64 = 75_000_000;

@@ -63,7 +63,8 @@ fn ecn(ctx: &Ctx<'_>, hook: &str, neighbour: u8) -> Result<()> {
     Ok(())
 }
 
-/// A SYN with AE, CWR and ECE (RFC 9768 3.1). Whatever the server knows, the client must understand the answer.
+/// A SYN with AE, CWR and ECE (RFC 9768 3.1). Whatever the server knows, the client must understand
+/// the answer.
 fn accurate(ctx: &Ctx<'_>) -> Result<()> {
     let listener = ctx.listen(0)?;
     let mut peer = RawTcp::new(ctx.client, ctx.client_at(0), ctx.server_at(0), 0x2468_0000)?;

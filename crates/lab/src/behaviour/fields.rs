@@ -1,4 +1,5 @@
-//! Fields of the IP header that hosts set and look at: hop count, DSCP, flow label; and one sequence space.
+//! Fields of the IP header that hosts set and look at: hop count, DSCP, flow label; and one
+//! sequence space.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -47,7 +47,8 @@ fn refused(ctx: &Ctx<'_>) -> Result<()> {
 fn unreachable(ctx: &Ctx<'_>) -> Result<()> {
     let (ms, event) = try_connect(ctx, std::net::SocketAddr::new(ctx.absent_ip(), ctx.port(0)), None)?;
     ctx.log(Side::Client, [event]);
-    // The router gives up asking for the address after about 3 s; an earlier question may still be under way.
+    // The router gives up asking for the address after about 3 s; an earlier question may still be
+    // under way.
     ctx.timing("connect", ms, TimingRule::Same, 1500.0);
     Ok(())
 }

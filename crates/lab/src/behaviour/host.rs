@@ -45,7 +45,8 @@ impl Host {
         Ok(Host { name: name.to_string(), ns })
     }
 
-    /// Runs `f` on the calling thread inside the namespace. Sockets and child processes made there stay there.
+    /// Runs `f` on the calling thread inside the namespace. Sockets and child processes made there
+    /// stay there.
     pub fn enter<T>(&self, f: impl FnOnce() -> T) -> Result<T> {
         let home = File::open("/proc/thread-self/ns/net").context("own network namespace")?;
         enter_ns(&self.ns).with_context(|| format!("entering namespace {}", self.name))?;

@@ -1,5 +1,5 @@
-//! Forged packets injected into living connections: segments in the window but not exact, data outside it, ICMP
-//! lies. Whoever sends them knows the addresses and ports, not the numbers.
+//! Forged packets injected into living connections: segments in the window but not exact, data
+//! outside it, ICMP lies. Whoever sends them knows the addresses and ports, not the numbers.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub(super) const CASES: &[Case] = &[
         .lasting(4),
 ];
 
-/// What an attacker needs: the victim's 4-tuple (from the forged sender's point of view) and the numbers it
-/// has to miss.
+/// What an attacker needs: the victim's 4-tuple (from the forged sender's point of view) and the
+/// numbers it has to miss.
 struct Target<'a> {
     wire: Wire,
     from: std::net::SocketAddr,
@@ -56,7 +56,8 @@ impl Target<'_> {
     }
 }
 
-/// Runs an attack against both hosts while a connection rests and while the other direction is busy.
+/// Runs an attack against both hosts while a connection rests and while the other direction is
+/// busy.
 fn attack(ctx: &Ctx<'_>, forge: fn(&Target<'_>) -> Result<()>) -> Result<()> {
     for (n, forged) in [(0, Side::Client), (1, Side::Server)] {
         let (client, server) = ctx.pair(n)?;

@@ -18,7 +18,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("mutations", "3,000 damaged packets from one seed", mutations).lasting(4),
 ];
 
-/// A transfer goes on while `junk` is thrown at it from both ends; then a new connection and a datagram work.
+/// A transfer goes on while `junk` is thrown at it from both ends; then a new connection and a
+/// datagram work.
 fn unharmed(
     ctx: &Ctx<'_>,
     junk: impl Fn(&Wire, SocketAddr, SocketAddr, u64) -> Result<()> + Sync,
@@ -79,7 +80,8 @@ fn segments(ctx: &Ctx<'_>) -> Result<()> {
         for len in [0, 1, 4, 13, 19] {
             send(&sealed(whole[..len].to_vec(), from, to))?;
         }
-        // Options: zero length, length one, past the end, a SACK of odd size, MSS of odd size, all NOPs, scale 255.
+        // Options: zero length, length one, past the end, a SACK of odd size, MSS of odd size, all
+        // NOPs, scale 255.
         let options: [&[u8]; 9] = [
             &[253, 0, 0, 0],
             &[253, 1, 0, 0],
@@ -132,9 +134,11 @@ fn packets(ctx: &Ctx<'_>) -> Result<()> {
             packet
         };
         let headers: &[(usize, u8)] = match ctx.family {
-            // Version, header length, total length long and short, checksum, a fragment offset that ends past 64 KB.
+            // Version, header length, total length long and short, checksum, a fragment offset that
+            // ends past 64 KB.
             Family::V4 => &[(0, 0x55), (0, 0x44), (0, 0x4f), (2, 0xff), (3, 10), (10, 0), (6, 0x1f), (8, 0)],
-            // Version, payload length long and short, next headers: none, an unknown, a chain that runs out, hop limit.
+            // Version, payload length long and short, next headers: none, an unknown, a chain that
+            // runs out, hop limit.
             Family::V6 => &[(0, 0x50), (4, 0xff), (5, 4), (6, 59), (6, 254), (6, 60), (6, 0), (7, 0)],
         };
         for &(at, value) in headers {
@@ -165,8 +169,8 @@ fn packets(ctx: &Ctx<'_>) -> Result<()> {
     })
 }
 
-/// Copies of good packets with a few bytes changed. Those that could be taken for the connection's own have a
-/// wrong checksum or are no RST, SYN or FIN in its window: none may reach its stream.
+/// Copies of good packets with a few bytes changed. Those that could be taken for the connection's
+/// own have a wrong checksum or are no RST, SYN or FIN in its window: none may reach its stream.
 fn mutations(ctx: &Ctx<'_>) -> Result<()> {
     unharmed(ctx, |wire, from, to, seed| {
         let (src, dst) = (from.ip(), to.ip());

@@ -1,10 +1,11 @@
-//! The `behaviour` scenario: what two applications see of each other must not depend on what stands between
-//! their hosts.
+//! The `behaviour` scenario: what two applications see of each other must not depend on what stands
+//! between their hosts.
 //!
-//! A case runs a client and a server in two network namespaces and writes down what each of them saw
-//! ([`Outcome`]): bytes, errors, order, end of stream, coarse times. [`run_all`] does this on one path;
-//! [`Report`] holds the runs on other paths (one gateway, two) against the direct one. The cases know nothing
-//! of gateways, and share no code with them: packets are built and read by [`packet`].
+//! A case runs a client and a server in two network namespaces and writes down what each of them
+//! saw ([`Outcome`]): bytes, errors, order, end of stream, coarse times. [`run_all`] does this on
+//! one path; [`Report`] holds the runs on other paths (one gateway, two) against the direct one.
+//! The cases know nothing of gateways, and share no code with them: packets are built and read by
+//! [`packet`].
 //!
 //! Needs root (or a user namespace that owns the two namespaces), `ip` and `nft`.
 
@@ -54,9 +55,9 @@ use stream::{Got, Pattern};
 
 /// One end of a path: a host that a case may use as it likes.
 ///
-/// The routers must route the whole /24 and /64 round the addresses to this host's link, and ask for addresses
-/// there by ARP and neighbour discovery: cases give the host further addresses (last byte 100 to 199, last
-/// group 0x100 to 0x1ff) and expect that nobody answers at 250 and 0x250.
+/// The routers must route the whole /24 and /64 round the addresses to this host's link, and ask
+/// for addresses there by ARP and neighbour discovery: cases give the host further addresses (last
+/// byte 100 to 199, last group 0x100 to 0x1ff) and expect that nobody answers at 250 and 0x250.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Namespace: a name below `/run/netns`, or a path.
@@ -87,8 +88,8 @@ pub struct Ends {
     pub rtt: Duration,
     /// Rate of the slowest link in bits per second, each way; `None` if nothing limits it.
     pub rate_bps: Option<u64>,
-    /// Both ends of one inner link (between two routers). Cases lower its MTU for a while. Empty: those cases
-    /// are skipped.
+    /// Both ends of one inner link (between two routers). Cases lower its MTU for a while. Empty:
+    /// those cases are skipped.
     pub narrow: Vec<InnerDevice>,
 }
 
@@ -336,7 +337,8 @@ impl Ctx<'_> {
         Ok(sock)
     }
 
-    /// A connected pair (client's socket, server's socket) on port `n`, with options set on both before.
+    /// A connected pair (client's socket, server's socket) on port `n`, with options set on both
+    /// before.
     fn pair_with(&self, n: u16, options: impl Fn(&Sock) -> errno::SysResult<()>) -> Result<(Sock, Sock)> {
         let listener = self.listen_with(n, &options)?;
         let client = Sock::tcp(self.client, self.family)?;

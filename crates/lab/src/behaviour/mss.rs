@@ -49,7 +49,8 @@ pub(super) fn private_route<'a>(
 ) -> Result<(std::net::IpAddr, std::net::IpAddr, Vec<IpGuard<'a>>)> {
     let (client, server) = (Ctx::neighbour_of(ctx.client_ip(), n), Ctx::neighbour_of(ctx.server_ip(), n));
     let bits = ctx.family.pick(32, 128);
-    // Deprecated, so that IPv6 source address selection (RFC 6724 rule 3) leaves it to those who bind to it.
+    // Deprecated, so that IPv6 source address selection (RFC 6724 rule 3) leaves it to those who
+    // bind to it.
     let flags = ctx.family.pick("", " nodad preferred_lft 0");
     let mut guards = Vec::new();
     let mut add = |host: &'a Host, own, far, far_known| -> Result<()> {

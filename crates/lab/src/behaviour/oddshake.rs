@@ -81,13 +81,15 @@ fn answer(ctx: &Ctx<'_>, peer: &mut RawTcp<'_>, what: &str, prelude: Prelude) ->
     if what == "SYN-ACK twice" {
         peer.send(&syn_ack)?;
     }
-    // Data that came with the SYN-ACK may or may not have been taken: it is sent again like any other.
+    // Data that came with the SYN-ACK may or may not have been taken: it is sent again like any
+    // other.
     peer.push(&data, 1000)?;
     ctx.must(peer.finish()?, "FIN acknowledged");
     Ok(())
 }
 
-/// RFC 9293 3.10.7.3: an unacceptable ACK in SYN-SENT is answered by an RST, the connection attempt goes on.
+/// RFC 9293 3.10.7.3: an unacceptable ACK in SYN-SENT is answered by an RST, the connection attempt
+/// goes on.
 fn wrong_ack(ctx: &Ctx<'_>, peer: &mut RawTcp<'_>, syn: &Tcp) -> Result<()> {
     let mut wrong = Tcp { options: MSS.to_vec(), ..peer.segment(SYN | ACK, &[]) };
     wrong.ack = syn.seq.wrapping_add(5000);
@@ -106,8 +108,8 @@ fn wrong_rst(_: &Ctx<'_>, peer: &mut RawTcp<'_>, syn: &Tcp) -> Result<()> {
     peer.send(&Tcp { seq: syn.ack, ..peer.segment(RST, &[]) })
 }
 
-/// A server that still has an old connection answers with its own numbers (RFC 5961 4.2, RFC 9293 figure 9): the
-/// client resets that one and tries again.
+/// A server that still has an old connection answers with its own numbers (RFC 5961 4.2, RFC 9293
+/// figure 9): the client resets that one and tries again.
 fn challenge(ctx: &Ctx<'_>, peer: &mut RawTcp<'_>, syn: &Tcp) -> Result<()> {
     let mut old = peer.segment(ACK, &[]);
     (old.seq, old.ack) = (0x7777_0000, syn.seq.wrapping_sub(100_000));

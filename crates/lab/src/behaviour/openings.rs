@@ -71,7 +71,8 @@ fn fast_open(ctx: &Ctx<'_>) -> Result<()> {
     let _ = ctx.client.ip(&format!("tcp_metrics flush {}", ctx.server_ip()));
     let open = ctx.listen_with(0, |sock| sock.tcp_option(libc::TCP_FASTOPEN, 16))?;
     let deaf = ctx.listen(1)?;
-    // Without a cookie; with one: the request is in the SYN; with one to a server that does not know Fast Open.
+    // Without a cookie; with one: the request is in the SYN; with one to a server that does not
+    // know Fast Open.
     for (round, listener, port) in [("first", &open, 0), ("second", &open, 0), ("deaf", &deaf, 1)] {
         let client = Sock::tcp(ctx.client, ctx.family)?;
         let request = ctx.pattern(1).bytes(1000);

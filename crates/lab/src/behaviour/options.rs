@@ -1,5 +1,5 @@
-//! TCP options: every combination of SACK, timestamps and window scaling off at either host, and options that
-//! nobody knows.
+//! TCP options: every combination of SACK, timestamps and window scaling off at either host, and
+//! options that nobody knows.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ pub(super) const CASES: &[Case] = &[
 const SYSCTLS: [&str; 3] = ["ipv4/tcp_sack", "ipv4/tcp_timestamps", "ipv4/tcp_window_scaling"];
 
 fn matrix(ctx: &Ctx<'_>) -> Result<()> {
-    // One packet in 61 is lost at each host once the connections are up: recovery with and without SACK.
+    // One packet in 61 is lost at each host once the connections are up: recovery with and without
+    // SACK.
     let ports = format!("{}-{}", ctx.port(0), ctx.port(63));
     let mut pairs = Vec::new();
     for setting in 0..64_u16 {
@@ -105,7 +106,8 @@ pub(super) fn both_ways(
     })
 }
 
-/// Options of the kinds 200 (unassigned), 253 and 254 (experiments, RFC 4727) that no implementation knows.
+/// Options of the kinds 200 (unassigned), 253 and 254 (experiments, RFC 4727) that no
+/// implementation knows.
 const UNKNOWN: &[u8] = &[200, 4, 0xde, 0xad, 253, 6, 0x7a, 0x7a, 1, 2, 254, 6, 0x7b, 0x7b, 3, 4];
 
 fn unknown(ctx: &Ctx<'_>) -> Result<()> {

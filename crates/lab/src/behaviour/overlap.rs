@@ -1,4 +1,5 @@
-//! Retransmissions that contradict what was sent before: the first copy counts once it was acknowledged.
+//! Retransmissions that contradict what was sent before: the first copy counts once it was
+//! acknowledged.
 
 use std::time::Duration;
 
@@ -65,7 +66,8 @@ fn acknowledged(ctx: &Ctx<'_>) -> Result<()> {
         let segment = letters(&peer, 0, letter, 1000);
         let wanted = peer.snd_nxt.wrapping_add(1000);
         ctx.must(peer.ask(&segment, |tcp| tcp.ack == wanted)?.is_some(), "a segment was acknowledged");
-        // The same bytes once more with other content; and from the middle of the old into new ones.
+        // The same bytes once more with other content; and from the middle of the old into new
+        // ones.
         peer.send(&letters(&peer, 0, b'x', 1000))?;
         let straddling = letters(&peer, 500, b'y', 500);
         peer.send(&straddling)?;
@@ -83,7 +85,8 @@ fn acknowledged(ctx: &Ctx<'_>) -> Result<()> {
 }
 
 fn out_of_order(ctx: &Ctx<'_>) -> Result<()> {
-    // Offset, letter, length: data beyond a hole at 0..1000, then contradicting copies, then the hole.
+    // Offset, letter, length: data beyond a hole at 0..1000, then contradicting copies, then the
+    // hole.
     let scripts: [(&str, Script); 4] = [
         ("same place", &[(1000, b'B', 1000), (1000, b'x', 1000), (0, b'A', 1000)]),
         ("inside", &[(1000, b'B', 1000), (1200, b'x', 300), (0, b'A', 1000)]),
@@ -100,8 +103,9 @@ fn out_of_order(ctx: &Ctx<'_>) -> Result<()> {
         peer.snd_nxt = peer.snd_nxt.wrapping_add(end);
         ctx.must(peer.finish()?, "FIN acknowledged");
         let data = read_to_end(&server)?;
-        // Which copy of unacknowledged data wins is the receiver's choice (Linux: not always the first);
-        // that each byte is one that was sent for its place, and each place has one byte, is not.
+        // Which copy of unacknowledged data wins is the receiver's choice (Linux: not always the
+        // first); that each byte is one that was sent for its place, and each place has one byte,
+        // is not.
         let possible = (0..).zip(&data).all(|(place, byte)| {
             script.iter().any(|&(offset, letter, len)| {
                 letter == *byte && (offset..offset + len as u32).contains(&place)

@@ -1,5 +1,5 @@
-//! Building and reading packets by hand. On purpose not the code under test (crate `wire`): a mistake made
-//! twice the same way would go unseen.
+//! Building and reading packets by hand. On purpose not the code under test (crate `wire`): a
+//! mistake made twice the same way would go unseen.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -86,8 +86,8 @@ impl Ip {
         out
     }
 
-    /// The payload cut into fragments of at most `size` payload bytes (rounded down to a multiple of 8).
-    /// IPv6: `extra` must be empty.
+    /// The payload cut into fragments of at most `size` payload bytes (rounded down to a multiple
+    /// of 8). IPv6: `extra` must be empty.
     pub fn fragments(&self, payload: &[u8], size: usize) -> Vec<Vec<u8>> {
         let size = (size / 8).max(1) * 8;
         let count = payload.len().div_ceil(size).max(1);

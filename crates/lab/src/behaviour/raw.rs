@@ -1,5 +1,5 @@
-//! A packet socket on a host's own device, and a small TCP of our own on top of it: a peer that can do what no
-//! kernel does.
+//! A packet socket on a host's own device, and a small TCP of our own on top of it: a peer that can
+//! do what no kernel does.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Opens the device towards `far`; receives only packets of `family` whose destination port is `port`,
-    /// and packets in which no port can be seen (fragments, extension headers).
+    /// Opens the device towards `far`; receives only packets of `family` whose destination port is
+    /// `port`, and packets in which no port can be seen (fragments, extension headers).
     pub fn open(host: &Host, far: IpAddr, port: u16) -> Result<Wire> {
         let family = if far.is_ipv4() { Family::V4 } else { Family::V6 };
         let ethertype = family.pick(libc::ETH_P_IP, libc::ETH_P_IPV6) as u16;
@@ -138,8 +138,8 @@ fn attach_filter(sock: &Sock, family: Family, port: u16) -> Result<()> {
     sock.set_bytes(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, bytes).context("attaching a packet filter")
 }
 
-/// A TCP endpoint of our own: stop-and-wait, no congestion control, everything visible. The kernel of its host
-/// never sees its packets.
+/// A TCP endpoint of our own: stop-and-wait, no congestion control, everything visible. The kernel
+/// of its host never sees its packets.
 #[derive(Debug)]
 pub struct RawTcp<'a> {
     /// The packet socket.
@@ -266,7 +266,8 @@ impl<'a> RawTcp<'a> {
         self.rcv_nxt = syn.seq.wrapping_add(1);
         let syn_ack = Tcp { options: options.to_vec(), ..self.segment(SYN | ACK, &[]) };
         let wanted = syn_ack.seq.wrapping_add(1);
-        // The window of the first ACK is not needed: payload that comes along is sent again by its owner.
+        // The window of the first ACK is not needed: payload that comes along is sent again by its
+        // owner.
         self.ask(&syn_ack, |tcp| tcp.flags & ACK != 0 && tcp.ack == wanted)?
             .context("no ACK of the SYN-ACK")?;
         self.snd_nxt = wanted;
@@ -290,8 +291,8 @@ impl<'a> RawTcp<'a> {
         self.expect(limit, |tcp| tcp.flags & ACK != 0 && tcp.ack == wanted).is_some()
     }
 
-    /// Sends data in segments of `mss` bytes, a few at a time, repeating what is not acknowledged. Data that
-    /// comes the other way meanwhile is not taken.
+    /// Sends data in segments of `mss` bytes, a few at a time, repeating what is not acknowledged.
+    /// Data that comes the other way meanwhile is not taken.
     pub fn push(&mut self, data: &[u8], mss: usize) -> Result<()> {
         const BATCH: usize = 8;
         for batch in data.chunks(mss * BATCH) {

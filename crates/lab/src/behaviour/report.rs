@@ -116,7 +116,8 @@ fn mark(result: &CaseResult, good: bool) -> String {
     }
 }
 
-/// As [`judge`], and no case may take much longer than on the direct path: a stall that heals is one too.
+/// As [`judge`], and no case may take much longer than on the direct path: a stall that heals is
+/// one too.
 pub fn judge_case(direct: &CaseResult, other: &CaseResult, rtt: Duration) -> Verdict {
     let mut lines = match judge(&direct.outcome, &other.outcome, rtt) {
         Verdict::Same => Vec::new(),

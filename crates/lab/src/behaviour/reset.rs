@@ -56,7 +56,8 @@ fn midway(ctx: &Ctx<'_>) -> Result<()> {
         });
         let (got, acked) = got?;
         ctx.check_exact(reader, &got);
-        // How much was under way differs from run to run; that nothing acknowledged is missing does not.
+        // How much was under way differs from run to run; that nothing acknowledged is missing does
+        // not.
         ctx.fact(reader, "all that was acknowledged arrived", got.bytes + 1 >= acked);
         ctx.fact(reader, "ending", ending(got.ending));
         ctx.note(format!("{} received of {acked} acknowledged", reader.name()), got.bytes);

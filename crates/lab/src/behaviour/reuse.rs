@@ -28,7 +28,8 @@ enum End {
     ServerCloses,
 }
 
-/// One 4-tuple a thousand times if the round trip allows it in about 100 s, else several in parallel.
+/// One 4-tuple a thousand times if the round trip allows it in about 100 s, else several in
+/// parallel.
 fn thousand(ctx: &Ctx<'_>) -> Result<()> {
     const TOTAL: u32 = 1000;
     let each = ctx.ends.rtt.as_secs_f64() * 2.0 + 0.010;
@@ -65,7 +66,8 @@ fn run_series(ctx: &Ctx<'_>, tuples: u16, rounds: u32, end: impl Fn(u32) -> End 
 fn series(ctx: &Ctx<'_>, tuple: u16, rounds: u32, end: &(impl Fn(u32) -> End + Sync)) -> Result<u32> {
     let listener = ctx.listen(tuple)?;
     let mut exact = 0;
-    // The server's socket of the connection before: its end is looked at while the next one is under way.
+    // The server's socket of the connection before: its end is looked at while the next one is
+    // under way.
     let mut before: Option<(Sock, Option<Errno>)> = None;
     for round in 0..rounds {
         let context = || format!("tuple {tuple}, connection {round}");
@@ -108,7 +110,8 @@ fn series(ctx: &Ctx<'_>, tuple: u16, rounds: u32, end: &(impl Fn(u32) -> End + S
     Ok(exact)
 }
 
-/// Binds the same port each time. The previous connection's last ACK may still be on its way to this host.
+/// Binds the same port each time. The previous connection's last ACK may still be on its way to
+/// this host.
 fn open(ctx: &Ctx<'_>, tuple: u16) -> Result<Sock> {
     let mut tries = 0;
     loop {

@@ -1,4 +1,5 @@
-//! Runs the cases on one path: those that need the hosts for themselves first, the others side by side.
+//! Runs the cases on one path: those that need the hosts for themselves first, the others side by
+//! side.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +21,8 @@ pub struct CaseResult {
     pub about: String,
     /// How long it took.
     pub seconds: f64,
-    /// Whether a longer time than on the direct path is a difference. Not where the machine's speed decides: that
-    /// is for the benchmark to judge.
+    /// Whether a longer time than on the direct path is a difference. Not where the machine's speed
+    /// decides: that is for the benchmark to judge.
     pub duration_counts: bool,
     /// Why it was not run on this path; then there is no outcome worth reading.
     #[serde(skip_serializing_if = "Option::is_none")]

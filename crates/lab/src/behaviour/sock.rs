@@ -10,7 +10,8 @@ use super::errno::{Errno, SysResult};
 use super::host::Host;
 use super::sockaddr::RawAddr;
 
-/// How long a call may block before the case calls it hung. Longer than any wait that a case provokes.
+/// How long a call may block before the case calls it hung. Longer than any wait that a case
+/// provokes.
 const CALL_LIMIT: Duration = Duration::from_secs(100);
 
 /// IPv4 or IPv6.
@@ -51,7 +52,8 @@ impl Family {
 /// The parts of `struct tcp_info` that cases look at.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
-    /// `TCPI_OPT_*` bits: 1 timestamps, 2 SACK, 4 window scale, 8 ECN, 16 ECN seen, 32 data in SYN accepted.
+    /// `TCPI_OPT_*` bits: 1 timestamps, 2 SACK, 4 window scale, 8 ECN, 16 ECN seen, 32 data in SYN
+    /// accepted.
     pub options: u8,
     /// Maximum segment size for sending, in bytes.
     pub snd_mss: u32,
@@ -73,7 +75,8 @@ fn check(result: i32) -> SysResult<i32> {
     if result < 0 { Err(Errno::last()) } else { Ok(result) }
 }
 
-/// Repeats a call that a stop signal has interrupted (signal(7): calls with a time-out are not restarted).
+/// Repeats a call that a stop signal has interrupted (signal(7): calls with a time-out are not
+/// restarted).
 fn retried<T>(mut call: impl FnMut() -> SysResult<T>) -> SysResult<T> {
     loop {
         match call() {
@@ -314,7 +317,8 @@ impl Sock {
         false
     }
 
-    /// Waits until so many bytes have been received in order, read or not; false if they are not by then.
+    /// Waits until so many bytes have been received in order, read or not; false if they are not by
+    /// then.
     pub fn wait_received(&self, bytes: u64, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {

@@ -135,7 +135,8 @@ pub fn read_pattern(sock: &Sock, pattern: Pattern, offset: u64, how: Reading) ->
     Got { bytes, sha256: hex(&hash.finalize()), wrong_at, ending }
 }
 
-/// Writes `len` bytes of `pattern` from `offset` on, in pieces of `chunk`; how many went before an error.
+/// Writes `len` bytes of `pattern` from `offset` on, in pieces of `chunk`; how many went before an
+/// error.
 pub fn write_pattern(
     sock: &Sock,
     pattern: Pattern,

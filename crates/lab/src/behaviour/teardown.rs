@@ -1,4 +1,5 @@
-//! How connections end in order: half-closed for long, from both sides at once, with data after the end.
+//! How connections end in order: half-closed for long, from both sides at once, with data after the
+//! end.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn half_close_60s(ctx: &Ctx<'_>) -> Result<()> {
     })
 }
 
-/// `asking` ends its direction after the request; the answer follows after `wait`. What each side read.
+/// `asking` ends its direction after the request; the answer follows after `wait`. What each side
+/// read.
 fn ask_and_wait(ctx: &Ctx<'_>, asking: &Sock, answering: &Sock, wait: Duration) -> (super::Got, super::Got) {
     let _ = write_pattern(asking, ctx.pattern(1), 0, 10_000, 4096);
     let _ = asking.shutdown_write();

@@ -1,4 +1,5 @@
-//! What is not plain TCP passes as it is: other protocols, fragments, IP options, extension headers.
+//! What is not plain TCP passes as it is: other protocols, fragments, IP options, extension
+//! headers.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,8 @@ pub(super) const CASES: &[Case] = &[
 
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Reads to the end, noting before each call whether the stream stands at the mark. (bytes, marks, ending)
+/// Reads to the end, noting before each call whether the stream stands at the mark. (bytes, marks,
+/// ending)
 fn read_marks(sock: &Sock) -> (Vec<u8>, Vec<usize>, Ending) {
     let (mut data, mut marks, mut buffer) = (Vec::new(), Vec::new(), vec![0; 1 << 16]);
     loop {

@@ -23,7 +23,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("window-crumbs", "a peer of our own opens, shuts and shrinks its window", crumbs).lasting(8),
 ];
 
-/// Sends `len` bytes from each side on a connection of its own; readers read as `reading` says after `wait`.
+/// Sends `len` bytes from each side on a connection of its own; readers read as `reading` says
+/// after `wait`.
 fn with_readers(ctx: &Ctx<'_>, len: u64, rcvbuf: i32, wait: Duration, reading: Reading) -> Result<()> {
     let tune = |sock: &Sock| match rcvbuf {
         0 => Ok(()),
@@ -36,7 +37,8 @@ fn with_readers(ctx: &Ctx<'_>, len: u64, rcvbuf: i32, wait: Duration, reading: R
             let pattern = ctx.pattern(n);
             let writing = scope.spawn(move || {
                 let sent = write_pattern(&sender, pattern, 0, len, 65_536);
-                // Closed with most of it unsent: the kernel (or whoever took it over) owes it to the reader.
+                // Closed with most of it unsent: the kernel (or whoever took it over) owes it to
+                // the reader.
                 drop(sender);
                 sent
             });
@@ -87,7 +89,8 @@ fn crumbs(ctx: &Ctx<'_>) -> Result<()> {
             ctx.got(Side::Client, &read_pattern(&client, ctx.pattern(2), 0, Reading::default()));
             Ok(())
         });
-        // Shut from the first moment; then a little, then nothing for a while, then less than promised.
+        // Shut from the first moment; then a little, then nothing for a while, then less than
+        // promised.
         peer.window = 0;
         peer.accept(&[2, 4, 5, 0xb4], Duration::from_secs(10))?;
         let mut data = Vec::new();

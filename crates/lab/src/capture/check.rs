@@ -1,8 +1,10 @@
-//! The checker: follows every connection through every gateway and says what a gateway did that it must not.
+//! The checker: follows every connection through every gateway and says what a gateway did that it
+//! must not.
 //!
-//! A gateway is judged by what came in against what went out, whatever the topology: each SYN, FIN, RST, urgent place
-//! and byte that leaves has come in before, in the same place of the same sequence space, and no byte is acknowledged
-//! that its source has not sent. Packets are taken in the order of time, and judged at the end, when all are known.
+//! A gateway is judged by what came in against what went out, whatever the topology: each SYN, FIN,
+//! RST, urgent place and byte that leaves has come in before, in the same place of the same
+//! sequence space, and no byte is acknowledged that its source has not sent. Packets are taken in
+//! the order of time, and judged at the end, when all are known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -15,11 +17,13 @@ use super::judge::Judge;
 use super::socket::Frame;
 use super::stream::Stream;
 
-/// Connections that are followed at a time: above this, handshakes without more (floods) make room for others.
+/// Connections that are followed at a time: above this, handshakes without more (floods) make room
+/// for others.
 const FLOWS_USUAL: usize = 20_000;
 /// Bound on them: what comes then is not followed, and the verdict says so.
 const FLOWS_MAX: usize = 200_000;
-/// What has been seen within this time is not finished: on a busy machine a gateway may hold a part of it for seconds.
+/// What has been seen within this time is not finished: on a busy machine a gateway may hold a part
+/// of it for seconds.
 const GRACE_NS: u64 = 10_000_000_000;
 /// Connections that are looked at for one that may make room.
 const LOOKS_MAX: usize = 16;
@@ -57,7 +61,8 @@ pub struct Traffic {
 pub struct Split {
     /// By node: connections with payload that passed it and that a gateway can split.
     pub splittable: BTreeMap<String, u64>,
-    /// Those that carried much: the nodes that acknowledged a byte of theirs before its destination had. A router does not.
+    /// Those that carried much: the nodes that acknowledged a byte of theirs before its destination
+    /// had. A router does not.
     pub bulk: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -109,7 +114,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker of these interfaces. With `allows_resets` a gateway may give up custody and reset the hosts.
+    /// A checker of these interfaces. With `allows_resets` a gateway may give up custody and reset
+    /// the hosts.
     #[must_use]
     pub fn new(points: &[Point], allows_resets: bool, keeps_moments: bool) -> Self {
         let mut nodes: Vec<String> = Vec::new();
@@ -229,7 +235,8 @@ impl Checker {
         true
     }
 
-    /// Judges and forgets connections of which there was no more than handshakes, and those long ago.
+    /// Judges and forgets connections of which there was no more than handshakes, and those long
+    /// ago.
     fn make_room(&mut self, now_ns: u64) {
         for _ in 0..LOOKS_MAX {
             let Some(key) = self.idle.pop_front() else { return };
@@ -296,7 +303,8 @@ fn judge<'a>(nodes: &'a [String], fragments: &'a Fragments, allows_resets: bool)
     Judge { nodes, fragments, allows_resets }
 }
 
-/// Where the checksum is left to hardware, it must be the sum of the pseudo header that the hardware begins with.
+/// Where the checksum is left to hardware, it must be the sum of the pseudo header that the
+/// hardware begins with.
 fn has_good_checksums(packet: &[u8], segment: &TcpSegment, is_open: bool) -> bool {
     let checksum = if is_open { ChecksumState::Verified } else { ChecksumState::Unverified };
     if !verify_checksums(packet, segment, &Offload { checksum, ..Offload::default() }) {

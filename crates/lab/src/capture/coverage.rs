@@ -1,4 +1,5 @@
-//! Which bytes of a stream were seen, and a fingerprint of them that does not depend on how they were cut.
+//! Which bytes of a stream were seen, and a fingerprint of them that does not depend on how they
+//! were cut.
 
 /// Bytes of stream that share a fingerprint.
 pub const BLOCK_BYTES: u64 = 16 << 10;
@@ -41,7 +42,8 @@ impl Coverage {
         self.cover(start, data.len() as u64, Some(data));
     }
 
-    /// Takes bytes that stand at `start` of which only the number is known: where, but not what they are.
+    /// Takes bytes that stand at `start` of which only the number is known: where, but not what
+    /// they are.
     pub fn add_unseen(&mut self, start: u64, bytes: u64) {
         self.cover(start, bytes, None);
     }
@@ -133,7 +135,8 @@ impl Coverage {
         self.overlapping
     }
 
-    /// Whether a part of its beginning was seen with other bytes than before: then either may be what its receiver takes.
+    /// Whether a part of its beginning was seen with other bytes than before: then either may be
+    /// what its receiver takes.
     #[must_use]
     pub fn is_contradicted(&self) -> bool {
         self.is_contradicted
@@ -161,8 +164,8 @@ impl Coverage {
         })
     }
 
-    /// The start of a block in which both saw the same places and yet not the same bytes. Of what was said in two ways nothing
-    /// is known.
+    /// The start of a block in which both saw the same places and yet not the same bytes. Of what
+    /// was said in two ways nothing is known.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
         if self.is_lost || other.is_lost || self.is_contradicted || other.is_contradicted {

@@ -1,8 +1,10 @@
-//! Connections in a capture: named by their addresses and ports, and where a name is used again by their ISNs.
+//! Connections in a capture: named by their addresses and ports, and where a name is used again by
+//! their ISNs.
 //!
-//! An incarnation is begun by SYNs, and is a connection once a SYN-ACK has answered the other side's SYN. Any other
-//! segment belongs to the incarnation in whose two sequence spaces its numbers lie; one that lies in none is only
-//! counted. Segments are taken in the order of time, so what comes into a gateway is placed before it leaves.
+//! An incarnation is begun by SYNs, and is a connection once a SYN-ACK has answered the other
+//! side's SYN. Any other segment belongs to the incarnation in whose two sequence spaces its
+//! numbers lie; one that lies in none is only counted. Segments are taken in the order of time, so
+//! what comes into a gateway is placed before it leaves.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -105,7 +107,8 @@ impl Incarnation {
         self.nodes.iter().flatten().map(|both| both[direction].end_max).max().unwrap_or(0)
     }
 
-    /// How far a sequence number lies outside of what has been seen of the stream; `None` if it cannot belong to it.
+    /// How far a sequence number lies outside of what has been seen of the stream; `None` if it
+    /// cannot belong to it.
     fn distance(&self, direction: usize, seq: u32) -> Option<u64> {
         let end = self.end(direction);
         let low = seq.wrapping_sub(self.isns.0[direction]?).wrapping_sub(1);
@@ -115,8 +118,8 @@ impl Incarnation {
         fits.then_some(beyond.max(before).max(0).unsigned_abs())
     }
 
-    /// How badly a segment fits; `None`: not at all. After TIME-WAIT Linux begins anew only 64 KB beyond its old numbers,
-    /// so both numbers count.
+    /// How badly a segment fits; `None`: not at all. After TIME-WAIT Linux begins anew only 64 KB
+    /// beyond its old numbers, so both numbers count.
     fn misfit(&self, segment: &TcpSegment, direction: usize) -> Option<(u8, u64)> {
         let seq = self.distance(direction, segment.seq.0);
         let ack = if segment.flags.ack() { self.distance(1 - direction, segment.ack.0) } else { Some(0) };
@@ -156,7 +159,8 @@ impl Incarnation {
 }
 
 impl Flow {
-    /// Places a segment at a node, coming in (0) or leaving (1), and counts it: the number of its incarnation.
+    /// Places a segment at a node, coming in (0) or leaving (1), and counts it: the number of its
+    /// incarnation.
     pub(super) fn take(
         &mut self,
         segment: &TcpSegment,
@@ -200,12 +204,14 @@ impl Flow {
         let find = |f: &dyn Fn(&Incarnation) -> bool| self.incarnations.iter().rposition(f);
         let found = find(&|i| has(i, Some(seq)))
             .or_else(|| find(&|i| has(i, None)))
-            // A late or spoofed SYN-ACK with another ISN changes nothing in a connection that is under way.
+            // A late or spoofed SYN-ACK with another ISN changes nothing in a connection that is
+            // under way.
             .or_else(|| find(&|i| is_answer && fits(i) && i.has_data()));
         let number = found.unwrap_or_else(|| {
             let mut incarnation = Incarnation::default();
             if is_answer {
-                // A server may choose anew when the first choice was lost: the client's SYN is the same.
+                // A server may choose anew when the first choice was lost: the client's SYN is the
+                // same.
                 incarnation.isns.0[1 - direction] = Some(answered);
                 incarnation.has_syn[1 - direction] =
                     self.incarnations.iter().any(|i| fits(i) && i.has_syn[1 - direction]);
@@ -221,8 +227,8 @@ impl Flow {
         number
     }
 
-    /// Removes an incarnation when there are too many: the oldest in which no data has flowed (spoofed SYNs), else the
-    /// oldest.
+    /// Removes an incarnation when there are too many: the oldest in which no data has flowed
+    /// (spoofed SYNs), else the oldest.
     pub(super) fn superfluous(&mut self) -> Option<Incarnation> {
         if self.incarnations.len() <= INCARNATIONS_MAX {
             return None;

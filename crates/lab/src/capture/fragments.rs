@@ -1,5 +1,6 @@
-//! TCP that is seen in IP fragments: put together, so that its headers are checked like any other's. Where that fails
-//! (odd fragments), what they carried is not known, and nothing is missed from their direction.
+//! TCP that is seen in IP fragments: put together, so that its headers are checked like any
+//! other's. Where that fails (odd fragments), what they carried is not known, and nothing is missed
+//! from their direction.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -9,7 +9,8 @@ use super::stream::Stream;
 
 /// Bound on reported failures.
 const FAILURES_MAX: usize = 20;
-/// A gateway acknowledges some of so many bytes before their destination does, wherever on the path it stands.
+/// A gateway acknowledges some of so many bytes before their destination does, wherever on the path
+/// it stands.
 const BULK_BYTES: u64 = 100_000;
 /// Bound on the connections of which this is looked at.
 const BULK_MAX: usize = 10_000;
@@ -25,8 +26,8 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What one life of a connection shows of whether gateways split it. One without an answer to its SYN, or with odd
-    /// options, any gateway leaves to the hosts.
+    /// What one life of a connection shows of whether gateways split it. One without an answer to
+    /// its SYN, or with odd options, any gateway leaves to the hosts.
     pub(super) fn split(&self, incarnation: &Incarnation, key: FlowKey, split: &mut Split) {
         if !incarnation.is_answered || incarnation.is_odd || !incarnation.has_data() {
             return;
@@ -64,7 +65,8 @@ impl Judge<'_> {
         failures.len() < FAILURES_MAX && !self.fragments.hide(key.addresses(direction))
     }
 
-    /// Nothing leaves of a connection of which nothing came in, and no segment or RST that no host sent.
+    /// Nothing leaves of a connection of which nothing came in, and no segment or RST that no host
+    /// sent.
     fn counts(&self, flow: &Flow, key: FlowKey, failures: &mut Vec<String>) {
         for ([came, left], node) in flow.counted.iter().zip(self.nodes) {
             for direction in 0..2 {
@@ -98,8 +100,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The streams of one life of a connection, at each gateway and across them. One in which not both hosts have taken
-    /// part has none.
+    /// The streams of one life of a connection, at each gateway and across them. One in which not
+    /// both hosts have taken part has none.
     pub(super) fn incarnation(
         &self,
         flow: &Flow,
@@ -145,7 +147,8 @@ impl Judge<'_> {
     }
 }
 
-/// What is wrong with a stream that left: `came` is the same direction coming in, `other` the opposite one coming in.
+/// What is wrong with a stream that left: `came` is the same direction coming in, `other` the
+/// opposite one coming in.
 fn wrongs(came: &Stream, other: &Stream, left: &Stream) -> Vec<String> {
     let mut wrongs = Vec::new();
     if let Some(fin) = left.fin_places.iter().find(|p| !came.fin_places.contains(p)) {

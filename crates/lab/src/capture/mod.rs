@@ -1,4 +1,5 @@
-//! Captures on both sides of every gateway, and what they prove: the gateways keep the hosts' headers and bytes.
+//! Captures on both sides of every gateway, and what they prove: the gateways keep the hosts'
+//! headers and bytes.
 
 mod check;
 mod coverage;

@@ -1,5 +1,5 @@
-//! Frames of several captures, put into the order of time: each capture is read in bursts, and what came into a gateway
-//! is to be judged before what left it.
+//! Frames of several captures, put into the order of time: each capture is read in bursts, and what
+//! came into a gateway is to be judged before what left it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -42,7 +42,8 @@ impl Order {
         self.heap.push(Reverse((frame.at_ns, self.read, slot)));
     }
 
-    /// The oldest frame, if every capture has been read up to its time: `read_until_ns` is the least of theirs.
+    /// The oldest frame, if every capture has been read up to its time: `read_until_ns` is the
+    /// least of theirs.
     pub(super) fn pop(&mut self, read_until_ns: u64) -> Option<Held> {
         let oldest = self.heap.peek_mut()?;
         let Reverse((at_ns, _, slot)) = *oldest;

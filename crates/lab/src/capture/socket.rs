@@ -1,4 +1,5 @@
-//! An AF_PACKET socket on one interface: every IP packet in and out, with the time and the state of its checksum.
+//! An AF_PACKET socket on one interface: every IP packet in and out, with the time and the state of
+//! its checksum.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -18,7 +19,8 @@ pub struct Frame {
     pub at_ns: u64,
     /// It leaves by this interface; otherwise it came in.
     pub is_outgoing: bool,
-    /// Its checksum is left to hardware that is not there (TP_STATUS_CSUMNOTREADY): it cannot be verified here.
+    /// Its checksum is left to hardware that is not there (TP_STATUS_CSUMNOTREADY): it cannot be
+    /// verified here.
     pub is_checksum_open: bool,
     /// Bytes captured.
     pub len: usize,
@@ -32,7 +34,8 @@ pub enum Extent {
     /// All of it.
     #[default]
     Whole,
-    /// Its headers: for transfers as fast as the machine, of which a capture could not keep the bytes.
+    /// Its headers: for transfers as fast as the machine, of which a capture could not keep the
+    /// bytes.
     Headers,
 }
 
@@ -55,7 +58,8 @@ impl PacketSocket {
         ns.enter(|| {
             let index = interface_index(interface)?;
             let protocol = (libc::ETH_P_ALL as u16).to_be();
-            // SAFETY: plain system calls with structures of the stated size; the descriptor is owned at once.
+            // SAFETY: plain system calls with structures of the stated size; the descriptor is
+            // owned at once.
             unsafe {
                 // With protocol 0 nothing is captured until bind() names the interface.
                 let fd = check(libc::socket(
@@ -156,7 +160,8 @@ unsafe fn set(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::
         .map(drop)
 }
 
-/// Lets the kernel keep no more than the first bytes of each packet: one instruction of a socket filter says how many.
+/// Lets the kernel keep no more than the first bytes of each packet: one instruction of a socket
+/// filter says how many.
 unsafe fn cut(fd: &OwnedFd, bytes: u32) -> io::Result<()> {
     let mut keep = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: bytes };
     let program = libc::sock_fprog { len: 1, filter: &raw mut keep };

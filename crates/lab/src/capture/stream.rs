@@ -1,4 +1,5 @@
-//! One direction of one connection as it passed one place: what the checks and the plots need of it.
+//! One direction of one connection as it passed one place: what the checks and the plots need of
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ const URGENT_MAX: usize = 1024;
 pub struct Moment {
     /// Nanoseconds since 1970.
     pub at_ns: u64,
-    /// Place in the stream: one past the segment's last byte, or what is acknowledged of the other direction.
+    /// Place in the stream: one past the segment's last byte, or what is acknowledged of the other
+    /// direction.
     pub place: u64,
     /// An acknowledgement instead of data.
     pub is_ack: bool,
@@ -51,8 +53,9 @@ pub struct Stream {
     pub moments: Vec<Moment>,
 }
 
-/// Turns a sequence number into a place in its stream: 0 is the first byte after the SYN. `near` is a place seen
-/// before. `None` before the beginning (a SYN is not a place) or so far ahead that it can only be made up.
+/// Turns a sequence number into a place in its stream: 0 is the first byte after the SYN. `near` is
+/// a place seen before. `None` before the beginning (a SYN is not a place) or so far ahead that it
+/// can only be made up.
 #[must_use]
 pub fn place(isn: u32, seq: u32, near: u64) -> Option<u64> {
     // 32 bits of the place; the rest from what is nearest to `near`.
@@ -62,7 +65,8 @@ pub fn place(isn: u32, seq: u32, near: u64) -> Option<u64> {
 }
 
 impl Stream {
-    /// Takes a segment; `None`: of its payload only the length is known. `isn` and `peer_isn` are those of this and of the other direction, where known.
+    /// Takes a segment; `None`: of its payload only the length is known. `isn` and `peer_isn` are
+    /// those of this and of the other direction, where known.
     pub fn take(
         &mut self,
         segment: &TcpSegment,

@@ -1,4 +1,5 @@
-//! Captures of a whole laboratory while it works: one thread reads all of them, another feeds the checker.
+//! Captures of a whole laboratory while it works: one thread reads all of them, another feeds the
+//! checker.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -55,8 +56,8 @@ struct Tap {
 }
 
 impl Watch {
-    /// Captures on every interface of every place for a gateway, whether or not one runs there: a plain router passes
-    /// the same checks.
+    /// Captures on every interface of every place for a gateway, whether or not one runs there: a
+    /// plain router passes the same checks.
     pub fn start(lab: &Lab, options: &Options) -> Result<Self> {
         let (mut points, mut taps) = (Vec::new(), Vec::new());
         for (number, node) in lab.topology.nodes.iter().enumerate() {

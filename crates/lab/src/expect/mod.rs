@@ -44,7 +44,8 @@ pub struct Verdict {
     pub figure: String,
     /// `<=` or `>=`.
     pub relation: String,
-    /// The figure, of all runs of the cell; `null` where there is none, or where it never came to its end.
+    /// The figure, of all runs of the cell; `null` where there is none, or where it never came to
+    /// its end.
     pub value: Option<f64>,
     /// The bound; `null` where the cell compared with never came to its end.
     pub bound: Option<f64>,

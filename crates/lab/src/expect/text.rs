@@ -26,7 +26,8 @@ pub fn mark(judgement: &Judgement, cell: &CellReport) -> &'static str {
     }
 }
 
-/// Each bound with the cell that comes nearest to it, or those that miss it; then what was not judged.
+/// Each bound with the cell that comes nearest to it, or those that miss it; then what was not
+/// judged.
 #[must_use]
 pub fn render(judgement: &Judgement) -> String {
     if judgement.is_empty() {

@@ -15,7 +15,8 @@ pub(super) fn clocks(report: &Report) -> String {
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// Every figure of a paper but the seconds that stand in the table of all cells, with ours and the ratio of both.
+/// Every figure of a paper but the seconds that stand in the table of all cells, with ours and the
+/// ratio of both.
 pub(super) fn figures(table: &Table) -> String {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Plots of what captures saw: the time-sequence of a transfer, and those of all variants in one plot.
+//! Plots of what captures saw: the time-sequence of a transfer, and those of all variants in one
+//! plot.
 
 use super::figure::{Axis, COOL, Figure, Mark, Series};
 use super::plots::{Drawing, Plot, colour};

@@ -50,7 +50,8 @@ fn svg(title: &str, height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Resul
         draw(&root).map_err(|e| anyhow!("{title}: {e}"))?;
         root.present().map_err(|e| anyhow!("{title}: {e}"))?;
     }
-    // Everything that is said ten thousand times is said shorter, and no line ends with white space.
+    // Everything that is said ten thousand times is said shorter, and no line ends with white
+    // space.
     let text = text
         .replace(" font-family=\"sans-serif\"", "")
         .replace(" opacity=\"1\"", "")
@@ -66,7 +67,8 @@ fn svg(title: &str, height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Resul
     ))
 }
 
-/// A drawing as a file of its own: on white, with its title above and the command that made it below.
+/// A drawing as a file of its own: on white, with its title above and the command that made it
+/// below.
 pub(super) fn alone(svg: &str, title: &str, command: &str) -> String {
     let body = svg.split_once(">\n").map_or("", |(_, body)| body).trim_end().trim_end_matches("</svg>");
     let height = svg

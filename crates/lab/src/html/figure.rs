@@ -82,7 +82,8 @@ fn nice_step(least: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= least * 0.999).unwrap_or(power * 10.0)
 }
 
-/// The round values between two powers of ten: decades where there are many, 1 2 5 or all nine where there are few.
+/// The round values between two powers of ten: decades where there are many, 1 2 5 or all nine
+/// where there are few.
 fn decades(low: f64, high: f64) -> impl Iterator<Item = f64> {
     let mantissas: &[f64] = match high - low {
         span if span > 3.2 => &[1.0],

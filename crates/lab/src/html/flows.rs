@@ -5,7 +5,8 @@ use super::plots::{Drawing, Plot};
 use super::words::{short, slug};
 use farlink_gateway::flow_trace::{DirectionTrace, Event, FlowTrace, Sample};
 
-/// A direction that carried less than this part of the other (one over it) is a request, and its plots would be empty.
+/// A direction that carried less than this part of the other (one over it) is a request, and its
+/// plots would be empty.
 const CARRIED_SHARE: u64 = 100;
 
 /// What is more than so many times everything else in a plot is left out of it.

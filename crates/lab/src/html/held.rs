@@ -5,7 +5,8 @@ use super::plots::{Drawing, Plot, colour};
 use super::subjects::{Point, Table, mean};
 use super::words::short;
 
-/// Every cell of a run with several numbers of connections, those of a subject joined in their order.
+/// Every cell of a run with several numbers of connections, those of a subject joined in their
+/// order.
 pub(super) fn plot(table: &Table) -> Option<Plot> {
     let mut all: Vec<Series> = Vec::new();
     for subject in &table.subjects {

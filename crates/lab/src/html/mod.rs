@@ -1,7 +1,9 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
-//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`], [`captured`], [`flows`] and [`held`] which plots there are
-//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same page.
+//! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
+//! [`captured`], [`flows`] and [`held`] which plots there are data for, [`figure`] what a plot
+//! says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same
+//! page.
 
 mod beside;
 mod captured;
@@ -43,7 +45,8 @@ pub struct Rendered {
 /// Makes a report.
 ///
 /// # Errors
-/// A file that is neither the result of a run nor the trace of a flow, by its name and with the reason.
+/// A file that is neither the result of a run nor the trace of a flow, by its name and with the
+/// reason.
 pub fn render(sources: &[Source]) -> Result<Rendered> {
     if sources.is_empty() {
         bail!("a report needs at least one result");
@@ -66,8 +69,8 @@ pub fn render(sources: &[Source]) -> Result<Rendered> {
     Ok(Rendered { html: page::page(&title, INTRO, &sections), plots: writer.files })
 }
 
-/// All plots of a run, as SVG files: names (without ending) and texts. `traces`: transfers as the captures saw them, each with the number of
-/// its cell.
+/// All plots of a run, as SVG files: names (without ending) and texts. `traces`: transfers as the
+/// captures saw them, each with the number of its cell.
 ///
 /// # Errors
 /// A plot that cannot be drawn.
@@ -159,7 +162,8 @@ fn title_of(input: &Input) -> String {
     }
 }
 
-/// Several runs of one scenario are told apart by the conditions that they were run under, and where these are the same, by number.
+/// Several runs of one scenario are told apart by the conditions that they were run under, and
+/// where these are the same, by number.
 fn tell_apart(inputs: &[Input], sections: &mut [Section]) {
     let titles: Vec<String> = sections.iter().map(|s| s.title.clone()).collect();
     let is_twice = |title: &String, titles: &[String]| titles.iter().filter(|t| *t == title).count() > 1;

@@ -1,4 +1,5 @@
-//! The page: one HTML file with everything in it, for light and dark screens, that asks nothing of a network.
+//! The page: one HTML file with everything in it, for light and dark screens, that asks nothing of
+//! a network.
 
 use super::words::escaped;
 

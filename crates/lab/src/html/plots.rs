@@ -64,7 +64,8 @@ fn line(group: &Group<'_>, subject: &Subject, x: &str, y: impl Fn(&Point) -> Opt
     line
 }
 
-/// The limit by a numeric condition. Hosts of different kinds have slightly different headers: the least limit stands for all.
+/// The limit by a numeric condition. Hosts of different kinds have slightly different headers: the
+/// least limit stands for all.
 fn limit(group: &Group<'_>, x: &str, y: impl Fn(&Point) -> Option<f64>, least: bool) -> Vec<(f64, f64)> {
     let mut limits: Vec<(f64, f64)> = Vec::new();
     for (at, value) in group.points.iter().filter_map(|p| Some((p.number(x)?, y(p)?))) {
@@ -278,7 +279,8 @@ fn named_mbps(p: &Point, name: &str) -> Option<f64> {
     Some(mean(p.metrics.get(name)?)? / 1e6)
 }
 
-/// The same by the clock of a source that sends unasked, with what the paper measured by it; and of each of two sets.
+/// The same by the clock of a source that sends unasked, with what the paper measured by it; and of
+/// each of two sets.
 fn by_source() -> [Sweep; 3] {
     let all = Sweep {
         what: "Goodput of a flow by the source's clock, against the number of flows",

@@ -1,4 +1,5 @@
-//! What is compared with what: the variants of a run by their names for people, and the conditions that they ran under.
+//! What is compared with what: the variants of a run by their names for people, and the conditions
+//! that they ran under.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -45,7 +45,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// How many times faster than the fastest hosts alone in the same cell. Nothing for the hosts themselves.
+/// How many times faster than the fastest hosts alone in the same cell. Nothing for the hosts
+/// themselves.
 fn gain(group: &Group<'_>, subject: &Subject) -> Option<f64> {
     if subject.role == Role::Hosts {
         return None;

@@ -123,7 +123,8 @@ impl Talk {
     fn ask(&mut self, up_bytes: u64, down_bytes: u64, progress: &AtomicU64) -> Result<()> {
         let seed = self.seed.wrapping_add(self.asked);
         self.asked += 1;
-        // The line says how many bytes without meaning follow it, and is the shorter the more digits those have.
+        // The line says how many bytes without meaning follow it, and is the shorter the more
+        // digits those have.
         let line = |pad: u64| format!("KEEP {down_bytes} {seed} {pad}\n");
         let pad = up_bytes.saturating_sub(line(up_bytes).len() as u64);
         let mut question = line(pad).into_bytes();

@@ -1,5 +1,5 @@
-//! `mixed`: what a small office does over its link: long and short downloads, pages, uploads, and typing at a distant
-//! terminal, arriving at random from the seed.
+//! `mixed`: what a small office does over its link: long and short downloads, pages, uploads, and
+//! typing at a distant terminal, arriving at random from the seed.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Times of each class: median and 95th percentile of what a person waits for; of long transfers the goodput.
+/// Times of each class: median and 95th percentile of what a person waits for; of long transfers
+/// the goodput.
 pub(super) fn measure(jobs: &[Job], done: &[Done]) -> Measured {
     let mut measured = Measured::default();
     let of = |class: &'static str| jobs.iter().zip(done).filter(move |(j, _)| j.class == class);

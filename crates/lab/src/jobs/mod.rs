@@ -1,5 +1,5 @@
-//! Jobs of people: pages, transfers and dialogues, as plain data. [`lab`] does them with sockets in the namespaces, the
-//! simulator in virtual time; both hand back the same [`Done`].
+//! Jobs of people: pages, transfers and dialogues, as plain data. [`lab`] does them with sockets in
+//! the namespaces, the simulator in virtual time; both hand back the same [`Done`].
 
 pub mod lab;
 pub mod mixed;
@@ -12,7 +12,8 @@ use anyhow::{Result, bail};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 
-/// Bytes of a request for a page or an object of it, headers included: what browsers of the thesis's time sent.
+/// Bytes of a request for a page or an object of it, headers included: what browsers of the
+/// thesis's time sent.
 pub const REQUEST_BYTES: u64 = 300;
 
 /// How a page's objects are asked for.
@@ -20,8 +21,8 @@ pub const REQUEST_BYTES: u64 = 300;
 pub enum Style {
     /// One after the other on one connection (HTTP/1.1 without pipelining): the thesis's browser.
     Persistent,
-    /// On so many connections at once, each object by the next free one; the further connections are opened when the
-    /// document has been read.
+    /// On so many connections at once, each object by the next free one; the further connections
+    /// are opened when the document has been read.
     Parallel(usize),
     /// All at once on one connection, as with HTTP/2.
     Multiplexed,

@@ -15,8 +15,9 @@ const HANDSHAKE_BYTES: f64 = 60.0 + 52.0;
 /// Connections of a browser to one server.
 const BROWSER_CONNECTIONS: usize = 6;
 
-/// The three pages of thesis 5.1.1: document and objects, in bytes; its KB are 1,024 bytes. Of the second page it gives
-/// the smallest (19 KB) and the largest image (100 KB) and the sum; the sizes between are ours.
+/// The three pages of thesis 5.1.1: document and objects, in bytes; its KB are 1,024 bytes. Of the
+/// second page it gives the smallest (19 KB) and the largest image (100 KB) and the sum; the sizes
+/// between are ours.
 fn page(number: u64) -> Result<(u64, Vec<u64>)> {
     const KB: u64 = 1024;
     Ok(match number {
@@ -46,9 +47,9 @@ pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
     Ok(vec![Job { class: "page", start: Duration::from_millis(1), task }])
 }
 
-/// The limit of a page. `persistent` waits one round trip for each object with the link idle; the others for a handshake,
-/// the document and the objects at least, and six connections, of which the first is there earlier, for as many rounds as
-/// they need.
+/// The limit of a page. `persistent` waits one round trip for each object with the link idle; the
+/// others for a handshake, the document and the objects at least, and six connections, of which the
+/// first is there earlier, for as many rounds as they need.
 fn limit_seconds(cell: &Cell, scenario: &Scenario) -> Result<f64> {
     let (document, objects) = page(cell.number("page", 1))?;
     let s = &cell.settings;

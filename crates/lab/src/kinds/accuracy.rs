@@ -28,7 +28,8 @@ impl Kind for AccuracyKind {
         let mut measured = Measured::default();
         match cell.word("case", "delay") {
             "delay" => {
-                // The load is part of the case: so many packets that the link is busy for this share of the time.
+                // The load is part of the case: so many packets that the link is busy for this
+                // share of the time.
                 let load = scenario.option("load", 0.6)?;
                 let interval = serialisation.div_f64(load);
                 let probe = DelayProbe {

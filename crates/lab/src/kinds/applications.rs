@@ -1,4 +1,5 @@
-//! `applications`: the programs that people use, as the distribution has them, with the results checked by hashes.
+//! `applications`: the programs that people use, as the distribution has them, with the results
+//! checked by hashes.
 
 mod bench;
 mod ftp;

@@ -1,5 +1,5 @@
-//! `behaviour`: what applications see must not depend on what stands between their hosts. The cases are those of
-//! `crate::behaviour`; here are the paths they run on and the cells they become.
+//! `behaviour`: what applications see must not depend on what stands between their hosts. The cases
+//! are those of `crate::behaviour`; here are the paths they run on and the cells they become.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -123,7 +123,8 @@ fn case_names() -> Vec<String> {
 }
 
 impl BehaviourKind {
-    /// Runs the wanted cases on one path: those that can on the slow one, the others on one without limits.
+    /// Runs the wanted cases on one path: those that can on the slow one, the others on one without
+    /// limits.
     fn run_path(&self, scenario: &Scenario, cell: &Cell, run: &Run<'_>) -> Result<Path> {
         let mut path = Path::default();
         let slow = behaviour::Options { only: self.wanted.clone(), ..behaviour::Options::default() };
@@ -203,9 +204,9 @@ fn splits(session: &Session) -> Result<Vec<Splits>> {
     each.collect()
 }
 
-/// Gateways that only forward would change nothing that applications see. So what should have been split has to have been: as
-/// many connections as the captures show that can be, and of each that carried much a byte was acknowledged by a gateway before
-/// its destination had done so.
+/// Gateways that only forward would change nothing that applications see. So what should have been
+/// split has to have been: as many connections as the captures show that can be, and of each that
+/// carried much a byte was acknowledged by a gateway before its destination had done so.
 fn expect_split(gateways: &[Splits], seen: &Split, measured: &mut Measured) {
     for Splits { node, split, busy } in gateways {
         let can = seen.splittable.get(node).copied().unwrap_or(0);

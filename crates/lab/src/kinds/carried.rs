@@ -1,5 +1,6 @@
-//! What the hard link has carried by time: how soon it was full (`seconds_to_95`), what it carried in each round trip, what it carried in
-//! vain (`wasted_bytes`), and how long a perfect sender would have taken while it was there (`perfect_seconds`).
+//! What the hard link has carried by time: how soon it was full (`seconds_to_95`), what it carried
+//! in each round trip, what it carried in vain (`wasted_bytes`), and how long a perfect sender
+//! would have taken while it was there (`perfect_seconds`).
 
 use anyhow::Result;
 use farlink_channel::{CARRIED_INTERVAL_MS, Channel, ChannelConfig, perfect_arrival};
@@ -76,7 +77,8 @@ pub(crate) fn way(cell: &Cell) -> Way {
     if is_upload(cell) { Way::Up } else { Way::Down }
 }
 
-/// What the links of a laboratory have carried, with the time since the first of them began to carry.
+/// What the links of a laboratory have carried, with the time since the first of them began to
+/// carry.
 pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<(Carried, f64)> {
     let direction = if way(cell) == Way::Up { "a_to_b" } else { "b_to_a" };
     let mut carried = Carried::default();
@@ -152,7 +154,8 @@ pub(crate) fn measure(
     }
 }
 
-/// The mean share of the rate from the twentieth round trip on; the last one, in which the data ends, does not count.
+/// The mean share of the rate from the twentieth round trip on; the last one, in which the data
+/// ends, does not count.
 fn settled_share(by_window: &[f64], rate_bps: f64) -> Option<f64> {
     let settled = by_window.get(SETTLED_ROUND_TRIPS as usize..by_window.len().checked_sub(1)?)?;
     let mean = settled.iter().sum::<f64>() / settled.len().max(1) as f64;
@@ -163,7 +166,8 @@ fn instant(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds.max(0.0))
 }
 
-/// When the link was away, and its rates, until the last byte was carried; nothing if it has no schedule.
+/// When the link was away, and its rates, until the last byte was carried; nothing if it has no
+/// schedule.
 fn schedule(config: &ChannelConfig, began_s: f64, end_s: f64) -> Option<Schedule> {
     let is_steady = config.wink.is_none() && config.contact_plan.is_empty() && config.rate_changes.is_empty();
     if is_steady {
@@ -208,7 +212,8 @@ mod tests {
         // Data from 1 s on, the full rate from 2 s on.
         let c = carried(1.0, |n| [0.0, 0.5, 1.0][(n / 100).min(2)], 500);
         let seconds = c.seconds_to_full(1e6, 0.2).unwrap();
-        // A window that begins at 0.99 s has 0.01 s of half the rate in it: 97.5 %; windows begin at multiples of 50 ms.
+        // A window that begins at 0.99 s has 0.01 s of half the rate in it: 97.5 %; windows begin
+        // at multiples of 50 ms.
         assert!((seconds - 1.2).abs() < 1e-9, "{seconds}");
         assert_eq!(c.seconds_to_full(1.1e6, 0.2), None);
     }
@@ -238,7 +243,8 @@ mod tests {
         assert_eq!(settled_share(&steady[..21], 100.0), None);
     }
 
-    /// 10 MB take 10.36 s at 8 Mbit/s, 1.5 round trips after the clock has started and half a one before it ends.
+    /// 10 MB take 10.36 s at 8 Mbit/s, 1.5 round trips after the clock has started and half a one
+    /// before it ends.
     #[test]
     fn a_perfect_sender_knows_gaps_and_steps() {
         let scenario = Scenario::find("link-schedule").unwrap();

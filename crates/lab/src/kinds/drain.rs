@@ -1,5 +1,5 @@
-//! `drain`: a gateway is told to end while many transfers are under way. All of them finish, the daemon ends with
-//! status 0 and leaves nothing behind, and one that is started again splits again.
+//! `drain`: a gateway is told to end while many transfers are under way. All of them finish, the
+//! daemon ends with status 0 and leaves nothing behind, and one that is started again splits again.
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! `fragmenting-host`: a server that sends its TCP segments in IP fragments is split and accelerated like any other
-//! (thesis 4.2).
+//! `fragmenting-host`: a server that sends its TCP segments in IP fragments is split and
+//! accelerated like any other (thesis 4.2).
 
 use anyhow::{Context, Result};
 
@@ -17,7 +17,8 @@ impl Kind for FragmentingKind {
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let server = session.servers.iter().find(|(n, _)| n == "server").context("no server")?;
-        // The server believes in the MTU of its route and fragments to that of its interface, with DF off.
+        // The server believes in the MTU of its route and fragments to that of its interface, with
+        // DF off.
         server.1.fragment_packets()?;
         let mtu = scenario.option("fragment_mtu_bytes", 1280.0)? as u32;
         session.lab.ns("server").ip_batch(false, &[format!("link set to-gw2 mtu {mtu}")])?;

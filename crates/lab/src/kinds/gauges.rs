@@ -1,5 +1,5 @@
-//! What gateways hold while transfers are under way, and how fast payload comes out at the far end meanwhile: scenarios with
-//! `watches_gateways`.
+//! What gateways hold while transfers are under way, and how fast payload comes out at the far end
+//! meanwhile: scenarios with `watches_gateways`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,8 +10,9 @@ use crate::build::Lab;
 use crate::report::Measured;
 use crate::scenario::Cell;
 
-/// Round trips of the link after which transfers have settled: handshake and request take two, what a gateway says of a slow receiver
-/// takes effect after the fourth, and what came too much until then has been taken by the receiver.
+/// Round trips of the link after which transfers have settled: handshake and request take two, what
+/// a gateway says of a slow receiver takes effect after the fourth, and what came too much until
+/// then has been taken by the receiver.
 const SETTLED_ROUND_TRIPS: f64 = 8.0;
 /// Time between two looks in the laboratory; each starts a program.
 const LAB_INTERVAL: Duration = Duration::from_millis(200);
@@ -74,9 +75,10 @@ pub(super) fn watch(lab: &Lab, arrived: &AtomicU64, total: u64) -> Vec<Sample> {
     }
 }
 
-/// The metrics: `egress_bps`, payload that came out at the far end from its first byte until the first transfer was over; and of
-/// each gateway the most that it held (`..._held_shared_bytes`), that waited (`..._waiting_shared_bytes`) and that its blocks took
-/// (`..._blocks_shared_bytes`) from eight round trips on until then.
+/// The metrics: `egress_bps`, payload that came out at the far end from its first byte until the
+/// first transfer was over; and of each gateway the most that it held (`..._held_shared_bytes`),
+/// that waited (`..._waiting_shared_bytes`) and that its blocks took (`..._blocks_shared_bytes`)
+/// from eight round trips on until then.
 pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured: &mut Measured) {
     let until = samples.iter().rposition(|s| s.at_s <= over_s);
     let Some(until) = until else { return };
@@ -97,7 +99,8 @@ pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured:
     }
 }
 
-/// The most that a gateway has held in order, and the most that its blocks have taken, by its own count, bytes.
+/// The most that a gateway has held in order, and the most that its blocks have taken, by its own
+/// count, bytes.
 pub(crate) fn of_peaks(node: &str, held_max: u64, blocks_max: u64, measured: &mut Measured) {
     measured.metric(&format!("{node}_held_max_bytes"), held_max as f64);
     measured.metric(&format!("{node}_blocks_max_bytes"), blocks_max as f64);

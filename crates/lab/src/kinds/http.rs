@@ -128,8 +128,8 @@ fn system_file(bytes: u64) -> Option<PathBuf> {
     found.into_iter().next().map(|(_, path)| path).or_else(own)
 }
 
-/// nginx in the server's namespace, serving the file as `/file`. One process, as root: it also works where there is no
-/// other user (a user namespace).
+/// nginx in the server's namespace, serving the file as `/file`. One process, as root: it also
+/// works where there is no other user (a user namespace).
 fn nginx(lab: &mut Lab, file: &Path) -> Result<()> {
     let directory = lab.directory();
     let config = directory.join("nginx.conf");

@@ -1,6 +1,6 @@
-//! `kill`: a gateway is killed in the middle of transfers and started again a moment later. New connections work at
-//! once, connections of which it held nothing go on, those of which it held something are reset by the restart, and
-//! none hangs.
+//! `kill`: a gateway is killed in the middle of transfers and started again a moment later. New
+//! connections work at once, connections of which it held nothing go on, those of which it held
+//! something are reset by the restart, and none hangs.
 
 mod idle;
 
@@ -140,7 +140,8 @@ fn holders(flows: &serde_json::Value) -> Vec<SocketAddr> {
     list.into_iter().flatten().filter(holds).filter_map(address).collect()
 }
 
-/// A new connection works within 100 ms of the kill and a plain connection's time, and from then on each does.
+/// A new connection works within 100 ms of the kill and a plain connection's time, and from then on
+/// each does.
 fn judge_probes(measured: &mut Measured, probes: &[Outcome]) {
     for probe in probes {
         measured.expect(probe.intact, || {
@@ -212,7 +213,8 @@ fn judge_transfers(
     measured.expect(held_and_reset > 0, || {
         "nothing that was held was reset: the kill came at a quiet moment".into()
     });
-    // Custody of an active connection begins between the two looks; most of those that were reset were seen with it.
+    // Custody of an active connection begins between the two looks; most of those that were reset
+    // were seen with it.
     measured.expect(2 * held_and_reset >= reset, || {
         format!("{reset} transfers were reset, of only {held_and_reset} of which anything was held")
     });

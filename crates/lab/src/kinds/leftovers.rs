@@ -1,4 +1,5 @@
-//! What a gateway has left behind in its namespace: nftables tables, policy rules, routing tables, devices.
+//! What a gateway has left behind in its namespace: nftables tables, policy rules, routing tables,
+//! devices.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +15,8 @@ const USUAL_TABLES: [&str; 3] = ["local", "main", "default"];
 /// How the devices of the topology are called.
 const CABLE: &str = "to-";
 
-/// What stands in the namespace of `node` that does not stand in that of `untouched`, where no gateway has ever run,
-/// in words. Cables and routes of the main table are the laboratory's own.
+/// What stands in the namespace of `node` that does not stand in that of `untouched`, where no
+/// gateway has ever run, in words. Cables and routes of the main table are the laboratory's own.
 pub(super) fn of(lab: &Lab, node: &str, untouched: &str) -> Result<Vec<String>> {
     let usual = standing(&lab.ns(untouched))?;
     Ok(standing(&lab.ns(node))?.difference(&usual).cloned().collect())

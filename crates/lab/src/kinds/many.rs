@@ -1,4 +1,5 @@
-//! Many transfers at once, both ways: what the kinds with faults have under way when the fault comes.
+//! Many transfers at once, both ways: what the kinds with faults have under way when the fault
+//! comes.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::workload::{Direction, Outcome, Transfer};
 /// A transfer that stands still for so long hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `options.downloads` transfers of `size_bytes` from the server and `options.uploads` of `options.upload_bytes`
-/// (or the same) to it.
+/// `options.downloads` transfers of `size_bytes` from the server and `options.uploads` of
+/// `options.upload_bytes` (or the same) to it.
 pub(super) fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<Vec<Transfer>> {
     let to = lab.address("server", cell.v6())?;
     let downloads = scenario.option("downloads", 1.0)? as u64;

@@ -1,5 +1,5 @@
-//! `memory-cap`: a small buffer pool under many bulk flows. What does not fit is forwarded, nothing is lost, and the
-//! pool stays within its bound.
+//! `memory-cap`: a small buffer pool under many bulk flows. What does not fit is forwarded, nothing
+//! is lost, and the pool stays within its bound.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use crate::workload::run_all;
 
 /// How often the gateways are asked.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// They are not asked any more when nothing arrives for so long: the transfers end by themselves then.
+/// They are not asked any more when nothing arrives for so long: the transfers end by themselves
+/// then.
 const STILL: Duration = Duration::from_secs(70);
 
 /// See the module.

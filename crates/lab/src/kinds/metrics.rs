@@ -44,7 +44,8 @@ pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
     }
 }
 
-/// The longest queue before the Ethernet of the terrestrial part, and how many packets found no room in it.
+/// The longest queue before the Ethernet of the terrestrial part, and how many packets found no
+/// room in it.
 pub(crate) fn of_ethernets(queue_max_bytes: f64, drops: f64, measured: &mut Measured) {
     measured.metric("eth_queue_max_bytes", queue_max_bytes);
     measured.metric("eth_queue_drops", drops);
@@ -110,15 +111,15 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
     }
 }
 
-/// Payload that the sending gateway has sent again: all of it, and the part that had been taken for lost. The rest are early copies, which
-/// go before a loss can be known (`early_bytes`).
+/// Payload that the sending gateway has sent again: all of it, and the part that had been taken for
+/// lost. The rest are early copies, which go before a loss can be known (`early_bytes`).
 pub(crate) fn of_repetitions(repeated_bytes: f64, early_bytes: f64, measured: &mut Measured) {
     measured.metric("retransmitted_bytes", repeated_bytes);
     measured.metric("repaired_bytes", (repeated_bytes - early_bytes).max(0.0));
 }
 
-/// The gateways on the near side of the data's source and of its destination: data leaves by the link at the first, acknowledgements
-/// at the second.
+/// The gateways on the near side of the data's source and of its destination: data leaves by the
+/// link at the first, acknowledgements at the second.
 fn sides(cell: &Cell) -> (&'static str, &'static str) {
     if cell.word("direction", "down") == "up" { ("gw1", "gw2") } else { ("gw2", "gw1") }
 }

@@ -1,4 +1,5 @@
-//! Kinds of scenario: what runs in a cell. A plain transfer grid needs only a file; the others have a module each.
+//! Kinds of scenario: what runs in a cell. A plain transfer grid needs only a file; the others have
+//! a module each.
 
 mod accuracy;
 mod applications;

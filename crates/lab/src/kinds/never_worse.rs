@@ -1,6 +1,7 @@
-//! `never-worse`: something on the gateway's own machine keeps diverted packets from coming out, takes diversion away, or stops the
-//! gateway, while connections are made. Within three seconds (four where the gateway is frozen) new ones work, `farlink check` and
-//! the log say why, and when the fault is mended connections are split again.
+//! `never-worse`: something on the gateway's own machine keeps diverted packets from coming out,
+//! takes diversion away, or stops the gateway, while connections are made. Within three seconds
+//! (four where the gateway is frozen) new ones work, `farlink check` and the log say why, and when
+//! the fault is mended connections are split again.
 
 mod faults;
 
@@ -31,7 +32,8 @@ const FROZEN_WITHIN_S: f64 = 4.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it may take until connections are split again after the fault is mended.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(30);
-/// Where the fault stands before the gateway starts: connections have been made for so long when it does.
+/// Where the fault stands before the gateway starts: connections have been made for so long when it
+/// does.
 const START_AFTER: Duration = Duration::from_millis(500);
 /// A connection that lasts while the gateway starts: so many bytes, read a little at a time.
 const LASTING_BYTES: u64 = 1_500_000;
@@ -41,7 +43,8 @@ const LASTING_PAUSE: Duration = Duration::from_millis(50);
 const UPLOAD_BYTES: u64 = 6_000_000;
 /// So many, until one of them loses a packet on the link and then its acknowledgements.
 const UPLOADS_MAX: u32 = 5;
-/// How much longer an upload may take that is not split. Behind a rule that drops acknowledgements a split one took seven times as long.
+/// How much longer an upload may take that is not split. Behind a rule that drops acknowledgements
+/// a split one took seven times as long.
 const UPLOAD_RATIO_MAX: f64 = 4.0;
 
 /// See the module.
@@ -91,7 +94,8 @@ impl Kind for NeverWorseKind {
         }
         bench.judge_probes(&mut measured, &outcomes, &fault, broken.since_s);
         if fault.loses_acknowledgements() {
-            // Those that show what is lost are slow, and arrive; the next one has what the path has.
+            // Those that show what is lost are slow, and arrive; the next one has what the path
+            // has.
             for _ in 0..UPLOADS_MAX {
                 let slow = bench.one(&lab, Direction::Upload, UPLOAD_BYTES)?;
                 bench.expect_intact(&mut measured, &slow, "an upload whose acknowledgements are lost");
@@ -187,7 +191,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Breaks it, and for a frozen gateway asks for its status at once: the answer must come in time, whatever it is.
+    /// Breaks it, and for a frozen gateway asks for its status at once: the answer must come in
+    /// time, whatever it is.
     fn break_it(&self, lab: &mut Lab, fault: &Fault) -> Result<Broken> {
         if fault.is_first() {
             let began = Instant::now();

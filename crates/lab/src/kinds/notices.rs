@@ -1,5 +1,6 @@
-//! `notices`: what a source does while a link is away for five seconds and a box before it keeps what it sends. In the laboratory the
-//! source is the kernel's, in the simulator a simulated host, on the same bench ([`farlink_sim::linux::notices`]).
+//! `notices`: what a source does while a link is away for five seconds and a box before it keeps
+//! what it sends. In the laboratory the source is the kernel's, in the simulator a simulated host,
+//! on the same bench ([`farlink_sim::linux::notices`]).
 
 mod kernel;
 

@@ -1,5 +1,5 @@
-//! `route-flap`: routes are moved away from a gateway and back while transfers run. All of them stay intact, whichever
-//! direction goes round.
+//! `route-flap`: routes are moved away from a gateway and back while transfers run. All of them
+//! stay intact, whichever direction goes round.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,8 @@ use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::workload::run_all;
 
-/// Routes are not moved any more when nothing arrives for so long: the transfers end by themselves then.
+/// Routes are not moved any more when nothing arrives for so long: the transfers end by themselves
+/// then.
 const STILL: Duration = Duration::from_secs(70);
 
 /// See the module.

@@ -1,5 +1,5 @@
-//! `rules`: what is split, passed by or refused by interface, prefix, port and DSCP, with counters; and admission
-//! control, whose refusals are ICMP errors.
+//! `rules`: what is split, passed by or refused by interface, prefix, port and DSCP, with counters;
+//! and admission control, whose refusals are ICMP errors.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -110,7 +110,8 @@ fn matching(
     tries: &[Try],
     measured: &mut Measured,
 ) -> Result<()> {
-    // The one gateway that both sides of the rule concern: the server's (interface names are its own).
+    // The one gateway that both sides of the rule concern: the server's (interface names are its
+    // own).
     for attempt in tries {
         let before = numbers(session)?;
         let transfer = transfer(session, cell, *attempt, BYTES, run.seed)?;
@@ -161,8 +162,8 @@ fn open(session: &Session) -> Result<u64> {
     rule["open"].as_u64().context("no number")
 }
 
-/// A refused connection gets ICMP administratively prohibited, which Linux reports as EHOSTUNREACH (IPv4, 3/13) or
-/// EACCES (IPv6, 1/1); never a RST (ECONNREFUSED), never silence.
+/// A refused connection gets ICMP administratively prohibited, which Linux reports as EHOSTUNREACH
+/// (IPv4, 3/13) or EACCES (IPv6, 1/1); never a RST (ECONNREFUSED), never silence.
 fn expect_refused(measured: &mut Measured, cell: &Cell, outcome: &Outcome) {
     let expected = if cell.v6() { libc::EACCES } else { libc::EHOSTUNREACH };
     measured.expect(outcome.errno == Some(expected), || {

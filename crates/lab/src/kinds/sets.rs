@@ -1,5 +1,5 @@
-//! The two sets of thesis table 5.13: transfers of far clients (H, beyond the link) and of near ones (L) that share the
-//! server's Ethernet. How much of it each set gets while both are active.
+//! The two sets of thesis table 5.13: transfers of far clients (H, beyond the link) and of near
+//! ones (L) that share the server's Ethernet. How much of it each set gets while both are active.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,8 @@ use crate::scenario::{Cell, Scenario};
 
 /// Time between two looks at the counters.
 const INTERVAL: Duration = Duration::from_millis(farlink_sim::meter::INTERVAL_MS);
-/// A set is active from the first to the last of these shares of its bytes: before and after are handshakes and ends.
+/// A set is active from the first to the last of these shares of its bytes: before and after are
+/// handshakes and ends.
 const ACTIVE_SHARES: [f64; 2] = [0.02, 0.98];
 
 /// Whether a cell has two sets.
@@ -66,7 +67,8 @@ impl Counting {
     }
 }
 
-/// Bytes that the hub has sent towards the far and the near client, or has received from them, by the kernel's counters.
+/// Bytes that the hub has sent towards the far and the near client, or has received from them, by
+/// the kernel's counters.
 fn crossed_hub(ns: &Ns, is_upload: bool) -> Option<[u64; 2]> {
     let text = ns.enter(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev")?)).ok()?;
     // Eight numbers of what was received, and what was sent.
@@ -116,7 +118,8 @@ mod tests {
     #[test]
     fn the_share_is_that_of_the_time_when_both_are_active() {
         let mut measured = Measured::default();
-        // The far set begins one interval later and ends first; alone, the near one gets everything.
+        // The far set begins one interval later and ends first; alone, the near one gets
+        // everything.
         let series = vec![[0, 0], [0, 50], [60, 100], [120, 140], [180, 180], [200, 300], [200, 400]];
         share(&series, &mut measured);
         assert_eq!(measured.metrics["share_high"], 180.0 / 310.0);

@@ -1,15 +1,17 @@
 //! Transfers by the clock of a source that sends unasked.
 //!
-//! The thesis measured many flows with DBS: connections are up, all sources begin, and the receivers count (thesis 5.2.1). No request
-//! crosses the path before. Ours are asked, so by their own clock they are half a round trip later; here both stand side by side.
+//! The thesis measured many flows with DBS: connections are up, all sources begin, and the
+//! receivers count (thesis 5.2.1). No request crosses the path before. Ours are asked, so by their
+//! own clock they are half a round trip later; here both stand side by side.
 
 use super::{metrics, sets, transfer};
 use crate::limit::{Clock, Job};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 
-/// Metrics that begin with `source_`, where the paper's clock is the source's. Each flow: its bytes, and its seconds from the moment at which
-/// the source began to send; without those of all flows there is nothing to say.
+/// Metrics that begin with `source_`, where the paper's clock is the source's. Each flow: its
+/// bytes, and its seconds from the moment at which the source began to send; without those of all
+/// flows there is nothing to say.
 pub(crate) fn measure(
     scenario: &Scenario,
     cell: &Cell,
@@ -29,7 +31,8 @@ pub(crate) fn measure(
         flows.iter().zip(&times).map(|((bytes, _), s)| *bytes as f64 / s.max(1e-9)).collect();
     let mut by_source = Measured::default();
     by_source.metric("seconds", longest);
-    // All flows together. The mean of their rates counts those that end first more than those that end last.
+    // All flows together. The mean of their rates counts those that end first more than those that
+    // end last.
     by_source.metric("goodput_bps", 8.0 * bytes as f64 / longest);
     metrics::of_flows(&rates, &mut by_source);
     if sets::has_sets(scenario, cell) {
@@ -37,7 +40,8 @@ pub(crate) fn measure(
     } else if !cell.settings.is_scheduled() {
         let limit = Job { clock: Clock::Source, ..transfer::limit_of(scenario, cell, 1.0) }.seconds();
         by_source.metric("limit_seconds", limit);
-        // What each has when all end together at the limit. A mean of rates beyond it comes of unequal shares.
+        // What each has when all end together at the limit. A mean of rates beyond it comes of
+        // unequal shares.
         by_source.metric("equal_flow_goodput_bps", 8.0 * cell.number("size_bytes", 0) as f64 / limit);
     }
     for (name, value) in by_source.metrics {
@@ -67,7 +71,8 @@ mod tests {
         assert!(unequal["source_flow_goodput_bps"] > equal["source_flow_goodput_bps"]);
         assert_eq!(unequal["source_goodput_bps"], equal["source_goodput_bps"]);
         assert!(unequal["source_jain"] < equal["source_jain"]);
-        // Half a round trip, and ten times 10,240 bytes in 8 packets with 52 bytes of headers each, at 8 Mbit/s.
+        // Half a round trip, and ten times 10,240 bytes in 8 packets with 52 bytes of headers each,
+        // at 8 Mbit/s.
         let limit = 0.25 + 8.0 * 10.0 * (10_240.0 + 8.0 * 52.0) / 8e6;
         assert!((equal["source_limit_seconds"] - limit).abs() < 1e-6, "{limit}");
     }

@@ -1,5 +1,5 @@
-//! `syn-flood`: SYNs with false sources pour in while real connections open. All of those work, and the gateways'
-//! memory goes back to what it was.
+//! `syn-flood`: SYNs with false sources pour in while real connections open. All of those work, and
+//! the gateways' memory goes back to what it was.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -43,7 +43,8 @@ impl Kind for SynFloodKind {
         false_net_is_behind_the_client(&session.lab)?;
         let (rate, seconds) = (scenario.option("syns_per_s", 1e4)?, scenario.option("flood_s", 10.0)?);
         let mut transfers = many::transfers(scenario, cell, &session.lab, run.seed)?;
-        // The same connections once without a flood: what memory is after them is where it has to be again.
+        // The same connections once without a flood: what memory is after them is where it has to
+        // be again.
         let (before, ()) = session.transfer(&transfers, run, |_| ());
         let mut measured = Measured::default();
         expect_intact(&mut measured, &before);
@@ -92,7 +93,8 @@ impl Kind for SynFloodKind {
     }
 }
 
-/// Answers to the false sources find their way to the client's host, which does not know them and is silent.
+/// Answers to the false sources find their way to the client's host, which does not know them and
+/// is silent.
 fn false_net_is_behind_the_client(lab: &Lab) -> Result<()> {
     let (net, length) = FALSE_NET;
     let client = lab.address("client", false)?;
@@ -121,7 +123,8 @@ fn is_within(memory: Memory, bound: Memory) -> bool {
     memory.pool_bytes <= bound.pool_bytes && memory.table_bytes <= bound.table_bytes
 }
 
-/// Memory once it is within a bound, or when waiting is in vain; with how long that took in seconds.
+/// Memory once it is within a bound, or when waiting is in vain; with how long that took in
+/// seconds.
 fn settled(lab: &Lab, bound: Memory) -> Result<(Memory, f64)> {
     let began = Instant::now();
     loop {
@@ -168,7 +171,8 @@ fn word(seed: u64, index: u64) -> u64 {
 }
 
 fn raw_socket() -> Result<OwnedFd> {
-    // SAFETY: a plain system call; the descriptor is owned at once. IPPROTO_RAW implies that headers are ours.
+    // SAFETY: a plain system call; the descriptor is owned at once. IPPROTO_RAW implies that
+    // headers are ours.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW) };
     if fd < 0 {
         return Err(std::io::Error::last_os_error()).context("no raw socket");

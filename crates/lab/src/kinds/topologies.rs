@@ -1,5 +1,5 @@
-//! `topologies`: transfers both ways between every pair of hosts of a topology, over IPv4 and IPv6, and that each
-//! gateway on the way (and no other) has split them.
+//! `topologies`: transfers both ways between every pair of hosts of a topology, over IPv4 and IPv6,
+//! and that each gateway on the way (and no other) has split them.
 
 use anyhow::Result;
 

@@ -19,7 +19,8 @@ use crate::sh;
 use crate::topology::Topology;
 use crate::workload::{Direction, Outcome, Served, Transfer};
 
-/// What crosses the return direction before the data: SYN, ACK and request, with IP headers and timestamps.
+/// What crosses the return direction before the data: SYN, ACK and request, with IP headers and
+/// timestamps.
 const RETURN_OVERHEAD_BYTES: f64 = 60.0 + 52.0 + 52.0 + 24.0;
 
 /// Param: so many transfers go before, one after the other, and are not timed.
@@ -97,14 +98,15 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     Ok(transfers.collect())
 }
 
-/// The host that makes a transfer: in the topology `fairness`, and with `clients = 2`, every other one is the second client's.
+/// The host that makes a transfer: in the topology `fairness`, and with `clients = 2`, every other
+/// one is the second client's.
 pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static str {
     let two = sets::has_sets(scenario, cell) || cell.number("clients", 1) > 1;
     if two && flow % 2 == 1 { "client2" } else { "client" }
 }
 
-/// How long after the beginning a transfer sends its request. Two sets begin at once at the server, when all connections
-/// stand: the near ones' requests wait for the far ones' to cross the link.
+/// How long after the beginning a transfer sends its request. Two sets begin at once at the server,
+/// when all connections stand: the near ones' requests wait for the far ones' to cross the link.
 pub(crate) fn request_after(scenario: &Scenario, cell: &Cell, flow: u64) -> Duration {
     if !sets::has_sets(scenario, cell) {
         return Duration::ZERO;
@@ -115,8 +117,8 @@ pub(crate) fn request_after(scenario: &Scenario, cell: &Cell, flow: u64) -> Dura
     if client_of(scenario, cell, flow) == "client" { stand } else { stand + one_way }
 }
 
-/// A flood of pings of 1,472 bytes, packets as large as Ethernet takes, from the client to its router until the laboratory
-/// is taken down (thesis 5.2.2).
+/// A flood of pings of 1,472 bytes, packets as large as Ethernet takes, from the client to its
+/// router until the laboratory is taken down (thesis 5.2.2).
 fn flood(lab: &mut Lab) -> Result<()> {
     let client = lab.topology.index("client")?;
     let next = lab.topology.interfaces(client).into_iter().next().context("the client has no interface")?;
@@ -134,8 +136,8 @@ fn direction(cell: &Cell) -> Direction {
     if is_upload(cell) { Direction::Upload } else { Direction::Download }
 }
 
-/// The physical limit of these transfers together in seconds. Where the link follows a schedule there is none to speak of: it
-/// depends on the moment at which they begin.
+/// The physical limit of these transfers together in seconds. Where the link follows a schedule
+/// there is none to speak of: it depends on the moment at which they begin.
 pub(crate) fn limit_seconds(scenario: &Scenario, cell: &Cell) -> Option<f64> {
     (!cell.settings.is_scheduled()).then(|| limit_of(scenario, cell, 1.0).seconds())
 }
@@ -174,8 +176,8 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
     }
 }
 
-/// Where Ethernets stand beside the link, the one whose transfers take longest counts, as a rate of all transfers together.
-/// Pings may lose all that they ask of it.
+/// Where Ethernets stand beside the link, the one whose transfers take longest counts, as a rate of
+/// all transfers together. Pings may lose all that they ask of it.
 fn slowest_rate(scenario: &Scenario, cell: &Cell, link_bps: u64, flows: u64) -> u64 {
     let name = cell.word("topology", &scenario.topology);
     let Ok(topology) = Topology::named(name, &cell.settings) else { return link_bps };

@@ -1,4 +1,5 @@
-//! What a scenario file says must hold of its cells, and which of them stand for the whole when time is short.
+//! What a scenario file says must hold of its cells, and which of them stand for the whole when
+//! time is short.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +35,8 @@ pub enum Runs {
     /// The middle one.
     #[default]
     Median,
-    /// The mean of all: of figures that have two modes, where chance decides in which one the middle falls.
+    /// The mean of all: of figures that have two modes, where chance decides in which one the
+    /// middle falls.
     Mean,
     /// The one that nine of ten do not exceed (or, of what has to be large, do not fall below).
     P90,
@@ -60,7 +62,8 @@ pub struct Expect {
     /// Why, in a few words.
     #[serde(default)]
     pub why: String,
-    /// Of which cells: params and `variant`, each a value or a list of values. All cells if it is missing.
+    /// Of which cells: params and `variant`, each a value or a list of values. All cells if it is
+    /// missing.
     #[serde(default)]
     pub of: Only,
     /// Under which driver; under both if it is missing.

@@ -33,7 +33,8 @@ pub struct Scenario {
     /// When the clock of a transfer starts.
     #[serde(default)]
     pub clock: Clock,
-    /// The paper's clock, where figures of a paper stand beside ours. Where it is `source`, ours are measured by it, too.
+    /// The paper's clock, where figures of a paper stand beside ours. Where it is `source`, ours
+    /// are measured by it, too.
     #[serde(default)]
     pub paper_clock: Option<Clock>,
     /// What else is to be known of the paper's clock, in words.
@@ -42,7 +43,8 @@ pub struct Scenario {
     /// The topology.
     #[serde(default = "line")]
     pub topology: String,
-    /// What gateways hold, and what comes out at the far end, is looked at while transfers are under way.
+    /// What gateways hold, and what comes out at the far end, is looked at while transfers are
+    /// under way.
     #[serde(default)]
     pub watches_gateways: bool,
     /// Settings of all cells.
@@ -54,7 +56,8 @@ pub struct Scenario {
     /// What stands side by side.
     #[serde(default)]
     pub variant: Vec<Variant>,
-    /// Cells of the grid that run once more with other settings: a sample, where another axis would double everything.
+    /// Cells of the grid that run once more with other settings: a sample, where another axis would
+    /// double everything.
     #[serde(default)]
     pub also: Vec<Also>,
     /// What the papers measured.
@@ -152,7 +155,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// When the clocks start, ours and the paper's; `None` for kinds whose seconds are no transfer's.
+    /// When the clocks start, ours and the paper's; `None` for kinds whose seconds are no
+    /// transfer's.
     #[must_use]
     pub fn clocks(&self) -> Option<Clocks> {
         let is_timed = crate::simulate::has_kind(&self.kind) || !self.paper.is_empty();

@@ -1,4 +1,5 @@
-//! Which cells are meant: `--only k=v,...` on the command line, `of = { k = v }` in a scenario file.
+//! Which cells are meant: `--only k=v,...` on the command line, `of = { k = v }` in a scenario
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,8 @@ use serde_json::Value;
 use super::cells::plain;
 use super::{Cell, Params};
 
-/// Conditions on params and `variant`. Values of the same name are alternatives, different names must all match.
+/// Conditions on params and `variant`. Values of the same name are alternatives, different names
+/// must all match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Table")]
 pub struct Only {
@@ -74,7 +76,8 @@ impl Only {
         Ok(())
     }
 
-    /// The cells that fulfil it. No cell is an error, which tells a misspelt name from a value that does not occur.
+    /// The cells that fulfil it. No cell is an error, which tells a misspelt name from a value that
+    /// does not occur.
     pub fn select(&self, cells: Vec<Cell>) -> Result<Vec<Cell>> {
         self.check_names(&cells).context("--only")?;
         let selected: Vec<_> = cells.into_iter().filter(|c| self.matches(&c.params, &c.variant)).collect();

@@ -64,7 +64,8 @@ impl Clocks {
     }
 }
 
-/// Puts every figure beside its cells. One that belongs to no cell is an error: it would be compared with nothing, and nobody would see it.
+/// Puts every figure beside its cells. One that belongs to no cell is an error: it would be
+/// compared with nothing, and nobody would see it.
 pub(super) fn of_cells(papers: &[Paper], cells: &mut [Cell]) -> Result<()> {
     for paper in papers {
         let of = conditions(&paper.of);
@@ -176,7 +177,8 @@ mod tests {
         }
     }
 
-    /// docs/papers.md: with pings in their way transfers of 10 KB cannot be faster than without, and in the thesis they are.
+    /// docs/papers.md: with pings in their way transfers of 10 KB cannot be faster than without,
+    /// and in the thesis they are.
     #[test]
     fn the_thesis_has_higher_rates_with_congestion_than_without() {
         let rate = |scenario: &str, flows: u64, iw: u64| {

@@ -1,4 +1,5 @@
-//! One direction of the emulated link: what the settings say of it, and the channel that this means.
+//! One direction of the emulated link: what the settings say of it, and the channel that this
+//! means.
 
 use anyhow::{Result, anyhow, bail};
 use farlink_channel::{ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, text};
@@ -212,7 +213,8 @@ impl Settings {
         }
     }
 
-    /// Where only packets are counted, bytes are not: a queue of full packets and one of small ones are alike.
+    /// Where only packets are counted, bytes are not: a queue of full packets and one of small ones
+    /// are alike.
     fn queue_limit_bytes(&self, rate_bps: u64) -> Option<usize> {
         let packets_alone = self.queue_packets.is_some() && self.queue_bytes.is_none();
         let greatest = self.rate_changes.0.iter().map(|c| c.rate_bps).chain([rate_bps]).max().unwrap_or(0);

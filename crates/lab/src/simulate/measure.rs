@@ -13,7 +13,8 @@ use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::Way;
 
-/// When a cell's transfers begin; beside floods of pings a little later, when those have filled their queue.
+/// When a cell's transfers begin; beside floods of pings a little later, when those have filled
+/// their queue.
 const START: Duration = Duration::from_millis(1);
 const START_IN_FLOOD: Duration = Duration::from_millis(100);
 
@@ -128,8 +129,8 @@ fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
     }
 }
 
-/// Bytes of the far and the near client's transfers that crossed the hub before the server's Ethernet, as the laboratory counts
-/// them.
+/// Bytes of the far and the near client's transfers that crossed the hub before the server's
+/// Ethernet, as the laboratory counts them.
 fn sets_of(network: &Network, is_upload: bool) -> sets::Series {
     let by_time = |neighbour: &str| {
         let port = if is_upload { network.port(neighbour, "hub") } else { network.port("hub", neighbour) };
@@ -189,7 +190,8 @@ fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
         measured.metric("ack_packets", back.ack_packets as f64);
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
-    // Whatever leaves the gateway again, by whichever interface, as the laboratory's captures count.
+    // Whatever leaves the gateway again, by whichever interface, as the laboratory's captures
+    // count.
     for gateway in [sender, receiver] {
         let meters = network.meters_of(gateway);
         if !meters.is_empty() {

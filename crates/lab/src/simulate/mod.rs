@@ -1,7 +1,9 @@
-//! Scenarios in virtual time: the laboratory's cells on the simulator's network, with the same names in the report.
+//! Scenarios in virtual time: the laboratory's cells on the simulator's network, with the same
+//! names in the report.
 //!
-//! Hosts are [`farlink_sim::linux`], gateways are the real ones with the configuration file that the laboratory would
-//! write, the link is the emulator's channel. [`network`] builds a cell, [`measure`] says what came of it.
+//! Hosts are [`farlink_sim::linux`], gateways are the real ones with the configuration file that
+//! the laboratory would write, the link is the emulator's channel. [`network`] builds a cell,
+//! [`measure`] says what came of it.
 
 mod measure;
 mod network;
@@ -26,7 +28,8 @@ use crate::runner::{judged, line_of, name_of, skipped};
 use crate::scenario::{Cell, Chosen, Driver, Scenario, Wanted};
 use farlink_gateway::flow_trace::FlowTrace;
 
-/// Reads the text of a gateway's configuration file. The format is the command's, not the laboratory's.
+/// Reads the text of a gateway's configuration file. The format is the command's, not the
+/// laboratory's.
 pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> + Sync);
 
 /// What `sim run` is told.
@@ -130,7 +133,8 @@ fn cells_of(scenario: &Scenario, options: &Options) -> Result<Vec<(Cell, u32)>> 
     Ok(cells)
 }
 
-/// Follows the first flow of the only cell, packet by packet, at the gateway on the side that its data comes from.
+/// Follows the first flow of the only cell, packet by packet, at the gateway on the side that its
+/// data comes from.
 ///
 /// # Errors
 /// A scenario that has no plain transfers, more cells than one, or one without gateways.

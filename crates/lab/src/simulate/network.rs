@@ -51,7 +51,8 @@ pub(super) struct Network {
     ports: BTreeMap<(usize, usize), usize>,
 }
 
-/// Two nodes joined by a cable or a link: the topology's numbers of the nodes and of the wires at their ends.
+/// Two nodes joined by a cable or a link: the topology's numbers of the nodes and of the wires at
+/// their ends.
 struct Joint {
     ends: [(usize, usize); 2],
     mtu: u32,
@@ -161,7 +162,8 @@ impl Network {
         Ok(())
     }
 
-    /// Node and port by which a node of this name sends to its neighbour of this name, in the numbers of the world.
+    /// Node and port by which a node of this name sends to its neighbour of this name, in the
+    /// numbers of the world.
     pub(super) fn port(&self, node: &str, neighbour: &str) -> Option<(usize, usize)> {
         let (node, neighbour) = (self.topology.index(node).ok()?, self.topology.index(neighbour).ok()?);
         let wire = self.topology.interface(node, neighbour).ok()?.wire;
@@ -204,7 +206,8 @@ impl Network {
         Ok(())
     }
 
-    /// The same, and follows the first flow at the gateway nearest to where its data comes from. `None`: no gateway runs.
+    /// The same, and follows the first flow at the gateway nearest to where its data comes from.
+    /// `None`: no gateway runs.
     pub(super) fn run_traced(&mut self, is_upload: bool) -> Result<Option<Collector>> {
         // Gateways start with the first instant.
         self.world.run_until(Instant::ZERO + Duration::from_micros(1));
@@ -330,8 +333,8 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
     joints
 }
 
-/// The pings of 1,472 bytes that a host's flood sends to the router next to it: packets as large as Ethernet takes
-/// (thesis 5.2.2).
+/// The pings of 1,472 bytes that a host's flood sends to the router next to it: packets as large as
+/// Ethernet takes (thesis 5.2.2).
 fn flood(topology: &Topology, host: usize, id: u16) -> Option<Flood> {
     const DATA_BYTES: usize = 1472;
     let router = topology.interfaces(host).first()?.peer;
@@ -372,7 +375,8 @@ fn router(
     let text = config_text(topology, number, settings, Path::new("/run/farlink/simulated.sock"))?;
     let mut config = read_config(&text).with_context(|| format!("the configuration of {name}:\n{text}"))?;
     config.seed = settings.seed ^ number as u64;
-    // What arrives at one instant is one super-segment, as from a network card with receive offload.
+    // What arrives at one instant is one super-segment, as from a network card with receive
+    // offload.
     Ok(node::Kind::Gateway(Box::new(GatewayNode::new(config, Some(Duration::ZERO)))))
 }
 

@@ -1,5 +1,5 @@
-//! What stands where: nodes, the wires between them, their names, addresses and routes. Plain data; `crate::build`
-//! makes it real.
+//! What stands where: nodes, the wires between them, their names, addresses and routes. Plain data;
+//! `crate::build` makes it real.
 
 mod routes;
 mod shapes;
@@ -25,8 +25,8 @@ pub enum Role {
     Gateway,
     /// A plain router.
     Router,
-    /// A hard link: it has two wires, the client's side first. It has no address and costs no hop: the nodes on its
-    /// two sides are neighbours in one subnet.
+    /// A hard link: it has two wires, the client's side first. It has no address and costs no hop:
+    /// the nodes on its two sides are neighbours in one subnet.
     Link,
 }
 
@@ -39,8 +39,8 @@ pub struct Node {
     pub role: Role,
     /// Whether Farlink runs on it.
     pub runs_gateway: bool,
-    /// Neighbours behind which a hard link lies, for a gateway: their interfaces are declared links. With it the
-    /// number of the link node.
+    /// Neighbours behind which a hard link lies, for a gateway: their interfaces are declared
+    /// links. With it the number of the link node.
     pub declared: Vec<Declared>,
 }
 
@@ -95,7 +95,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology of this name (`line` is the default one) with as many gateways as the settings say.
+    /// The topology of this name (`line` is the default one) with as many gateways as the settings
+    /// say.
     pub fn named(name: &str, settings: &Settings) -> Result<Self> {
         shapes::build(name, settings)
     }

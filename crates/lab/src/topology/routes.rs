@@ -45,7 +45,8 @@ impl Topology {
         if path[0] == from { path } else { Vec::new() }
     }
 
-    /// The static routes of a node to every subnet that it is not itself on, both families. A link has none.
+    /// The static routes of a node to every subnet that it is not itself on, both families. A link
+    /// has none.
     #[must_use]
     pub fn routes(&self, node: usize) -> Vec<Route> {
         let own = self.interfaces(node);

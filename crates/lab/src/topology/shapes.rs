@@ -1,4 +1,5 @@
-//! The topologies: the default line, those of thesis figure 3.3 (a-d), and the line with ways round its gateways.
+//! The topologies: the default line, those of thesis figure 3.3 (a-d), and the line with ways round
+//! its gateways.
 
 use anyhow::{Result, bail};
 
@@ -11,7 +12,8 @@ pub const NAMES: &[&str] =
 
 /// Builds the topology of this name.
 pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
-    // (cables along which nodes stand, pairs, the only gateway on the server's side, on the client's side)
+    // (cables along which nodes stand, pairs, the only gateway on the server's side, on the
+    // client's side)
     let (lines, pairs, at_server, at_client): (&[&str], &[(&str, &str)], _, _) = match name {
         "" | "default" | "line" => (&["client gw1 sat gw2 server"], &[("client", "server")], "gw2", "gw1"),
         // (a) Several accelerated links in a row.
@@ -34,7 +36,8 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
             "gw2",
             "gw1",
         ),
-        // The terrestrial leg of the client is an Ethernet that can be the bottleneck (thesis tables 5.11 and 5.12).
+        // The terrestrial leg of the client is an Ethernet that can be the bottleneck (thesis
+        // tables 5.11 and 5.12).
         "congested" => (&["client eth gw1 sat gw2 server"], &[("client", "server")], "gw2", "gw1"),
         // Near and far clients share the server's Ethernet (thesis table 5.13).
         "fairness" => (
@@ -43,8 +46,8 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
             "gw2",
             "gw1",
         ),
-        // Clients and server stand behind Ethernets of their own: fast and slow ones, before and after the hard link (TR 99-12
-        // section 5, thesis chapter 6).
+        // Clients and server stand behind Ethernets of their own: fast and slow ones, before and
+        // after the hard link (TR 99-12 section 5, thesis chapter 6).
         "receivers" => (
             &["client eth1 gw1 sat gw2 eth3 server", "client2 eth2 gw1"],
             &[("client", "server"), ("client2", "server")],
@@ -104,7 +107,8 @@ fn add(topology: &mut Topology, name: &str) -> usize {
     topology.nodes.len() - 1
 }
 
-/// The interfaces of a gateway that lead to a hard link, directly or over the `rt` router before it.
+/// The interfaces of a gateway that lead to a hard link, directly or over the `rt` router before
+/// it.
 fn declared(topology: &Topology, gateway: usize) -> Vec<Declared> {
     let mut found = Vec::new();
     for interface in topology.interfaces(gateway) {

@@ -234,8 +234,8 @@ fn sha_of(seed: u64, bytes: u64) -> [u8; 32] {
     sha.finalize().into()
 }
 
-/// Makes transfers at once, each on a thread; the outcomes stand in the order of the transfers. `during` runs beside
-/// them on the caller's thread.
+/// Makes transfers at once, each on a thread; the outcomes stand in the order of the transfers.
+/// `during` runs beside them on the caller's thread.
 pub fn run_all<T>(
     transfers: &[Transfer],
     progress: &AtomicU64,

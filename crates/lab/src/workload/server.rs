@@ -1,8 +1,10 @@
-//! The server: sends or takes seeded bytes, as the client's first line says, and tells afterwards what its TCP did.
+//! The server: sends or takes seeded bytes, as the client's first line says, and tells afterwards
+//! what its TCP did.
 //!
-//! `GET <bytes> <seed>` is answered with the bytes, then the end of the stream. `PUT <bytes> <seed>` takes the bytes
-//! and answers with their SHA-256 in 32 bytes. `KEEP <bytes> <seed> <n>`, followed by `n` bytes without meaning, is answered with
-//! the bytes, and the next such line awaited until the client ends.
+//! `GET <bytes> <seed>` is answered with the bytes, then the end of the stream. `PUT <bytes>
+//! <seed>` takes the bytes and answers with their SHA-256 in 32 bytes. `KEEP <bytes> <seed> <n>`,
+//! followed by `n` bytes without meaning, is answered with the bytes, and the next such line
+//! awaited until the client ends.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -77,8 +79,8 @@ impl Server {
         self.port
     }
 
-    /// From now on its connections send packets as large as their route says, cut into fragments where the interface
-    /// takes only smaller ones.
+    /// From now on its connections send packets as large as their route says, cut into fragments
+    /// where the interface takes only smaller ones.
     pub fn fragment_packets(&self) -> Result<()> {
         Ok(socket::fragment_packets(&self.listener)?)
     }

@@ -1,4 +1,5 @@
-//! Sockets with what the standard library leaves out: made in a namespace, congestion control, DSCP, TCP_INFO.
+//! Sockets with what the standard library leaves out: made in a namespace, congestion control,
+//! DSCP, TCP_INFO.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Is everything that diversion consists of still there? Asked four times a second, so without running a program.
+//! Is everything that diversion consists of still there? Asked four times a second, so without
+//! running a program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,8 +76,8 @@ impl Auditor {
         })
     }
 
-    /// What is missing, in a lasting order; empty when all is well. A source check that had become too strict is opened here and
-    /// now, and named.
+    /// What is missing, in a lasting order; empty when all is well. A source check that had become
+    /// too strict is opened here and now, and named.
     pub fn look(&mut self, divert: &Divert) -> Result<Vec<Missing>> {
         let mut missing = Vec::new();
         let plan = &divert.plan;
@@ -162,7 +163,8 @@ impl Auditor {
         self.changes
     }
 
-    /// For each TUN, in the order of the interfaces: packets that it had dropped at the last look, because nobody read them.
+    /// For each TUN, in the order of the interfaces: packets that it had dropped at the last look,
+    /// because nobody read them.
     #[must_use]
     pub fn dropped(&self) -> &[u64] {
         &self.dropped

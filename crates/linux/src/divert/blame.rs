@@ -121,7 +121,8 @@ fn drops_invalid(rule: &Value) -> bool {
     drops(rule) && rule.get("expr").map(Value::to_string).unwrap_or_default().contains("\"invalid\"")
 }
 
-/// Base chains on the way of forwarded packets of a family (`None`: of either) that drop something, or belong to a table that does.
+/// Base chains on the way of forwarded packets of a family (`None`: of either) that drop something,
+/// or belong to a table that does.
 pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &str) -> Vec<Dropper> {
     // The table's name with the instance behind it is that of the devices, without the underscore.
     let stem = &own_table.replacen("farlink_", "farlink", 1);

@@ -46,7 +46,8 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// Looks at everything outside Farlink that diversion depends on. Changes nothing. `interfaces` are the real ones.
+/// Looks at everything outside Farlink that diversion depends on. Changes nothing. `interfaces` are
+/// the real ones.
 #[must_use]
 pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
@@ -195,8 +196,8 @@ pub(super) fn collisions(
 
 const TABLE_LOCAL: u32 = 255;
 
-/// The device that a route of ours in the `n`-th table leads to, if it is not the `n`-th of this instance. A killed process leaves no
-/// such route: it goes with its device.
+/// The device that a route of ours in the `n`-th table leads to, if it is not the `n`-th of this
+/// instance. A killed process leaves no such route: it goes with its device.
 fn other_instance(routes: &[Route], expected: &str, links: &[Link]) -> Option<String> {
     let ours = routes.iter().filter(|r| r.protocol == super::plan::PROTOCOL);
     ours.filter_map(|r| links.iter().find(|l| Some(l.index) == r.interface))
@@ -204,7 +205,8 @@ fn other_instance(routes: &[Route], expected: &str, links: &[Link]) -> Option<St
         .find(|name| name != expected)
 }
 
-/// `src_valid_mark` makes the source check look at our mark; it then finds the TUN where it expects the interface.
+/// `src_valid_mark` makes the source check look at our mark; it then finds the TUN where it expects
+/// the interface.
 fn source_filters(interface: &str, found: &mut Vec<Diagnosis>) {
     let larger = |key: &str| {
         let of = |who: &str| sysctl::read_number(&["ipv4", "conf", who, key]).unwrap_or(0);

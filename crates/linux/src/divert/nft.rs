@@ -1,4 +1,5 @@
-//! The part of nftables' JSON language (libnftables-json(5)) that diversion needs, and running `nft`.
+//! The part of nftables' JSON language (libnftables-json(5)) that diversion needs, and running
+//! `nft`.
 
 use std::io::Write;
 use std::process::{Command as Process, Stdio};

@@ -1,19 +1,22 @@
 //! Does what is diverted come out on the other side? From counters to a suspicion, without I/O.
 //!
-//! A filter of the machine's own may refuse a connection with good reason, so a lost packet alone says nothing. It is otherwise where
-//! *nothing* has got through since the rules changed; where many packets are lost in a row; or where a large part of what connections
-//! already carry is lost.
+//! A filter of the machine's own may refuse a connection with good reason, so a lost packet alone
+//! says nothing. It is otherwise where *nothing* has got through since the rules changed; where
+//! many packets are lost in a row; or where a large part of what connections already carry is lost.
 
 use farlink_wire::{Duration, Instant};
 
-/// Losses in a row, with nothing between them that got through, over at least this time: enough where nothing has got through
-/// since the last change. Two, because a host repeats its first SYN after a second, and the third after three has to get through.
+/// Losses in a row, with nothing between them that got through, over at least this time: enough
+/// where nothing has got through since the last change. Two, because a host repeats its first SYN
+/// after a second, and the third after three has to get through.
 const UNPROVEN_LOSSES: u64 = 2;
 const UNPROVEN_SPAN: Duration = Duration::from_millis(400);
-/// Where something had got through: a filter that knows the way refuses single connections, again and again.
+/// Where something had got through: a filter that knows the way refuses single connections, again
+/// and again.
 const PROVEN_LOSSES: u64 = 10;
 const PROVEN_SPAN: Duration = Duration::from_millis(900);
-/// After the machine's own rules were found to refuse connections anyway, it takes so many times as many losses.
+/// After the machine's own rules were found to refuse connections anyway, it takes so many times as
+/// many losses.
 const ACQUITTED_TIMES: u64 = 5;
 const NEEDED_MAX: u64 = 1 << 20;
 /// Losses further apart than this have nothing to do with each other.
@@ -21,11 +24,11 @@ const FORGET_AFTER: Duration = Duration::from_secs(10);
 /// A share of packets is judged over so much time, and of so many packets.
 const SHARE_WINDOW: Duration = Duration::from_millis(900);
 const SHARE_PACKETS: u64 = 60;
-/// Lost packets of established connections, one in so many. Late segments of connections that have just ended are lost in any
-/// stateful filter, but not by the tenth.
+/// Lost packets of established connections, one in so many. Late segments of connections that have
+/// just ended are lost in any stateful filter, but not by the tenth.
 const SHARE_ONE_IN: u64 = 10;
-/// Or so many, and one in so many, from one look to the next: a connection whose acknowledgements are lost all at once stands still
-/// afterwards, and there is nothing left to count.
+/// Or so many, and one in so many, from one look to the next: a connection whose acknowledgements
+/// are lost all at once stands still afterwards, and there is nothing left to count.
 const BURST_PACKETS: u64 = 20;
 const BURST_ONE_IN: u64 = 4;
 
@@ -44,7 +47,8 @@ pub struct Reading {
     pub others: u64,
     /// Of those that left.
     pub others_left: u64,
-    /// Packets that were only forwarded, of all interfaces: they may belong to connections that a filter does not know.
+    /// Packets that were only forwarded, of all interfaces: they may belong to connections that a
+    /// filter does not know.
     pub forwarded: u64,
 }
 
@@ -153,7 +157,8 @@ impl Passage {
         if self.entry.is_cut(needed) || self.entry.is_shut(needed) {
             return Some(Suspicion::Entry);
         }
-        // Segments of old connections may be lost for reasons of their own while new ones get through.
+        // Segments of old connections may be lost for reasons of their own while new ones get
+        // through.
         let is_shut = self.others.is_shut(needed) && (self.syns.is_losing() || !self.syns.is_proven);
         if self.others.is_cut(needed) || is_shut {
             return Some(Suspicion::Exit);
@@ -234,7 +239,8 @@ fn began_anew(last: &Reading, now: &Reading) -> bool {
 mod tests {
     use super::*;
 
-    /// Feeds `growth` every 250 ms, `times` times; the first suspicion, and after how many milliseconds.
+    /// Feeds `growth` every 250 ms, `times` times; the first suspicion, and after how many
+    /// milliseconds.
     fn feed(
         p: &mut Passage,
         at_ms: &mut u64,
@@ -319,7 +325,8 @@ mod tests {
 
     #[test]
     fn rules_of_the_old_iptables_are_found_in_two_seconds() {
-        // Nobody tells of a change. Four connections a second are begun, and each repeats its SYN after a second.
+        // Nobody tells of a change. Four connections a second are begun, and each repeats its SYN
+        // after a second.
         let (mut p, mut at, mut r) = fresh();
         assert_eq!(feed(&mut p, &mut at, &mut r, SYN_PASSED, 4), None);
         assert_eq!(feed(&mut p, &mut at, &mut r, SYN_LOST, 4), None);

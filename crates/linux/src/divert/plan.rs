@@ -1,4 +1,5 @@
-//! What diversion consists of: names, marks, tables, and the nftables rules. Pure data; nothing is applied here.
+//! What diversion consists of: names, marks, tables, and the nftables rules. Pure data; nothing is
+//! applied here.
 
 use super::nft::{
     Builder, Expr, Hook, Operation, Script, Statement, and, equal, field, meta, or, prefix, set, text,
@@ -7,7 +8,8 @@ use super::selection::{Selection, TCP, is, is_no_tcp};
 use crate::error::{Error, Result};
 use crate::netlink::{Family, Route, Rule};
 
-/// Before nf_defrag (-400) and conntrack (-200): TCP fragments are seen as they came, and what is diverted is not tracked twice.
+/// Before nf_defrag (-400) and conntrack (-200): TCP fragments are seen as they came, and what is
+/// diverted is not tracked twice.
 const PRIORITY: i32 = -450;
 /// Marks our routes and rules as made by us (RTPROT_...; 192 to 254 are nobody's).
 pub(crate) const PROTOCOL: u8 = 0xFA;
@@ -35,7 +37,8 @@ pub struct Diverted {
 pub struct DivertConfig {
     /// Tells several daemons on one machine apart; empty for the only one. Letters and digits.
     pub instance: String,
-    /// Bits of the packet mark that are ours; all others are left as they are. One contiguous run of bits.
+    /// Bits of the packet mark that are ours; all others are left as they are. One contiguous run
+    /// of bits.
     pub mark_mask: u32,
     /// First routing table; one per interface from here on.
     pub table_base: u32,
@@ -250,8 +253,9 @@ impl Plan {
         })
     }
 
-    /// The nftables table. `notrack`: what is diverted stays out of connection tracking, which then sees each packet once,
-    /// on its way out of the TUN (so that NAT and stateful filters work as without us).
+    /// The nftables table. `notrack`: what is diverted stays out of connection tracking, which then
+    /// sees each packet once, on its way out of the TUN (so that NAT and stateful filters work as
+    /// without us).
     pub(crate) fn script(&self, notrack: bool, now: Now) -> Script {
         let Now { families, whole } = now;
         let mut b = Builder::fresh_table(&self.config.table_name());
@@ -290,8 +294,9 @@ impl Plan {
         b.build()
     }
 
-    /// Marks, asks the kernel whether the mark would lead into the TUN, and takes the mark back if not: the packet is for this
-    /// machine itself, somebody's rule comes before ours, or the TUN is gone. So a killed daemon leaves rules that do nothing.
+    /// Marks, asks the kernel whether the mark would lead into the TUN, and takes the mark back if
+    /// not: the packet is for this machine itself, somebody's rule comes before ours, or the TUN is
+    /// gone. So a killed daemon leaves rules that do nothing.
     fn mark_chain(&self, b: &mut Builder, n: usize, one: &Diverted, notrack: bool) {
         let (chain, passed) = (format!("to_{n}"), format!("passed_{n}"));
         b.counter(&passed);
@@ -318,8 +323,9 @@ impl Plan {
         );
     }
 
-    /// Counts the TCP that came out of a TUN and has passed everybody's rules and routes, so that it is known whether what is
-    /// written into the TUN gets through. SYNs apart: a filter may know old connections and refuse new ones.
+    /// Counts the TCP that came out of a TUN and has passed everybody's rules and routes, so that
+    /// it is known whether what is written into the TUN gets through. SYNs apart: a filter may know
+    /// old connections and refuse new ones.
     fn arrivals(&self, b: &mut Builder) {
         let hook = |hook, prio| Some(Hook { kind: "filter", hook, prio, policy: "accept" });
         b.chain("input", hook("input", FIRST));
@@ -359,8 +365,8 @@ impl Plan {
         }
     }
 
-    /// While TCP of a family is not diverted: how many SYNs are to be forwarded, and how many are. What the machine's own rules refuse
-    /// anyway is not the fault of diversion.
+    /// While TCP of a family is not diverted: how many SYNs are to be forwarded, and how many are.
+    /// What the machine's own rules refuse anyway is not the fault of diversion.
     fn plain(&self, b: &mut Builder, family: Family) {
         let base = format!("plain_{family}").to_lowercase();
         b.chain(&base, Some(Hook { kind: "filter", hook: "forward", prio: FIRST, policy: "accept" }));

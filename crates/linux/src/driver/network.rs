@@ -1,4 +1,5 @@
-//! What the gateway asks of the world, answered by this machine: packets to TUNs, routes from the kernel, records to the journal.
+//! What the gateway asks of the world, answered by this machine: packets to TUNs, routes from the
+//! kernel, records to the journal.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,7 +16,8 @@ use crate::journal::Journal;
 use crate::netlink::{RouteCache, RouteKey};
 use crate::tun::{Tun, WriteError};
 
-/// Packets, and bytes, that may wait for the kernel to have room; beyond that they are lost as in any full queue.
+/// Packets, and bytes, that may wait for the kernel to have room; beyond that they are lost as in
+/// any full queue.
 const RETRY_PACKETS_MAX: usize = 256;
 const RETRY_BYTES_MAX: usize = 4 << 20;
 /// How long after a refusal the kernel is asked again.
@@ -181,7 +183,8 @@ impl LinuxNetwork {
 
 impl Network for LinuxNetwork {
     fn transmit(&mut self, packet: &Transmit<'_>) {
-        // Where it does not matter by which it comes in (a reset after a restart, an interface that is gone), any will do.
+        // Where it does not matter by which it comes in (a reset after a restart, an interface that
+        // is gone), any will do.
         let n = self.port(packet.via).unwrap_or(0);
         let began = self.profile.is_some().then(clock::now);
         if let Some(port) = self.ports.get_mut(n) {

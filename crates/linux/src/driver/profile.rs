@@ -1,11 +1,14 @@
-//! Where the time goes: calls and nanoseconds of each stage of the datapath, switched on and off while it runs.
+//! Where the time goes: calls and nanoseconds of each stage of the datapath, switched on and off
+//! while it runs.
 //!
-//! Off, a stage costs one comparison. On, it costs two readings of the clock, which the figures contain.
+//! Off, a stage costs one comparison. On, it costs two readings of the clock, which the figures
+//! contain.
 
 use farlink_wire::Instant;
 use serde::Serialize;
 
-/// Duration classes: below 256 ns, below 512 ns, and so on; the last one takes the rest (from 4 ms on).
+/// Duration classes: below 256 ns, below 512 ns, and so on; the last one takes the rest (from 4 ms
+/// on).
 const CLASSES: usize = 16;
 /// Upper bound of the first class, nanoseconds.
 const FIRST_NS: u64 = 256;
@@ -17,7 +20,8 @@ pub(crate) enum Stage {
     Read,
     /// It is parsed and handled by the engine, or forwarded; without what is written meanwhile.
     Engine,
-    /// What is owed and granted is made, egress queues and timers included; without what is written meanwhile.
+    /// What is owed and granted is made, egress queues and timers included; without what is written
+    /// meanwhile.
     Egress,
     /// A packet is written to a TUN.
     Write,

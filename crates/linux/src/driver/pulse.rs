@@ -1,4 +1,5 @@
-//! What the event loop tells those who watch over it, without a lock: that it turns, and what went in and out of each TUN.
+//! What the event loop tells those who watch over it, without a lock: that it turns, and what went
+//! in and out of each TUN.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -61,7 +62,8 @@ impl Traffic {
 pub(crate) struct PortPulse {
     v4: Traffic,
     v6: Traffic,
-    /// One more than the packets that the device has dropped because nobody read them; zero: nobody has looked yet.
+    /// One more than the packets that the device has dropped because nobody read them; zero: nobody
+    /// has looked yet.
     dropped: Counter,
 }
 
@@ -161,7 +163,8 @@ impl Pulse {
         self.ports.iter().map(PortPulse::dropped).sum()
     }
 
-    /// Where the loop is: two equal answers with some time between them mean that it has not moved, unless it waits.
+    /// Where the loop is: two equal answers with some time between them mean that it has not moved,
+    /// unless it waits.
     #[must_use]
     pub fn position(&self) -> Position {
         Position { turns: self.turns.get(), is_waiting: self.is_waiting.load(Ordering::Acquire) }

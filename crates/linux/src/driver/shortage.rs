@@ -1,6 +1,8 @@
-//! Whether the processor is short: packets wait too long for their turn, or are dropped because nobody reads them.
+//! Whether the processor is short: packets wait too long for their turn, or are dropped because
+//! nobody reads them.
 //!
-//! A loop that is busy all the time is no sign. It carries what it can, and its hosts adapt. What harms connections is the wait.
+//! A loop that is busy all the time is no sign. It carries what it can, and its hosts adapt. What
+//! harms connections is the wait.
 
 use farlink_wire::{Duration, Instant};
 
@@ -23,8 +25,8 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// A turn with packets is over. `dropped`: how many packets the devices have dropped so far, as far as that is known.
-    /// Returns what is new: the shortage has begun, or it is over.
+    /// A turn with packets is over. `dropped`: how many packets the devices have dropped so far, as
+    /// far as that is known. Returns what is new: the shortage has begun, or it is over.
     pub(crate) fn turn(&mut self, began: Instant, ended: Instant, dropped: Option<u64>) -> Option<bool> {
         let was_short = self.until.is_some();
         self.slow += u32::from(ended.since(began) >= SLOW);
@@ -63,7 +65,8 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Turns of so many milliseconds, one after the other, from one time to another. Returns the last news.
+    /// Turns of so many milliseconds, one after the other, from one time to another. Returns the
+    /// last news.
     fn turns(s: &mut Shortage, from_ms: u64, to_ms: u64, each_ms: u64, drops: u64) -> Option<bool> {
         let mut news = None;
         let mut ms = from_ms;

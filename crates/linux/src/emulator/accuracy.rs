@@ -1,7 +1,8 @@
-//! How precise the emulated link is, measured by datagrams across it: one-way delay against what was asked for, and rate.
+//! How precise the emulated link is, measured by datagrams across it: one-way delay against what
+//! was asked for, and rate.
 //!
-//! Sender and receiver share the machine's clock, so one-way times are exact; the receiver uses the kernel's own time stamps, so
-//! its wake-up does not count.
+//! Sender and receiver share the machine's clock, so one-way times are exact; the receiver uses the
+//! kernel's own time stamps, so its wake-up does not count.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -53,8 +54,8 @@ impl Quantiles {
     }
 }
 
-/// Sends `count` datagrams of `bytes` (IP length), one each `interval`, from one namespace to an address in another, and compares
-/// the time each takes with `expected`. Lost ones do not count.
+/// Sends `count` datagrams of `bytes` (IP length), one each `interval`, from one namespace to an
+/// address in another, and compares the time each takes with `expected`. Lost ones do not count.
 pub fn delay_error(
     from: &Namespace,
     to: &Namespace,
@@ -110,8 +111,8 @@ pub struct DelayProbe {
     pub expected: Duration,
 }
 
-/// Overfills the link with datagrams of `bytes` (IP length) and returns the rate of IP bytes at the other end, in bit/s, over
-/// `length` after a start-up of the same length.
+/// Overfills the link with datagrams of `bytes` (IP length) and returns the rate of IP bytes at the
+/// other end, in bit/s, over `length` after a start-up of the same length.
 pub fn rate(
     from: &Namespace,
     to: &Namespace,
@@ -131,7 +132,8 @@ pub fn rate(
         let gap = Duration::from_secs_f64(8.0 * bytes as f64 / offered_bps);
         let mut next = clock::now();
         while !stop.load(Ordering::Relaxed) {
-            // What is refused for a moment is sent too late to matter: the link is overfilled anyway.
+            // What is refused for a moment is sent too late to matter: the link is overfilled
+            // anyway.
             let _ = sender.send(&datagram);
             next += gap;
             let ahead = next.since(clock::now());

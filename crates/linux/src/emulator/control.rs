@@ -1,8 +1,10 @@
 //! The emulator's control socket: one JSON object per line in, one per line out.
 //!
-//! `{"set": {"rate_bps": 8000000, "a_to_b.delay_ms": 250}}` changes parameters (without a prefix, of both directions), all or none;
-//! `{"set": {"contacts": "0s-10s 30s-40s@2M", "contact_period_ms": 60000}}` gives the link a schedule;
-//! `{"stats": true}` reports; `{"carried": true}` reports the bytes that left each line by time. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
+//! `{"set": {"rate_bps": 8000000, "a_to_b.delay_ms": 250}}` changes parameters (without a prefix,
+//! of both directions), all or none; `{"set": {"contacts": "0s-10s 30s-40s@2M",
+//! "contact_period_ms": 60000}}` gives the link a schedule; `{"stats": true}` reports; `{"carried":
+//! true}` reports the bytes that left each line by time. The answer is `{"ok": true, ...}` or
+//! `{"error": "..."}`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,4 +1,5 @@
-//! Parameters of the emulated link by name, for its control socket. Units are in the names; probabilities are 0 to 1.
+//! Parameters of the emulated link by name, for its control socket. Units are in the names;
+//! probabilities are 0 to 1.
 
 use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide, text};
 use farlink_wire::Duration;
@@ -31,9 +32,9 @@ pub const KEYS: [&str; 24] = [
     "rate_changes",
 ];
 
-/// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`, `queue_packets`, `contact_period_ms`). Schedules
-/// (`contacts`, `rate_changes`) are text as [`text`] reads it, and an empty one ends them; their times count since the emulator
-/// started.
+/// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`,
+/// `queue_packets`, `contact_period_ms`). Schedules (`contacts`, `rate_changes`) are text as
+/// [`text`] reads it, and an empty one ends them; their times count since the emulator started.
 ///
 /// # Errors
 /// The key or value is not allowed; the text says what is. The configuration is unchanged then.

@@ -123,7 +123,8 @@ impl Pipe {
         let now = clock::now();
         receiver.receive(|at, bytes| {
             if !is_carried(bytes) {
-                // Neighbour resolution is no part of what is emulated: it would cost the first packet a round trip.
+                // Neighbour resolution is no part of what is emulated: it would cost the first
+                // packet a round trip.
                 sender.send(std::iter::once(bytes));
                 return;
             }
@@ -185,7 +186,8 @@ impl Pipe {
     }
 }
 
-/// Whether the emulated link carries the frame: every IP packet but neighbour discovery, which is IPv6's ARP.
+/// Whether the emulated link carries the frame: every IP packet but neighbour discovery, which is
+/// IPv6's ARP.
 fn is_carried(frame: &[u8]) -> bool {
     const ICMPV6: u8 = 58;
     let Some((ethernet, packet)) = frame.split_first_chunk::<ETHERNET_BYTES>() else { return false };
@@ -199,8 +201,8 @@ fn is_carried(frame: &[u8]) -> bool {
     }
 }
 
-/// The link is hardware to those who use it: it does not wait for them to leave the CPU. Refused without CAP_SYS_NICE, and then the
-/// usual scheduling is good enough on an idle machine.
+/// The link is hardware to those who use it: it does not wait for them to leave the CPU. Refused
+/// without CAP_SYS_NICE, and then the usual scheduling is good enough on an idle machine.
 fn prefer_this_thread() {
     // SAFETY: plain system call on a local value.
     unsafe {

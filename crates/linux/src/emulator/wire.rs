@@ -1,4 +1,5 @@
-//! The ends of the emulated wire: AF_PACKET sockets that take every frame off an interface and put frames onto one.
+//! The ends of the emulated wire: AF_PACKET sockets that take every frame off an interface and put
+//! frames onto one.
 
 use std::io;
 use std::mem;
@@ -15,8 +16,9 @@ pub(crate) const ETHERNET_BYTES: usize = 14;
 /// Largest frame that can be carried. A larger one is a super-segment: somebody left offloads on.
 const FRAME_MAX_BYTES: usize = 16 * 1024;
 const BATCH: usize = 64;
-/// The far end's queue in the kernel (net.core.netdev_max_backlog) may be full for a moment when the machine is busy; no
-/// wire loses a frame by that. So often a frame is tried, and so long it is waited between.
+/// The far end's queue in the kernel (net.core.netdev_max_backlog) may be full for a moment when
+/// the machine is busy; no wire loses a frame by that. So often a frame is tried, and so long it is
+/// waited between.
 const SEND_TRIES: u32 = 200;
 const SEND_PAUSE: Duration = Duration::from_micros(100);
 const SOCKET_BUFFER_BYTES: i32 = 256 << 20;
@@ -42,8 +44,8 @@ pub struct WireFaults {
 }
 
 fn socket() -> Result<OwnedFd> {
-    // SAFETY: plain system call; the descriptor is owned from here on. Protocol 0 receives nothing until it is bound, so no frame
-    // of another interface slips in.
+    // SAFETY: plain system call; the descriptor is owned from here on. Protocol 0 receives nothing
+    // until it is bound, so no frame of another interface slips in.
     unsafe {
         let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
         if fd < 0 {
@@ -102,8 +104,8 @@ impl Receiver {
         })
     }
 
-    /// Hands the frames that have come, at most a batch, to `see`, each with the time at which the kernel got it. Returns whether
-    /// there may be more.
+    /// Hands the frames that have come, at most a batch, to `see`, each with the time at which the
+    /// kernel got it. Returns whether there may be more.
     pub(crate) fn receive(&mut self, mut see: impl FnMut(Instant, &[u8])) -> Result<bool> {
         // SAFETY: mmsghdr and iovec are plain data, zero is a valid value of each field.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
@@ -119,7 +121,8 @@ impl Receiver {
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = control.len();
         }
-        // SAFETY: every message points to buffers of `self` and parts of this frame, all alive and unshared.
+        // SAFETY: every message points to buffers of `self` and parts of this frame, all alive and
+        // unshared.
         let n = unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),
@@ -183,8 +186,9 @@ impl AsFd for Receiver {
 /// Time stamp (nanoseconds of CLOCK_REALTIME) and packet status out of a received message.
 pub(super) fn read_control(header: &libc::msghdr) -> (Option<u64>, u32) {
     let (mut stamp, mut status) = (None, 0);
-    // SAFETY: the kernel has filled in a well-formed chain of control messages within msg_controllen; the macros walk it, and each
-    // payload is read only after its type says what it is.
+    // SAFETY: the kernel has filled in a well-formed chain of control messages within
+    // msg_controllen; the macros walk it, and each payload is read only after its type says what it
+    // is.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(header);
         while let Some(one) = next.as_ref() {
@@ -247,7 +251,8 @@ impl Sender {
     fn send_all(&mut self, mut messages: &mut [libc::mmsghdr]) {
         let mut tries = 0;
         while !messages.is_empty() {
-            // SAFETY: every message points to a frame that outlives the call; the kernel only reads them.
+            // SAFETY: every message points to a frame that outlives the call; the kernel only reads
+            // them.
             let n = unsafe {
                 libc::sendmmsg(
                     self.fd.as_raw_fd(),

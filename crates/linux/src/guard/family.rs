@@ -6,16 +6,20 @@ use farlink_wire::{Duration, Instant};
 use crate::divert::{Passage, Reading, Suspicion};
 use crate::netlink::Family;
 
-/// Diversion that was ended is tried again after this; it doubles with each failure. A trial costs new connections a repeated SYN.
+/// Diversion that was ended is tried again after this; it doubles with each failure. A trial costs
+/// new connections a repeated SYN.
 const RETRY: Duration = Duration::from_secs(30);
 const RETRY_MAX: Duration = Duration::from_secs(1800);
-/// After a change of rules it is tried again much sooner: a moment later, once the whole change is there.
+/// After a change of rules it is tried again much sooner: a moment later, once the whole change is
+/// there.
 const RETRY_AFTER_CHANGE: Duration = Duration::from_secs(1);
-/// But no sooner than this after the last failure; it doubles, too, for machines whose rules change all the time.
+/// But no sooner than this after the last failure; it doubles, too, for machines whose rules change
+/// all the time.
 const RETRY_SPACING: Duration = Duration::from_secs(2);
 /// A trial that has lasted for so long was a success.
 const GOOD_AFTER: Duration = Duration::from_secs(60);
-/// So many SYNs that take the ordinary way and are refused, over so much time, show that it is not diversion that refuses them.
+/// So many SYNs that take the ordinary way and are refused, over so much time, show that it is not
+/// diversion that refuses them.
 const REFUSED_SYNS: u64 = 3;
 const REFUSED_SPAN: Duration = Duration::from_millis(900);
 
@@ -124,7 +128,8 @@ impl FamilyGuard {
             passage.start_anew();
             return None;
         };
-        // What is split is being handed back: what its hosts still send is acknowledged as before, and lost as before.
+        // What is split is being handed back: what its hosts still send is acknowledged as before,
+        // and lost as before.
         if self.ended.as_ref().is_some_and(|e| e.is_unsplit && now.since(e.since) < HANDING_BACK) {
             passage.start_anew();
             return None;

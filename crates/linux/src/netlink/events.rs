@@ -31,7 +31,8 @@ pub enum Event {
     Lost,
 }
 
-/// Listens for changes in the namespace of the thread that opened it. Readable when there is something.
+/// Listens for changes in the namespace of the thread that opened it. Readable when there is
+/// something.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -48,7 +49,8 @@ impl Monitor {
             | RTMGRP_IPV6_ROUTE
             | RTMGRP_IPV6_RULE;
         let socket = Socket::with_groups(groups, true)?;
-        // Refused without privilege; then the default size stands and overruns are reported as Event::Lost.
+        // Refused without privilege; then the default size stands and overruns are reported as
+        // Event::Lost.
         let fd = rustix::fd::AsRawFd::as_raw_fd(&socket.as_fd());
         let _ = set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES);
         Ok(Self { socket })

@@ -16,7 +16,8 @@ const RTN_UNICAST: u8 = 1;
 pub struct Leaves {
     /// Outgoing interface.
     pub interface: u32,
-    /// MTU in bytes of a forwarded packet there: the route's own, else the interface's (Linux ip_dst_mtu_maybe_forward).
+    /// MTU in bytes of a forwarded packet there: the route's own, else the interface's (Linux
+    /// ip_dst_mtu_maybe_forward).
     pub mtu: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Netlink messages as bytes (linux/netlink.h, linux/rtnetlink.h): building requests, walking answers.
+//! Netlink messages as bytes (linux/netlink.h, linux/rtnetlink.h): building requests, walking
+//! answers.
 
 /// Bytes of `struct nlmsghdr`.
 pub const HEADER_BYTES: usize = 16;
@@ -14,7 +15,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of type `kind` (RTM_...) with NLM_F_... `flags`; the fixed part (`struct rtmsg` and its like) is `body`.
+    /// A message of type `kind` (RTM_...) with NLM_F_... `flags`; the fixed part (`struct rtmsg`
+    /// and its like) is `body`.
     #[must_use]
     pub fn new(kind: u16, flags: u16, body: &[u8]) -> Self {
         let mut bytes = vec![0; HEADER_BYTES];
@@ -47,7 +49,8 @@ impl Message {
         self.attr(kind, &bytes)
     }
 
-    /// Appends an attribute that holds what `fill` appends (after `body`, which only VETH_INFO_PEER needs).
+    /// Appends an attribute that holds what `fill` appends (after `body`, which only VETH_INFO_PEER
+    /// needs).
     pub fn nested(&mut self, kind: u16, body: &[u8], fill: impl FnOnce(&mut Self)) -> &mut Self {
         let at = self.bytes.len();
         self.attr(kind, body);

@@ -1,5 +1,6 @@
-//! What is asked of nftables again and again (linux/netfilter/nf_tables.h): counters, how many rules a table has, whether anything
-//! has changed. A few microseconds each, where the program `nft` takes milliseconds.
+//! What is asked of nftables again and again (linux/netfilter/nf_tables.h): counters, how many
+//! rules a table has, whether anything has changed. A few microseconds each, where the program
+//! `nft` takes milliseconds.
 
 use std::collections::BTreeMap;
 

@@ -248,7 +248,8 @@ impl Socket {
         self.request(message, &format!("adding address {address}/{prefix} to interface {index}"))
     }
 
-    /// Addresses of all interfaces that are more than link-local, with the interface's number, in the kernel's order.
+    /// Addresses of all interfaces that are more than link-local, with the interface's number, in
+    /// the kernel's order.
     pub fn addresses(&mut self) -> Result<Vec<(u32, IpAddr)>> {
         let mut found: Vec<(u32, IpAddr)> = Vec::new();
         self.dump(
@@ -345,8 +346,8 @@ impl Socket {
         }
     }
 
-    /// Why the kernel would not route a packet: EXDEV where its source address check refuses it, others where it knows no way; `None`
-    /// where it would.
+    /// Why the kernel would not route a packet: EXDEV where its source address check refuses it,
+    /// others where it knows no way; `None` where it would.
     pub fn route_refusal(&mut self, key: &RouteKey) -> Result<Option<i32>> {
         match self.ask_route(key) {
             Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(answer.raw_os_error()),
@@ -377,7 +378,8 @@ impl Socket {
     }
 }
 
-/// The kernel's ways of saying that such a packet goes nowhere (as opposed to: the question cannot be asked).
+/// The kernel's ways of saying that such a packet goes nowhere (as opposed to: the question cannot
+/// be asked).
 fn is_unroutable(e: &std::io::Error) -> bool {
     matches!(
         e.raw_os_error(),

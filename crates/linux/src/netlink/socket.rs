@@ -18,7 +18,8 @@ const NLMSGERR_ATTR_MSG: u16 = 1;
 const SOL_NETLINK: libc::c_int = 270;
 const NETLINK_EXT_ACK: libc::c_int = 11;
 const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
-/// The kernel never sends more in one datagram to a reader with a buffer of this size (netlink_dump).
+/// The kernel never sends more in one datagram to a reader with a buffer of this size
+/// (netlink_dump).
 const RECEIVE_BYTES: usize = 32 * 1024;
 /// How often a dump that the kernel calls inconsistent is repeated.
 const DUMP_ATTEMPTS: usize = 5;
@@ -58,7 +59,8 @@ impl Socket {
             OwnedFd::from_raw_fd(fd)
         };
         for option in [NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK] {
-            // Kernels before 4.20 know the second one not; they then merely answer more than was asked.
+            // Kernels before 4.20 know the second one not; they then merely answer more than was
+            // asked.
             let _ = set_option(&fd, SOL_NETLINK, option, 1);
         }
         // SAFETY: sockaddr_nl is plain data, zero is a valid value of each field.
@@ -79,7 +81,8 @@ impl Socket {
         Ok(Self { fd, sequence: 0, buffer: vec![0; RECEIVE_BYTES] })
     }
 
-    /// Sends a request and waits for its acknowledgement. `what` says what is attempted, for the error.
+    /// Sends a request and waits for its acknowledgement. `what` says what is attempted, for the
+    /// error.
     pub fn request(&mut self, mut message: Message, what: &str) -> Result<()> {
         message.add_flags(NLM_F_REQUEST | NLM_F_ACK);
         let sequence = self.send(&mut message, what)?;
@@ -95,8 +98,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends a dump request and hands every answer to `see`. When the table changes under the dump it starts again, so `see`
-    /// may hear things twice.
+    /// Sends a dump request and hands every answer to `see`. When the table changes under the dump
+    /// it starts again, so `see` may hear things twice.
     pub fn dump(&mut self, mut message: Message, what: &str, mut see: impl FnMut(Answer<'_>)) -> Result<()> {
         message.add_flags(NLM_F_REQUEST | NLM_F_DUMP);
         for _ in 0..DUMP_ATTEMPTS {
@@ -138,7 +141,8 @@ impl Socket {
         }
     }
 
-    /// Hands the answers to `sequence` to `see` until its end. Returns whether a dump was interrupted by a change.
+    /// Hands the answers to `sequence` to `see` until its end. Returns whether a dump was
+    /// interrupted by a change.
     fn collect(
         &mut self,
         sequence: u32,

@@ -108,8 +108,8 @@ pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// client - router - server: 10.1.0.1 - 10.1.0.2|10.2.0.2 - 10.2.0.1, and fd01::, fd02:: likewise. `left` and `right` are the
-/// router's interfaces.
+/// client - router - server: 10.1.0.1 - 10.1.0.2|10.2.0.2 - 10.2.0.1, and fd01::, fd02:: likewise.
+/// `left` and `right` are the router's interfaces.
 pub struct Path {
     pub client: Host,
     pub router: Host,
@@ -187,8 +187,8 @@ pub fn configuration(host: &Host) -> String {
     )
 }
 
-/// Fails unless the configuration is again what it was. A device may take a moment to vanish: programs that other tests start hold
-/// copies of its descriptor between fork and exec.
+/// Fails unless the configuration is again what it was. A device may take a moment to vanish:
+/// programs that other tests start hold copies of its descriptor between fork and exec.
 pub fn assert_restored(host: &Host, before: &str) {
     for _ in 0..100 {
         if configuration(host) == before {

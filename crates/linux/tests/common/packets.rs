@@ -57,7 +57,8 @@ pub fn fragment6(next: u8, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
     p
 }
 
-/// A TCP header of 20 bytes: enough to be told apart, with a checksum that nobody checks on the way.
+/// A TCP header of 20 bytes: enough to be told apart, with a checksum that nobody checks on the
+/// way.
 pub fn tcp(src_port: u16, dst_port: u16) -> Vec<u8> {
     let mut p = Vec::new();
     p.extend(src_port.to_be_bytes());

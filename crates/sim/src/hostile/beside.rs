@@ -1,15 +1,18 @@
 //! Are honest connections as fast beside attackers as without them?
 //!
-//! The attackers' bytes take their time on the link, whatever they say, and a packet more or less at a queue that drops, or at a
-//! window that is told in steps, sends a connection on another course. That is not what an attacker does with what it says. So
-//! where a connection is slower than alone, both runs are made again a few times. The honest connections begin a moment later in
-//! each, and the link's queues have room for a few bytes more: whether the last, short packet of a flight still fits decides
-//! between two courses. In those without attackers the forger's packets go out at the same times and with the same lengths, but
-//! mean nothing to anybody. The means are compared: what an attack does by its contents it does whenever the others begin.
+//! The attackers' bytes take their time on the link, whatever they say, and a packet more or less
+//! at a queue that drops, or at a window that is told in steps, sends a connection on another
+//! course. That is not what an attacker does with what it says. So where a connection is slower
+//! than alone, both runs are made again a few times. The honest connections begin a moment later in
+//! each, and the link's queues have room for a few bytes more: whether the last, short packet of a
+//! flight still fits decides between two courses. In those without attackers the forger's packets
+//! go out at the same times and with the same lengths, but mean nothing to anybody. The means are
+//! compared: what an attack does by its contents it does whenever the others begin.
 //!
-//! Who forges an ICMP error and hits the numbers that a host has under way makes that host's packets small, with gateways or
-//! without. No router here says such a thing, so an error that an honest host believes is forged, and such a run counts for nothing.
-//! How often it comes to that is counted elsewhere (`blind.rs`).
+//! Who forges an ICMP error and hits the numbers that a host has under way makes that host's
+//! packets small, with gateways or without. No router here says such a thing, so an error that an
+//! honest host believes is forged, and such a run counts for nothing. How often it comes to that is
+//! counted elsewhere (`blind.rs`).
 
 use farlink_gateway::config::FlowControl;
 use farlink_wire::checksum;
@@ -23,15 +26,18 @@ use crate::linux::{Outcome, Start};
 
 /// The honest connections keep at least this share of their rate.
 const RATE_SHARE: f64 = 0.9;
-/// What they may lose besides: packets that were under way on the link when theirs came, and acknowledgements that waited.
+/// What they may lose besides: packets that were under way on the link when theirs came, and
+/// acknowledgements that waited.
 const SLACK: Duration = Duration::from_millis(30);
 /// Packets of an attacker that may stand before one of the honest hosts' on the link.
 const SLACK_PACKETS: u64 = 4;
 /// Runs of each kind of which the mean counts.
 const RUNS: u32 = 9;
-/// By so much the first honest connection begins later in each than in the one before, the second by twice as much, and so on.
+/// By so much the first honest connection begins later in each than in the one before, the second
+/// by twice as much, and so on.
 const SHIFT: Duration = Duration::from_micros(730);
-/// By so much the queues of the link are longer in each than in the one before. Nine times that is a packet.
+/// By so much the queues of the link are longer in each than in the one before. Nine times that is
+/// a packet.
 const LONGER_BYTES: usize = 167;
 /// IANA: for experiments. Neither gateways nor hosts know anything of it.
 const PROTOCOL_CHAFF: u8 = 253;
@@ -42,8 +48,8 @@ fn busy(o: &Outcome) -> Duration {
     o.answers.iter().fold(open, |sum, (asked, answered)| sum + answered.since(*asked))
 }
 
-/// The first honest connection that is slower than it would be without what the attackers say. `again` plays the `n`-th run of
-/// those that begin a little later, with what they say or without.
+/// The first honest connection that is slower than it would be without what the attackers say.
+/// `again` plays the `n`-th run of those that begin a little later, with what they say or without.
 pub(super) fn compare(
     plan: &HostilePlan,
     with: &Ran,
@@ -57,8 +63,9 @@ pub(super) fn compare(
     let shares_out = plan.link.declared == Declared::WithRate && plan.gateways == [true; 2];
     let divides_memory = plan.config.flow_control == FlowControl::Automatic;
     if with.hostile_bytes > 0 && (!shares_out || divides_memory) {
-        // Nobody shares the link out, at one of its ends at least: who drops whose packets is the hosts' own affair. Or each
-        // connection on the link has its part of what gateways hold for it, this one, too.
+        // Nobody shares the link out, at one of its ends at least: who drops whose packets is the
+        // hosts' own affair. Or each connection on the link has its part of what gateways hold for
+        // it, this one, too.
         return None;
     }
     let times = |ran: &Ran| ran.outcomes.iter().map(busy).collect::<Vec<_>>();
@@ -77,7 +84,8 @@ pub(super) fn compare(
     let (attacked, alone) = (mean(true, Some(with)), mean(false, None));
     let sum = |times: &[Duration]| times.iter().fold(Duration::ZERO, |sum, t| sum + *t);
     if !shares_out && sum(&attacked) <= sum(&alone) {
-        // One has what another had before. Nobody promises shares on this link, and all together lose nothing.
+        // One has what another had before. Nobody promises shares on this link, and all together
+        // lose nothing.
         return None;
     }
     // The bytes of forged packets are in both.

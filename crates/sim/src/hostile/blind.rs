@@ -1,8 +1,10 @@
-//! How many guesses it takes to end, stall or corrupt a connection between two hosts, without a gateway, with one and with two.
+//! How many guesses it takes to end, stall or corrupt a connection between two hosts, without a
+//! gateway, with one and with two.
 //!
-//! The attacker knows addresses and ports, and the sequence numbers to within a few thousand bytes: so a run of a few thousand
-//! packets stands for one of billions by somebody who does not. All its guesses are the same in all set-ups, relative to the
-//! numbers in use. The hosts follow RFC 5961. Guesses must do harm no more often with gateways than without them.
+//! The attacker knows addresses and ports, and the sequence numbers to within a few thousand bytes:
+//! so a run of a few thousand packets stands for one of billions by somebody who does not. All its
+//! guesses are the same in all set-ups, relative to the numbers in use. The hosts follow RFC 5961.
+//! Guesses must do harm no more often with gateways than without them.
 
 use std::collections::VecDeque;
 
@@ -196,7 +198,8 @@ pub struct Compared {
 /// Which of the link's ends have a gateway, in the order of [`Compared::with`].
 pub const SET_UPS: [[bool; 2]; 3] = [[true, false], [false, true], [true, true]];
 
-/// The chance that so many or more of `harmed` attacks fall to the side that made the part `share` of all guesses.
+/// The chance that so many or more of `harmed` attacks fall to the side that made the part `share`
+/// of all guesses.
 fn tail(harmed: u64, at_least: u64, share: f64) -> f64 {
     let mut p = 0.0;
     let mut ln_choose = 0.0;
@@ -213,8 +216,8 @@ fn tail(harmed: u64, at_least: u64, share: f64) -> f64 {
 }
 
 impl Tally {
-    /// More of its guesses do harm than of the other's, by more than comes by chance: were they equally good, harm would fall to both
-    /// in proportion to their guesses.
+    /// More of its guesses do harm than of the other's, by more than comes by chance: were they
+    /// equally good, harm would fall to both in proportion to their guesses.
     #[must_use]
     pub fn is_easier_than(&self, other: &Self) -> bool {
         let share = self.guesses as f64 / (self.guesses + other.guesses).max(1) as f64;
@@ -280,7 +283,8 @@ pub fn try_one(attack: Attack, gateways: [bool; 2], guesses: u64) -> Option<Stri
 }
 
 fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
-    // What a link that is away keeps from hosts without gateways would have reached them before or after.
+    // What a link that is away keeps from hosts without gateways would have reached them before or
+    // after.
     let has_outage = attack.state == State::Outage && gateways != [false; 2];
     let mut config = Config { pinned: Pinned::Auto, seed: attack.seed, ..Config::default() };
     let dormant_after = if attack.state == State::Asleep { 2 } else { 120 };
@@ -333,7 +337,8 @@ struct Sender {
     out: VecDeque<Vec<u8>>,
 }
 
-/// The `i`-th of `n` numbers, each once, in no order: odd multipliers visit every place of a power of two.
+/// The `i`-th of `n` numbers, each once, in no order: odd multipliers visit every place of a power
+/// of two.
 fn place(seed: u64, i: u64, n: u64) -> i64 {
     let step = hash(seed, b"step") | 1;
     let at = hash(seed, b"from").wrapping_add(i.wrapping_mul(step)) % n;

@@ -1,4 +1,5 @@
-//! What many connections leave behind in a long time: each says something every half a minute, and sleeps between.
+//! What many connections leave behind in a long time: each says something every half a minute, and
+//! sleeps between.
 
 use farlink_wire::Duration;
 
@@ -43,8 +44,8 @@ fn look(rig: &Rig, since: farlink_wire::Instant, exchanges: u64) -> Look {
     }
 }
 
-/// `flows` connections, each with a question and an answer every [`EVERY`], for so many hours; a look at the end of each of
-/// `at_hours`, in order, which `told` hears of at once.
+/// `flows` connections, each with a question and an answer every [`EVERY`], for so many hours; a
+/// look at the end of each of `at_hours`, in order, which `told` hears of at once.
 pub fn run(flows: usize, at_hours: &[f64], told: &mut dyn FnMut(&Look)) -> Vec<Look> {
     let mut rig = Rig::new(config(None), flows.max(1));
     let (since, step) = (rig.now, EVERY / flows.max(1) as u32);

@@ -173,7 +173,8 @@ const RUNS: u8 = 5;
 const HELLO: u8 = 6;
 const TAG: u8 = 7;
 
-/// A body of Farlink's option with fields that say too much or too little: in frames, or as version 1 has it.
+/// A body of Farlink's option with fields that say too much or too little: in frames, or as version
+/// 1 has it.
 fn message(rng: &mut Rng, known: &Known, runs: bool) -> Vec<u8> {
     let far_ack = near(rng, known.got, 1 << 20).0.to_be_bytes();
     let window = |rng: &mut Rng| rng.pick(&[0u16, 1, 64, 4_000, u16::MAX]).to_be_bytes();

@@ -1,12 +1,13 @@
 //! Hosts that lie, beside hosts that do not.
 //!
-//! A run has honest connections between two hosts with Linux's habits, and attackers: hosts that speak a TCP of lies on
-//! connections of their own ([`liar`]), and senders who speak in the honest hosts' names without hearing them ([`spoofer`]).
-//! The honest connections are run twice, with the attackers and without ([`run`]). Their bytes must be exact, they must not
-//! become slower, and the gateways must stay within their bounds and hold nothing in the end.
+//! A run has honest connections between two hosts with Linux's habits, and attackers: hosts that
+//! speak a TCP of lies on connections of their own ([`liar`]), and senders who speak in the honest
+//! hosts' names without hearing them ([`spoofer`]). The honest connections are run twice, with the
+//! attackers and without ([`run`]). Their bytes must be exact, they must not become slower, and the
+//! gateways must stay within their bounds and hold nothing in the end.
 //!
-//! What a gateway says in an honest host's name is judged by the observer, as in all runs. What liars say, and what is said to
-//! them, is judged by nobody.
+//! What a gateway says in an honest host's name is judged by the observer, as in all runs. What
+//! liars say, and what is said to them, is judged by nobody.
 
 mod beside;
 pub mod blind;

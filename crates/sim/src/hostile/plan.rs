@@ -10,8 +10,8 @@ use crate::linux::host::{CLIENT_PORT, SERVER, SERVER_PORT};
 use crate::linux::{Direction, LinuxConfig, Step, Transfer, congestion};
 use crate::rng::Rng;
 
-/// Number of the lying host on the clients' side; the one at the servers' side has the next, the one on a network of its
-/// own beside the first gateway the one after that.
+/// Number of the lying host on the clients' side; the one at the servers' side has the next, the
+/// one on a network of its own beside the first gateway the one after that.
 pub const LIARS: [usize; 3] = [2, 3, 4];
 /// Number of the host that speaks in others' names.
 pub const SPOOFER: usize = 5;
@@ -119,7 +119,8 @@ pub struct HostilePlan {
 }
 
 impl HostilePlan {
-    /// The run that `seed` stands for: with this policy of flow control at all gateways, or one by the seed.
+    /// The run that `seed` stands for: with this policy of flow control at all gateways, or one by
+    /// the seed.
     #[must_use]
     pub fn from_seed(seed: u64, policy: Option<FlowControl>) -> Self {
         let mut rng = Rng::new(seed, "hostile: path");
@@ -142,7 +143,8 @@ impl HostilePlan {
         let mut rng = Rng::new(seed, "hostile: spoofer");
         let spoof = (!has_liars || rng.chance(0.4)).then(|| spoof(&mut rng, gateways));
         let mut linux = linux;
-        // Without SACK whatever a forged packet draws looks like a loss (RFC 5681), with or without gateways.
+        // Without SACK whatever a forged packet draws looks like a loss (RFC 5681), with or without
+        // gateways.
         linux.sack |= spoof.is_some();
         Self { seed, policy, gateways, config, link, linux, honest, calls, spoof }
     }
@@ -241,7 +243,8 @@ fn honest(rng: &mut Rng, link: &HardLink) -> Vec<Transfer> {
 
 fn call(rng: &mut Rng, gateways: [bool; 2], number: u16) -> Call {
     let yard = gateways[0];
-    // A lying client and an honest server; two liars over the link; two liars who meet at the first gateway.
+    // A lying client and an honest server; two liars over the link; two liars who meet at the first
+    // gateway.
     let (host, server) = match rng.range(0, if yard { 10 } else { 7 }) {
         0..=3 => (LIARS[0], SERVER),
         4..=5 => (LIARS[0], LIARS[1]),

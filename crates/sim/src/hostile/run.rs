@@ -28,14 +28,16 @@ use crate::world::World;
 
 /// Virtual time within which the honest connections must be over.
 const TIME_MAX: Duration = Duration::from_secs(900);
-/// After the attack nothing may be held any more once this has passed: up to 1,400 s until a host gives up what a vanished liar
-/// does not acknowledge (Linux `tcp_retries2`), and the user timeout of 900 s.
+/// After the attack nothing may be held any more once this has passed: up to 1,400 s until a host
+/// gives up what a vanished liar does not acknowledge (Linux `tcp_retries2`), and the user timeout
+/// of 900 s.
 const QUIET: Duration = Duration::from_secs(2_400);
 /// How often gauges are read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A connection's record with its places in the index and the lists, most.
 const FLOW_RECORD_BYTES: usize = 1_024;
-/// What a split connection takes besides, without its blocks: two relays, their boards and lists when little is under way.
+/// What a split connection takes besides, without its blocks: two relays, their boards and lists
+/// when little is under way.
 const SPLIT_FLOW_BYTES: u64 = 16_384;
 /// A half-open connection's record, most.
 const HALF_OPEN_BYTES: usize = 1_024;
@@ -154,8 +156,9 @@ fn play(bed: &mut Bed, plan: &HostilePlan, attacked: bool) -> Ran {
     Ran { outcomes, hostile_bytes, forged_bytes, failure }
 }
 
-/// All that a gateway may hold by its configuration: the pool with the relays of split connections, a record for each
-/// connection, half-open connections, fragments; and what is held of segments under way and of the blocks that they lie in.
+/// All that a gateway may hold by its configuration: the pool with the relays of split connections,
+/// a record for each connection, half-open connections, fragments; and what is held of segments
+/// under way and of the blocks that they lie in.
 #[must_use]
 pub fn memory_bound_bytes(limits: &Limits) -> u64 {
     let tables = limits.flows_max * FLOW_RECORD_BYTES + limits.half_open_max * HALF_OPEN_BYTES;

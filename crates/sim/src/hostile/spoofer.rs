@@ -1,8 +1,8 @@
 //! A sender of packets in honest hosts' names, who does not hear what they say.
 //!
-//! It guesses. Where its plan says that it knows the sequence numbers roughly, its guesses fall near them: a run then stands for
-//! many in which they fell anywhere. What a host that follows RFC 5961 would take without any gateway is not sent: that much an
-//! attacker can do anyway.
+//! It guesses. Where its plan says that it knows the sequence numbers roughly, its guesses fall
+//! near them: a run then stands for many in which they fell anywhere. What a host that follows RFC
+//! 5961 would take without any gateway is not sent: that much an attacker can do anyway.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -97,8 +97,9 @@ pub struct Spoofer {
 }
 
 impl Spoofer {
-    /// The sender that `plan` describes; `victims` are the honest connections, client first. `window_max`: the largest window,
-    /// in bytes, that a gateway may show in a host's name. `round_trip`: of the link.
+    /// The sender that `plan` describes; `victims` are the honest connections, client first.
+    /// `window_max`: the largest window, in bytes, that a gateway may show in a host's name.
+    /// `round_trip`: of the link.
     #[must_use]
     pub fn new(
         plan: SpoofPlan,
@@ -254,8 +255,9 @@ impl Spoofer {
         o
     }
 
-    /// "Too big" about a segment that was never sent, by a router that does not exist. RFC 5927 4.1: one about a number that is
-    /// not in flight says nothing; one that happens to be is not sent.
+    /// "Too big" about a segment that was never sent, by a router that does not exist. RFC 5927
+    /// 4.1: one about a number that is not in flight says nothing; one that happens to be is not
+    /// sent.
     fn too_big(&mut self, bytes: &[u8], s: &TcpSegment, own: Option<Said>) -> Option<Vec<u8>> {
         if own.is_some_and(|o| s.seq.after_eq(o.isn) && s.seq.before_eq(o.nxt)) {
             return None;
@@ -271,8 +273,8 @@ fn ends(victim: &[Endpoint; 2], from_client: bool) -> [Endpoint; 2] {
     if from_client { *victim } else { [victim[1], victim[0]] }
 }
 
-/// Whether the host that this is for might take it (RFC 9293 3.10.7.4, RFC 5961), wherever it stands just now, if windows are as
-/// large as gateways may show them.
+/// Whether the host that this is for might take it (RFC 9293 3.10.7.4, RFC 5961), wherever it
+/// stands just now, if windows are as large as gateways may show them.
 fn would_be_taken(s: &TcpSegment, own: Option<Said>, other: Option<Said>, window_max: u32) -> bool {
     let (Some(own), Some(other)) = (own, other) else {
         // The handshake is under way: a reset that names its number, or its answer.
@@ -291,7 +293,8 @@ fn would_be_taken(s: &TcpSegment, own: Option<Said>, other: Option<Said>, window
         return true;
     }
     let edge = own.nxt + SOON_BYTES + other.window_max.max(window_max);
-    // A gateway answers duplicates, and takes urgent pointers from them, where they are no older than its window.
+    // A gateway answers duplicates, and takes urgent pointers from them, where they are no older
+    // than its window.
     let oldest = acked - own.window_max.max(window_max);
     let in_window = s.end_seq().after_eq(oldest) && s.seq.before_eq(edge);
     let oldest = own.acked.unwrap_or(other.isn) - own.window_max.max(window_max) - SUPER_SEGMENT_BYTES;

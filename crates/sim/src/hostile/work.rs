@@ -1,8 +1,10 @@
-//! What one packet may cost: hostile packets, one after the other, into a gateway with many connections.
+//! What one packet may cost: hostile packets, one after the other, into a gateway with many
+//! connections.
 //!
-//! The time is that of handing the packet in and of what the gateway sends at once because of it. The same packets are played
-//! several times into gateways that begin alike. For each packet its shortest time counts, because whatever else the machine
-//! does only adds to it. Of these the longest and the median are told.
+//! The time is that of handing the packet in and of what the gateway sends at once because of it.
+//! The same packets are played several times into gateways that begin alike. For each packet its
+//! shortest time counts, because whatever else the machine does only adds to it. Of these the
+//! longest and the median are told.
 
 use farlink_wire::{Duration, finish_checksums, fragment};
 
@@ -44,7 +46,8 @@ impl Case {
     }
 }
 
-/// What a case came to. A case is only worth its name when the gateway had much in flight, or much early, where that matters.
+/// What a case came to. A case is only worth its name when the gateway had much in flight, or much
+/// early, where that matters.
 #[derive(Clone, Debug)]
 pub struct Cost {
     /// Which.
@@ -63,7 +66,8 @@ pub struct Cost {
     pub at_stake_bytes: u64,
 }
 
-/// Measures a case with `flows` connections and `packets` packets, played `plays` times. `clock` tells nanoseconds.
+/// Measures a case with `flows` connections and `packets` packets, played `plays` times. `clock`
+/// tells nanoseconds.
 #[must_use]
 pub fn measure(case: Case, flows: usize, packets: usize, plays: usize, clock: &dyn Fn() -> u64) -> Cost {
     let mut best: Vec<u64> = Vec::new();
@@ -148,10 +152,12 @@ fn honest(rig: &mut Rig, packets: usize, timed: Timed<'_>) {
     }
 }
 
-/// Until all connections sleep that say nothing. One that is awake beside thousands of others has a small share of the pool.
+/// Until all connections sleep that say nothing. One that is awake beside thousands of others has a
+/// small share of the pool.
 const OTHERS_SLEEP: Duration = Duration::from_secs(20);
 
-/// Brings as much into flight towards one side as there is to be had: first what opens the window, then what stays unacknowledged.
+/// Brings as much into flight towards one side as there is to be had: first what opens the window,
+/// then what stays unacknowledged.
 fn fill(rig: &mut Rig, receiver: usize) {
     let sender = 1 - receiver;
     rig.pass(OTHERS_SLEEP);
@@ -179,7 +185,8 @@ fn scattered(i: usize, count: usize) -> Vec<(u32, u32)> {
     (0..count).map(|k| (1 + ((i * count + k) as u32).wrapping_mul(2_654_435_761) % 262_144 * 2, 1)).collect()
 }
 
-/// A message with an acknowledgement and as many runs as it holds: gaps and runs of one unit in turn.
+/// A message with an acknowledgement and as many runs as it holds: gaps and runs of one unit in
+/// turn.
 fn runs(i: usize) -> Vec<u8> {
     let mut body = vec![0x5f];
     body.extend((0..24).map(|k| 1 + ((i + k) % 5) as u8));

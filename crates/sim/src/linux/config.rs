@@ -32,7 +32,8 @@ pub struct LinuxConfig {
     pub window_bytes: u64,
     /// The largest window, in bytes.
     pub window_max_bytes: u64,
-    /// The window grows with what the application reads (`tcp_moderate_rcvbuf`); else it is the largest at once.
+    /// The window grows with what the application reads (`tcp_moderate_rcvbuf`); else it is the
+    /// largest at once.
     pub autotunes: bool,
     /// Bytes that may be unacknowledged in its send buffer.
     pub send_buffer_bytes: u64,
@@ -44,11 +45,13 @@ pub struct LinuxConfig {
     pub window_scaling: bool,
     /// Its applications have asked for keepalives (`SO_KEEPALIVE`).
     pub keepalive: Option<Keepalive>,
-    /// Sockets without an application that it keeps (Linux `net.ipv4.tcp_max_orphans`); a further one is reset.
+    /// Sockets without an application that it keeps (Linux `net.ipv4.tcp_max_orphans`); a further
+    /// one is reset.
     pub orphans_max: usize,
 }
 
-/// How a silent connection is asked whether it is still there (Linux `net.ipv4.tcp_keepalive_time`, `_intvl`, `_probes`).
+/// How a silent connection is asked whether it is still there (Linux `net.ipv4.tcp_keepalive_time`,
+/// `_intvl`, `_probes`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keepalive {
     /// So long nothing has been heard.
@@ -86,9 +89,10 @@ impl LinuxConfig {
         }
     }
 
-    /// A host of the thesis' time: a small fixed window, no scaling, SACK or timestamps, initial window 1. As in a Linux that
-    /// is told so by its route, the window of the handshake is the whole segments that fit, and the one that follows is the
-    /// next whole segment above (measured: 7,300 and 8,760 bytes for 8,192).
+    /// A host of the thesis' time: a small fixed window, no scaling, SACK or timestamps, initial
+    /// window 1. As in a Linux that is told so by its route, the window of the handshake is the
+    /// whole segments that fit, and the one that follows is the next whole segment above (measured:
+    /// 7,300 and 8,760 bytes for 8,192).
     #[must_use]
     pub fn legacy(congestion: Kind, window_bytes: u32) -> Self {
         let mss = u64::from(LEGACY_MSS);
@@ -106,7 +110,8 @@ impl LinuxConfig {
         }
     }
 
-    /// The window scale that it offers: the least that can say its largest window (Linux `tcp_select_initial_window`).
+    /// The window scale that it offers: the least that can say its largest window (Linux
+    /// `tcp_select_initial_window`).
     #[must_use]
     pub fn window_shift(&self) -> u8 {
         let buffer = 2 * self.window_max_bytes;

@@ -212,7 +212,8 @@ impl Conn {
         self.irs + 1 + self.rx.ack() as u32
     }
 
-    /// Only the exact next number resets a connection; one elsewhere in the window draws an acknowledgement (RFC 5961 3.2).
+    /// Only the exact next number resets a connection; one elsewhere in the window draws an
+    /// acknowledgement (RFC 5961 3.2).
     fn receive_reset(&mut self, now: Instant, s: &TcpSegment) {
         let exact = match self.stage {
             Stage::SynSent => s.flags.ack() && s.ack == self.isn + 1,
@@ -234,8 +235,9 @@ impl Conn {
         }
     }
 
-    /// Linux `tcp_validate_incoming` and the first checks of `tcp_ack`: timestamp (RFC 7323 5.3), place in the window (RFC 9293
-    /// 3.10.7.4), acknowledgement (RFC 5961 5.2). What fails is dropped, and most of it answered.
+    /// Linux `tcp_validate_incoming` and the first checks of `tcp_ack`: timestamp (RFC 7323 5.3),
+    /// place in the window (RFC 9293 3.10.7.4), acknowledgement (RFC 5961 5.2). What fails is
+    /// dropped, and most of it answered.
     fn is_acceptable(&mut self, now: Instant, s: &TcpSegment) -> bool {
         let expected = self.expected();
         if let Some(t) = s.options.timestamps.filter(|_| self.timestamps) {
@@ -379,7 +381,8 @@ impl Conn {
         }
         self.forget_old_path(now);
         if self.life.take_probe() {
-            // Linux `tcp_xmit_probe_skb`: what was acknowledged long ago calls for an acknowledgement.
+            // Linux `tcp_xmit_probe_skb`: what was acknowledged long ago calls for an
+            // acknowledgement.
             let nothing = Piece { seq: self.tx.una.wrapping_sub(1), len: 0, fin: false };
             return Some(self.data(now, nothing, fill));
         }

@@ -1,5 +1,5 @@
-//! A flood of pings (`ping -f` of iputils): an echo request as soon as the one before was answered, and at least 100 a
-//! second.
+//! A flood of pings (`ping -f` of iputils): an echo request as soon as the one before was answered,
+//! and at least 100 a second.
 
 use std::net::{IpAddr, Ipv4Addr};
 

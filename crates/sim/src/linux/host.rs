@@ -83,8 +83,8 @@ pub struct LinuxHost {
 }
 
 impl LinuxHost {
-    /// The host of this number; [`SERVER`] serves all transfers, the others make those that are theirs. `seed` chooses
-    /// its ISNs.
+    /// The host of this number; [`SERVER`] serves all transfers, the others make those that are
+    /// theirs. `seed` chooses its ISNs.
     #[must_use]
     pub fn new(number: usize, config: LinuxConfig, play: Rc<Play>, seed: u64) -> Self {
         let tasks = play.transfers.iter().map(|_| Task::default()).collect();
@@ -324,7 +324,8 @@ impl LinuxHost {
         }
     }
 
-    /// Whose turn it is besides those that received something: deadlines that have come, and what the other host has ended.
+    /// Whose turn it is besides those that received something: deadlines that have come, and what
+    /// the other host has ended.
     fn gather(&mut self, now: Instant) {
         while let Some((at, n)) = self.deadlines.first().copied()
             && at <= now

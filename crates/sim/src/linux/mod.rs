@@ -1,12 +1,14 @@
-//! Hosts as Linux has them: a TCP of our own with Linux's congestion control, recovery, timers, initial window, delayed
-//! acknowledgements and receive-buffer autotuning, so that a simulated path can be compared with the namespace laboratory.
+//! Hosts as Linux has them: a TCP of our own with Linux's congestion control, recovery, timers,
+//! initial window, delayed acknowledgements and receive-buffer autotuning, so that a simulated path
+//! can be compared with the namespace laboratory.
 //!
-//! It shares no code with the engine: where both agree, two implementations agree. What it leaves out: urgent data, Fast
-//! Open, ECN, and the reset of a host that has no socket.
+//! It shares no code with the engine: where both agree, two implementations agree. What it leaves
+//! out: urgent data, Fast Open, ECN, and the reset of a host that has no socket.
 //!
-//! Where to look: [`config`] for what can be set, [`sender`] for what is sent and when, [`receiver`] for what is
-//! acknowledged and which window is shown, [`congestion`] for the controllers, [`transfer`] for the application,
-//! [`host`] for how it all stands in a [`crate::world::World`], [`notices`] for the bench on which it is compared with the kernel.
+//! Where to look: [`config`] for what can be set, [`sender`] for what is sent and when,
+//! [`receiver`] for what is acknowledged and which window is shown, [`congestion`] for the
+//! controllers, [`transfer`] for the application, [`host`] for how it all stands in a
+//! [`crate::world::World`], [`notices`] for the bench on which it is compared with the kernel.
 
 pub mod config;
 pub mod congestion;

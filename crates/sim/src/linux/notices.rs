@@ -1,8 +1,9 @@
-//! What a source does while a link is away for five seconds and a box before the link keeps what it sends: the bench on which a
-//! simulated host is compared with a kernel.
+//! What a source does while a link is away for five seconds and a box before the link keeps what it
+//! sends: the bench on which a simulated host is compared with a kernel.
 //!
-//! [`Keeper`] is the link with the box, without a clock and without sockets, so that both stand on the same bench: the simulated host by
-//! [`simulate`], a kernel by the laboratory (`farlink lab run notices`).
+//! [`Keeper`] is the link with the box, without a clock and without sockets, so that both stand on
+//! the same bench: the simulated host by [`simulate`], a kernel by the laboratory (`farlink lab run
+//! notices`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
@@ -27,7 +28,8 @@ const ACKED_BYTES: u32 = 300_000;
 pub const SEGMENT_BYTES: u32 = 1448;
 /// Between source and box, in the simulator.
 const CABLE: Duration = Duration::from_micros(50);
-/// The window before the outage is looked at when the source has heard all that was under way to it.
+/// The window before the outage is looked at when the source has heard all that was under way to
+/// it.
 pub const SETTLE: Duration = Duration::from_millis(1);
 /// After the outage the window is looked at a second time.
 pub const LATER: Duration = Duration::from_millis(250);
@@ -99,7 +101,8 @@ pub struct Keeper {
     held: BTreeMap<u32, Vec<u8>>,
     /// What is to be acknowledged until all that was held has arrived.
     held_end: u32,
-    /// The newest TSval of the source: what is held leaves with it, or the receiver would refuse what follows a repetition.
+    /// The newest TSval of the source: what is held leaves with it, or the receiver would refuse
+    /// what follows a repetition.
     newest_ts: u32,
     /// When the source has sent something again, since the link went away.
     pub again: Vec<Duration>,
@@ -135,7 +138,8 @@ impl Keeper {
         self.away_since
     }
 
-    /// The link is back, and the receiver has acknowledged all that was held, but for what a delayed acknowledgement may be late with.
+    /// The link is back, and the receiver has acknowledged all that was held, but for what a
+    /// delayed acknowledgement may be late with.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         self.is_back && self.acked_bytes + 2 * SEGMENT_BYTES >= self.held_end
@@ -235,7 +239,8 @@ impl Keeper {
         self.acked = Some(packet.to_vec());
         if self.acked_bytes >= ACKED_BYTES && self.away_since.is_none() {
             self.away_since = Some(now);
-            // What is under way is lost with the link, and the box has it. What is under way from the receiver arrives.
+            // What is under way is lost with the link, and the box has it. What is under way from
+            // the receiver arrives.
             for (_, packet) in std::mem::take(&mut self.link[0]) {
                 if let Some(s) = tcp(&packet).filter(|s| s.payload_len > 0) {
                     self.held.insert(self.offset(s.seq), packet);

@@ -1,5 +1,5 @@
-//! IP fragments become packets again at the host that they are for, as in Linux (ip_fragment.c, reassembly.c of IPv6,
-//! inet_fragment.c). What is given up is not reported to its sender by ICMP.
+//! IP fragments become packets again at the host that they are for, as in Linux (ip_fragment.c,
+//! reassembly.c of IPv6, inet_fragment.c). What is given up is not reported to its sender by ICMP.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,8 @@ const TIME: Duration = Duration::from_secs(30);
 const TIME_V6: Duration = Duration::from_secs(60);
 /// Linux `net.ipv4.ipfrag_high_thresh`.
 const BYTES_MAX: usize = 4 << 20;
-/// Linux `net.ipv4.ipfrag_max_dist`: a packet that so many others of its source have overtaken is not waited for.
+/// Linux `net.ipv4.ipfrag_max_dist`: a packet that so many others of its source have overtaken is
+/// not waited for.
 const DISTANCE_MAX: u64 = 64;
 /// The largest packet.
 const PACKET_BYTES_MAX: usize = 65_535;
@@ -43,8 +44,8 @@ enum Fit {
     New,
     /// All of it was there.
     Known,
-    /// It says something else of bytes that are there, or of the end: nothing of its packet is believed (RFC 5722 section 4; Linux
-    /// does the same for IPv4).
+    /// It says something else of bytes that are there, or of the end: nothing of its packet is
+    /// believed (RFC 5722 section 4; Linux does the same for IPv4).
     Contradicts,
 }
 

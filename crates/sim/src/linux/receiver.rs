@@ -1,5 +1,5 @@
-//! The receiving half: reassembly, delayed acknowledgements, SACK blocks, and a window that grows with what is read (Linux
-//! tcp_input.c).
+//! The receiving half: reassembly, delayed acknowledgements, SACK blocks, and a window that grows
+//! with what is read (Linux tcp_input.c).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,8 @@ const QUICK_ACKS: u32 = 16;
 /// SACK blocks beside timestamps.
 const SACK_BLOCKS: usize = 3;
 
-/// The receiving half of one connection. Sequence numbers are offsets: 0 is the first byte after the SYN.
+/// The receiving half of one connection. Sequence numbers are offsets: 0 is the first byte after
+/// the SYN.
 #[derive(Debug)]
 pub(super) struct Receiver {
     mss: u64,
@@ -53,7 +54,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// `window` is what the handshake shows, `window_max` the most; without autotuning that counts from the first segment on.
+    /// `window` is what the handshake shows, `window_max` the most; without autotuning that counts
+    /// from the first segment on.
     pub fn new(mss: u32, window: u64, window_max: u64, autotunes: bool) -> Self {
         let mss = u64::from(mss);
         Self {
@@ -180,7 +182,8 @@ impl Receiver {
         self.adjust(now, rtt);
     }
 
-    /// Linux `tcp_rcv_space_adjust`: twice what was read in a round trip, and more while that grows.
+    /// Linux `tcp_rcv_space_adjust`: twice what was read in a round trip, and more while that
+    /// grows.
     fn adjust(&mut self, now: Instant, rtt: Duration) {
         if rtt.is_zero() || now.since(self.space_at) < rtt {
             return;

@@ -49,7 +49,8 @@ impl Rtt {
         let s = self.srtt.as_secs_f64();
         let error = r - s;
         self.srtt = Duration::from_secs_f64((s + error / 8.0).max(1e-9));
-        // All deviations are kept times four. A falling RTT moves them an eighth as fast (Linux, since Eifel).
+        // All deviations are kept times four. A falling RTT moves them an eighth as fast (Linux,
+        // since Eifel).
         let change = if error < 0.0 && -error * 4.0 > self.mdev {
             (-error - self.mdev / 4.0) / 8.0
         } else {

@@ -1,4 +1,5 @@
-//! What is in flight: segments sent and not yet acknowledged, with what is known of each (Linux `tcp_rtx_queue`).
+//! What is in flight: segments sent and not yet acknowledged, with what is known of each (Linux
+//! `tcp_rtx_queue`).
 
 use std::collections::VecDeque;
 
@@ -46,7 +47,8 @@ pub(super) struct Rack {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     segments: VecDeque<Segment>,
-    /// Segments the receiver has, of those not acknowledged. Without SACK: duplicate acknowledgements.
+    /// Segments the receiver has, of those not acknowledged. Without SACK: duplicate
+    /// acknowledgements.
     pub sacked_out: u32,
     /// Segments that count as lost.
     pub lost_out: u32,
@@ -62,7 +64,8 @@ pub(super) struct News {
     pub acked: u32,
     /// Segments newly known to have arrived, in either way.
     pub delivered: u32,
-    /// RTT of the oldest segment of them that was sent once (what RFC 6298 is fed), unless a repeated one was acknowledged with it.
+    /// RTT of the oldest segment of them that was sent once (what RFC 6298 is fed), unless a
+    /// repeated one was acknowledged with it.
     pub rtt_first: Option<Duration>,
     /// RTT of the newest.
     pub rtt_last: Option<Duration>,
@@ -131,7 +134,8 @@ impl Scoreboard {
             each(&s);
         }
         if resent {
-            // What came before the repetition filled the gap has waited for it (Linux FLAG_RETRANS_DATA_ACKED).
+            // What came before the repetition filled the gap has waited for it (Linux
+            // FLAG_RETRANS_DATA_ACKED).
             (news.rtt_first, news.rtt_last) = (None, None);
         }
         if let Some(s) = self.segments.front_mut()
@@ -178,7 +182,8 @@ impl Scoreboard {
         }
     }
 
-    /// RACK: marks as lost what was sent long enough before the newest delivery. How many, and when to look again.
+    /// RACK: marks as lost what was sent long enough before the newest delivery. How many, and when
+    /// to look again.
     pub fn detect(&mut self, now: Instant, reorder: Duration) -> (u32, Option<Instant>) {
         let (mut lost, mut again) = (0, None::<Instant>);
         let rack = self.rack;
@@ -222,8 +227,8 @@ impl Scoreboard {
         }
     }
 
-    /// A timeout: all that is not known to have arrived counts as lost, but for what was sent so lately that its answer is not due
-    /// (Linux `tcp_timeout_mark_lost`). How many did not before.
+    /// A timeout: all that is not known to have arrived counts as lost, but for what was sent so
+    /// lately that its answer is not due (Linux `tcp_timeout_mark_lost`). How many did not before.
     pub fn lose_all(&mut self, now: Instant, has_sack: bool) -> u32 {
         let mut lost = 0;
         if !has_sack {
@@ -246,8 +251,9 @@ impl Scoreboard {
         lost
     }
 
-    /// Segments above `mss` bytes do not fit the path: each becomes several, and counts as lost (Linux `tcp_simple_retransmit`). A
-    /// FIN at `fin_end` takes no room. How many count as lost now.
+    /// Segments above `mss` bytes do not fit the path: each becomes several, and counts as lost
+    /// (Linux `tcp_simple_retransmit`). A FIN at `fin_end` takes no room. How many count as lost
+    /// now.
     pub fn cut(&mut self, mss: u64, fin_end: Option<u64>) -> u32 {
         let payload = |s: &Segment| s.len - u64::from(fin_end == Some(s.end()));
         let is_large = |s: &Segment| !s.sacked && payload(s) > mss;
@@ -300,7 +306,8 @@ mod tests {
     use super::*;
     use crate::linux::rate::Rate;
 
-    /// What two segments say of the RTT at 6.1 s, of which the first was sent again at 6 s where `resent`.
+    /// What two segments say of the RTT at 6.1 s, of which the first was sent again at 6 s where
+    /// `resent`.
     fn rtt(resent: bool) -> Option<Duration> {
         let at = Instant::from_millis;
         let mut board = Scoreboard::default();

@@ -1,5 +1,5 @@
-//! The sending half: what leaves when (Linux tcp_input.c, tcp_output.c, tcp_recovery.c, tcp_timer.c). What is lost is told in
-//! [`repair`], how long it is tried in [`patience`].
+//! The sending half: what leaves when (Linux tcp_input.c, tcp_output.c, tcp_recovery.c,
+//! tcp_timer.c). What is lost is told in [`repair`], how long it is tried in [`patience`].
 
 mod patience;
 mod repair;
@@ -56,8 +56,8 @@ pub(super) struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// What its timestamp says of the RTT: that counts where segments do not tell (Linux `tcp_rtt_tsopt_us`, which takes no more than
-    /// 36 minutes).
+    /// What its timestamp says of the RTT: that counts where segments do not tell (Linux
+    /// `tcp_rtt_tsopt_us`, which takes no more than 36 minutes).
     fn echoed_rtt(&self) -> Option<Duration> {
         let ms = self.clock_ms.wrapping_sub(self.echo_ms.filter(|echo| *echo != 0)?);
         (ms < 2_147_483).then_some(Duration::from_millis(u64::from(ms)))
@@ -73,23 +73,27 @@ struct Told {
     sacked: bool,
     /// Without SACK: it says the same once more.
     repeated: bool,
-    /// Something has arrived that was sent only once, before the repair began (`FLAG_ORIG_SACK_ACKED`).
+    /// Something has arrived that was sent only once, before the repair began
+    /// (`FLAG_ORIG_SACK_ACKED`).
     original: bool,
 }
 
-/// The bytes that a receiver had already (RFC 2883): a first block below the acknowledgement, or inside the second one.
+/// The bytes that a receiver had already (RFC 2883): a first block below the acknowledgement, or
+/// inside the second one.
 fn duplicate_block(a: &Arrived<'_>) -> Option<(u64, u64)> {
     let first = *a.sacks.first()?;
     let inside = a.sacks.get(1).is_some_and(|second| second.0 <= first.0 && first.1 <= second.1);
     (first.0 < a.ack || inside).then_some(first)
 }
 
-/// What lies beyond a window that has shrunk is not sent again, but for the head, which is its probe (Linux `__tcp_retransmit_skb`).
+/// What lies beyond a window that has shrunk is not sent again, but for the head, which is its
+/// probe (Linux `__tcp_retransmit_skb`).
 fn is_within(seq: u64, una: u64, edge: u64) -> bool {
     seq < edge || seq == una
 }
 
-/// The sending half of one connection. Sequence numbers are offsets: 0 is the first byte after the SYN.
+/// The sending half of one connection. Sequence numbers are offsets: 0 is the first byte after the
+/// SYN.
 #[derive(Debug)]
 pub(super) struct Sender {
     mss: u64,
@@ -232,7 +236,8 @@ impl Sender {
         }
         self.patience.heard(a.now, a.ack > self.una);
         let moved = a.edge > self.edge;
-        // Linux `tcp_may_update_window`: a window may also shrink, and a shut one is always believed.
+        // Linux `tcp_may_update_window`: a window may also shrink, and a shut one is always
+        // believed.
         let (shown, now_shown) = (self.edge.saturating_sub(self.una), a.edge - a.ack);
         if a.ack > self.una || now_shown > shown || now_shown == 0 {
             self.edge = a.edge;
@@ -249,7 +254,8 @@ impl Sender {
         let mut news = self.board.acknowledge(a.now, a.ack, self.has_sack, min_rtt, &mut count);
         self.una = a.ack;
         let delivered = news.delivered;
-        // A block that begins at the acknowledgement makes no sense (Linux `tcp_is_sackblock_valid`).
+        // A block that begins at the acknowledgement makes no sense (Linux
+        // `tcp_is_sackblock_valid`).
         for block in a.sacks.iter().filter(|b| b.0 > a.ack) {
             self.board.sack(a.now, *block, min_rtt, &mut news, &mut count);
         }
@@ -399,7 +405,8 @@ impl Sender {
         if payload <= room {
             return Some(Piece { seq: self.nxt, len: payload as usize, fin });
         }
-        // Linux `tcp_mss_split_point`, without Nagle: a burst that has begun fills the window to its end.
+        // Linux `tcp_mss_split_point`, without Nagle: a burst that has begun fills the window to
+        // its end.
         let fills = room > 0 && self.burst_at == Some(now);
         fills.then_some(Piece { seq: self.nxt, len: room as usize, fin: false })
     }
@@ -544,7 +551,8 @@ impl Sender {
         Some(self.piece_of(seq, len))
     }
 
-    /// Something for a window that is shut or too small: what fits, else a byte that was acknowledged (no payload here).
+    /// Something for a window that is shut or too small: what fits, else a byte that was
+    /// acknowledged (no payload here).
     fn window_probe(&mut self, now: Instant) -> Option<Piece> {
         self.persist_backoff += 1;
         let room = self.edge.saturating_sub(self.nxt);

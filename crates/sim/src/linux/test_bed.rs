@@ -59,7 +59,8 @@ pub(super) enum Fate {
 /// Says what becomes of a segment of host 0 or 1.
 type Judge = Box<dyn FnMut(Instant, usize, &TcpSegment) -> Fate>;
 
-/// Two connections with a path between them. What the first host sends is there without end, and the second reads it at once.
+/// Two connections with a path between them. What the first host sends is there without end, and
+/// the second reads it at once.
 pub(super) struct Pair {
     pub now: Instant,
     pub ends: [Conn; 2],

@@ -1,4 +1,5 @@
-//! Connections between two simulated hosts: what is taken back, what is given up, and what the path takes.
+//! Connections between two simulated hosts: what is taken back, what is given up, and what the path
+//! takes.
 
 use std::rc::Rc;
 
@@ -44,7 +45,8 @@ fn hold_up(pair: &mut Pair, time: Duration) {
     });
 }
 
-/// RFC 5682: without timestamps, a second of delay is a timeout, and one repetition later it is known to have been none.
+/// RFC 5682: without timestamps, a second of delay is a timeout, and one repetition later it is
+/// known to have been none.
 #[test]
 fn a_delay_is_no_loss_by_f_rto() {
     for sack in [true, false] {
@@ -72,7 +74,8 @@ fn a_round_that_is_lost_is_repaired_and_reduces_the_window() {
     assert!(tx.window.ssthresh < 10 * cwnd, "{}", tx.window.ssthresh);
 }
 
-/// RFC 3708: what came late was sent again, the receiver says that it had it, and the window is as before.
+/// RFC 3708: what came late was sent again, the receiver says that it had it, and the window is as
+/// before.
 #[test]
 fn an_overtaken_segment_is_no_loss_by_d_sack() {
     let (mut pair, cwnd) = busy(&plain());
@@ -183,7 +186,8 @@ fn keepalives_keep_what_answers_and_end_what_does_not() {
     assert_eq!(quiet.ends[0].failed, None, "nobody asks unless told to");
 }
 
-/// RFC 1191, as Linux: what was too large is sent again smaller, the window stays, and after ten minutes more is tried.
+/// RFC 1191, as Linux: what was too large is sent again smaller, the window stays, and after ten
+/// minutes more is tried.
 #[test]
 fn smaller_packets_after_a_routers_word() {
     for mtu in [1280, 552] {
@@ -284,9 +288,10 @@ fn a_host_keeps_only_so_many_sockets_that_nobody_has() {
     assert!(outcomes.iter().all(|o| o.error.is_some()), "{outcomes:?}");
 }
 
-/// What Linux 6.18 was measured to do on the same bench (`farlink lab run notices --repeat 3`): repetitions 4, 7 to 10, 4, 4 and 5. The second
-/// number depends on how fast a machine fills the receiver's window (docs/simulator.md).
-/// After silence the window is twice what was held, because the timeouts are taken back; after the others it is small.
+/// What Linux 6.18 was measured to do on the same bench (`farlink lab run notices --repeat 3`):
+/// repetitions 4, 7 to 10, 4, 4 and 5. The second number depends on how fast a machine fills the
+/// receiver's window (docs/simulator.md). After silence the window is twice what was held, because
+/// the timeouts are taken back; after the others it is small.
 #[test]
 fn outages_as_a_kernel_takes_them() {
     let repetitions = [4, 6, 4, 4, 5];

@@ -8,7 +8,8 @@ use farlink_wire::{Duration, Instant};
 
 use super::host::CLIENT;
 
-/// A transfer that stands still for so long has failed. Hosts give up before, after the 924.6 s of `tcp_retries2`.
+/// A transfer that stands still for so long has failed. Hosts give up before, after the 924.6 s of
+/// `tcp_retries2`.
 pub const PATIENCE: Duration = Duration::from_secs(1_000);
 /// Bytes of the answer to an upload.
 pub const ANSWER_BYTES: u64 = 32;
@@ -60,7 +61,8 @@ pub struct Transfer {
     pub steps: Vec<Step>,
     /// Then it asks for what is left in the list of this number, as other connections do.
     pub draws_from: Option<usize>,
-    /// The server ends the connection with its last answer; else the client does when it has no more questions.
+    /// The server ends the connection with its last answer; else the client does when it has no
+    /// more questions.
     pub server_closes: bool,
 }
 
@@ -106,7 +108,8 @@ pub struct Outcome {
     pub answers: Vec<(Instant, Instant)>,
     /// Payload bytes that the client and the server read.
     pub received: [u64; 2],
-    /// Client and server have seen the end of the other's stream, and all of theirs was acknowledged.
+    /// Client and server have seen the end of the other's stream, and all of theirs was
+    /// acknowledged.
     pub ended: [bool; 2],
     /// What went wrong.
     pub error: Option<String>,
@@ -124,7 +127,8 @@ impl Outcome {
         self.error.is_some() || self.ended == [true; 2]
     }
 
-    /// Everything asked was answered, each byte the one that was sent, and both streams ended in order.
+    /// Everything asked was answered, each byte the one that was sent, and both streams ended in
+    /// order.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         let wanted = [

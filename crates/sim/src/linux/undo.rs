@@ -1,5 +1,6 @@
-//! Whether what was taken for a loss was one: Eifel by timestamps (RFC 3522), D-SACK (RFC 3708) and F-RTO (RFC 5682), as Linux
-//! goes by them (`tcp_may_undo`, `tcp_check_dsack`, `tcp_process_loss` in tcp_input.c).
+//! Whether what was taken for a loss was one: Eifel by timestamps (RFC 3522), D-SACK (RFC 3708) and
+//! F-RTO (RFC 5682), as Linux goes by them (`tcp_may_undo`, `tcp_check_dsack`, `tcp_process_loss`
+//! in tcp_input.c).
 
 use super::congestion::Window;
 
@@ -49,7 +50,8 @@ impl Undo {
         }
     }
 
-    /// The acknowledgement echoes a segment that was sent before the first repetition (`tcp_packet_delayed`).
+    /// The acknowledgement echoes a segment that was sent before the first repetition
+    /// (`tcp_packet_delayed`).
     pub fn was_delayed(&self, echo_ms: Option<u32>) -> bool {
         match (echo_ms, self.resent_ms) {
             (Some(echo), Some(resent)) => self.marker.is_some() && echo.wrapping_sub(resent) > u32::MAX / 2,

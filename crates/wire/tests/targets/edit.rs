@@ -1,4 +1,5 @@
-//! Editing: what was asked for changes, nothing else does, and checksums stay as right as they were.
+//! Editing: what was asked for changes, nothing else does, and checksums stay as right as they
+//! were.
 
 use super::source::{Source, naive_sum, same_sum};
 use farlink_wire::{
@@ -69,7 +70,8 @@ fn step_blind(p: &mut PacketBuf, s: &TcpSegment, script: &mut Source<'_>) {
     }
 }
 
-/// One edit, by number; returns the segment that must be read afterwards, except for lengths and offsets.
+/// One edit, by number; returns the segment that must be read afterwards, except for lengths and
+/// offsets.
 fn apply(p: &mut PacketBuf, s: &TcpSegment, op: u8, script: &mut Source<'_>) -> TcpSegment {
     let mut want = s.clone();
     let (value, small) = (script.u32(), script.u16());
@@ -194,7 +196,8 @@ fn step(p: &mut PacketBuf, s: &TcpSegment, script: &mut Source<'_>) {
     }
 }
 
-/// The packet without its checksums: 0 and 0xffff may have changed places in one that nobody would send.
+/// The packet without its checksums: 0 and 0xffff may have changed places in one that nobody would
+/// send.
 fn zero_checks(packet: &[u8], s: &TcpSegment) -> Vec<u8> {
     let mut out = packet.to_vec();
     if s.ip.is_v4() {

@@ -1,4 +1,5 @@
-//! Fragments: what is cut comes together again in any order, and a reassembler gives everything back and stays in bounds.
+//! Fragments: what is cut comes together again in any order, and a reassembler gives everything
+//! back and stays in bounds.
 
 use super::source::{Source, naive_sum, same_sum};
 use farlink_wire::{
@@ -56,7 +57,8 @@ pub fn round_trip(packet: &[u8], mtu: usize, seed: u32) {
     }
 }
 
-/// The bytes as fragments of a few packets that overlap, contradict and repeat each other; nothing may be lost.
+/// The bytes as fragments of a few packets that overlap, contradict and repeat each other; nothing
+/// may be lost.
 pub fn flood(data: &[u8]) {
     let limits =
         ReassemblyLimits { bytes: 20 * 4096, datagrams: 4, fragments: 8, timeout: Duration::from_millis(50) };

@@ -1,4 +1,5 @@
-//! Properties that hold for any bytes. The fuzzer, the replay of its corpus and the random tests all call these.
+//! Properties that hold for any bytes. The fuzzer, the replay of its corpus and the random tests
+//! all call these.
 #![allow(dead_code)]
 
 pub mod edit;

@@ -99,13 +99,14 @@ fn compare(packet: &[u8]) {
             }
         }
         (Parsed::Tcp(s), None) => {
-            // etherparse reads each kind of extension header only where RFC 8200 recommends it, and no BIG TCP.
+            // etherparse reads each kind of extension header only where RFC 8200 recommends it, and
+            // no BIG TCP.
             let is_known = s.ip.has_options && !s.ip.is_v4() || s.ip.total_len > 65_535;
             assert!(is_known, "we see TCP, etherparse does not: {:?}", SlicedPacket::from_ip(packet).err());
         }
         (ours, Some((net, _))) => {
-            // It reads past authentication headers and headers that route on; a payload length of 0 it takes from the
-            // buffer.
+            // It reads past authentication headers and headers that route on; a payload length of 0
+            // it takes from the buffer.
             let is_known = match net {
                 NetSlice::Ipv4(ip) => ip.extensions().auth.is_some(),
                 NetSlice::Ipv6(ip) => !ip.extensions().is_empty() || ip.header().payload_length() == 0,

@@ -1,4 +1,5 @@
-//! Packets out of a string of bytes: valid ones of many shapes, damaged ones, and the bytes themselves.
+//! Packets out of a string of bytes: valid ones of many shapes, damaged ones, and the bytes
+//! themselves.
 
 use farlink_wire::{Flags, SegmentHeader, SeqNum, finish_checksums};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,5 @@
-//! Super-segments: the packets that come out say together what went in, and each is right by itself.
+//! Super-segments: the packets that come out say together what went in, and each is right by
+//! itself.
 
 use super::source::Source;
 use farlink_wire::{

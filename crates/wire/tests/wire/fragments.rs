@@ -1,4 +1,5 @@
-//! Fragments: cutting, and joining what comes in any order, twice, overlapping, contradictory, or not at all.
+//! Fragments: cutting, and joining what comes in any order, twice, overlapping, contradictory, or
+//! not at all.
 
 use crate::helpers::*;
 use crate::targets::fragments::round_trip;

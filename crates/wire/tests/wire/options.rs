@@ -94,7 +94,8 @@ fn farlinks_own() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The walk covers the area without gaps but padding, and agrees with etherparse on the well-known kinds.
+    /// The walk covers the area without gaps but padding, and agrees with etherparse on the
+    /// well-known kinds.
     #[test]
     fn walk_is_in_order(area in proptest::collection::vec(prop_oneof![0u8..9, any::<u8>()], 0..=40)) {
         let mut at = 0;

@@ -1,4 +1,5 @@
-//! Many lives of one 4-tuple, floods, and what else makes it hard to say which connection a segment belongs to.
+//! Many lives of one 4-tuple, floods, and what else makes it hard to say which connection a segment
+//! belongs to.
 
 use super::*;
 
@@ -33,7 +34,8 @@ impl Life {
         Self { number: 0, client: 0, server: 0, asked: 100, answered: 50 }
     }
 
-    /// The client's ISN runs with a clock, the server's goes on just beyond its TIME-WAIT state or with a clock, too.
+    /// The client's ISN runs with a clock, the server's goes on just beyond its TIME-WAIT state or
+    /// with a clock, too.
     fn next(self) -> Self {
         let n = self.number + 1;
         let jump = if n.is_multiple_of(3) { 65_537 } else { 1_300_000 + n * 7919 };
@@ -73,7 +75,8 @@ impl Life {
         self.number.is_multiple_of(2)
     }
 
-    /// Through a gateway that acknowledges early and cuts anew, while copies of the life before arrive late.
+    /// Through a gateway that acknowledges early and cuts anew, while copies of the life before
+    /// arrive late.
     fn run(self, before: Option<Self>, checker: &mut Checker) {
         take(checker, self.moved(syn()), true, true);
         if let Some(old) = before {
@@ -242,7 +245,8 @@ fn a_wrong_beginning_of_a_checksum_is_found() {
             take(&mut checker, segment, true, true);
         }
         let mut packet = data().bytes();
-        // The sum of the pseudo header in place of the checksum, as a host leaves it to its hardware.
+        // The sum of the pseudo header in place of the checksum, as a host leaves it to its
+        // hardware.
         let len = packet.len() as u32 - 20;
         let sum = farlink_wire::checksum::pseudo_header(SERVER.0, CLIENT.0, 6, len);
         packet[36..38].copy_from_slice(&sum.to_be_bytes());

@@ -1,4 +1,5 @@
-//! The checker against made-up gateways: an honest one passes, each kind of wrong is found and named.
+//! The checker against made-up gateways: an honest one passes, each kind of wrong is found and
+//! named.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -233,7 +234,8 @@ fn a_connection_with_numbers_close_to_the_old_ones_is_another_one() {
     for segment in [syn(), syn_ack(), ack(), data(), fin(), acked()] {
         take(&mut checker, segment, true, true);
     }
-    // As Linux chooses its ISN when the client opens a connection that the server remembers in TIME-WAIT.
+    // As Linux chooses its ISN when the client opens a connection that the server remembers in
+    // TIME-WAIT.
     let again = |segment: Seg| {
         let (own, peer) = if segment.from_client { (2_000_000, 65_550) } else { (65_550, 2_000_000) };
         Seg { seq: segment.seq + own, ack: segment.ack + peer, ..segment }

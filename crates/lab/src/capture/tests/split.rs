@@ -26,7 +26,8 @@ fn take(checker: &mut Checker, segment: Seg, came: bool, left: bool, kept: usize
     }
 }
 
-/// A download through a gateway that acknowledges each segment itself, before the client does, or through a router.
+/// A download through a gateway that acknowledges each segment itself, before the client does, or
+/// through a router.
 fn download(splits: bool, kept: usize, checker: &mut Checker) {
     for segment in [syn(), syn_ack(), ack()] {
         take(checker, segment, true, true, kept);

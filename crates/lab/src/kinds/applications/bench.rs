@@ -1,5 +1,5 @@
-//! What every application is tried with: files of known content in a private directory that goes with the laboratory,
-//! a server program that listens, client programs that end in time.
+//! What every application is tried with: files of known content in a private directory that goes
+//! with the laboratory, a server program that listens, client programs that end in time.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -70,7 +70,8 @@ impl<'a> Bench<'a> {
         Ok(self.text(name))
     }
 
-    /// A file of bytes that no compression makes smaller; its SHA-256. Each `number` has bytes of its own.
+    /// A file of bytes that no compression makes smaller; its SHA-256. Each `number` has bytes of
+    /// its own.
     pub(super) fn file(&self, name: &str, bytes: u64, number: u64) -> Result<String> {
         let path = self.path(name);
         if let Some(parent) = path.parent() {

@@ -1,4 +1,5 @@
-//! FTP between curl and vsftpd: the data connection opened by the server (active) or by the client (passive).
+//! FTP between curl and vsftpd: the data connection opened by the server (active) or by the client
+//! (passive).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -12,7 +12,8 @@ const PORT: u16 = 5301;
 const SECONDS: &str = "3";
 /// Connections at the same time.
 const STREAMS: &str = "2";
-/// Share of the link's rate that has to arrive. A window that does not grow beyond 64 KB gives a third.
+/// Share of the link's rate that has to arrive. A window that does not grow beyond 64 KB gives a
+/// third.
 const SHARE_MIN: f64 = 0.5;
 
 pub(super) fn test(bench: &mut Bench<'_>, measured: &mut Measured, is_down: bool) -> Result<()> {

@@ -52,7 +52,8 @@ impl Separation {
 
 impl Drop for Separation {
     fn drop(&mut self) {
-        // Another sshd may have come to need it: then it is not empty or is made again, and nothing is lost.
+        // Another sshd may have come to need it: then it is not empty or is made again, and nothing
+        // is lost.
         let _ = self.0.map(fs::remove_dir);
     }
 }
@@ -103,7 +104,8 @@ impl Ssh {
     }
 }
 
-/// A session: the exit status of the far command, a keyboard with an echo, a file through the pipe each way.
+/// A session: the exit status of the far command, a keyboard with an echo, a file through the pipe
+/// each way.
 pub(super) fn session(bench: &mut Bench<'_>, measured: &mut Measured) -> Result<()> {
     let ssh = Ssh::start(bench)?;
     let status = bench.run(ssh.shell(bench, "exit 7")?)?.status;
@@ -164,7 +166,8 @@ pub(super) fn scp(bench: &mut Bench<'_>, measured: &mut Measured) -> Result<()> 
     Ok(())
 }
 
-/// A tree of files by rsync over ssh, each way; then a change in the middle of the large file; then nothing.
+/// A tree of files by rsync over ssh, each way; then a change in the middle of the large file; then
+/// nothing.
 pub(super) fn rsync(bench: &mut Bench<'_>, measured: &mut Measured) -> Result<()> {
     let ssh = Ssh::start(bench)?;
     let mut sent = Vec::new();

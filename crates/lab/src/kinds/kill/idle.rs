@@ -1,4 +1,5 @@
-//! An upload that pauses in its middle: a connection with nothing in custody, which can go on later.
+//! An upload that pauses in its middle: a connection with nothing in custody, which can go on
+//! later.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

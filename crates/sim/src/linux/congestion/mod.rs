@@ -221,7 +221,8 @@ impl Controller {
     }
 }
 
-/// Whether a window that loss governs may grow now (Linux `tcp_cong_control`, `tcp_is_cwnd_limited`).
+/// Whether a window that loss governs may grow now (Linux `tcp_cong_control`,
+/// `tcp_is_cwnd_limited`).
 fn grows(a: &Acked) -> bool {
     !a.in_recovery && a.window_limited && a.cumulative > 0
 }

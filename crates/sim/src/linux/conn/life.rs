@@ -1,4 +1,5 @@
-//! How long a connection lives: keepalives, sockets that their applications have closed, and what the path takes.
+//! How long a connection lives: keepalives, sockets that their applications have closed, and what
+//! the path takes.
 
 use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
 
@@ -26,8 +27,8 @@ pub(in crate::linux) struct Path {
 }
 
 impl Path {
-    /// What Linux makes of a router's word that `mtu_bytes` is the most (`__ip_rt_update_pmtu`, `rt6_do_update_pmtu`). `None`: it is
-    /// not believed.
+    /// What Linux makes of a router's word that `mtu_bytes` is the most (`__ip_rt_update_pmtu`,
+    /// `rt6_do_update_pmtu`). `None`: it is not believed.
     pub fn told(now: Instant, mtu_bytes: u32, is_v4: bool) -> Option<Self> {
         let until = now + PATH_MTU_EXPIRES;
         if is_v4 {
@@ -110,8 +111,8 @@ impl Conn {
         }
     }
 
-    /// Data for a socket that its application has closed is answered by a reset (Linux `tcp_rcv_state_process`). Whether that was
-    /// so.
+    /// Data for a socket that its application has closed is answered by a reset (Linux
+    /// `tcp_rcv_state_process`). Whether that was so.
     pub(super) fn refuse_data(&mut self, s: &TcpSegment) -> bool {
         let is_new = s.payload_len > 0 && (s.seq + s.payload_len as u32).after(self.expected());
         if self.life.is_orphan && is_new {
@@ -157,8 +158,8 @@ impl Conn {
         self.life.ask_at = Some(next);
     }
 
-    /// A router says what the path takes, about the segment at `seq`. What is believed of it (Linux `tcp_v4_err`,
-    /// `tcp_v4_mtu_reduced`).
+    /// A router says what the path takes, about the segment at `seq`. What is believed of it (Linux
+    /// `tcp_v4_err`, `tcp_v4_mtu_reduced`).
     pub fn hear_of_path(&mut self, now: Instant, mtu_bytes: u32, seq: SeqNum) -> Option<Path> {
         let una = self.isn + 1 + self.tx.una as u32;
         let is_under_way = u64::from(seq.since(una)) <= self.tx.nxt - self.tx.una;

@@ -9,8 +9,8 @@ const RETRIES: u32 = 15;
 /// Linux `net.ipv4.tcp_orphan_retries`: 0 stands for 8.
 const ORPHAN_RETRIES: u32 = 8;
 
-/// Time that so many doublings of the least timeout take (Linux `tcp_model_timeout`): 924.6 s for 15, 102.2 s for 8. Counted is time
-/// and not repetitions, so that the RTT plays no part.
+/// Time that so many doublings of the least timeout take (Linux `tcp_model_timeout`): 924.6 s for
+/// 15, 102.2 s for 8. Counted is time and not repetitions, so that the RTT plays no part.
 fn time_of(retries: u32) -> Duration {
     // Doublings until the greatest timeout is reached.
     let doublings = (RTO_MAX.as_nanos() / RTO_MIN.as_nanos()).ilog2();
@@ -48,8 +48,9 @@ impl Patience {
         self.resent_at.get_or_insert(now);
     }
 
-    /// The retransmission timer has come. Whether that was the last time (Linux `tcp_write_timeout`, `tcp_rtx_probe0_timed_out`). With
-    /// a window of nothing a receiver that answers may keep it up for ever, but not an orphan.
+    /// The retransmission timer has come. Whether that was the last time (Linux
+    /// `tcp_write_timeout`, `tcp_rtx_probe0_timed_out`). With a window of nothing a receiver that
+    /// answers may keep it up for ever, but not an orphan.
     pub fn ends(&mut self, now: Instant, is_shut: bool, is_slowest: bool) -> bool {
         let tried = self.resent_at.map(|at| now.since(at));
         self.is_over |= if is_shut && !self.is_orphan {

@@ -1,4 +1,5 @@
-//! What is lost, what was no loss after all, and what becomes of the windows meanwhile (Linux `tcp_fastretrans_alert`).
+//! What is lost, what was no loss after all, and what becomes of the windows meanwhile (Linux
+//! `tcp_fastretrans_alert`).
 
 use farlink_wire::{Duration, Instant};
 
@@ -6,7 +7,8 @@ use super::super::undo::Undo;
 use super::{Arrived, PROBE_MARGIN, REORDERING, RTO_MAX, Sender, State, Told};
 
 impl Sender {
-    /// Looks for losses, and moves between the states (Linux `tcp_fastretrans_alert`). How many segments were newly judged lost.
+    /// Looks for losses, and moves between the states (Linux `tcp_fastretrans_alert`). How many
+    /// segments were newly judged lost.
     pub(super) fn judge(&mut self, a: &Arrived<'_>, told: Told) -> u32 {
         self.new_only = false;
         match self.state {
@@ -144,7 +146,8 @@ impl Sender {
             self.rto_at = None;
             return;
         }
-        // With a window of nothing the repetition is a probe, and the timeout counts as the first each time.
+        // With a window of nothing the repetition is a probe, and the timeout counts as the first
+        // each time.
         let shut = self.edge <= self.una;
         let again = self.state == State::Loss && !shut;
         if self.state == State::Open || self.una >= self.high || (self.state == State::Loss && shut) {
@@ -163,8 +166,9 @@ impl Sender {
         self.rto_at = Some(now + self.rtt.rto());
     }
 
-    /// The path takes no more than `mss` payload bytes: what is larger is sent again in smaller segments, and that is no sign of
-    /// congestion (Linux `tcp_simple_retransmit`). Or it takes more again.
+    /// The path takes no more than `mss` payload bytes: what is larger is sent again in smaller
+    /// segments, and that is no sign of congestion (Linux `tcp_simple_retransmit`). Or it takes
+    /// more again.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
         self.controller.set_mss(mss);
