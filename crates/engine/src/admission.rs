@@ -4,6 +4,7 @@
 use farlink_wire::TcpSegment;
 
 use crate::engine::Engine;
+use crate::event::{Because, Event};
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::net::IfaceId;
@@ -26,13 +27,9 @@ impl Engine {
         !self.short_of_time && (self.table.len() < l.flows_max || evictable) && self.has_memory()
     }
 
-    /// A connection is forwarded because something was short.
-    pub(crate) fn count_short(&mut self) {
-        if self.short_of_time {
-            self.counters.flows_forwarded_busy += 1;
-        } else {
-            self.counters.flows_forwarded_short += 1;
-        }
+    /// What is short where there is no room.
+    pub(crate) fn shortage(&self) -> Event {
+        Event::Forwarded(if self.short_of_time { Because::Processor } else { Because::Memory })
     }
 
     /// Whether packets wait too long for their turn, as only the driver knows. While they do, new
@@ -65,7 +62,9 @@ impl Engine {
         if self.table.len() >= self.config.limits.flows_max
             && let Some((id, _)) = self.table.oldest_sleeper()
         {
-            self.counters.dormant_evicted += 1;
+            if let Some(flow) = self.table.get(id) {
+                self.happened(&flow.legs.ends(), Event::Evicted, net);
+            }
             self.remove(id, net);
         }
     }

@@ -5,6 +5,7 @@ use farlink_wire::{Duration, Ecn, FarlinkOption, PacketBuf, SackBlock, SeqNum, T
 
 use crate::ack_policy::{AckPolicy, Owed};
 use crate::cx::Cx;
+use crate::event::Event;
 use crate::evidence::AckKind;
 use crate::fate::Fate;
 use crate::leg::Leg;
@@ -114,7 +115,7 @@ impl Split<'_> {
                 Judged::Dropped
             }
             kind @ AckKind::Doubtful { exact, repeated } => {
-                cx.counters.bypass_events += 1;
+                cx.happened(self.legs, Event::Bypassed);
                 self.note_bypass();
                 if exact && repeated {
                     self.hear(cx, from, s, &kind);
@@ -232,7 +233,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let nxt = r.get(from).rcv_nxt();
         if s.seq.after(nxt) || u64::from(nxt.since(s.seq)) > STRANGER_BYTES {
-            cx.counters.bypass_events += 1;
+            cx.happened(self.legs, Event::Bypassed);
             self.note_bypass();
             if s.payload_len <= 1 {
                 // It may be a probe of our own window, by a source that counts from what it has
@@ -313,7 +314,7 @@ impl Split<'_> {
             }
         }
         if happened.recovery {
-            cx.counters.recoveries += 1;
+            cx.happened(self.legs, Event::Recovers(from));
         }
         let mut timeouts = None;
         if happened.progress {
@@ -474,7 +475,9 @@ impl Split<'_> {
         }
         let held = Held { rx: &relay.rx, buffer: &relay.buffer, cwnd_bytes: relay.tx.cc().cwnd_bytes() };
         let dropped = relay.queue_drop.drops(cx.now, upstream, (s.seq, s.payload_len as u32), &held);
-        cx.counters.dropped_queue += u64::from(dropped > 0);
+        if dropped > 0 {
+            cx.happened(self.legs, Event::QueueDrop(from));
+        }
         dropped
     }
 
@@ -499,7 +502,7 @@ impl Split<'_> {
         let relay = r.get_mut(from);
         let taken = relay.room_for(cx.pool, packet.capacity(), seq, len);
         if taken < len {
-            cx.counters.dropped_no_buffer += 1;
+            cx.happened(self.legs, Event::NoBuffer(from));
         }
         if taken == 0 && len > 0 {
             // It is told where we stand: a source that gets no answer gives up (RFC 9293 3.8.6.1,
@@ -517,10 +520,7 @@ impl Split<'_> {
             relay.note_urgent(s, len);
         }
         let early = Early { waiting: relay.buffer.has_early(), new_gap: seq.after(relay.buffer.highest()) };
-        // A super-segment is as many segments as it was on the wire: each second one is
-        // acknowledged at once.
-        let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
-        let segment_bytes = gso_size.map_or(len, |g| u32::from(g).min(len));
+        let segment_bytes = segment_bytes(&packet, len);
         relay.buffer.grain = grain;
         let at = s.payload_offset + dropped as usize;
         let what = receiver::insert(&mut relay.buffer, cx.pool, packet, seq, at, taken as usize, edge);
@@ -629,9 +629,16 @@ impl Split<'_> {
         if !self.answers.may_answer(cx.now) || !cx.challenges.take() {
             return;
         }
-        cx.counters.challenge_acks += 1;
+        cx.happened(self.legs, Event::Challenged(to));
         self.owe_now(to);
     }
+}
+
+/// Payload of each segment that was on the wire: a super-segment is several, and each second one is
+/// acknowledged at once.
+fn segment_bytes(packet: &PacketBuf, payload_bytes: u32) -> u32 {
+    let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
+    gso_size.map_or(payload_bytes, |g| u32::from(g).min(payload_bytes))
 }
 
 /// What has come in over a link is to be told at once. The rate of the link shows in the time

@@ -4,7 +4,10 @@ use farlink_wire::{Instant, Pool};
 
 use crate::challenge::Challenges;
 use crate::config::Config;
+use crate::event::Event;
+use crate::leg::Leg;
 use crate::link::Links;
+use crate::side::Pair;
 use crate::status::Counters;
 use crate::world::World;
 
@@ -16,7 +19,7 @@ pub struct Cx<'a> {
     pub config: &'a Config,
     /// The buffer pool.
     pub pool: &'a mut Pool,
-    /// Counters.
+    /// Counters of amounts. What happens is counted by [`Cx::happened`].
     pub counters: &'a mut Counters,
     /// The declared links.
     pub links: &'a mut Links,
@@ -30,4 +33,12 @@ pub struct Cx<'a> {
     pub routes_unsteady: bool,
     /// Answers to odd segments that may still be given (RFC 5961 section 7).
     pub challenges: &'a mut Challenges,
+}
+
+impl Cx<'_> {
+    /// This happened to the connection of these hosts: it is counted, and told.
+    pub fn happened(&mut self, legs: &Pair<Leg>, what: Event) {
+        self.counters.count(what);
+        self.net.happened(&legs.ends(), what);
+    }
 }

@@ -9,6 +9,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
 
 use crate::closed::Closed;
 use crate::cx::Cx;
+use crate::event::Event;
 use crate::leg::{Agreed, Leg};
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::relays::Relays;
@@ -163,7 +164,7 @@ impl Dormant {
         let next = self.sent;
         legs.get_mut(from).hear(cx.now, s);
         let mut r = Relays::begin(cx, legs, agreed, next);
-        cx.counters.flows_woken += 1;
+        cx.happened(legs, Event::Woken);
         r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes()), false);
         r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes()), false);
         r.a.rx.remember_shown(self.edges.a, self.shown_max.a);

@@ -12,6 +12,7 @@ use crate::challenge::Challenges;
 use crate::checked::Turns;
 use crate::config::{Action, Class, Config, FlowControl};
 use crate::cx::Cx;
+use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
@@ -262,31 +263,20 @@ impl Engine {
         if self.draining {
             return self.pass(via, s, packet, net);
         }
-        let repeated = self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq);
-        let decision = if repeated {
-            Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT }
-        } else {
-            let d = self.rules.decide(via, key, s, self.rule_of(&key));
-            match d.action {
-                Action::Split => d,
-                Action::Pass => {
-                    self.counters.flows_passed += u64::from(d.is_first);
-                    return self.pass(via, s, packet, net);
-                }
-                Action::Refuse => {
-                    self.counters.flows_refused += u64::from(d.is_first);
-                    return Outcome::Refuse(packet);
-                }
-            }
-        };
+        let decision = self.decide(via, key, s, net);
+        match decision.action {
+            Action::Split => {}
+            Action::Pass => return self.pass(via, s, packet, net),
+            Action::Refuse => return Outcome::Refuse(packet),
+        }
         let o = &s.options;
         if o.md5 || o.ao || o.malformed || s.flags.any(Flags::RST | Flags::FIN) {
             self.syns.remove(&key);
-            self.counters.flows_forwarded_unsplittable += 1;
+            self.happened(&Ends::of_handshake(s), Event::Forwarded(Because::Unsplittable), net);
             return self.pass(via, s, packet, net);
         }
         if !self.has_room() {
-            self.count_short();
+            self.happened(&Ends::of_handshake(s), self.shortage(), net);
             return self.pass(via, s, packet, net);
         }
         let is_by_link = self.is_link(via);
@@ -317,6 +307,23 @@ impl Engine {
         }
         self.ask_for_gateway(via, key, syns, s, &mut packet, net);
         Outcome::Forward(packet)
+    }
+
+    /// What the rules say of a connection that begins.
+    fn decide(&mut self, via: IfaceId, key: Key, s: &TcpSegment, net: &mut dyn World) -> Decision {
+        if self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq) {
+            return Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT };
+        }
+        let decision = self.rules.decide(via, key, s, self.rule_of(&key));
+        let what = match decision.action {
+            Action::Split => None,
+            Action::Pass => Some(Event::Passed),
+            Action::Refuse => Some(Event::Refused),
+        };
+        if let Some(what) = what.filter(|_| decision.is_first) {
+            self.happened(&Ends::of_handshake(s), what, net);
+        }
+        decision
     }
 
     /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
@@ -366,7 +373,7 @@ impl Engine {
         match self.syns.on_segment(now, &key, from_low, s, via) {
             Step::Unknown => return self.pass(via, s, packet, net),
             Step::Unsplittable => {
-                self.counters.flows_forwarded_unsplittable += 1;
+                self.happened(&Ends::of_handshake(s), Event::Forwarded(Because::Unsplittable), net);
                 return self.pass(via, s, packet, net);
             }
             Step::Continue => {
@@ -438,7 +445,7 @@ impl Engine {
         }
         if s.flags.rst() || !self.has_room() || self.draining {
             if !s.flags.rst() {
-                self.count_short();
+                self.happened(&Ends::of_handshake(s), self.shortage(), net);
             }
             return self.pass(via, s, packet, net);
         }
@@ -446,7 +453,7 @@ impl Engine {
         let flow = self.new_flow(now, via, &h, answer, s, net);
         self.make_place(net);
         let id = self.table.insert(key.domain(), flow);
-        self.counters.flows_split += 1;
+        self.happened(&Ends::of_handshake(s), Event::Split, net);
         self.rules.opened(rule);
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
             let mut cx = cx!(self, now, net);
@@ -534,6 +541,12 @@ impl Engine {
         self.pool.give_back(packet.into_block().0);
         self.after_event(now, id, net);
         None
+    }
+
+    /// This happened to the connection of these hosts: it is counted, and told.
+    pub(crate) fn happened(&mut self, ends: &Ends, what: Event, net: &mut dyn World) {
+        self.counters.count(what);
+        net.happened(ends, what);
     }
 
     /// The next leg that has something to send; its turn is over unless it is pulled with `more`.

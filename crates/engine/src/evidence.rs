@@ -20,6 +20,7 @@ use farlink_wire::{Duration, SeqNum, TcpSegment};
 
 use crate::beyond::{Belief, Beyond};
 use crate::cx::Cx;
+use crate::event::Event;
 use crate::peer::Peer;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::relay::Relay;
@@ -189,8 +190,8 @@ impl Split<'_> {
 
     /// The host has everything before `ack`, part of which went round us.
     pub(crate) fn believe(&mut self, cx: &mut Cx<'_>, from: Side, ack: SeqNum) {
+        cx.happened(self.legs, Event::Bypassed);
         let r = &mut *self.relays;
-        cx.counters.bypass_events += 1;
         let towards = r.get_mut(from.other());
         towards.beyond = Beyond::default();
         towards.note_bypass(true);

@@ -10,6 +10,7 @@ use crate::counted::Counted;
 use crate::cx::Cx;
 use crate::dormant::Told;
 use crate::due::{Deadline, Due};
+use crate::event::{Carried, Event};
 use crate::fate::Fate;
 use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
@@ -216,11 +217,11 @@ impl Flow {
                 Told::Forged => return Fate::taken(cx.pool, packet),
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),
                 Told::Ends => {
-                    cx.counters.flows_closed += 1;
+                    cx.happened(&self.legs, Event::Closed(Carried::default()));
                     Treatment::Closed(dormant.end(cx.now, false))
                 }
                 Told::Resets => {
-                    cx.counters.flows_reset += 1;
+                    cx.happened(&self.legs, Event::Reset(Carried::default()));
                     Treatment::Closed(dormant.end(cx.now, true))
                 }
             };

@@ -1,12 +1,14 @@
 //! A host, the leg towards it, and what both hosts agreed on.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
+use crate::event::Ends;
 use crate::net::{IfaceId, Way};
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer, WINDOW_UNIT};
+use crate::side::Pair;
 
 /// TS.Recent of a host that was silent for longer is worth nothing (RFC 7323 section 5.5).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
@@ -72,6 +74,15 @@ pub struct Agreed {
     pub window_scale: bool,
     /// ECN (RFC 3168).
     pub ecn: bool,
+}
+
+impl Pair<Leg> {
+    /// Addresses and ports of both hosts.
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        let [client, server] = [&self.a, &self.b].map(|leg| SocketAddr::new(leg.addr, leg.port));
+        Ends { client, server }
+    }
 }
 
 impl Leg {

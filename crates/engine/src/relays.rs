@@ -5,6 +5,7 @@ use core::ops::{Deref, DerefMut};
 use farlink_wire::{Duration, Instant, Pool, SeqNum};
 
 use crate::cx::Cx;
+use crate::event::Carried;
 use crate::hosts::{Hosts, look_up};
 use crate::leg::{Agreed, Leg};
 use crate::link::{Entry, Links};
@@ -124,6 +125,15 @@ impl Relays {
     #[must_use]
     pub fn owes(&self) -> bool {
         self.a.owes() || self.b.owes()
+    }
+
+    /// What the hosts have acknowledged since it was split last.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        // A FIN has a number like a byte.
+        let of = |relay: &Relay| relay.tx.delivered_bytes().saturating_sub(relay.is_finished().into());
+        let [to_server_bytes, to_client_bytes] = [&self.a, &self.b].map(of);
+        Carried { to_server_bytes, to_client_bytes }
     }
 
     /// Some relay holds data, or the end of its stream, that has not arrived.

@@ -5,6 +5,7 @@ use farlink_wire::{Duration, Instant};
 use crate::census::Sums;
 use crate::closed::Closed;
 use crate::engine::Engine;
+use crate::event::{Carried, Event};
 use crate::flow::Flow;
 use crate::leg::{Agreed, Leg};
 use crate::limited_by::{Held, held_by};
@@ -142,7 +143,10 @@ impl Engine {
             let mut flow = lost(now, r);
             self.resolve_ways(&mut flow.legs);
             let id = self.table.insert(domain, flow);
-            self.counters.flows_abandoned += 1;
+            let ends = self.table.get(id).map(|flow| flow.legs.ends());
+            if let Some(ends) = ends {
+                self.happened(&ends, Event::Abandoned(Carried::default()), net);
+            }
             self.ask_now(now, id, net);
         }
     }

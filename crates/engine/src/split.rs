@@ -8,6 +8,7 @@ use crate::closed::Closed;
 use crate::config::Class;
 use crate::cx::Cx;
 use crate::dormant::Dormant;
+use crate::event::Event;
 use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
 use crate::link::{Entry, Links};
@@ -83,7 +84,7 @@ impl Split<'_> {
     fn move_on(&mut self, cx: &mut Cx<'_>, engine_draining: bool) -> Next {
         let is_finished = self.relays.a.is_finished() && self.relays.b.is_finished();
         if is_finished {
-            cx.counters.flows_closed += 1;
+            cx.happened(self.legs, Event::Closed(self.relays.carried()));
             self.send_owed(cx);
             let next = self.close(cx, false);
             // What drains is forgotten with all that it knew.
@@ -186,7 +187,7 @@ impl Split<'_> {
         for leg in [&mut self.legs.a, &mut self.legs.b] {
             leg.forget_told_window();
         }
-        cx.counters.flows_slept += 1;
+        cx.happened(self.legs, Event::Slept(self.relays.carried()));
         self.relays.release(cx.pool, cx.links);
         Next::Become(Treatment::Dormant(dormant))
     }

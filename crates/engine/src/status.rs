@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::event::{Because, Event};
 use crate::peer::{Capability, Hello};
 
 /// Counters and gauges of the whole engine.
@@ -229,6 +230,33 @@ counters! {
     bypass_events,
     /// Zero-window probes sent.
     zero_window_probes,
+}
+
+impl Counters {
+    /// This has happened to a connection.
+    pub(crate) fn count(&mut self, what: Event) {
+        let counter = match what {
+            Event::Passed => &mut self.flows_passed,
+            Event::Refused => &mut self.flows_refused,
+            Event::Forwarded(Because::Unsplittable) => &mut self.flows_forwarded_unsplittable,
+            Event::Forwarded(Because::Memory) => &mut self.flows_forwarded_short,
+            Event::Forwarded(Because::Processor) => &mut self.flows_forwarded_busy,
+            Event::Split => &mut self.flows_split,
+            Event::Slept(_) => &mut self.flows_slept,
+            Event::Woken => &mut self.flows_woken,
+            Event::Evicted => &mut self.dormant_evicted,
+            Event::Closed(_) => &mut self.flows_closed,
+            Event::Reset(_) => &mut self.flows_reset,
+            Event::Abandoned(_) => &mut self.flows_abandoned,
+            Event::Bypassed => &mut self.bypass_events,
+            Event::TimedOut(_) => &mut self.rtos,
+            Event::Recovers(_) => &mut self.recoveries,
+            Event::Challenged(_) => &mut self.challenge_acks,
+            Event::NoBuffer(_) => &mut self.dropped_no_buffer,
+            Event::QueueDrop(_) => &mut self.dropped_queue,
+        };
+        *counter += 1;
+    }
 }
 
 /// How often a rule has matched.

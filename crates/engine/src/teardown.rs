@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant, PacketBuf, SeqNum, TcpSegment};
 
 use crate::cx::Cx;
+use crate::event::Event;
 use crate::fate::Fate;
 use crate::relays::{NewSyn, Over};
 use crate::side::Side;
@@ -53,7 +54,7 @@ impl Split<'_> {
             // still on its way.
             return Fate::Taken;
         }
-        cx.counters.flows_reset += 1;
+        cx.happened(self.legs, Event::Reset(self.relays.carried()));
         self.reset_by(cx, from);
         Fate::Taken
     }
@@ -94,7 +95,7 @@ impl Split<'_> {
     /// Custody that cannot be delivered is given up: both hosts learn it (invariant 4, the one
     /// exception).
     pub(crate) fn tell_both(&mut self, cx: &mut Cx<'_>) {
-        cx.counters.flows_abandoned += 1;
+        cx.happened(self.legs, Event::Abandoned(self.relays.carried()));
         self.send_rst(cx, Side::A);
         self.send_rst(cx, Side::B);
     }

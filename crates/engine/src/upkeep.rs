@@ -8,6 +8,7 @@ use crate::ack_policy::Owed;
 use crate::config::{Class, Config};
 use crate::cx::Cx;
 use crate::due::{Deadline, Due};
+use crate::event::Event;
 use crate::link::{Link, Links};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
@@ -172,12 +173,14 @@ impl Split<'_> {
             relay.tx.expect_queues(kind.goes_by_link_rate() && !(kind.is_clocked_by_queue() && said));
             let rto = relay.tx.rto();
             let happened = relay.tx.on_timer(cx.now);
-            cx.counters.recoveries += u64::from(happened.recovery);
+            if happened.recovery {
+                cx.happened(self.legs, Event::Recovers(side.other()));
+            }
             if let Some(link) = cx.links.get_mut(out) {
                 link.note_losses(0, happened.lost_bytes);
             }
             if happened.rto {
-                cx.counters.rtos += 1;
+                cx.happened(self.legs, Event::TimedOut(side.other()));
                 relay.note_timeout();
                 if !self.legs.get(side.other()).is_direct() && !self.is_doubted(cx.links, side.other()) {
                     self.suspect_black_hole(cx.now, side.other());

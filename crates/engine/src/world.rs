@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use farlink_wire::{SegmentHeader, WireSize};
 
+use crate::event::{Ends, Event};
 use crate::net::{IfaceId, Route, Way};
 use crate::record::Record;
 
@@ -42,4 +43,6 @@ pub trait World {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// Hears what happens to a connection. The counters have it already.
+    fn happened(&mut self, ends: &Ends, what: Event);
 }

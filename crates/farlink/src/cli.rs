@@ -162,7 +162,7 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// How much to log: error, warn, info, debug, trace, or a filter such as
-    /// 'info,farlink_linux=debug'
+    /// 'info,connections=debug', which says what becomes of each connection
     #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]
     pub log: String,
     /// Read the configuration, say whether it is good, and start nothing

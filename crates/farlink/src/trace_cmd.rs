@@ -110,18 +110,24 @@ struct Line {
     is_silent: bool,
     /// Sent, sent again and acknowledged, of the client's and the server's data.
     bytes: [[u64; 3]; 2],
+    /// Timeouts and recoveries, of the client's and the server's data.
+    repairs: [[u32; 2]; 2],
 }
 
 impl Line {
     /// `last`: nothing comes after it, so that half an interval is printed too.
     fn add(&mut self, taken: &Taken, last: bool) {
         for event in &taken.events {
-            let what = match event.what {
-                What::Sent => 0,
-                What::Repeated => 1,
-                What::Acked => 2,
-            };
-            self.bytes[usize::from(!event.of_client)][what] += event.to - event.from;
+            let of = usize::from(!event.of_client);
+            let ([sent, again, acked], [timeouts, recoveries]) = (&mut self.bytes[of], &mut self.repairs[of]);
+            let bytes = event.to.saturating_sub(event.from);
+            match event.what {
+                What::Sent => *sent += bytes,
+                What::Repeated => *again += bytes,
+                What::Acked => *acked += bytes,
+                What::TimedOut => *timeouts += 1,
+                What::Recovers => *recoveries += 1,
+            }
         }
         let passed = Duration::from_nanos(taken.at_ns.saturating_sub(self.began_ns));
         let due = if last { LINE_EVERY / 2 } else { LINE_EVERY };
@@ -139,12 +145,11 @@ impl Line {
             let bps = (8.0 * n as f64 / passed.as_secs_f64()).round() as u64;
             if bps == 0 { "-".to_owned() } else { rate(bps) }
         };
-        for (name, bytes_of, s) in
-            [("to server", self.bytes[0], taken.senders[0]), ("to client", self.bytes[1], taken.senders[1])]
-        {
-            let [sent, again, acked] = bytes_of;
+        let of =
+            |direction: usize| (self.bytes[direction], taken.senders[direction], self.repairs[direction]);
+        for (name, ([sent, again, acked], s, repairs)) in [("to server", of(0)), ("to client", of(1))] {
             outln!(
-                "{:>5.1}s  {name}  {:>12}  {:>12}  {:>13}  {:>9}  {:>9}  {:>8}  {:>7}  {:>6}",
+                "{:>5.1}s  {name}  {:>12}  {:>12}  {:>13}  {:>9}  {:>9}  {:>8}  {:>7}  {:>6}{}",
                 taken.at_ns as f64 / 1e9,
                 bps(sent),
                 bps(again),
@@ -154,16 +159,35 @@ impl Line {
                 bytes(s.custody_bytes),
                 microseconds(s.srtt_us),
                 bytes(s.link_queue_bytes),
+                in_words(repairs),
             );
         }
         self.began_ns = taken.at_ns;
         self.bytes = Default::default();
+        self.repairs = Default::default();
     }
+}
+
+/// What was amiss, behind the figures.
+fn in_words([timeouts, recoveries]: [u32; 2]) -> String {
+    let of = |n: u32, one: &str, many: &str| match n {
+        0 => String::new(),
+        1 => format!("  1 {one}"),
+        n => format!("  {n} {many}"),
+    };
+    of(timeouts, "timeout", "timeouts") + &of(recoveries, "recovery", "recoveries")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_amiss_is_told_in_words() {
+        assert_eq!(in_words([0, 0]), "");
+        assert_eq!(in_words([1, 0]), "  1 timeout");
+        assert_eq!(in_words([2, 1]), "  2 timeouts  1 recovery");
+    }
 
     #[test]
     fn endpoints_are_read_as_people_write_them() {

@@ -157,6 +157,19 @@ fn a_flow_is_treated_in_one_place() {
 
 /// What an acknowledgement promises answers two questions: how far it may run ahead, and which
 /// window is shown. Both are asked where segments are made.
+/// Everything that leaves passes one place, where it can be counted, stamped and shown to a trace.
+#[test]
+fn packets_leave_at_one_place() {
+    let mut places = Vec::new();
+    for (name, text) in production_code() {
+        if ["engine", "gateway"].iter().any(|c| name.starts_with(&format!("crates/{c}/"))) {
+            let calls = text.lines().filter(|line| line.contains(".transmit(")).count();
+            places.extend(core::iter::repeat_n(name, calls));
+        }
+    }
+    assert_eq!(places, ["crates/gateway/src/outlet.rs"]);
+}
+
 #[test]
 fn a_promise_is_read_for_two_questions() {
     let engine: Vec<_> =

@@ -84,6 +84,24 @@ pub enum Event {
         /// Byte after the last.
         to: u64,
     },
+    /// The retransmission timer expired while these were under way.
+    TimedOut {
+        /// Seconds of the trace.
+        t: f64,
+        /// First byte.
+        from: u64,
+        /// Byte after the last.
+        to: u64,
+    },
+    /// A fast recovery began while these were under way.
+    Recovers {
+        /// Seconds of the trace.
+        t: f64,
+        /// First byte.
+        from: u64,
+        /// Byte after the last.
+        to: u64,
+    },
 }
 
 impl Event {
@@ -91,7 +109,11 @@ impl Event {
     #[must_use]
     pub fn at(&self) -> f64 {
         match *self {
-            Self::Sent { t, .. } | Self::Repeated { t, .. } | Self::Acked { t, .. } => t,
+            Self::Sent { t, .. }
+            | Self::Repeated { t, .. }
+            | Self::Acked { t, .. }
+            | Self::TimedOut { t, .. }
+            | Self::Recovers { t, .. } => t,
         }
     }
 }
@@ -176,6 +198,8 @@ impl Collector {
                 What::Sent => Event::Sent { t, from, to },
                 What::Repeated => Event::Repeated { t, from, to },
                 What::Acked => Event::Acked { t, to },
+                What::TimedOut => Event::TimedOut { t, from, to },
+                What::Recovers => Event::Recovers { t, from, to },
             });
         }
     }

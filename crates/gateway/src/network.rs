@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use farlink_engine::event::{Ends, Event};
 use farlink_engine::net::{IfaceId, Route};
 use farlink_engine::record::Record;
 use farlink_wire::Offload;
@@ -51,4 +52,6 @@ pub trait Network {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// Hears what happens to a connection: for a log. The counters have it already.
+    fn happened(&mut self, _ends: &Ends, _what: Event) {}
 }

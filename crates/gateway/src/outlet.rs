@@ -4,6 +4,7 @@
 
 use core::net::IpAddr;
 
+use farlink_engine::event::{Ends, Event};
 use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
@@ -276,5 +277,12 @@ impl World for Exit<'_> {
 
     fn journal(&mut self, slot: u32, record: Option<&Record>) {
         self.net.journal(slot, record);
+    }
+
+    fn happened(&mut self, ends: &Ends, what: Event) {
+        if let Some(tap) = self.outlet.tap() {
+            tap.happened(self.now, ends, what);
+        }
+        self.net.happened(ends, what);
     }
 }

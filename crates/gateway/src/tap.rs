@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use core::net::{IpAddr, SocketAddr};
 
+use farlink_engine::Side;
+use farlink_engine::event::{Ends, Event};
 use farlink_engine::status::FlowStatus;
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, ip};
 
@@ -48,6 +50,21 @@ pub enum What {
     Repeated,
     /// An acknowledgement of all before `to` came in.
     Acked,
+    /// The retransmission timer expired while these were under way.
+    TimedOut,
+    /// A fast recovery began while these were under way.
+    Recovers,
+}
+
+impl What {
+    /// What a trace shows of an event, and the host that the bytes are for.
+    fn of(event: Event) -> Option<(Self, Side)> {
+        match event {
+            Event::TimedOut(to) => Some((Self::TimedOut, to)),
+            Event::Recovers(to) => Some((Self::Recovers, to)),
+            _ => None,
+        }
+    }
 }
 
 /// An event. Bytes count from the first byte that was seen of their direction.
@@ -235,6 +252,20 @@ impl Tap {
         }
     }
 
+    /// Something happened to a connection.
+    pub fn happened(&mut self, now: Instant, ends: &Ends, event: Event) {
+        let (Some((what, to)), Some((client, server, _))) = (What::of(event), self.flow) else { return };
+        let as_seen = (ends.client, ends.server) == (client, server);
+        let turned = (ends.server, ends.client) == (client, server);
+        if !as_seen && !turned {
+            return;
+        }
+        let of_client = (to == Side::B) == as_seen;
+        let [clients, servers] = &self.streams;
+        let Stream { acked: from, end: to, .. } = *if of_client { clients } else { servers };
+        self.note(now, TapEvent { at_ns: 0, of_client, what, from, to });
+    }
+
     fn note(&mut self, now: Instant, mut event: TapEvent) {
         let Some((.., began)) = self.flow else { return };
         if now > self.until {
@@ -412,6 +443,26 @@ mod tests {
         ];
         assert_eq!(shown(&mut tap), expected);
         assert!(shown(&mut tap).is_empty(), "what was taken is gone");
+    }
+
+    #[test]
+    fn timeouts_are_shown_with_what_was_under_way() {
+        let ends = |client: &str, server: &str| Ends {
+            client: client.parse().unwrap(),
+            server: server.parse().unwrap(),
+        };
+        // The server is heard first: the trace takes it for the client.
+        let mut tap = tap(SERVER);
+        leaves(&mut tap, 1, SERVER, CLIENT, 1, false, 3000);
+        leaves(&mut tap, 1, CLIENT, SERVER, 1, false, 50);
+        arrives(&mut tap, 2, CLIENT, SERVER, 1001);
+        shown(&mut tap);
+        tap.happened(at(3), &ends(CLIENT, SERVER), Event::TimedOut(Side::A));
+        tap.happened(at(4), &ends(CLIENT, SERVER), Event::Recovers(Side::B));
+        tap.happened(at(5), &ends(CLIENT, "10.0.0.9:80"), Event::TimedOut(Side::A));
+        tap.happened(at(6), &ends(CLIENT, SERVER), Event::Woken);
+        let expected = [(2, true, What::TimedOut, 1000, 3000), (3, false, What::Recovers, 0, 50)];
+        assert_eq!(shown(&mut tap), expected);
     }
 
     #[test]

@@ -309,7 +309,7 @@ impl Lab {
             Some(other) => other.into(),
             None => sh::farlink_binary()?,
         };
-        let command = Gateway::command(self.ns(&node).command(program)?, &config);
+        let command = Gateway::command(self.ns(&node).command(program)?, &config, &self.settings.gateway_log);
         let child = process::start(command, &self.state.prefix, &log, !self.is_standing())?;
         let process = self.state.add(child.id(), "gateway")?;
         Ok(Gateway { node, process, socket, config, log, child })

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::capture::FlowKey;
 use crate::process::Recorded;
 use crate::settings::Settings;
 use crate::sh;
@@ -95,10 +96,20 @@ fn split_at_first_table(text: &str) -> (&str, &str) {
 }
 
 impl Gateway {
-    /// The command that runs a gateway with this configuration.
-    pub fn command(mut inside: Command, config: &Path) -> Command {
-        inside.arg("run").arg("--config").arg(config);
+    /// The command that runs a gateway with this configuration, and logs so much.
+    pub fn command(mut inside: Command, config: &Path, log: &str) -> Command {
+        inside.arg("run").arg("--config").arg(config).args(["--log", log]);
         inside
+    }
+
+    /// What its log tells of connections, in order. Nothing, unless it was started to do so.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn told(&self) -> Result<Vec<Told>> {
+        let text = std::fs::read_to_string(&self.log)
+            .with_context(|| format!("{} cannot be read", self.log.display()))?;
+        Ok(text.lines().filter_map(Told::read).collect())
     }
 
     /// Waits until it answers on its socket; an error quotes its log.
@@ -164,6 +175,27 @@ impl Gateway {
     #[must_use]
     pub fn last_words(&self) -> String {
         crate::process::last_words(&self.log)
+    }
+}
+
+/// A line of the log of connections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The hosts.
+    pub flow: FlowKey,
+    /// What became of it.
+    pub what: String,
+}
+
+impl Told {
+    /// `None`: the line is about something else.
+    fn read(line: &str) -> Option<Self> {
+        let (_, line) = line.split_once("DEBUG ")?;
+        let (what, fields) = line.split_once(" client=")?;
+        let (client, fields) = fields.split_once(" server=")?;
+        let server = fields.split(' ').next()?;
+        let flow = FlowKey::between(client.parse().ok()?, server.parse().ok()?);
+        Some(Self { flow, what: what.trim().into() })
     }
 }
 
@@ -234,6 +266,20 @@ mod tests {
         let told = format!("{:#}", gateway.status().unwrap_err());
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(told.contains("the gateway on gw2") && told.contains("it saw the end coming"), "{told}");
+    }
+
+    #[test]
+    fn the_log_of_connections_is_read() {
+        let line =
+            "2026-01-02T03:04:05.6Z DEBUG asleep client=10.0.0.1:40000 server=10.0.0.2:80 to_server_bytes=5";
+        let told = Told::read(line).expect("a line about a connection");
+        assert_eq!(
+            (told.flow.arrow(true).as_str(), told.what.as_str()),
+            ("10.0.0.1:40000 > 10.0.0.2:80", "asleep")
+        );
+        let turned = Told::read("DEBUG split client=[fd00::2]:9 server=[fd00::1]:80").expect("of IPv6");
+        assert_eq!(turned.flow.arrow(true), "[fd00::1]:80 > [fd00::2]:9");
+        assert_eq!(Told::read("2026-01-02T03:04:05.6Z  INFO diverting socket=/s"), None);
     }
 
     #[test]

@@ -153,6 +153,8 @@ pub struct Settings {
     pub seed: u64,
     /// Lines added to the configuration file of each gateway.
     pub gateway_config: String,
+    /// How much gateways log: a filter, see `farlink run --help`.
+    pub gateway_log: String,
     /// Lines added to each `[[link]]` of it.
     pub link_config: String,
     /// Farlink programs of gateways that are to run another one than this, by the name of their
@@ -216,6 +218,7 @@ impl Default for Settings {
             pepsal: String::new(),
             seed: 1,
             gateway_config: String::new(),
+            gateway_log: "info".into(),
             link_config: String::new(),
             programs: BTreeMap::new(),
         }
@@ -226,7 +229,7 @@ impl Settings {
     /// The names `set` takes, for error messages and help.
     pub const KEYS: &'static str = "rate rate_up rtt duplex ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
          wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
-         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config link_config programs";
+         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config gateway_log link_config programs";
 
     /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`)
     /// are taken too. Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms,
@@ -370,6 +373,7 @@ impl Settings {
             "pepsal" => self.pepsal = value.into(),
             "seed" => self.seed = value.parse().map_err(|_| bad("a whole number"))?,
             "gateway_config" => self.gateway_config = value.into(),
+            "gateway_log" => self.gateway_log = value.into(),
             "link_config" => self.link_config = value.into(),
             "programs" => {
                 let program =

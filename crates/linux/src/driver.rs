@@ -1,6 +1,7 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
 //! thread.
 
+mod connections;
 mod network;
 mod profile;
 mod pulse;

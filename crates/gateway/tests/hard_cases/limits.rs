@@ -4,7 +4,7 @@
 use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::{Action, Class, Rule};
 
-fn rule(action: Action) -> Rule {
+pub fn rule(action: Action) -> Rule {
     Rule {
         name: "r".into(),
         interfaces: Vec::new(),

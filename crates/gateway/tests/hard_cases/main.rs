@@ -18,6 +18,7 @@ mod fin_early;
 mod fragments;
 mod gaps;
 mod handshake;
+mod happened;
 mod held;
 mod hostile;
 mod icmp_mtu;

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use farlink_gateway::config::{Config, Interface, Link};
 use farlink_gateway::engine_status::Status;
-use farlink_gateway::{Gateway, IfaceId};
+use farlink_gateway::{Ends, Event, Gateway, IfaceId};
 use farlink_wire::{Duration, Instant, Offload, PacketBuf, Parsed, parse, segment, verify_checksums};
 use network::{Net, Out, SPARE, TO_A, TO_B};
 use notation::{Seen, Spec};
@@ -232,6 +232,7 @@ impl Script {
             b_by: TO_B,
             out: Vec::new(),
             journal: BTreeMap::new(),
+            happened: Vec::new(),
         };
         Node { gateway: Gateway::new(config), net }
     }
@@ -515,6 +516,10 @@ impl Script {
     /// Records in the journal of the first gateway.
     pub fn journal(&self) -> Vec<farlink_gateway::Record> {
         self.nodes[0].net.journal.values().copied().collect()
+    }
+    /// What has happened to connections of the first gateway since this was last asked.
+    pub fn take_happened(&mut self) -> Vec<(Ends, Event)> {
+        core::mem::take(&mut self.nodes[0].net.happened)
     }
     /// MTU of the route towards a host.
     pub fn set_mtu(&mut self, towards: Host, mtu_bytes: u32) {

@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::Offload;
 
 /// A packet that a gateway has handed out.
@@ -26,6 +26,8 @@ pub struct Net {
     pub b_by: IfaceId,
     pub out: Vec<Out>,
     pub journal: BTreeMap<u32, Record>,
+    /// What has happened, and to which connections.
+    pub happened: Vec<(Ends, Event)>,
 }
 
 /// The interface towards host a.
@@ -55,5 +57,8 @@ impl Network for Net {
             Some(r) => self.journal.insert(slot, *r),
             None => self.journal.remove(&slot),
         };
+    }
+    fn happened(&mut self, ends: &Ends, what: Event) {
+        self.happened.push((*ends, what));
     }
 }

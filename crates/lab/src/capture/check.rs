@@ -60,10 +60,19 @@ pub struct Traffic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// By node: connections with payload that passed it and that a gateway can split.
-    pub splittable: BTreeMap<String, u64>,
+    pub splittable: BTreeMap<String, Splittable>,
     /// Those that carried much: the nodes that acknowledged a byte of theirs before its destination
     /// had. A router does not.
     pub bulk: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Connections that a gateway can split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Splittable {
+    /// How many.
+    pub count: u64,
+    /// Which, as many of them as are kept. Two lives of a 4-tuple stand here twice.
+    pub flows: Vec<FlowKey>,
 }
 
 /// What the captures show in the end.

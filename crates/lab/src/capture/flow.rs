@@ -37,7 +37,13 @@ impl FlowKey {
     pub fn of(segment: &TcpSegment) -> (Self, bool) {
         let from = SocketAddr::new(segment.ip.src, segment.src_port);
         let to = SocketAddr::new(segment.ip.dst, segment.dst_port);
-        if from <= to { (Self { a: from, b: to }, true) } else { (Self { a: to, b: from }, false) }
+        (Self::between(from, to), from <= to)
+    }
+
+    /// The key of all that goes between these, in whichever direction.
+    #[must_use]
+    pub fn between(one: SocketAddr, other: SocketAddr) -> Self {
+        Self { a: one.min(other), b: one.max(other) }
     }
 
     /// Source and destination of a direction (0: `a` to `b`).
@@ -72,6 +78,12 @@ pub(super) struct Incarnation {
     pub(super) is_answered: bool,
     /// Its handshake or its options are none that a gateway splits.
     pub(super) is_odd: bool,
+    /// By direction: a SYN that answers none.
+    opens: [bool; 2],
+    /// Kinds of options in SYNs that nobody knows, a bit each, by direction.
+    unknown_options: [[u128; 2]; 2],
+    /// The host that began it has acknowledged the answer.
+    is_complete: bool,
     /// By node: a byte left acknowledged that its destination had not acknowledged yet.
     pub(super) is_early: Vec<bool>,
 }
@@ -135,11 +147,21 @@ impl Incarnation {
     /// Looks at a segment that it is about to take for what shows whether a gateway splits it.
     pub(super) fn note(&mut self, segment: &TcpSegment, node: usize, out: usize, direction: usize) {
         let (flags, options) = (segment.flags, &segment.options);
+        // What has something in its IP header takes the ordinary way.
+        self.is_odd |= segment.ip.has_options;
         if flags.syn() {
             let odd = options.md5 || options.ao || options.malformed || options.mptcp;
             self.is_odd |= odd || segment.payload_len > 0 || flags.rst() || flags.fin();
+            self.opens[direction] |= !flags.ack();
+            for kind in &options.unknown {
+                self.unknown_options[direction][usize::from(kind >> 7)] |= 1 << (kind & 0x7f);
+            }
+            let [one, other] = self.unknown_options;
+            let is_agreed = one.iter().zip(other).any(|(one, other)| one & other != 0);
+            self.is_odd |= self.opens == [true; 2] || is_agreed;
             return;
         }
+        self.is_complete |= self.is_answered && self.opens[direction] && flags.ack() && !flags.rst();
         let Some(peer) = self.isns.0[1 - direction].filter(|_| flags.ack() && !flags.rst() && out == 1)
         else {
             return;
@@ -182,6 +204,13 @@ impl Flow {
         }
         if let Some(number) = number {
             self.incarnations[number].nodes.resize_with(nodes, AtNode::default);
+        }
+        let is_of_another = number.is_some_and(|n| self.incarnations[n].is_complete);
+        if flags.rst() && !is_of_another {
+            // Whether hosts believe a reset of a handshake is their business: gateways keep out of
+            // it.
+            let half_open = self.incarnations.iter_mut().filter(|i| !i.is_complete);
+            half_open.for_each(|incarnation| incarnation.is_odd = true);
         }
         number
     }

@@ -13,7 +13,7 @@ const FAILURES_MAX: usize = 20;
 /// it stands.
 const BULK_BYTES: u64 = 100_000;
 /// Bound on the connections of which this is looked at.
-const BULK_MAX: usize = 10_000;
+const KEPT_MAX: usize = 10_000;
 
 /// What a judgement needs to know besides the connection.
 pub(super) struct Judge<'a> {
@@ -36,12 +36,16 @@ impl Judge<'_> {
         let mut is_bulk = false;
         for (number, ([came, left], node)) in incarnation.nodes.iter().zip(self.nodes).enumerate() {
             if [0, 1].into_iter().all(|d| came[d].packets > 0 && left[d].packets > 0) {
-                *split.splittable.entry(node.clone()).or_default() += 1;
+                let splittable = split.splittable.entry(node.clone()).or_default();
+                splittable.count += 1;
+                if splittable.flows.len() < KEPT_MAX {
+                    splittable.flows.push(key);
+                }
             }
             is_bulk |= came.iter().any(|stream| stream.end_max >= BULK_BYTES);
             early.extend(incarnation.is_early.get(number).filter(|is| **is).map(|_| node.clone()));
         }
-        if is_bulk && split.bulk.len() < BULK_MAX {
+        if is_bulk && split.bulk.len() < KEPT_MAX {
             split.bulk.entry(key.arrow(true)).or_default().extend(early);
         }
     }

@@ -62,10 +62,12 @@ fn time_sequence(direction: &DirectionTrace, limit: Option<Vec<(f64, f64)>>) -> 
     let sent = pick(|e| if let Event::Sent { t, to, .. } = *e { Some((t, to)) } else { None });
     let repeated = pick(|e| if let Event::Repeated { t, from, .. } = *e { Some((t, from)) } else { None });
     let acked = pick(|e| if let Event::Acked { t, to } = *e { Some((t, to)) } else { None });
+    let timed_out = pick(|e| if let Event::TimedOut { t, from, .. } = *e { Some((t, from)) } else { None });
     let mut series: Vec<_> = limit.map(Series::limit).into_iter().collect();
     series.push(Series::new("acknowledged", COOL[1], Mark::Line, acked));
     series.push(Series::new("sent", COOL[0], Mark::Dots, sent));
     series.push(Series::new("sent again", WARM[0], Mark::Bold, repeated));
+    series.push(Series::new("retransmission timeout", WARM[1], Mark::Bold, timed_out));
     let lost = match direction.events_lost {
         0 => String::new(),
         n => format!(" {n} events were not kept because the log was full."),
@@ -134,7 +136,7 @@ fn rates(direction: &DirectionTrace, limit: Option<f64>) -> Option<Plot> {
     }
     let sent = |e: &Event| match *e {
         Event::Sent { t, from, to } | Event::Repeated { t, from, to } => Some((t, to.saturating_sub(from))),
-        Event::Acked { .. } => None,
+        Event::Acked { .. } | Event::TimedOut { .. } | Event::Recovers { .. } => None,
     };
     let mut before = None;
     let mut delivered = Vec::new();

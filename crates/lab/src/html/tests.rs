@@ -231,7 +231,8 @@ fn a_flow_is_drawn_with_its_limit() {
         let sent = Event::Sent { t, from: n * 1000, to: (n + 1) * 1000 };
         let acked = Event::Acked { t: t + 0.05, to: (n + 1) * 1000 };
         let again = Event::Repeated { t: t + 0.01, from: n * 1000, to: (n + 1) * 1000 };
-        if n == 25 { vec![sent, again, acked] } else { vec![sent, acked] }
+        let late = Event::TimedOut { t: t + 0.01, from: n * 1000, to: (n + 1) * 1000 };
+        if n == 25 { vec![sent, late, again, acked] } else { vec![sent, acked] }
     });
     let sample =
         |n: u32| Sample { t: f64::from(n), cwnd_bytes: 90_000, in_flight_bytes: 50_000, ..Sample::default() };
@@ -260,7 +261,14 @@ fn a_flow_is_drawn_with_its_limit() {
     let svg = |name: &str| &rendered.plots.iter().find(|(n, _)| n.contains(name)).expect("a plot").1;
     has(
         svg("time-sequence"),
-        &["time, seconds", "place in the stream, megabytes", "sent again", "acknowledged", "physical limit"],
+        &[
+            "time, seconds",
+            "place in the stream, megabytes",
+            "sent again",
+            "retransmission timeout",
+            "acknowledged",
+            "physical limit",
+        ],
     );
     has(svg("windows"), &["kilobytes", "congestion window", "in flight", "physical limit"]);
     has(svg("rate"), &["Mbit/s of payload", "physical limit", "farlink sim run tiny --flow-trace flow.json"]);

@@ -5,9 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Instant, Offload, supersegment};
 
+use super::connections;
 use super::profile::{Profile, Stage};
 use super::pulse::Pulse;
 use super::status::{Counters, TunCounters};
@@ -215,5 +216,9 @@ impl Network for LinuxNetwork {
         if let Some(journal) = &mut self.journal {
             journal.put(slot, record);
         }
+    }
+
+    fn happened(&mut self, ends: &Ends, what: Event) {
+        connections::tell(ends, what);
     }
 }

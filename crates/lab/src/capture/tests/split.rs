@@ -55,7 +55,7 @@ fn a_gateway_that_splits_is_told_from_one_that_only_forwards() {
         for splits in [true, false] {
             let findings = judged(splits, kept);
             assert!(findings.failures.is_empty(), "{:?}", findings.failures);
-            assert_eq!(findings.split.splittable["gw"], 1);
+            assert_eq!(findings.split.splittable["gw"].count, 1);
             let early: Vec<_> = findings.split.bulk.values().collect();
             assert_eq!(early.len(), 1);
             assert_eq!(early[0].contains("gw"), splits, "{kept} bytes of each packet");
@@ -73,6 +73,26 @@ fn what_says_nothing_about_splitting_is_not_counted() {
     }
     let split = checker.finish(0).split;
     assert!(split.splittable.is_empty() && split.bulk.is_empty(), "{split:?}");
+}
+
+#[test]
+fn handshakes_that_cross_or_are_reset_are_left_to_the_hosts() {
+    let reset = Seg::new(false, Flags::RST, 9_000_000, 0);
+    let crossing = Seg { flags: Flags::SYN, ..syn_ack() };
+    for odd in [reset, crossing] {
+        let mut checker = checker();
+        for segment in [syn(), odd, syn_ack(), ack(), data()] {
+            take(&mut checker, segment, true, true, usize::MAX);
+        }
+        let split = checker.finish(0).split;
+        assert!(split.splittable.is_empty(), "{split:?}");
+    }
+    // What comes after the handshake is another matter.
+    let mut checker = checker();
+    for segment in [syn(), syn_ack(), ack(), data(), reset] {
+        take(&mut checker, segment, true, true, usize::MAX);
+    }
+    assert_eq!(checker.finish(0).split.splittable["gw"].count, 1);
 }
 
 #[test]
