@@ -45,6 +45,7 @@ impl Relay {
         } else if fin == self.buffer.end() {
             self.rx.fin_claimed = None;
             self.rx.fin_at = Some(fin);
+            self.source_nxt = self.source_nxt.min(fin + 1);
             return true;
         }
         false

@@ -11,8 +11,10 @@ use crate::gro::Merger;
 use crate::host::Host;
 use crate::packet::tcp;
 
-/// So often in a second a gateway's timers may run at most where nothing comes and nothing goes.
+/// So often in [`IDLE_TIME`] a gateway's timers may run at most where nothing comes and nothing
+/// goes. Half-open connections of a flood expire one by one.
 const IDLE_WAKES_MAX: u32 = 300;
+const IDLE_TIME: Duration = Duration::from_millis(1);
 
 /// A way out of a node.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +191,7 @@ struct Idle {
 
 impl Idle {
     fn wake(&mut self, now: Instant, due: Deadline) -> Result<(), String> {
-        if now.since(self.since) >= Duration::from_secs(1) {
+        if now.since(self.since) >= IDLE_TIME {
             *self = Self { since: now, wakes: 0 };
         }
         self.wakes += 1;

@@ -79,7 +79,8 @@ impl Sender {
         if acked.delivered_bytes > 0 && !of_old_way {
             self.tell_controller(now, &acked, &sample, prior_in_flight);
         }
-        if acked.delivered_bytes > 0 {
+        // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
+        if acked.delivered_bytes > 0 || self.flight.is_empty() {
             self.arm(now);
         }
         happened
@@ -167,12 +168,11 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use farlink_cc::{Config, Controller, Kind};
-    use farlink_wire::{Duration, Instant, SeqNum};
+    use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
     use super::super::{Plan, Purpose, RtoBounds, Sender, Supply};
 
-    #[test]
-    fn a_tail_probe_is_forgotten_with_what_it_probed() {
+    fn sender(now: Instant) -> Sender {
         let cc = Controller::new(&Config {
             kind: Kind::Cubic,
             mss: 1000,
@@ -186,13 +186,34 @@ mod tests {
             hystart: true,
         });
         let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
-        let mut now = Instant::from_millis(1_000_000);
         let mut s = Sender::new(now, SeqNum(0), cc, 1000, true, bounds);
         s.remember_rtt(Duration::from_millis(50));
-        let send = |s: &mut Sender, now| {
-            let seq = s.snd_nxt();
-            s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
-        };
+        s
+    }
+
+    fn send(s: &mut Sender, now: Instant) {
+        let seq = s.snd_nxt();
+        s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
+    }
+
+    /// A receiver may say of the last byte, too, that it has it, before it acknowledges it.
+    #[test]
+    fn nothing_is_waited_for_when_all_is_acknowledged() {
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = sender(now);
+        send(&mut s, now);
+        now += Duration::from_millis(50);
+        let _ = s.on_ack(now, SeqNum(0), &[SackBlock { start: SeqNum(0), end: SeqNum(500) }], true, false);
+        assert!(s.timers.rto.is_some(), "it may take that back");
+        now += Duration::from_millis(5);
+        let _ = s.on_ack(now, SeqNum(500), &[], true, false);
+        assert!(s.timers.rto.or(s.timers.probe).or(s.timers.early).is_none());
+    }
+
+    #[test]
+    fn a_tail_probe_is_forgotten_with_what_it_probed() {
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = sender(now);
         send(&mut s, now);
         now = s.timers.probe.expect("a probe is due");
         s.on_timer(now);

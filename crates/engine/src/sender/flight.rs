@@ -454,6 +454,8 @@ impl Flight {
         self.dup_acks = 0;
         self.progress_at = now;
         self.head_due = false;
+        // It may lie behind what was sent: a FIN that nobody is to have any more.
+        self.outage_until = self.outage_until.map(|until| until.min(upto));
     }
     /// What holds, where everything before `end` is held; `closely`: of each record, too.
     pub fn check(&self, end: SeqNum, closely: bool) -> Checked {

@@ -39,6 +39,32 @@ fn custody_outlasts_any_outage_that_is_known() {
     );
 }
 
+/// The FIN that an outage held up is no longer to be sent: who it was for has reset.
+#[test]
+fn a_reset_ends_what_an_outage_left_under_way() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.open();
+    t.play(
+        "b > P. 1:101 ack 1
+         a < P. 1:101 ack 1
+         +40
+         b < . 1 ack 101
+         a > F. 1 ack 1
+         drop",
+    );
+    set_link(&mut t, false);
+    t.play("~1s\n drop");
+    set_link(&mut t, true);
+    t.play(
+        "b < F. 1 ack 101
+         b > R. 101 ack 1
+         ~2s
+         drop
+         a > . 2 ack 101
+         a < R. 101 ack 1",
+    );
+}
+
 #[test]
 fn an_outage_of_half_an_hour_does_not_outlast_a_timestamp() {
     let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
