@@ -46,7 +46,7 @@ impl Relay {
             return;
         }
         let told = self.rx.told_soft_edge;
-        let soft = self.drain.soft_window(look).map(|bytes| self.rcv_nxt() + bytes);
+        let soft = self.read_rate.soft_window(look).map(|bytes| self.rcv_nxt() + bytes);
         match (told, soft) {
             (None, Some(_)) => self.rx.owe_now(),
             (Some(told), Some(soft)) if soft.after_eq(told + 2 * look.segment) => {
@@ -78,7 +78,7 @@ impl Split<'_> {
             if policy == FlowControl::Adaptive {
                 relay.adaptive.update(&look);
             }
-            relay.drain.update(&look);
+            relay.read_rate.update(&look);
             relay.owe_soft_window(&look, speaking);
         }
     }
@@ -203,7 +203,7 @@ impl Split<'_> {
             }
             FlowControl::Automatic => {
                 let Some(look) = self.look(cx, from) else { return limit };
-                let drained = relay.drain.limit(&look);
+                let by_reading = relay.read_rate.limit(&look);
                 // What only waits behind a repetition does not keep the link full.
                 let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
                 let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);
@@ -214,8 +214,8 @@ impl Split<'_> {
                     // It gets its part at once; those that hold more have to wait.
                     share = cx.links.equal_share(out, arriving);
                 }
-                let drained = drained.min(self.within_soft_window(cx, from, segment));
-                share.map_or(drained, |s| s.saturating_add(waiting).min(drained)).clamp(least, limit)
+                let by_reading = by_reading.min(self.within_soft_window(cx, from, segment));
+                share.map_or(by_reading, |s| s.saturating_add(waiting).min(by_reading)).clamp(least, limit)
             }
         }
     }

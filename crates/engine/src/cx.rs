@@ -31,6 +31,8 @@ pub struct Cx<'a> {
     pub flows_split: usize,
     /// Some connection's packets have been seen to go round us not long ago: routes are moving.
     pub routes_unsteady: bool,
+    /// When that was seen last.
+    pub bypassed_at: &'a mut Option<Instant>,
     /// Answers to odd segments that may still be given (RFC 5961 section 7).
     pub challenges: &'a mut Challenges,
 }
@@ -39,6 +41,9 @@ impl Cx<'_> {
     /// This happened to the connection of these hosts: it is counted, and told.
     pub fn happened(&mut self, legs: &Pair<Leg>, what: Event) {
         self.counters.count(what);
+        if what == Event::Bypassed {
+            *self.bypassed_at = Some(self.now);
+        }
         self.net.happened(&legs.ends(), what);
     }
 }

@@ -71,8 +71,8 @@ pub struct Engine {
     pub(crate) challenges: Challenges,
     pub(crate) trimmed_at: Instant,
     route_generation: u32,
-    /// When a bypass was seen last, and the counter's value then.
-    pub(crate) bypass_seen: Option<(Instant, u64)>,
+    /// When packets were last seen to go round us.
+    pub(crate) bypassed_at: Option<Instant>,
     pub(crate) checks: Turns,
 }
 
@@ -87,9 +87,8 @@ macro_rules! cx {
             half_open: $self.syns.len(),
             net: $net,
             flows_split: $self.split_count,
-            routes_unsteady: $self
-                .bypass_seen
-                .is_some_and(|(at, _)| $now.since(at) < $crate::engine::UNSTEADY),
+            routes_unsteady: $self.bypassed_at.is_some_and(|at| $now.since(at) < $crate::engine::UNSTEADY),
+            bypassed_at: &mut $self.bypassed_at,
             challenges: &mut $self.challenges,
         }
     };
@@ -121,7 +120,7 @@ impl Engine {
             challenges: Challenges::new(l.challenge_acks_per_s, config.seed),
             trimmed_at: Instant::ZERO,
             route_generation: 0,
-            bypass_seen: None,
+            bypassed_at: None,
             checks: Turns::default(),
             config,
         }

@@ -62,7 +62,7 @@ pub struct Look {
 
 /// How fast a destination takes what waits for it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Drain {
+pub struct ReadRate {
     backlog: Option<Backlog>,
     /// Bytes per second, once there was a backlog that has lasted.
     rate: Option<u64>,
@@ -78,7 +78,7 @@ struct Backlog {
     delivered: u64,
 }
 
-impl Drain {
+impl ReadRate {
     /// Looks at the relay after something has happened.
     pub fn update(&mut self, look: &Look) {
         if look.queued <= LEAST_SEGMENTS * look.segment {
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_slow_destination_gets_what_it_takes_in_a_round_trip() {
-        let mut d = Drain::default();
+        let mut d = ReadRate::default();
         let mut l = Look { queued: 300_000, ..look(0) };
         for ms in (0..=1000u32).step_by(50) {
             l.now = Instant::ZERO + MS * ms;
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn backlogs_that_come_and_go_do_not_raise_the_rate_without_end() {
-        let mut d = Drain::default();
+        let mut d = ReadRate::default();
         let mut l = Look { queued: 300_000, ..look(0) };
         for ms in (0..=1000u32).step_by(50) {
             l.now = Instant::ZERO + MS * ms;

@@ -12,7 +12,7 @@ use crate::link::{Entry, Link, Links};
 use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
-use crate::regulator::{Adaptive, Drain};
+use crate::regulator::{Adaptive, ReadRate};
 use crate::sender::{RtoBounds, Sender, Supply};
 use crate::side::Side;
 
@@ -54,7 +54,7 @@ pub struct Relay {
     /// Bytes that may be held before the destination has taken any.
     start_bytes: u32,
     /// How fast the destination takes what waits.
-    pub drain: Drain,
+    pub read_rate: ReadRate,
     /// The thesis's receive buffer.
     pub adaptive: Adaptive,
     /// Segments dropped to slow the source.
@@ -123,7 +123,7 @@ impl Relay {
             acked_beyond: None,
             limit_bytes,
             start_bytes: hosts.start_bytes(cx, limit_bytes),
-            drain: Drain::default(),
+            read_rate: ReadRate::default(),
             adaptive: Adaptive::default(),
             queue_drop: QueueDrop::default(),
             acked_at: None,

@@ -186,7 +186,7 @@ impl Split<'_> {
         let look = self.look(cx, to)?;
         // Counted from the acknowledgement, which may lag behind what is here.
         let ahead = relay.rcv_nxt().diff(ack).max(0).unsigned_abs();
-        relay.drain.soft_window(&look).map(|w| w.saturating_add(ahead))
+        relay.read_rate.soft_window(&look).map(|w| w.saturating_add(ahead))
     }
 
     /// Window field and, for a peer gateway, the window in bytes.

@@ -24,10 +24,6 @@ const KEPT_ENTRIES: usize = 256;
 impl Engine {
     /// After anything that touched a flow: mode, journal, ready queue, timer.
     pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
-        let bypasses = self.counters.bypass_events;
-        if bypasses > self.bypass_seen.map_or(0, |(_, n)| n) {
-            self.bypass_seen = Some((now, bypasses));
-        }
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return };
         if flow.settle(&mut cx, self.draining) {

@@ -14,12 +14,12 @@ use farlink_wire::{
 };
 
 use crate::due::{Deadline, Due, Wakes};
-use crate::fragments::{Head, cut_as};
 use crate::links::{self, LinkQueue};
 use crate::network::Network;
 use crate::ordinary::Ordinary;
 use crate::outlet::{Grants, Outlet};
 use crate::place::Place;
+use crate::recut::{Head, cut_as};
 use crate::status::Status;
 use crate::tap::{SenderNow, Taken, Tap, Wish};
 
@@ -186,7 +186,7 @@ impl Gateway {
     ) {
         let pool = self.engine.pool();
         if let Some(link) = self.outlet.forward(now, from, place, packet, (pool, net)) {
-            self.drain_link(now, link, PACKETS_PER_TURN, net);
+            self.serve_link(now, link, PACKETS_PER_TURN, net);
         }
     }
 
@@ -248,7 +248,7 @@ impl Gateway {
         }
         for i in 0..self.outlet.links().len() {
             let Some(way) = self.outlet.links().get(i).map(|l| l.way()) else { break };
-            self.drain_link(now, way, PACKETS_PER_TURN, net);
+            self.serve_link(now, way, PACKETS_PER_TURN, net);
         }
     }
 
@@ -270,7 +270,7 @@ impl Gateway {
     }
 
     /// Sends what the link's queue grants now.
-    fn drain_link(&mut self, now: Instant, way: Way, mut left: usize, net: &mut dyn Network) {
+    fn serve_link(&mut self, now: Instant, way: Way, mut left: usize, net: &mut dyn Network) {
         while left > 0
             && let Some(grant) = self.outlet.link_mut(way).and_then(|link| link.egress.next_grant(now))
         {

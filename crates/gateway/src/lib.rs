@@ -15,15 +15,15 @@
 
 pub mod due;
 pub mod flow_trace;
-mod fragments;
 mod gateway;
 mod identification;
-mod link_state;
+mod link_events;
 mod links;
 mod network;
 mod ordinary;
 mod outlet;
 mod place;
+mod recut;
 mod settings;
 mod status;
 pub mod tap;

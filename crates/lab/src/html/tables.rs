@@ -3,7 +3,7 @@
 use super::subjects::{Group, Point, Role, Subject, Table, deviation, mean};
 use super::words::{conditions, escaped, heading, plain, short, time};
 
-/// A good ratio, by the mission: at most 5 % above the limit.
+/// A good ratio: at most 5 % above the limit.
 const AT_LIMIT: f64 = 1.05;
 
 /// How each subject did over all cells.
