@@ -12,6 +12,7 @@ use crate::limited_by::{Held, held_by};
 use crate::net::Way;
 use crate::record::Record;
 use crate::relay::Relay;
+use crate::relays::Relays;
 use crate::sender::Sender;
 use crate::side::{Pair, Side};
 use crate::status::{Counters, FlowStatus, Load, Memory, Status};
@@ -175,6 +176,7 @@ impl FlowStatus {
         let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
         let of = |x: Option<&Relay>, what: fn(&Sender) -> u64| x.map_or(0, |x| what(&x.tx));
         let (from, held) = r.map_or((Side::A, Held::Nothing), held_by);
+        let carried = r.map(Relays::carried).unwrap_or_default();
         Self {
             a: name(&flow.legs.a),
             b: name(&flow.legs.b),
@@ -191,8 +193,8 @@ impl FlowStatus {
             limited_by: held.limit(),
             held_by: held.name(),
             direction: if from == Side::A { "ab" } else { "ba" },
-            delivered_ab_bytes: of(ab, Sender::delivered_bytes),
-            delivered_ba_bytes: of(ba, Sender::delivered_bytes),
+            delivered_ab_bytes: carried.to_server_bytes,
+            delivered_ba_bytes: carried.to_client_bytes,
             in_flight_a_bytes: of(ba, Sender::pipe),
             in_flight_b_bytes: of(ab, Sender::pipe),
             window_a_bytes: of(ba, Sender::window_bytes),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use farlink_gateway::{Because, Event};
 use serde_json::{Value, json};
 
 use super::session::{Allowed, Session};
@@ -26,9 +27,11 @@ const WORDS_MAX: usize = 4;
 /// A SYN that comes within microseconds of the end of an old connection on its ports may find that
 /// bytes of that are still owed. Such a connection is left to the hosts.
 const SPLIT_SHARE: f64 = 0.99;
-/// What a gateway says of a connection that it forwards because the processor is short. The
-/// laboratory shares that with its captures.
-const BUSY: &str = "forwarded: the processor is short";
+/// What a gateway says of a connection that it splits.
+const SPLIT: &str = Event::Split.name();
+/// What it says of one that it forwards because the processor is short. The laboratory shares that
+/// with its captures.
+const BUSY: &str = Event::Forwarded(Because::Processor).name();
 /// Of connections that carry much, gateways acknowledge some bytes before the destination does. A
 /// destination close by may be faster now and then.
 const EARLY_SHARE: f64 = 0.9;
@@ -229,7 +232,7 @@ impl Splits {
         seen.flows.iter().for_each(|flow| *lives.entry(*flow).or_default() += 1);
         let missing = lives.into_iter().filter_map(|(flow, lives)| {
             let words = told.get(&flow).map(Vec::as_slice).unwrap_or_default();
-            let split = words.iter().filter(|word| **word == "split" || **word == BUSY).count();
+            let split = words.iter().filter(|word| [SPLIT, BUSY].contains(word)).count();
             let last = &words[words.len().saturating_sub(WORDS_MAX)..];
             let named = || format!("{} ({split} of {lives}; {})", flow.arrow(true), last.join(", "));
             ((split as f64) < SPLIT_SHARE * lives as f64).then(named)
