@@ -256,15 +256,16 @@ impl Scoreboard {
         i
     }
 
-    fn count(&self, acked: &mut Acked, r: &Sent, now: Instant) {
-        if r.sacked {
-            return;
-        }
-        acked.delivered_bytes += r.len();
+    /// Returns whether what arrived may have been sent again.
+    fn count(&self, acked: &mut Acked, r: &Sent, now: Instant) -> bool {
         // It may be a copy that arrived.
         let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
-        let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
         let again = r.retransmitted || copy.is_some();
+        if r.sacked {
+            return again;
+        }
+        acked.delivered_bytes += r.len();
+        let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
         if !again {
             acked.original = true;
             if self.fack.is_some_and(|f| r.end.before(f)) {
@@ -284,6 +285,7 @@ impl Scoreboard {
         if acked.highest.is_none_or(|h| r.end.after(h)) {
             acked.highest = Some(r.end);
         }
+        again
     }
 
     /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight
@@ -303,8 +305,7 @@ impl Scoreboard {
                 part.end = una;
                 r.seq = una;
             }
-            self.count(&mut acked, &part, now);
-            repeated |= part.retransmitted || part.copied_at.is_some();
+            repeated |= self.count(&mut acked, &part, now);
             self.out_bytes -= part.len();
             if part.sacked {
                 self.sacked_bytes -= part.len();
@@ -569,6 +570,15 @@ impl Scoreboard {
             r.copies = 0;
             r.then = then;
         }
+    }
+
+    /// What may be copied early, the oldest from `up` on, with no more than `copies` copies yet.
+    #[must_use]
+    pub fn oldest_early_candidate(&self, up: SeqNum, copies: u8, mss: u32) -> Option<(SeqNum, u32)> {
+        let may = |r: &&Sent| !r.sacked && !r.lost && r.copies <= copies;
+        let r = self.records.iter().skip(self.index_of(up)).find(may)?;
+        let seq = r.seq.max(up);
+        Some((seq, r.end.since(seq).min(mss)))
     }
 
     /// What may be copied early: a repetition from `up` on, else the last segment before `down`

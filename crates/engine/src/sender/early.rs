@@ -5,6 +5,9 @@
 //! way go first, for they have waited longest; then the rest from the end backwards: of what was
 //! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
 //! repeated twice at most, in two rounds.
+//!
+//! Where the receiver's window keeps back the rest, the oldest go first: a hole among them keeps it
+//! shut, and the earlier the longer.
 
 use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -30,6 +33,8 @@ pub(super) struct Early {
     round: u8,
     /// When the first copy of this round went.
     round_at: Option<Instant>,
+    /// There is more to send than the window takes.
+    oldest_first: bool,
     /// Repetitions from here on have had no turn in this round, nor has anything up to `down`.
     up: SeqNum,
     down: SeqNum,
@@ -72,6 +77,7 @@ impl Sender {
             && !self.peer.is_waited_for()
         {
             self.early_after_sending(now, true);
+            self.early.oldest_first = true;
         }
     }
 
@@ -98,14 +104,19 @@ impl Sender {
             return None;
         }
         while self.early.round < self.copies_max() {
-            let Early { up, down, round, round_at, .. } = self.early;
-            let mss = self.flight.mss();
-            if let Some((seq, len)) = self.flight.board().early_candidate(up, down, round, mss) {
+            let Early { up, down, round, round_at, oldest_first, .. } = self.early;
+            let (board, mss) = (self.flight.board(), self.flight.mss());
+            let next = if oldest_first {
+                board.oldest_early_candidate(up, round, mss)
+            } else {
+                board.early_candidate(up, down, round, mss)
+            };
+            if let Some((seq, len)) = next {
                 self.early.round_at = round_at.or(Some(now));
                 return Some(self.with_fin(seq, len, supply, Purpose::Early));
             }
             let (up, down) = (self.flight.una(), self.flight.next());
-            self.early = Early { on: true, round: round + 1, round_at: None, up, down };
+            self.early = Early { on: true, round: round + 1, round_at: None, oldest_first, up, down };
             if let Some(begun) = round_at {
                 let next = begun + self.flight.known_rtt().unwrap_or_default() / ROUND_PARTS;
                 self.early_from(now, next);
@@ -123,10 +134,54 @@ impl Sender {
     /// A copy went out.
     pub(super) fn on_sent_early(&mut self, now: Instant, plan: &Plan) {
         let len = plan.len + u32::from(plan.fin);
-        if self.flight.on_sent_copy(now, plan.seq, len) {
+        if self.flight.on_sent_copy(now, plan.seq, len) || self.early.oldest_first {
             self.early.up = plan.seq + len;
         } else {
             self.early.down = plan.seq;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farlink_cc::{Config, Controller, Kind};
+    use farlink_wire::{Duration, Instant, SeqNum};
+
+    use super::super::{RtoBounds, Sender, Supply};
+    use super::Purpose;
+
+    /// What is copied of 3,000 bytes that are under way, where there are so many to send and no
+    /// window for more.
+    fn copied(have: u32) -> Vec<u32> {
+        let config = Config { kind: Kind::FixedRate, fixed_rate_bps: Some(8_000_000), ..Config::default() };
+        let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
+        let mut now = Instant::from_millis(5);
+        let mut s = Sender::new(now, SeqNum(0), Controller::new(&config), 1000, true, bounds);
+        s.update_window(SeqNum(0), SeqNum(0), 3000, true);
+        s.remember_rtt(Duration::from_millis(500));
+        let (end, urgent_end, urgent_until, urgent_zero) = (SeqNum(have), None, None, None);
+        let supply = Supply { end, fin: false, push: end, urgent_end, urgent_until, urgent_zero };
+        for _ in 0..3 {
+            let plan = s.plan(now, &supply, 1000).expect("a segment");
+            s.on_sent(now, &plan);
+            now += Duration::from_millis(2);
+        }
+        assert_eq!(s.plan(now, &supply, 1000), None, "no window, or nothing more");
+        s.early_while_stalled(now, &supply);
+        now = s.timers.early.expect("copies are due");
+        s.on_timer(now);
+        let mut got = Vec::new();
+        while let Some(plan) = s.plan_early(now, &supply).filter(|_| got.len() < 3) {
+            assert_eq!((plan.purpose, plan.len), (Purpose::Early, 1000));
+            s.on_sent(now, &plan);
+            got.push(plan.seq.0);
+        }
+        got
+    }
+
+    #[test]
+    fn copies_go_from_the_oldest_on_while_the_window_keeps_back_the_rest() {
+        assert_eq!(copied(5000), [0, 1000, 2000]);
+        assert_eq!(copied(3000), [2000, 1000, 0], "there is no rest");
     }
 }
