@@ -20,18 +20,28 @@ pub(crate) struct Credits {
     interactive: i64,
 }
 
-/// How many flows wait in each class.
+/// One of something for each class.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
-    pub(crate) control: usize,
-    pub(crate) interactive: usize,
-    pub(crate) bulk: usize,
-    pub(crate) background: usize,
-    pub(crate) spare: usize,
+pub(crate) struct PerClass<T> {
+    control: T,
+    interactive: T,
+    bulk: T,
+    background: T,
+    spare: T,
 }
 
-impl Waiting {
-    pub(crate) fn of(&mut self, class: Class) -> &mut usize {
+impl<T> PerClass<T> {
+    pub(crate) fn of(&self, class: Class) -> &T {
+        match class {
+            Class::Control => &self.control,
+            Class::Interactive => &self.interactive,
+            Class::Bulk => &self.bulk,
+            Class::Background => &self.background,
+            Class::Spare => &self.spare,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, class: Class) -> &mut T {
         match class {
             Class::Control => &mut self.control,
             Class::Interactive => &mut self.interactive,
@@ -40,7 +50,12 @@ impl Waiting {
             Class::Spare => &mut self.spare,
         }
     }
+}
 
+/// How many flows wait in each class.
+pub(crate) type Waiting = PerClass<usize>;
+
+impl Waiting {
     pub(crate) fn total(&self) -> usize {
         self.control + self.interactive + self.bulk + self.background + self.spare
     }

@@ -7,6 +7,10 @@ use farlink_wire::time::Duration;
 pub const DEFAULT_MTU_BYTES: u32 = 1514;
 /// The largest burst and the largest grant: one super-segment.
 pub const MAX_BURST_BYTES: u32 = 65_536;
+/// The groups of one queue, the default one included.
+pub const MAX_GROUPS: usize = 256;
+/// The weight of a group that gets a thousand times as much as the least.
+pub const MAX_WEIGHT: u32 = 1000;
 
 /// How one link is shaped and shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +33,8 @@ pub struct Config {
     pub quantum_bytes: Option<u32>,
     /// Round-trip time of the link, when known. Equal flows then end one after the other, spread
     /// over a round trip, so that whoever waited for the first has time to ask for more before the
-    /// link is idle. A flow leads by no more than twice its share of what the link carries in that
-    /// time. `None`: they end together.
+    /// link is idle. A flow leads by no more than twice an equal share of what the link carries in
+    /// that time. `None`: they end together.
     pub rtt: Option<Duration>,
 }
 
@@ -64,6 +68,54 @@ pub enum Class {
     Background,
     /// Not needed, only useful: what even those leave.
     Spare,
+}
+
+/// Names a group of one queue; the owner chooses the number.
+///
+/// A class is shared by groups, and a group by its flows. Groups are for whoever has a part of the
+/// link to itself, however many flows that makes: the XCP traffic to one far gateway beside that
+/// to another, all XCP traffic beside all the rest, or TCP beside what is no TCP. What nobody has
+/// put elsewhere is in [`GroupId::DEFAULT`], which always exists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The group of whatever is in no other.
+    pub const DEFAULT: Self = Self(0);
+}
+
+/// What a group gets of the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// In each class the groups that wait there share what the class gets by their weights. From 1
+    /// to [`MAX_WEIGHT`]; what is outside counts as the nearest of these.
+    pub weight: u32,
+    /// The most that the group may send in all classes together, in bits per second, link-layer
+    /// overhead included. It is kept to within a packet, or what it carries in 1 ms where that is
+    /// more. What is not used goes to other groups, and is not saved up. `None`: as much as there
+    /// is. Zero grants nothing.
+    pub rate_bps: Option<u64>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { weight: 1, rate_bps: None }
+    }
+}
+
+/// Where in the queue something waits. A class alone stands for its place in the default group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lane {
+    /// Goes before other classes, or after them.
+    pub class: Class,
+    /// Has a share of what the class gets. One that does not exist is the default group.
+    pub group: GroupId,
+}
+
+impl From<Class> for Lane {
+    fn from(class: Class) -> Self {
+        Self { class, group: GroupId::DEFAULT }
+    }
 }
 
 /// The link's next customer.

@@ -3,14 +3,23 @@
 use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 
-use crate::classes::{self, Credits, Waiting};
-use crate::config::{Class, Config, Grant, MAX_BURST_BYTES, Stats};
+use crate::classes::Credits;
+use crate::config::{Class, Config, Grant, GroupId, Lane, MAX_BURST_BYTES, Share, Stats};
 use crate::flows::{Flows, queued_bytes};
-use crate::shaper::Shaper;
+use crate::groups::{self, At, Groups};
+use crate::shaper::{Shaper, link_catch_up};
 
 /// What a flow of the class for acknowledgements may send in its turn: one of them, with SACK
 /// blocks.
 const CONTROL_QUANTUM_BYTES: u32 = 100;
+
+/// A flow that has been granted bytes.
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    id: u64,
+    class: Class,
+    at: At,
+}
 
 /// The egress queue of one link. `P` is an owned packet.
 #[derive(Debug)]
@@ -22,12 +31,11 @@ pub struct Egress<P> {
     trip_bytes: i64,
     shaper: Shaper,
     credits: Credits,
-    flows: Flows<P>,
-    waiting: Waiting,
+    groups: Groups<P>,
     /// Since when, without a break, something has been waiting that the link could carry.
     waiting_since: Option<Instant>,
     /// The flow whose grant has not been answered.
-    granted: Option<usize>,
+    granted: Option<Granted>,
     up: bool,
     stats: Stats,
 }
@@ -43,10 +51,9 @@ impl<P> Egress<P> {
             burst_bytes,
             quantum_bytes,
             trip_bytes: trip_bytes(&config),
-            shaper: Shaper::new(config.rate_bps, config.burst_bytes),
+            shaper: Shaper::new(config.rate_bps, link_catch_up(config.rate_bps, config.burst_bytes)),
             credits: Credits::default(),
-            flows: Flows::default(),
-            waiting: Waiting::default(),
+            groups: Groups::new(config.mtu_bytes),
             waiting_since: None,
             granted: None,
             up: true,
@@ -56,19 +63,19 @@ impl<P> Egress<P> {
 
     /// A packet waits for the link.
     ///
-    /// When the queue is full the oldest packets of the longest flow are dropped and handed back;
-    /// the new one may be among them.
+    /// When the queue is full the oldest packets of the longest flow (of the group that holds most
+    /// for its weight) are dropped and handed back; the new one may be among them.
     pub fn enqueue(
         &mut self,
         now: Instant,
         flow: u64,
-        class: Class,
+        lane: impl Into<Lane>,
         size: impl Into<WireSize>,
         packet: P,
     ) -> Vec<P> {
-        let slot = self.entry(class, flow);
+        let at = self.entry(lane.into(), flow);
         let size = size.into();
-        self.change(now, slot, |flows| flows.push(slot, size, packet));
+        self.change(now, at, |flows| flows.push(at.slot, size, packet));
         self.stats.backlog_bytes += queued_bytes(size);
         self.stats.backlog_packets += 1;
         let mut victims = Vec::new();
@@ -82,20 +89,32 @@ impl<P> Egress<P> {
         victims
     }
 
-    /// The flow has something to send (idempotent). A flow may be ready in several classes at once.
-    pub fn set_ready(&mut self, now: Instant, flow: u64, class: Class) {
-        let slot = self.entry(class, flow);
-        self.set_ready_slot(now, slot, true);
+    /// The flow has something to send (idempotent). A flow may be ready in several classes and
+    /// groups at once, and has its turn in each.
+    pub fn set_ready(&mut self, now: Instant, flow: u64, lane: impl Into<Lane>) {
+        let at = self.entry(lane.into(), flow);
+        self.set_ready_at(now, at, true);
     }
 
-    /// The flow has nothing to send any more, in any class. Its owned packets stay.
-    pub fn clear(&mut self, flow: u64) {
-        for class in classes::ALL {
-            if let Some(slot) = self.flows.find(class, flow) {
-                // The time only matters for what begins to wait.
-                self.set_ready_slot(Instant::ZERO, slot, false);
-            }
+    /// Makes a group, or changes it: from now on it gets another share. `false`: there are
+    /// [`crate::MAX_GROUPS`] already; what is put into it is in the default group.
+    #[must_use = "without its own group, what it names is in the default group"]
+    pub fn set_group(&mut self, now: Instant, group: GroupId, share: Share) -> bool {
+        let exists = self.groups.set(now, group, share);
+        self.update_waiting_since(now);
+        exists
+    }
+
+    /// Ends a group: what waits in it goes on in the default group, behind what the same flow has
+    /// there. A grant that is not answered yet counts as not used. The default group stays.
+    pub fn remove_group(&mut self, now: Instant, group: GroupId) {
+        let Some(flows) = self.groups.remove(group) else { return };
+        self.granted = None;
+        for flow in flows.into_waiting() {
+            let at = self.entry(flow.class.into(), flow.id);
+            self.change(now, at, |flows| flows.join(at.slot, flow));
         }
+        self.update_waiting_since(now);
     }
 
     /// Every flow that has something to send has its turn elsewhere; returned as they were named,
@@ -104,10 +123,10 @@ impl<P> Egress<P> {
     pub fn take_ready(&mut self, now: Instant) -> Vec<u64> {
         self.granted = None;
         let mut ids = Vec::new();
-        for slot in self.flows.slots() {
-            if let Some(id) = self.flows.get_mut(slot).filter(|f| f.ready).map(|f| f.id) {
+        for at in self.groups.all() {
+            if let Some(id) = self.groups.flow_mut(at).filter(|f| f.ready).map(|f| f.id) {
                 ids.push(id);
-                self.set_ready_slot(now, slot, false);
+                self.set_ready_at(now, at, false);
             }
         }
         ids
@@ -116,59 +135,55 @@ impl<P> Egress<P> {
     /// All packets that wait, those of one flow in their order.
     pub fn take_packets(&mut self, now: Instant) -> Vec<P> {
         let mut packets = Vec::new();
-        for slot in self.flows.slots() {
-            while let Some((_, packet)) = self.take_packet(now, slot) {
+        for at in self.groups.all() {
+            while let Some((_, packet)) = self.take_packet(now, at) {
                 packets.push(packet);
             }
         }
-        self.update_waiting_since(now);
         packets
     }
 
     /// Who may send now; `None`: nobody, or not yet (see [`Self::poll_timeout`]). A [`Grant::Flow`]
     /// must be answered by [`Self::used`] before the next call, else it counts as not used.
     pub fn next_grant(&mut self, now: Instant) -> Option<Grant<P>> {
-        if let Some(slot) = self.granted.take() {
-            self.set_ready_slot(now, slot, false);
+        if let Some(granted) = self.granted.take() {
+            self.set_ready_at(now, granted.at, false);
+        }
+        if let Some(since) = self.groups.release(now) {
+            self.update_waiting_since(since);
         }
         if !self.up || self.shaper.free_at().is_none_or(|at| at > now) {
             return None;
         }
-        let class = self.credits.choose(&self.waiting)?;
-        let lead_max = self.lead_max(class);
-        let slot = self.flows.next(class, self.quantum(class), lead_max)?;
-        if let Some((size, packet)) = self.take_packet(now, slot) {
-            self.spend(now, slot, class, size);
-            self.update_waiting_since(now);
-            return Some(Grant::Packet(packet));
+        let class = self.credits.choose(self.groups.waiting())?;
+        let next = self.groups.next(now, class, self.quantum(class), self.lead_max(class))?;
+        if let Some(size) = next.packet {
+            self.spend(now, next.at, class, size);
+            return self.take_packet(now, next.at).map(|(_, packet)| Grant::Packet(packet));
         }
-        let flow = self.flows.get_mut(slot)?;
-        let deficit = u32::try_from(flow.deficit).unwrap_or(0);
-        let id = flow.id;
         // Late by some bytes: these may go at once, but no burst may grow from it.
         let overdue = u32::try_from(self.shaper.overdue_bytes(now, self.waiting_since)).unwrap_or(u32::MAX);
         let burst = if class >= Class::Background { 0 } else { self.burst_bytes.saturating_sub(overdue) };
-        self.granted = Some(slot);
-        Some(Grant::Flow { id, class, bytes: deficit.min(burst).max(self.config.mtu_bytes) })
+        self.granted = Some(Granted { id: next.id, class, at: next.at });
+        Some(Grant::Flow { id: next.id, class, bytes: next.bytes.min(burst).max(self.config.mtu_bytes) })
     }
 
     /// What a granted flow really sent: `wire_bytes` in `packets` packets, IP headers included.
     /// `still_ready`: it has more. With zero bytes it leaves the round in any case, and must be
     /// made ready again when it can send.
     pub fn used(&mut self, now: Instant, flow: u64, wire_bytes: u32, packets: u32, still_ready: bool) {
-        let granted = self.granted.take();
         let size = WireSize { bytes: wire_bytes, packets };
-        let Some((slot, class)) = granted
-            .and_then(|slot| self.flows.get_mut(slot).filter(|f| f.id == flow).map(|f| (slot, f.class)))
-        else {
+        let Some(Granted { class, at, .. }) = self.granted.take().filter(|granted| granted.id == flow) else {
             // Not the one that was asked: the link carried the bytes all the same.
             self.charge(now, size);
             return;
         };
         if wire_bytes > 0 {
-            self.spend(now, slot, class, size);
+            self.spend(now, at, class, size);
         }
-        self.set_ready_slot(now, slot, still_ready && wire_bytes > 0);
+        if !still_ready || wire_bytes == 0 {
+            self.set_ready_at(now, at, false);
+        }
     }
 
     /// What a flow may send in its turn, bytes. Acknowledgements take turns one by one: a turn of a
@@ -179,7 +194,7 @@ impl<P> Egress<P> {
         i64::from(self.quantum_bytes.min(bytes))
     }
 
-    /// Packets went past the queue over the same link.
+    /// Packets went past the queue over the same link, and count for no group.
     pub fn charge(&mut self, now: Instant, size: impl Into<WireSize>) {
         let size = size.into();
         self.shaper.spend(now, self.waiting_since, self.cost(size));
@@ -187,10 +202,18 @@ impl<P> Egress<P> {
     }
 
     /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past.
-    /// `None`: nothing waits, or the link is down.
+    /// `None`: nothing waits that ever may, or the link is down.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.up && self.waiting.any() { self.shaper.free_at() } else { None }
+        if !self.up {
+            return None;
+        }
+        let free_at = self.shaper.free_at()?;
+        if self.groups.waiting().any() {
+            return Some(free_at);
+        }
+        let held_until = self.groups.first_held().filter(|at| *at < Instant::FAR_FUTURE);
+        held_until.map(|at| at.max(free_at))
     }
 
     /// The link has another rate from now on; `None`: unshaped.
@@ -199,7 +222,7 @@ impl<P> Egress<P> {
         self.config.rate_bps = rate_bps;
         (self.burst_bytes, self.quantum_bytes) = sizes(&self.config);
         self.trip_bytes = trip_bytes(&self.config);
-        self.shaper.set_rate(now, rate_bps, self.config.burst_bytes);
+        self.shaper.set_rate(now, rate_bps, link_catch_up(rate_bps, self.config.burst_bytes));
         if had_none {
             self.restart_waiting(now);
         }
@@ -228,7 +251,7 @@ impl<P> Egress<P> {
     /// Nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.waiting.any()
+        !self.groups.waiting().any() && self.groups.first_held().is_none()
     }
 
     /// Since when, without a break, something has been waiting that the link could carry; `None`:
@@ -250,30 +273,36 @@ impl<P> Egress<P> {
         &self.config
     }
 
+    /// Wire bytes sent, without link-layer overhead.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.stats.sent_bytes
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { busy: self.shaper.busy(), flows: self.flows.len(), ..self.stats }
+        Stats { busy: self.shaper.busy(), flows: self.groups.len(), ..self.stats }
     }
 
-    fn entry(&mut self, class: Class, flow: u64) -> usize {
-        self.flows.entry(class, flow, self.quantum(class), self.waiting.total())
+    fn entry(&mut self, lane: Lane, flow: u64) -> At {
+        self.groups.entry(lane, flow, self.quantum(lane.class))
     }
 
     /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to
     /// this, so of n flows of one size those behind have n times half of it left when the first
     /// ends: what the link carries in a round trip.
-    fn lead_max(&mut self, class: Class) -> i64 {
-        let flows = i64::try_from(*self.waiting.of(class)).unwrap_or(i64::MAX).max(1);
+    fn lead_max(&self, class: Class) -> i64 {
+        let flows = i64::try_from(*self.groups.waiting().of(class)).unwrap_or(i64::MAX).max(1);
         self.trip_bytes.saturating_mul(2) / flows
     }
 
-    fn spend(&mut self, now: Instant, slot: usize, class: Class, size: WireSize) {
+    fn spend(&mut self, now: Instant, at: At, class: Class, size: WireSize) {
         let cost = self.cost(size);
         self.shaper.spend(now, self.waiting_since, cost);
-        self.credits.spend(class, cost, &self.waiting);
-        if let Some(flow) = self.flows.get_mut(slot) {
-            flow.deficit = flow.deficit.saturating_sub(i64::try_from(cost).unwrap_or(i64::MAX));
+        self.credits.spend(class, cost, self.groups.waiting());
+        if self.groups.spend(now, at, class, cost) {
+            self.update_waiting_since(now);
         }
         self.stats.sent_bytes += u64::from(size.bytes);
         self.stats.sent_grants += 1;
@@ -283,12 +312,9 @@ impl<P> Egress<P> {
         u64::from(size.bytes) + u64::from(size.packets) * u64::from(self.config.overhead_bytes)
     }
 
-    fn take_packet(&mut self, now: Instant, slot: usize) -> Option<(WireSize, P)> {
+    fn take_packet(&mut self, now: Instant, at: At) -> Option<(WireSize, P)> {
         let mut taken = None;
-        // The wait goes on until the packet is charged: see next_grant.
-        let since = self.waiting_since;
-        self.change(now, slot, |flows| taken = flows.pop(slot));
-        self.waiting_since = since;
+        self.change(now, at, |flows| taken = flows.pop(at.slot));
         let (size, _) = taken.as_ref()?;
         self.stats.backlog_bytes = self.stats.backlog_bytes.saturating_sub(queued_bytes(*size));
         self.stats.backlog_packets = self.stats.backlog_packets.saturating_sub(1);
@@ -296,38 +322,29 @@ impl<P> Egress<P> {
     }
 
     fn drop_from_longest(&mut self, now: Instant) -> Option<P> {
-        let slot = self.flows.longest()?;
-        let (size, packet) = self.take_packet(now, slot)?;
-        self.update_waiting_since(now);
+        let at = self.groups.longest()?;
+        let (size, packet) = self.take_packet(now, at)?;
         self.stats.dropped_packets += 1;
         self.stats.dropped_bytes += u64::from(size.bytes);
         Some(packet)
     }
 
-    fn set_ready_slot(&mut self, now: Instant, slot: usize, ready: bool) {
-        self.change(now, slot, |flows| {
-            if let Some(flow) = flows.get_mut(slot) {
+    fn set_ready_at(&mut self, now: Instant, at: At, ready: bool) {
+        self.change(now, at, |flows| {
+            if let Some(flow) = flows.get_mut(at.slot) {
                 flow.ready = ready;
             }
         });
     }
 
-    /// Changes a flow and keeps the counts of what waits.
-    fn change(&mut self, now: Instant, slot: usize, change: impl FnOnce(&mut Flows<P>)) {
-        let Some((class, before)) = self.flows.get_mut(slot).map(|f| (f.class, f.waits())) else { return };
-        change(&mut self.flows);
-        let after = self.flows.get_mut(slot).is_some_and(|f| f.waits());
-        let count = self.waiting.of(class);
-        match (before, after) {
-            (false, true) => *count += 1,
-            (true, false) => *count = count.saturating_sub(1),
-            _ => return,
+    fn change(&mut self, now: Instant, at: At, change: impl FnOnce(&mut Flows<P>)) {
+        if self.groups.change(now, at, change) {
+            self.update_waiting_since(now);
         }
-        self.update_waiting_since(now);
     }
 
     fn update_waiting_since(&mut self, now: Instant) {
-        if !self.waiting.any() {
+        if !self.groups.waiting().any() {
             self.waiting_since = None;
         } else if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
@@ -344,12 +361,10 @@ impl<P> Egress<P> {
 
 /// Burst and quantum of a configuration, in bytes.
 fn sizes(config: &Config) -> (u32, u32) {
-    let burst = match (config.burst_bytes, config.rate_bps) {
-        (Some(burst), _) => burst,
-        (None, None) => MAX_BURST_BYTES,
-        (None, Some(rate)) => u32::try_from(rate / 8_000).unwrap_or(u32::MAX),
+    let burst = match config.burst_bytes {
+        Some(burst) => burst.clamp(config.mtu_bytes, MAX_BURST_BYTES),
+        None => groups::burst_bytes(config.rate_bps, config.mtu_bytes),
     };
-    let burst = burst.clamp(config.mtu_bytes, MAX_BURST_BYTES);
     (burst, config.quantum_bytes.unwrap_or(burst).max(config.mtu_bytes))
 }
 

@@ -1,5 +1,5 @@
-//! Which flow of a class is next: deficit round robin with a list for new flows (as fq_codel, RFC
-//! 8290 4), and whose packet goes when the queue is full.
+//! Which flow of a group is next in a class: deficit round robin with a list for new flows (as
+//! fq_codel, RFC 8290 4), and whose packet goes when the queue is full.
 //!
 //! A strictly fair queue brings flows of one size to their end at the same moment, and the link
 //! then idles for a round trip until whoever waited for them has asked for more. So each flow has a
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use farlink_wire::WireSize;
 use slab::Slab;
 
+use crate::classes::{ALL, PerClass};
 use crate::config::Class;
 
 /// Flows without anything to send that may stay listed, besides as many as there are with.
@@ -32,14 +33,15 @@ pub(crate) fn queued_bytes(size: WireSize) -> usize {
     size.bytes.max(64) as usize
 }
 
-/// All flows of one queue, in all classes.
+/// All flows of one group, in all classes.
 #[derive(Debug)]
 pub(crate) struct Flows<P> {
     slots: Slab<Flow<P>>,
     by_id: BTreeMap<(Class, u64), usize>,
     /// Flows with owned packets by the bytes they hold.
     by_backlog: BTreeSet<(usize, usize)>,
-    rounds: [Round; 5],
+    backlog_bytes: usize,
+    rounds: PerClass<Round>,
     /// The place of the newest flow.
     place: u32,
 }
@@ -78,6 +80,11 @@ impl<P> Flow<P> {
         self.ready || !self.packets.is_empty()
     }
 
+    /// The size of its oldest packet.
+    pub(crate) fn front_size(&self) -> Option<WireSize> {
+        self.packets.front().map(|(size, _)| *size)
+    }
+
     /// A round has come by.
     fn replenish(&mut self, quantum: i64, lead_max: i64) {
         let left = self.of_place(lead_max).saturating_sub(self.lead).max(0);
@@ -98,7 +105,8 @@ impl<P> Default for Flows<P> {
             slots: Slab::new(),
             by_id: BTreeMap::new(),
             by_backlog: BTreeSet::new(),
-            rounds: core::array::from_fn(|_| Round::default()),
+            backlog_bytes: 0,
+            rounds: PerClass::default(),
             place: 0,
         }
     }
@@ -117,12 +125,8 @@ impl<P> Flows<P> {
         self.place = self.place.wrapping_add(GOLDEN_SECTION);
         let slot = self.slots.insert(Flow::new(id, class, quantum, self.place));
         self.by_id.insert((class, id), slot);
-        self.round(class).new.push_back(slot);
+        self.rounds.of_mut(class).new.push_back(slot);
         slot
-    }
-
-    pub(crate) fn find(&self, class: Class, id: u64) -> Option<usize> {
-        self.by_id.get(&(class, id)).copied()
     }
 
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Flow<P>> {
@@ -135,7 +139,7 @@ impl<P> Flows<P> {
     /// best place may lead by.
     pub(crate) fn next(&mut self, class: Class, quantum: i64, lead_max: i64) -> Option<usize> {
         loop {
-            let round = self.round(class);
+            let round = self.rounds.of_mut(class);
             let from_new =
                 !round.new.is_empty() && (round.new_streak < NEW_STREAK_MAX || round.old.is_empty());
             let list = if from_new { &mut round.new } else { &mut round.old };
@@ -148,7 +152,7 @@ impl<P> Flows<P> {
                 self.unlist(class, from_new);
                 // A flow that leaves the new list empties through the old one, else it could be new
                 // again at once.
-                let round = self.round(class);
+                let round = self.rounds.of_mut(class);
                 if from_new && !round.old.is_empty() {
                     round.old.push_back(slot);
                 } else {
@@ -157,9 +161,9 @@ impl<P> Flows<P> {
             } else if flow.deficit <= 0 {
                 flow.replenish(quantum, lead_max);
                 self.unlist(class, from_new);
-                self.round(class).old.push_back(slot);
+                self.rounds.of_mut(class).old.push_back(slot);
             } else {
-                let round = self.round(class);
+                let round = self.rounds.of_mut(class);
                 round.new_streak = if from_new { round.new_streak.saturating_add(1) } else { 0 };
                 return Some(slot);
             }
@@ -176,6 +180,16 @@ impl<P> Flows<P> {
         self.reorder(slot, before, after);
     }
 
+    /// Another flow goes on in this one, behind what waits here.
+    pub(crate) fn join(&mut self, slot: usize, other: Flow<P>) {
+        for (size, packet) in other.packets {
+            self.push(slot, size, packet);
+        }
+        if let Some(flow) = self.slots.get_mut(slot) {
+            flow.ready |= other.ready;
+        }
+    }
+
     /// Takes the flow's oldest packet.
     pub(crate) fn pop(&mut self, slot: usize) -> Option<(WireSize, P)> {
         let flow = self.slots.get_mut(slot)?;
@@ -190,6 +204,16 @@ impl<P> Flows<P> {
     /// The flow that holds most bytes.
     pub(crate) fn longest(&self) -> Option<usize> {
         self.by_backlog.last().map(|(_, slot)| *slot)
+    }
+
+    /// Bytes of all packets that wait.
+    pub(crate) fn backlog_bytes(&self) -> usize {
+        self.backlog_bytes
+    }
+
+    /// All flows that have something to send.
+    pub(crate) fn into_waiting(self) -> impl Iterator<Item = Flow<P>> {
+        self.slots.into_iter().map(|(_, flow)| flow).filter(Flow::waits)
     }
 
     /// Where all flows are.
@@ -215,13 +239,15 @@ impl<P> Flows<P> {
             }
             None => false,
         };
-        for round in rounds {
+        for class in ALL {
+            let round = rounds.of_mut(class);
             round.new.retain(&mut keep);
             round.old.retain(&mut keep);
         }
     }
 
     fn reorder(&mut self, slot: usize, before: usize, after: usize) {
+        self.backlog_bytes = self.backlog_bytes.saturating_sub(before).saturating_add(after);
         self.by_backlog.remove(&(before, slot));
         if after > 0 {
             self.by_backlog.insert((after, slot));
@@ -235,22 +261,11 @@ impl<P> Flows<P> {
     }
 
     fn unlist(&mut self, class: Class, from_new: bool) {
-        let round = self.round(class);
+        let round = self.rounds.of_mut(class);
         if from_new {
             round.new.pop_front()
         } else {
             round.old.pop_front()
         };
-    }
-
-    fn round(&mut self, class: Class) -> &mut Round {
-        let [control, interactive, bulk, background, spare] = &mut self.rounds;
-        match class {
-            Class::Control => control,
-            Class::Interactive => interactive,
-            Class::Bulk => bulk,
-            Class::Background => background,
-            Class::Spare => spare,
-        }
     }
 }

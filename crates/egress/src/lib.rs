@@ -1,4 +1,4 @@
-//! The queue of a declared link: shaper, fair queueing, classes.
+//! The queue of a declared link: shaper, classes, groups, fair queueing.
 //!
 //! Two kinds of things wait for the link: *packets* that are forwarded, which the queue owns, and
 //! *flows* that have something to send, whose bytes are made only when the link grants them. The
@@ -8,11 +8,13 @@
 //! - `egress.rs` the door; `config.rs` what goes in and out
 //! - `shaper.rs` when the link is free
 //! - `classes.rs` which priority class is next
+//! - `groups.rs` which group of the class is next, by weight and by a rate of its own; with nothing
+//!   set up there is one group
 //! - `estimate.rs` the rate of a link that nobody has told us, from the reports of the gateway at
 //!   its other end
-//! - `flows.rs` which flow of the class is next (deficit round robin), and whose packet is dropped
+//! - `flows.rs` which flow of the group is next (deficit round robin), and whose packet is dropped
 //!
-//! An XCP router belongs between the last two and the link: it counts what arrives
+//! An XCP router belongs between the flows and the link: it counts what arrives
 //! ([`Egress::enqueue`], and what [`Egress::used`] reports) and stamps what departs
 //! ([`Egress::next_grant`]), and nothing else here needs to know of it.
 #![forbid(unsafe_code)]
@@ -33,9 +35,13 @@ mod config;
 mod egress;
 mod estimate;
 mod flows;
+mod groups;
 mod sent;
 mod shaper;
 
-pub use config::{Class, Config, DEFAULT_MTU_BYTES, Grant, MAX_BURST_BYTES, Stats};
+pub use config::{
+    Class, Config, DEFAULT_MTU_BYTES, Grant, GroupId, Lane, MAX_BURST_BYTES, MAX_GROUPS, MAX_WEIGHT, Share,
+    Stats,
+};
 pub use egress::Egress;
 pub use estimate::{RateEstimate, Report};

@@ -17,8 +17,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Shaper {
     rate_bps: Option<u64>,
-    /// Lateness that is made up for: never more than the burst that the operator has named, else no
-    /// more than a super-segment.
+    /// Lateness that is made up for.
     catch_up: Duration,
     next_free: Instant,
     /// Time beyond `next_free` in units of `1 / rate_bps` ns.
@@ -27,17 +26,9 @@ pub(crate) struct Shaper {
 }
 
 impl Shaper {
-    /// `burst_bytes`: the largest burst, where the operator has named one.
-    pub(crate) fn new(rate_bps: Option<u64>, burst_bytes: Option<u32>) -> Self {
-        let mut shaper = Self {
-            rate_bps,
-            catch_up: Duration::ZERO,
-            next_free: Instant::ZERO,
-            fraction: 0,
-            busy: Duration::ZERO,
-        };
-        shaper.limit_catch_up(burst_bytes);
-        shaper
+    /// `catch_up`: lateness that is made up for, see [`link_catch_up`].
+    pub(crate) fn new(rate_bps: Option<u64>, catch_up: Duration) -> Self {
+        Self { rate_bps, catch_up, next_free: Instant::ZERO, fraction: 0, busy: Duration::ZERO }
     }
 
     /// When the next byte may leave; `None`: never at this rate.
@@ -47,6 +38,11 @@ impl Shaper {
             Some(0) => None,
             Some(_) => Some(self.next_free),
         }
+    }
+
+    /// Nobody ever waits at this rate.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.rate_bps.is_none()
     }
 
     /// Bytes leave. `waiting_since`: since when, without a break, something has been waiting; if
@@ -79,7 +75,7 @@ impl Shaper {
     }
 
     /// Another rate from now on. What is being sent is finished at the new one.
-    pub(crate) fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>, burst_bytes: Option<u32>) {
+    pub(crate) fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>, catch_up: Duration) {
         if self.rate_bps == rate_bps {
             return;
         }
@@ -94,24 +90,29 @@ impl Shaper {
         }
         self.fraction = 0;
         self.rate_bps = rate_bps;
-        self.limit_catch_up(burst_bytes);
+        self.catch_up = catch_up;
     }
 
     pub(crate) fn busy(&self) -> Duration {
         self.busy
     }
+}
 
-    fn limit_catch_up(&mut self, burst_bytes: Option<u32>) {
-        let (bytes, longest) = match burst_bytes {
-            Some(bytes) => (bytes, CATCH_UP_NAMED_MAX),
-            None => (MAX_BURST_BYTES, CATCH_UP_MAX),
-        };
-        self.catch_up = match self.rate_bps {
-            Some(rate) if rate > 0 => {
-                Duration::from_nanos(u64::from(bytes) * 8 * NS_PER_S / rate).min(longest)
-            }
-            _ => Duration::ZERO,
-        };
+/// Lateness that is made up for on a link: never more than the burst that the operator has named,
+/// else no more than a super-segment.
+pub(crate) fn link_catch_up(rate_bps: Option<u64>, named_burst_bytes: Option<u32>) -> Duration {
+    let (bytes, longest) = match named_burst_bytes {
+        Some(bytes) => (bytes, CATCH_UP_NAMED_MAX),
+        None => (MAX_BURST_BYTES, CATCH_UP_MAX),
+    };
+    time_of(rate_bps, bytes).min(longest)
+}
+
+/// What so many bytes take at this rate; zero where that has no meaning.
+pub(crate) fn time_of(rate_bps: Option<u64>, bytes: u32) -> Duration {
+    match rate_bps {
+        Some(rate) if rate > 0 => Duration::from_nanos(u64::from(bytes).saturating_mul(8 * NS_PER_S) / rate),
+        _ => Duration::ZERO,
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
     /// to the nanosecond.
     #[test]
     fn remainders_are_carried() {
-        let mut shaper = Shaper::new(Some(7_000_000), Some(1514));
+        let mut shaper = Shaper::new(Some(7_000_000), Duration::ZERO);
         let start = Instant::from_millis(1);
         let mut now = start;
         for _ in 0..70_000 {
@@ -136,15 +137,15 @@ mod tests {
 
     #[test]
     fn a_new_rate_finishes_what_is_being_sent() {
-        let mut shaper = Shaper::new(Some(8_000), Some(1514));
+        let mut shaper = Shaper::new(Some(8_000), Duration::ZERO);
         let now = Instant::from_millis(1000);
         shaper.spend(now, None, 1000);
         assert_eq!(shaper.free_at(), Some(Instant::from_millis(2000)));
-        shaper.set_rate(Instant::from_millis(1500), Some(80_000), Some(1514));
+        shaper.set_rate(Instant::from_millis(1500), Some(80_000), Duration::ZERO);
         assert_eq!(shaper.free_at(), Some(Instant::from_millis(1550)));
-        shaper.set_rate(Instant::from_millis(1500), Some(0), Some(1514));
+        shaper.set_rate(Instant::from_millis(1500), Some(0), Duration::ZERO);
         assert_eq!(shaper.free_at(), None);
-        shaper.set_rate(Instant::from_millis(9500), None, Some(1514));
+        shaper.set_rate(Instant::from_millis(9500), None, Duration::ZERO);
         assert_eq!(shaper.free_at(), Some(Instant::ZERO));
     }
 }

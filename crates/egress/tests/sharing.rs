@@ -37,6 +37,12 @@ fn serve(egress: &mut Egress<Packet>, now: &mut Instant, until: Instant) -> BTre
     bytes
 }
 
+/// All of these go on; whoever else was ready has nothing to send any more.
+fn only(egress: &mut Egress<Packet>, now: Instant, flows: &[(u64, Class)]) {
+    egress.take_ready(now);
+    flows.iter().for_each(|(flow, class)| egress.set_ready(now, *flow, *class));
+}
+
 /// Flows of owned packets of all sizes and flows of the engine: equal shares to a quantum.
 #[test]
 fn shares_are_equal_within_a_quantum() {
@@ -144,7 +150,7 @@ fn classes_are_strict_within_limits() {
     assert_eq!([share(0), share(1), share(2), share(3)], [75, 19, 6, 0], "{bytes:?}");
 
     // A packet of a higher class waits for nobody as long as its class is modest.
-    egress.clear(0);
+    only(&mut egress, now, &[(3, Class::Background), (2, Class::Bulk), (1, Class::Interactive)]);
     let mut worst = 0;
     for i in 0..200 {
         let until = Instant::from_millis(17_000 + i * 20);
@@ -177,7 +183,7 @@ fn background_takes_every_idle_moment_and_no_other() {
     egress.set_ready(now, 2, Class::Bulk);
     let bytes = serve(&mut egress, &mut now, Instant::from_millis(2_001));
     assert_eq!(bytes.get(&3), None, "{bytes:?}");
-    egress.clear(2);
+    only(&mut egress, now, &[(3, Class::Background)]);
     let bytes = serve(&mut egress, &mut now, Instant::from_millis(3_001));
     assert!((997_000..=1_002_000).contains(&bytes[&3]), "{bytes:?}");
 }
@@ -253,13 +259,12 @@ fn readiness() {
     egress.set_ready(now, 1, Class::Bulk);
     assert!(egress.next_grant(now).is_some());
     assert_eq!(egress.next_grant(now), None);
-    // Cleared while granted.
+    // Taken while granted.
     egress.set_ready(now, 1, Class::Bulk);
     egress.set_ready(now, 2, Class::Bulk);
     assert!(matches!(egress.next_grant(now), Some(Grant::Flow { id: 1, .. })));
-    egress.clear(1);
+    assert_eq!(egress.take_ready(now), [1, 2]);
     egress.used(now, 1, 0, 0, false);
-    egress.clear(2);
     assert!(egress.is_idle());
     assert_eq!(egress.stats().sent_bytes, 40);
 }
@@ -291,7 +296,10 @@ fn any_order_of_operations() {
             let class = classes[lcg(&mut x, 5) as usize];
             match lcg(&mut x, 12) {
                 0 => egress.set_ready(now, flow, class),
-                1 => egress.clear(flow),
+                1 => {
+                    let ready = egress.take_ready(now).into_iter().filter(|id| *id != flow);
+                    ready.for_each(|id| egress.set_ready(now, id, class));
+                }
                 2 => egress.set_link_up(now, lcg(&mut x, 4) > 0),
                 3 => egress.set_rate(now, rate[lcg(&mut x, 5) as usize]),
                 4 => egress.charge(now, lcg(&mut x, 2_000) as u32),

@@ -153,7 +153,7 @@ impl LinkQueue {
         }
         let estimate = self.estimate.as_mut()?;
         estimate.handle_timeout(now);
-        estimate.note_sent(now, self.egress.stats().sent_bytes);
+        estimate.note_sent(now, self.egress.sent_bytes());
         let sending = estimate.sending_bps();
         if self.egress.config().rate_bps != sending {
             self.egress.set_rate(now, sending);
@@ -176,7 +176,7 @@ impl LinkQueue {
     /// A leg of a flow has something to send.
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants) {
         // The link is not idle where bytes wait before it that have left here.
-        let sent_bytes = self.egress.stats().sent_bytes;
+        let sent_bytes = self.egress.sent_bytes();
         let waits = |e: &RateEstimate| e.has_backlog(now, sent_bytes);
         let is_late = wants == Wants::Repeat && self.estimate.as_ref().is_some_and(waits);
         if !is_late {
