@@ -263,12 +263,15 @@ impl<P> Groups<P> {
         let index = self.choose(class)?;
         let group = self.groups.get_mut(index)?;
         let slot = group.flows.next(class, quantum, lead_max)?;
-        let overdue = group.rate.overdue_bytes(now, group.waiting_since);
-        let burst_bytes = group.burst_bytes.saturating_sub(u32::try_from(overdue).unwrap_or(u32::MAX));
         let flow = group.flows.get_mut(slot)?;
-        let (id, packet) = (flow.id, flow.front_size());
-        let bytes = u32::try_from(flow.deficit).unwrap_or(0).min(burst_bytes);
-        Some(Next { at: At { group: index, slot }, id, packet, bytes })
+        let (id, packet, deficit) = (flow.id, flow.front_size(), flow.deficit);
+        let mut next = Next { at: At { group: index, slot }, id, packet, bytes: 0 };
+        if packet.is_none() {
+            let overdue = group.rate.overdue_bytes(now, group.waiting_since);
+            let burst_bytes = group.burst_bytes.saturating_sub(u32::try_from(overdue).unwrap_or(u32::MAX));
+            next.bytes = u32::try_from(deficit).unwrap_or(0).min(burst_bytes);
+        }
+        Some(next)
     }
 
     /// The group of this class that is next. Each step unlists a group, or corrects a count after a
@@ -308,10 +311,17 @@ impl<P> Groups<P> {
         if self.is_alone {
             return false;
         }
+        self.spend_beside_others(now, at.group, class, bytes)
+    }
+
+    /// What the group has had counts against others, and against its own rate.
+    #[inline(never)]
+    fn spend_beside_others(&mut self, now: Instant, index: usize, class: Class, bytes: u64) -> bool {
+        let Some(group) = self.groups.get_mut(index) else { return false };
         let turn = group.turns.of_mut(class);
         turn.had = turn.had.saturating_add(u128::from(bytes) * u128::from(group.per_byte));
         group.rate.spend(now, group.waiting_since, bytes);
-        self.settle(now, at.group)
+        self.settle(now, index)
     }
 
     /// Changes a flow and keeps the counts of what waits. Returns whether they have changed.
@@ -326,23 +336,26 @@ impl<P> Groups<P> {
         if before == after {
             return false;
         }
-        let count = |waiting: &mut Waiting| {
-            let count = waiting.of_mut(class);
-            *count = if after { count.saturating_add(1) } else { count.saturating_sub(1) };
-        };
         if self.is_alone {
-            count(&mut self.waiting);
-            return true;
+            count(&mut self.waiting, class, after);
+        } else {
+            self.count_beside_others(now, at.group, class, after);
         }
-        count(&mut group.waiting);
+        true
+    }
+
+    /// A flow of this group has begun to wait, or ended.
+    #[inline(never)]
+    fn count_beside_others(&mut self, now: Instant, index: usize, class: Class, waits: bool) {
+        let Some(group) = self.groups.get_mut(index) else { return };
+        count(&mut group.waiting, class, waits);
         if group.held.is_none() {
-            count(&mut self.waiting);
-            if after {
-                self.list(class, at.group);
+            count(&mut self.waiting, class, waits);
+            if waits {
+                self.list(class, index);
             }
         }
-        self.settle(now, at.group);
-        true
+        self.settle(now, index);
     }
 
     /// Groups whose time has come are held no longer. Returns since when the first of them may go.
@@ -364,7 +377,8 @@ impl<P> Groups<P> {
             return false;
         }
         let waits = group.waiting.any();
-        group.waiting_since = if waits { group.waiting_since.or(Some(now)) } else { None };
+        group.waiting_since =
+            if waits && !group.rate.is_unlimited() { group.waiting_since.or(Some(now)) } else { None };
         let at = group.rate.free_at().unwrap_or(Instant::FAR_FUTURE);
         let (old, new) = (group.held, (waits && at > now).then_some(at));
         if old == new {
@@ -406,6 +420,12 @@ impl<P> Groups<P> {
     }
 }
 
+/// One flow more waits in this class, or one less.
+fn count(waiting: &mut Waiting, class: Class, waits: bool) {
+    let count = waiting.of_mut(class);
+    *count = if waits { count.saturating_add(1) } else { count.saturating_sub(1) };
+}
+
 /// The largest burst at a rate: what it carries in 1 ms, but a packet in any case.
 pub(crate) fn burst_bytes(rate_bps: Option<u64>, mtu_bytes: u32) -> u32 {
     let bytes = rate_bps.map_or(u32::MAX, |rate| u32::try_from(rate / 8_000).unwrap_or(u32::MAX));
@@ -444,5 +464,20 @@ mod tests {
             groups.spend(now, at, Class::Bulk, 1000);
         }
         assert_eq!(groups.turns.of(Class::Bulk).listed.len(), 2);
+    }
+
+    /// Else the next rate would begin with a burst for time in which nothing waited.
+    #[test]
+    fn without_a_rate_no_wait_is_remembered() {
+        let mut groups = Groups::<()>::new(1514);
+        let now = Instant::from_millis(1);
+        let share = |rate_bps| Share { weight: 1, rate_bps };
+        assert!(groups.set(now, GroupId(1), share(Some(0))));
+        let at = groups.entry(Lane { class: Class::Bulk, group: GroupId(1) }, 7, 1514);
+        groups.change(now, at, |flows| flows.get_mut(at.slot).unwrap().ready = true);
+        assert_eq!((groups.first_held(), groups.waiting().total()), (Some(Instant::FAR_FUTURE), 0));
+        assert!(groups.set(now, GroupId(1), share(None)));
+        assert_eq!((groups.first_held(), groups.waiting().total()), (None, 1));
+        assert_eq!(groups.groups.get(at.group).unwrap().waiting_since, None);
     }
 }
