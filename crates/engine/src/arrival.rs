@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Ecn, FarlinkOption, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
-use crate::ack_policy::{AckPolicy, Owed};
+use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::AckKind;
@@ -195,7 +195,7 @@ impl Split<'_> {
     fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
         let r = &*self.relays;
-        if s.seq.before_eq(r.get(from).rx.last_ack_sent) && self.is_current(from, s) {
+        if s.seq.before_eq(r.get(from).rx.last_ack_sent()) && self.is_current(from, s) {
             self.legs.get_mut(from).note_stamp(t.val);
         }
     }
@@ -204,7 +204,7 @@ impl Split<'_> {
     /// guess among old numbers, of which there are many, must not teach timestamps. Keepalives
     /// stand next to the last acknowledgement.
     fn is_current(&self, from: Side, s: &TcpSegment) -> bool {
-        (s.end_seq() + 1).after_eq(self.relays.get(from).rx.last_ack_sent)
+        (s.end_seq() + 1).after_eq(self.relays.get(from).rx.last_ack_sent())
     }
 
     /// RFC 9293 3.10.7.4, with what lies before the window counted as acceptable when it reaches
@@ -213,7 +213,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let relay = r.get(from);
         let nxt = relay.rcv_nxt();
-        let back = relay.rx.window_shown_max.max(65_536);
+        let back = relay.rx.window_shown_max().max(65_536);
         if s.seq.before(nxt) {
             return nxt.since(s.seq) <= back;
         }
@@ -379,7 +379,7 @@ impl Split<'_> {
         if drained && (s.ack.after(r.get(from.other()).tx.snd_una()) || !news) {
             self.rewrite(cx, from, s, &mut packet);
             // It gives the other host the acknowledgement that it is owed.
-            self.relays.get_mut(from.other()).rx.owed = Owed::Nothing;
+            self.relays.get_mut(from.other()).rx.owe_nothing();
             return Fate::Forward(packet);
         }
         if keepalive {
@@ -512,7 +512,7 @@ impl Split<'_> {
         }
         let end = seq + len;
         let edge = relay.frozen_at().unwrap_or(relay.rx.edge);
-        let edge = relay.rx.fin_at.map_or(edge, |f| edge.min(f));
+        let edge = relay.rx.fin_at().map_or(edge, |f| edge.min(f));
         if s.flags.fin() {
             relay.hear_fin(cx.pool, seq, end, edge, taken == len);
         }
@@ -616,7 +616,7 @@ impl Split<'_> {
 
     /// The acknowledgement number that a host was sent last.
     fn last_ack_to(&self, to: Side) -> SeqNum {
-        self.relays.get(to).rx.last_ack_sent
+        self.relays.get(to).rx.last_ack_sent()
     }
 
     /// An acknowledgement is owed to this host at once.
@@ -652,7 +652,7 @@ impl crate::relay::Relay {
     /// A larger window can be shown to the source while nothing has been acknowledged ahead of the
     /// far host.
     fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
-        let nothing_acked = self.rx.last_ack_sent.before_eq(self.far_acked(downstream));
+        let nothing_acked = self.rx.last_ack_sent().before_eq(self.far_acked(downstream));
         let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);
         nothing_acked && larger && !self.is_frozen()
     }

@@ -42,7 +42,7 @@ impl Relay {
     /// A gateway that was told a soft window, or is to be told the first, hears of the next:
     /// nothing else may be under way from it that would be acknowledged.
     fn owe_soft_window(&mut self, look: &Look, speaking: bool) {
-        if !speaking || self.rx.fin_at.is_some() || self.is_frozen() {
+        if !speaking || self.rx.fin_at().is_some() || self.is_frozen() {
             return;
         }
         let told = self.rx.told_soft_edge;

@@ -40,7 +40,7 @@ impl Split<'_> {
     /// What has been acknowledged to a host (invariants 3 and 7).
     fn check_promises(&self, from: Side) -> Checked {
         let relay = self.relays.get(from);
-        let acked = relay.rx.last_ack_sent;
+        let acked = relay.rx.last_ack_sent();
         let far = relay.far_acked(self.legs.get(from.other()).peer);
         // A gateway counts for itself, and one that was heard may have been shown more than a host.
         let most = self.ack_reach(from).filter(|_| !self.legs.get(from).peer.is_marked());
@@ -59,7 +59,7 @@ impl Split<'_> {
 impl Relay {
     /// What holds of one direction.
     fn check(&self, closely: bool) -> Checked {
-        let (held, fin, una) = (&self.buffer, self.rx.fin_at, self.tx.snd_una());
+        let (held, fin, una) = (&self.buffer, self.rx.fin_at(), self.tx.snd_una());
         let promised = self.frozen_at().unwrap_or(self.rx.edge).max(self.rx.edge).max(una);
         all_hold(&[
             (held.base() == una.min(held.end()), "held is not what the destination lacks"),

@@ -499,10 +499,10 @@ impl Engine {
         for out in [legs.a.out, legs.b.out] {
             cx.links.open(now, out);
         }
-        let r = &mut relays.both;
+        let r = &mut *relays;
         r.b.rx = Receiver::new(s.ack, shown_b);
         // A host counts the largest window from this segment on, not from the SYN.
-        r.b.rx.window_shown_max = 0;
+        r.b.rx.forget_window_shown_max();
         r.a.rx = Receiver::new(answer.ack, shown_a);
         r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes()), false);
         r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes()), false);
@@ -561,6 +561,16 @@ impl Engine {
             return Some(Ready { id: ready, out: flow.legs.get(to).out, wants });
         }
         None
+    }
+
+    /// A leg that stood in some queue: where it belongs is looked up again.
+    pub fn requeue(&mut self, ready: ReadyId) {
+        let ReadyId { flow: id, to, .. } = ready;
+        if let Some(flow) = self.table.get_mut(id)
+            && !core::mem::replace(flow.queued.get_mut(to), true)
+        {
+            self.ready.push_back((id, to));
+        }
     }
 
     /// Sends one segment of a flow towards a host.

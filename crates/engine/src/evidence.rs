@@ -172,7 +172,7 @@ impl Split<'_> {
     pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
         let relay = self.relays.get_mut(from);
         let end = s.end_seq();
-        relay.source_nxt = relay.source_nxt.max(relay.rx.fin_at.map_or(end, |fin| end.min(fin + 1)));
+        relay.source_nxt = relay.source_nxt.max(relay.rx.fin_at().map_or(end, |fin| end.min(fin + 1)));
     }
 
     /// The source goes on exactly where the destination says that it stands, and none of what lies
@@ -182,7 +182,7 @@ impl Split<'_> {
         let b = relay.beyond;
         let fresh = b.count > 0 && b.exact && cx.now.since(b.newest_at) <= FRESH;
         let fits = s.seq == b.ack && b.ack.after(relay.buffer.end()) && b.highest == relay.buffer.highest();
-        let goes_on = relay.rx.fin_at.is_none() && !relay.is_frozen();
+        let goes_on = relay.rx.fin_at().is_none() && !relay.is_frozen();
         if fresh && fits && goes_on && relay.has_sent_all() {
             self.believe(cx, source.other(), b.ack);
         }
@@ -207,8 +207,8 @@ impl Split<'_> {
             return;
         }
         // Who acknowledges exactly one number more than a FIN's has that FIN.
-        let claimed = towards.rx.fin_claimed.filter(|f| ack == *f + 1);
-        let data_end = towards.rx.fin_at.filter(|f| ack.after(*f)).or(claimed).unwrap_or(ack);
+        let claimed = towards.rx.fin_claimed().filter(|f| ack == *f + 1);
+        let data_end = towards.rx.fin_at().filter(|f| ack.after(*f)).or(claimed).unwrap_or(ack);
         towards.buffer.release(cx.pool, data_end);
         if towards.settle_fin() {
             towards.note_fin(cx.now);

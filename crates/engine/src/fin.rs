@@ -14,7 +14,7 @@ impl Relay {
     /// for all of it. `edge`: the end of what may come.
     pub(crate) fn hear_fin(&mut self, pool: &mut Pool, seq: SeqNum, end: SeqNum, edge: SeqNum, whole: bool) {
         let possible = end.after_eq(self.buffer.end()) && end.before_eq(edge.max(self.buffer.end()));
-        if self.rx.fin_at.is_some() || !possible {
+        if self.rx.fin_at().is_some() || !possible {
             return;
         }
         if end.before(self.buffer.highest()) {
@@ -26,7 +26,7 @@ impl Relay {
             self.buffer.clear_early(pool);
             self.end_push(end);
         }
-        self.rx.fin_claimed = Some(end);
+        self.rx.claim_fin(end);
     }
 
     /// What a segment's numbers say against a FIN that is not believed yet: its source has sent
@@ -34,17 +34,18 @@ impl Relay {
     pub(crate) fn doubt_fin(&mut self, s: &TcpSegment) {
         let data_end = s.seq + s.payload_len as u32;
         let is_beyond = |f: SeqNum| data_end.after(f + 1) || (s.payload_len > 0 && data_end.after(f));
-        self.rx.fin_claimed = self.rx.fin_claimed.filter(|f| !is_beyond(*f));
+        if self.rx.fin_claimed().is_some_and(is_beyond) {
+            self.rx.forget_fin_claim();
+        }
     }
 
     /// What is held may have changed. Returns whether the stream is known to end from now on.
     pub(crate) fn settle_fin(&mut self) -> bool {
-        let Some(fin) = self.rx.fin_claimed else { return false };
+        let Some(fin) = self.rx.fin_claimed() else { return false };
         if fin.before(self.buffer.highest()) {
-            self.rx.fin_claimed = None;
+            self.rx.forget_fin_claim();
         } else if fin == self.buffer.end() {
-            self.rx.fin_claimed = None;
-            self.rx.fin_at = Some(fin);
+            self.rx.end_at(fin);
             self.source_nxt = self.source_nxt.min(fin + 1);
             return true;
         }

@@ -24,7 +24,7 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
         if tx.in_recovery() {
             // What is missing keeps the room that the source could fill, or is the last of it.
             Held::Losses
-        } else if x.rx.fin_at.is_none() && room < x.rx.segment_bytes() {
+        } else if x.rx.fin_at().is_none() && room < x.rx.segment_bytes() {
             Held::Bound
         } else {
             Held::Nothing

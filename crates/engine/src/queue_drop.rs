@@ -57,7 +57,7 @@ impl QueueDrop {
         let rx = held.rx;
         let segment = rx.segment_bytes().min(len);
         let room = rx.edge.diff(seq + segment).max(0).unsigned_abs();
-        let threshold = u64::from(rx.window_shown_max / 2).max(2 * held.cwnd_bytes);
+        let threshold = u64::from(rx.window_shown_max() / 2).max(2 * held.cwnd_bytes);
         let over = u64::from(held.buffer.len()) > threshold;
         let able = self.pending.is_none() && !self.is_slow;
         if !over || !able || seq != held.buffer.end() || room < ROOM_SEGMENTS * segment {

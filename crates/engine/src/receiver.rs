@@ -62,17 +62,17 @@ impl Stretch {
 #[derive(Debug)]
 pub struct Receiver {
     /// Where the source's FIN stands, once everything before it is there.
-    pub fin_at: Option<SeqNum>,
+    fin_at: Option<SeqNum>,
     /// Where a FIN above a hole says that it stands.
-    pub fin_claimed: Option<SeqNum>,
+    fin_claimed: Option<SeqNum>,
     /// The acknowledgement that is owed to the source.
-    pub owed: Owed,
+    owed: Owed,
     /// Last acknowledgement number sent (Last.ACK.sent of RFC 7323).
-    pub last_ack_sent: SeqNum,
+    last_ack_sent: SeqNum,
     /// Right edge of the window shown to the source: never taken back.
     pub edge: SeqNum,
     /// Largest window shown to the source, bytes: how far behind an ACK may come (RFC 5961).
-    pub window_shown_max: u32,
+    window_shown_max: u32,
     /// Echo congestion until CWR (RFC 3168 6.1.3).
     pub ece: bool,
     /// What the upstream gateway was told last of the far host's acknowledgement.
@@ -91,7 +91,7 @@ pub struct Receiver {
     pub raise_first: bool,
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of
     /// them.
-    pub early_untold: bool,
+    early_untold: bool,
     /// The newest segment, as it counts for the link that it came over; told once.
     pub arrived: Option<Arrived>,
     unacked_bytes: u32,
@@ -146,6 +146,51 @@ impl Receiver {
     #[must_use]
     pub fn rcv_nxt(&self, buffer: &SeqBuffer) -> SeqNum {
         buffer.end() + u32::from(self.fin_at == Some(buffer.end()))
+    }
+
+    /// Where the source's FIN stands, once everything before it is there.
+    #[must_use]
+    pub fn fin_at(&self) -> Option<SeqNum> {
+        self.fin_at
+    }
+
+    /// Where a FIN above a hole says that it stands.
+    #[must_use]
+    pub fn fin_claimed(&self) -> Option<SeqNum> {
+        self.fin_claimed
+    }
+
+    /// A FIN says that the stream ends here.
+    pub fn claim_fin(&mut self, end: SeqNum) {
+        self.fin_claimed = Some(end);
+    }
+
+    /// It was false, or what speaks for it is gone.
+    pub fn forget_fin_claim(&mut self) {
+        self.fin_claimed = None;
+    }
+
+    /// The stream ends here: everything before it is there.
+    pub fn end_at(&mut self, fin: SeqNum) {
+        self.fin_claimed = None;
+        self.fin_at = Some(fin);
+    }
+
+    /// Last acknowledgement number sent (Last.ACK.sent of RFC 7323).
+    #[must_use]
+    pub fn last_ack_sent(&self) -> SeqNum {
+        self.last_ack_sent
+    }
+
+    /// Largest window shown to the source, bytes: how far behind an ACK may come (RFC 5961).
+    #[must_use]
+    pub fn window_shown_max(&self) -> u32 {
+        self.window_shown_max
+    }
+
+    /// The source counts the largest window anew.
+    pub fn forget_window_shown_max(&mut self) {
+        self.window_shown_max = 0;
     }
 
     /// The source sends segments of this payload.
@@ -216,6 +261,28 @@ impl Receiver {
     /// An acknowledgement is owed at once.
     pub fn owe_now(&mut self) {
         self.owed = Owed::Now;
+    }
+
+    /// None is owed any more.
+    pub fn owe_nothing(&mut self) {
+        self.owed = Owed::Nothing;
+    }
+
+    /// Until when the one that is owed may wait; `None`: none is owed, or it is owed at once.
+    #[must_use]
+    pub fn delayed_until(&self) -> Option<Instant> {
+        if let Owed::By(t) = self.owed { Some(t) } else { None }
+    }
+
+    /// One is due that tells of bytes above a hole: only a pure acknowledgement can.
+    #[must_use]
+    pub fn must_tell_of_early(&self, now: Instant) -> bool {
+        self.early_untold && self.due().is_some_and(|due| due <= now)
+    }
+
+    /// The source is told of all that is held above a hole.
+    pub fn note_early_told(&mut self) {
+        self.early_untold = false;
     }
 
     /// When it is due; `None` when none is owed.

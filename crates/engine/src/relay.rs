@@ -178,7 +178,7 @@ impl Relay {
     /// The source's FIN is here and not yet acknowledged by the destination.
     #[must_use]
     pub fn fin_outstanding(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| f == self.buffer.end() && self.tx.snd_una().before_eq(f))
+        self.rx.fin_at().is_some_and(|f| f == self.buffer.end() && self.tx.snd_una().before_eq(f))
     }
     /// The source's FIN has come, and all that stands before it.
     pub fn note_fin(&mut self, now: Instant) {
@@ -197,7 +197,7 @@ impl Relay {
     /// The destination has acknowledged the source's FIN.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.rx.fin_at.is_some_and(|f| self.tx.snd_una().after(f))
+        self.rx.fin_at().is_some_and(|f| self.tx.snd_una().after(f))
     }
     /// RCV.NXT.
     #[must_use]
@@ -213,7 +213,7 @@ impl Relay {
         let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
         let early = self.fin_overdue && delivered && !self.bypassed;
         if self.fin_outstanding() && !early {
-            self.rx.last_ack_sent.max(self.buffer.end())
+            self.rx.last_ack_sent().max(self.buffer.end())
         } else {
             self.rcv_nxt()
         }
@@ -222,7 +222,7 @@ impl Relay {
     /// known.
     #[must_use]
     pub fn waits_behind_hole(&self) -> bool {
-        let fin_ahead = self.rx.fin_claimed.is_some();
+        let fin_ahead = self.rx.fin_claimed().is_some();
         (self.buffer.has_early() || fin_ahead) && !self.owes() && self.tx.board().is_empty()
     }
     /// A window that is larger than any before, and by enough to wait for it, can be shown to the
@@ -230,7 +230,7 @@ impl Relay {
     #[must_use]
     pub fn can_show_more(&self, limit_bytes: u32, shift: u8, field_max_bytes: u32) -> bool {
         let shift = shift.min(14);
-        let shown = self.rx.window_shown_max;
+        let shown = self.rx.window_shown_max();
         shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
     }
     /// The source has pushed what stands before `end`, which is here.
@@ -273,7 +273,7 @@ impl Relay {
     pub fn supply(&self) -> Supply {
         Supply {
             end: self.buffer.end(),
-            fin: self.rx.fin_at == Some(self.buffer.end()),
+            fin: self.rx.fin_at() == Some(self.buffer.end()),
             push: self.push,
             urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt())),
             urgent_until: self.urgent_end,
@@ -334,7 +334,7 @@ impl Relay {
     pub fn freeze(&mut self) {
         let highest = self.buffer.highest();
         // A FIN that is there belongs to what is held.
-        let fin = u32::from(self.rx.fin_at.or(self.rx.fin_claimed) == Some(highest));
+        let fin = u32::from(self.rx.fin_at().or(self.rx.fin_claimed()) == Some(highest));
         self.frozen_at = Some(highest + fin);
     }
     /// Nothing is taken from some place on.

@@ -16,7 +16,7 @@ use crate::side::{Pair, Side};
 #[derive(Debug)]
 pub struct Relays {
     /// One of what each host sends: a pair with something beside it, and used as one.
-    pub both: Pair<Relay>,
+    both: Pair<Relay>,
     /// Whether it takes anything new.
     pub phase: Phase,
     /// A host was reset or has reset: which, when it began.
@@ -159,9 +159,15 @@ impl Relays {
         self.over
     }
 
+    /// Each relay with the side that it sends to.
+    pub fn each_mut(&mut self) -> [(&mut Relay, Side); 2] {
+        let Pair { a, b } = &mut self.both;
+        [(a, Side::B), (b, Side::A)]
+    }
+
     /// Gives all memory back.
     pub fn release(&mut self, pool: &mut Pool, links: &mut Links) {
-        for relay in [&mut self.both.a, &mut self.both.b] {
+        for (relay, _) in self.each_mut() {
             relay.buffer.clear(pool);
             relay.book(links, Entry::default());
         }

@@ -60,7 +60,7 @@ impl Split<'_> {
     pub(crate) fn ack_reach(&self, to: Side) -> Option<SeqNum> {
         let relay = self.relays.get(to);
         let far_acked = relay.far_acked(self.legs.get(to.other()).peer);
-        self.promise_to(to).ack_max(far_acked, relay.rx.window_shown_max)
+        self.promise_to(to).ack_max(far_acked, relay.rx.window_shown_max())
     }
 
     /// The acknowledgement number for segments to a host: what is held in order, or what the far
@@ -72,7 +72,7 @@ impl Split<'_> {
         if let Some(reach) = self.ack_reach(to) {
             // What has been acknowledged stays so, whatever a gateway that has gone since was
             // promised.
-            ack = ack.min(reach.max(relay.rx.last_ack_sent));
+            ack = ack.min(reach.max(relay.rx.last_ack_sent()));
         }
         relay.with_beyond(ack)
     }
@@ -82,7 +82,7 @@ impl Split<'_> {
     /// nothing is in custody yet.
     fn next_ack_for(&self, to: Side, pure: bool) -> SeqNum {
         let rx = &self.relays.get(to).rx;
-        if pure && rx.raise_first { rx.last_ack_sent } else { self.ack_for(to) }
+        if pure && rx.raise_first { rx.last_ack_sent() } else { self.ack_for(to) }
     }
 
     /// Right edge of the window for segments to a host.
@@ -113,14 +113,15 @@ impl Split<'_> {
         let narrow = relay.can_show_more(limit, far.window_scale, field_max);
         let moving = relay.ack_gap(cx.now).is_some_and(|gap| gap < MOVING || cx.links.has_budget(far.out));
         let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
-        let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max);
-        let pause = within_shown && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max / 4;
+        let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max());
+        let pause = within_shown && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max() / 4;
         let equal = cx.links.equal_share(far.out, 0);
         let behind_gap = equal.is_some() && relay.tx.board().sacked_bytes() > 0;
-        let larger_max_bytes = equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max.saturating_mul(2)));
+        let larger_max_bytes =
+            equal.map_or(u32::MAX, |s| s.max(relay.rx.window_shown_max().saturating_mul(2)));
         Offer {
             ack,
-            shown_max_bytes: relay.rx.window_shown_max,
+            shown_max_bytes: relay.rx.window_shown_max(),
             edge: relay.rx.edge,
             acked: relay.tx.snd_una(),
             far_acked,
@@ -133,7 +134,7 @@ impl Split<'_> {
             raise_quarters: if behind_gap { RAISE_QUARTERS_BEHIND_GAP } else { RAISE_QUARTERS },
             larger_max_bytes,
             pause,
-            hold: relay.rx.fin_at.is_some()
+            hold: relay.rx.fin_at().is_some()
                 || crate::room::is_full(cx.pool)
                 || stalled
                 || (full && relay.buffer.len() > 32 * 1024),
@@ -146,14 +147,14 @@ impl Split<'_> {
     pub fn wants_window_update(&self, cx: &Cx<'_>, to: Side) -> bool {
         let r = &*self.relays;
         let relay = r.get(to);
-        if relay.is_frozen() || relay.rx.fin_at.is_some() {
+        if relay.is_frozen() || relay.rx.fin_at().is_some() {
             return false;
         }
         // A gateway goes by what it was told last.
         let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
         let before = told.unwrap_or(relay.rx.edge);
         let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
-        let shown = relay.rx.window_shown_max.min(self.held_limit(cx, to));
+        let shown = relay.rx.window_shown_max().min(self.held_limit(cx, to));
         if left > shown / 2 {
             return false;
         }
@@ -308,7 +309,9 @@ impl Split<'_> {
         let inbound = r.get_mut(to);
         let rx = &mut inbound.rx;
         let raised = word.pure && rx.raise_first;
-        rx.early_untold &= !word.pure;
+        if word.pure {
+            rx.note_early_told();
+        }
         if word.edge.after(rx.edge) {
             cx.links.promise(cx.now, src.out, word.edge.since(rx.edge));
         }

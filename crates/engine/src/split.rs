@@ -107,14 +107,13 @@ impl Split<'_> {
     /// their timers would expire over the first segment that goes the whole way. Only a source with
     /// data in flight can learn, and it is given a few seconds. Returns whether that is over.
     fn has_let_go(&mut self, cx: &Cx<'_>) -> bool {
-        let Relays { both: Pair { a, b }, phase, .. } = &mut *self.relays;
-        if *phase == Phase::Open {
+        if self.relays.phase == Phase::Open {
             let known = |relay: &Relay| relay.tx.rtt().srtt().unwrap_or_default();
-            let path = known(a) + known(b);
-            for relay in [&mut *a, &mut *b] {
+            let path = known(&self.relays.a) + known(&self.relays.b);
+            for (relay, _) in self.relays.each_mut() {
                 relay.rx.stretch = Stretch::towards(path).filter(|_| !relay.buffer.is_empty());
             }
-            *phase = Phase::LetsGo(cx.now + LET_GO_MAX);
+            self.relays.phase = Phase::LetsGo(cx.now + LET_GO_MAX);
         }
         let is_done = |relay: &Relay| relay.buffer.is_empty() || relay.rx.stretch.is_none_or(|s| s.is_done());
         let is_time = self.relays.lets_go_until().is_none_or(|until| cx.now >= until);
@@ -123,7 +122,7 @@ impl Split<'_> {
 
     /// Both right edges freeze behind what is held.
     fn start_draining(&mut self) {
-        for relay in [&mut self.relays.both.a, &mut self.relays.both.b] {
+        for (relay, _) in self.relays.each_mut() {
             relay.freeze();
         }
         self.relays.phase = Phase::Draining;
@@ -178,9 +177,9 @@ impl Split<'_> {
             sent: Pair { a: r.a.rcv_nxt().max(r.a.acked()), b: r.b.rcv_nxt().max(r.b.acked()) },
             acked: Pair { a: r.b.acked(), b: r.a.acked() },
             edges: Pair { a: r.a.rx.edge, b: r.b.rx.edge },
-            shown_max: Pair { a: r.a.rx.window_shown_max, b: r.b.rx.window_shown_max },
+            shown_max: Pair { a: r.a.rx.window_shown_max(), b: r.b.rx.window_shown_max() },
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },
-            fin: Pair { a: r.a.rx.fin_at.map(|f| f + 1), b: r.b.rx.fin_at.map(|f| f + 1) },
+            fin: Pair { a: r.a.rx.fin_at().map(|f| f + 1), b: r.b.rx.fin_at().map(|f| f + 1) },
         };
         self.legs.b.remember_rtt(r.a.tx.rtt().srtt());
         self.legs.a.remember_rtt(r.b.tx.rtt().srtt());

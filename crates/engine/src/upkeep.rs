@@ -4,7 +4,6 @@
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant};
 
-use crate::ack_policy::Owed;
 use crate::config::{Class, Config};
 use crate::cx::Cx;
 use crate::due::{Deadline, Due};
@@ -17,7 +16,7 @@ use crate::record::{RECORD_STALE_BYTES, Record};
 use crate::relay::Relay;
 use crate::relays::Over;
 use crate::sender::Question;
-use crate::side::Side;
+use crate::side::{Pair, Side};
 use crate::split::Split;
 
 /// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
@@ -37,7 +36,7 @@ impl Split<'_> {
         let outbound = r.get(to.other());
         let may_speak = outbound.tx.asks_link() || !self.is_hushed(cx.links, to);
         let rx = &r.get(to).rx;
-        if rx.early_untold && rx.due().is_some_and(|d| d <= cx.now) {
+        if rx.must_tell_of_early(cx.now) {
             // Data would carry the acknowledgement, but not what is held above the hole.
             return Some(Wants::Ack);
         }
@@ -97,14 +96,13 @@ impl Split<'_> {
     #[must_use]
     pub fn deadline(&self, config: &Config) -> Option<Deadline> {
         let r = &*self.relays;
-        let ack = |o: Owed| if let Owed::By(t) = o { Some(t) } else { None };
         let idle = (!self.holds_downstream()).then(|| self.active_at + config.timers.dormant_after);
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
         Deadline::first([
             r.a.tx.deadline(),
             r.b.tx.deadline(),
-            Due::DelayedAck.at(ack(r.a.rx.owed)),
-            Due::DelayedAck.at(ack(r.b.rx.owed)),
+            Due::DelayedAck.at(r.a.rx.delayed_until()),
+            Due::DelayedAck.at(r.b.rx.delayed_until()),
             Due::Dormancy.at(idle),
             Due::Draining.at(r.lets_go_until()),
             Due::Reset.at(self.reset_deadline()),
@@ -119,8 +117,7 @@ impl Split<'_> {
     /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too,
     /// and how far the host behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
-        let r = &mut *self.relays;
-        for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
+        for (relay, to) in self.relays.each_mut() {
             let far = relay.far_acked(self.legs.get(to).peer);
             let behind = far.before(relay.tx.snd_una());
             let waits = relay.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
@@ -135,8 +132,7 @@ impl Split<'_> {
     /// other timer would ever look at it.
     pub fn watch_unsent(&mut self, now: Instant, links: &Links) {
         let ending = self.relays.is_reset();
-        let r = &mut *self.relays;
-        for (relay, to) in [(&mut r.both.a, Side::B), (&mut r.both.b, Side::A)] {
+        for (relay, to) in self.relays.each_mut() {
             let closed = relay.tx.waits_for_window();
             let waits = relay.owes() && relay.tx.board().is_empty() && !closed && !ending;
             let down = links.is_away(self.legs.get(to).out);
@@ -150,9 +146,7 @@ impl Split<'_> {
             let is_away = self.waits_for_link(cx.links, side.other());
             let r = &mut *self.relays;
             let relay = r.get_mut(side);
-            if let Owed::By(t) = relay.rx.owed
-                && t <= cx.now
-            {
+            if relay.rx.delayed_until().is_some_and(|t| t <= cx.now) {
                 relay.rx.owe_now();
             }
             if relay.fin_deadline().is_some_and(|t| t <= cx.now) {
@@ -219,24 +213,23 @@ impl Split<'_> {
             return;
         }
         let limit = cx.config.timers.user_timeout;
-        let (a_down, b_down) =
-            (self.waits_for_link(cx.links, Side::A), self.waits_for_link(cx.links, Side::B));
-        let r = &mut *self.relays;
-        for (relay, down) in [(&mut r.both.a, b_down), (&mut r.both.b, a_down)] {
+        let down =
+            Pair { a: self.waits_for_link(cx.links, Side::A), b: self.waits_for_link(cx.links, Side::B) };
+        for (relay, to) in self.relays.each_mut() {
             // A gateway that holds bytes for its host, which takes none of them: they are its own,
             // we hold nothing.
             let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
-            if stands && !down && !relay.holds() {
+            if stands && !down.get(to) && !relay.holds() {
                 relay.forget_far();
             }
         }
-        for (relay, from) in [(&mut r.both.a, Side::A), (&mut r.both.b, Side::B)] {
+        for (relay, to) in self.relays.each_mut() {
             // The gap is never filled: the source is gone, or goes another way. SACK binds nobody
             // (RFC 2018 section 8).
-            let silent = cx.now.since(self.legs.get(from).heard_at()) >= limit;
+            let silent = cx.now.since(self.legs.get(to.other()).heard_at()) >= limit;
             if relay.waits_behind_hole() && silent {
                 relay.buffer.clear_early(cx.pool);
-                relay.rx.fin_claimed = None;
+                relay.rx.forget_fin_claim();
             }
         }
         let r = &*self.relays;
@@ -392,7 +385,7 @@ impl Split<'_> {
     #[must_use]
     pub fn reach_bytes(&self) -> u64 {
         let r = &*self.relays;
-        let shown = r.a.rx.window_shown_max.max(r.b.rx.window_shown_max);
+        let shown = r.a.rx.window_shown_max().max(r.b.rx.window_shown_max());
         r.a.tx.window_max_bytes().max(r.b.tx.window_max_bytes()).max(u64::from(shown)) + OLD_ACK_SLACK
     }
 }

@@ -155,8 +155,6 @@ fn a_flow_is_treated_in_one_place() {
     assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
 }
 
-/// What an acknowledgement promises answers two questions: how far it may run ahead, and which
-/// window is shown. Both are asked where segments are made.
 /// Everything that leaves passes one place, where it can be counted, stamped and shown to a trace.
 #[test]
 fn packets_leave_at_one_place() {
@@ -170,6 +168,8 @@ fn packets_leave_at_one_place() {
     assert_eq!(places, ["crates/gateway/src/outlet.rs"]);
 }
 
+/// What an acknowledgement promises answers two questions: how far it may run ahead, and which
+/// window is shown. Both are asked where segments are made.
 #[test]
 fn a_promise_is_read_for_two_questions() {
     let engine: Vec<_> =
@@ -185,19 +185,13 @@ fn a_promise_is_read_for_two_questions() {
     assert_eq!(files("Promise::Shown"), [""; 0], "what follows from a promise stands in one file");
 }
 
-/// Parts of objects that are objects themselves, and fields of objects that are still read from
-/// many files: object, fields, why.
+/// Fields of objects that are read from many files, and why that is right: object, fields, why.
 const READ_FROM_MANY_FILES: &[(&str, &[&str], &str)] = &[
     ("Relay", &["tx"], "one of its three parts, an object with verbs"),
-    ("Relays", &["both"], "the pair that they are, and used as one"),
-    ("Leg", &["addr", "port"], "the name of a host, which never changes"),
+    ("Leg", &["addr", "port"], "the name of a host: plain data that never changes, and a key of tables"),
     ("Leg", &["path_mtu"], "a part of it, an object with verbs"),
-    ("Engine", &["ready", "split_count", "table"], "methods of the engine stand in several files"),
-    (
-        "Receiver",
-        &["early_untold", "fin_at", "fin_claimed", "last_ack_sent", "owed", "window_shown_max"],
-        "to be asked by verbs",
-    ),
+    ("Engine", &["table"], "a part of it, an object with verbs; the engine's methods stand in several files"),
+    ("Engine", &["split_count"], "the engine's own, read by its methods alone, which stand in several files"),
 ];
 
 /// What an object knows is asked for in its own words: a field that is read all over cannot be

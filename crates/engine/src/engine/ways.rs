@@ -7,7 +7,6 @@ use crate::cx::Cx;
 use crate::flow::Flow;
 use crate::leg::Leg;
 use crate::net::Way;
-use crate::ready::ReadyId;
 use crate::side::{Pair, Side};
 use crate::world::World;
 
@@ -66,16 +65,6 @@ impl Engine {
                 flow.route_generation = generation;
                 self.after_event(now, id, net);
             }
-        }
-    }
-
-    /// A leg that stood in some queue: where it belongs is looked up again.
-    pub fn requeue(&mut self, ready: ReadyId) {
-        let ReadyId { flow: id, to, .. } = ready;
-        if let Some(flow) = self.table.get_mut(id)
-            && !core::mem::replace(flow.queued.get_mut(to), true)
-        {
-            self.ready.push_back((id, to));
         }
     }
 }
