@@ -114,8 +114,7 @@ impl Engine {
         let Some(flow) = self.table.get(id) else { return true };
         let same = |old: Side, new: [IfaceId; 2]| new == [flow.legs.get(old).via; 2];
         let sides = same(a, came_by.a) && same(a.other(), came_by.b);
-        let holds_on = flow.relays().is_some_and(|r| r.owes() || r.is_reset());
-        let over = flow.is_closed() || (sides && !holds_on);
+        let over = flow.is_closed() || (sides && !flow.holds_on());
         if over {
             self.remove(id, net);
         }

@@ -456,10 +456,10 @@ impl Engine {
         self.rules.opened(rule);
         if s.payload_len == 0 && !s.flags.any(Flags::FIN | Flags::URG) {
             let mut cx = cx!(self, now, net);
-            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
+            if let Some(flow) = self.table.get_mut(id) {
                 // The server's first window is the gateway's own: it will hold what the client
                 // cannot.
-                split.show_window(&mut cx, Side::B, s, &mut packet);
+                flow.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
             if s.options.farlink.is_some() {
@@ -590,7 +590,7 @@ impl Engine {
         if !pulled.size.is_nothing() {
             pulled.more = flow.wants(&cx, to);
         } else if what == What::Any {
-            pulled.more = flow.as_split().and_then(|split| split.wants_repeat(&cx, to));
+            pulled.more = flow.wants_repeat(&cx, to);
         }
         if !flow.census.is_noted(flow.is_split()) {
             self.census.note(&mut self.table, id);
@@ -637,7 +637,7 @@ impl Engine {
         let mut n = 0;
         for id in self.table.ids() {
             if let Some(flow) = self.table.get_mut(id)
-                && flow.relays().is_some_and(Relays::holds)
+                && flow.holds()
             {
                 flow.end_split(Over::Abandoned);
                 n += 1;

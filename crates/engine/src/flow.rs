@@ -1,9 +1,10 @@
 //! A connection, and what it does by how it is treated.
 
 use farlink_wire::icmp::InnerTcp;
-use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, TcpSegment};
+use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, TcpSegment};
 
 use crate::challenge::Answers;
+use crate::changed::Changed;
 use crate::checked::{Checked, all_hold};
 use crate::config::{Class, Config};
 use crate::counted::Counted;
@@ -165,12 +166,6 @@ impl Flow {
         matches!(self.treatment, Treatment::Closed(_))
     }
 
-    /// What a split connection does.
-    pub fn as_split(&mut self) -> Option<Split<'_>> {
-        let Treatment::Split(relays) = &mut self.treatment else { return None };
-        Some(split!(self, relays))
-    }
-
     /// The one place where it gets another treatment. Returns whether it leaves the table.
     fn go_on(&mut self, next: Next) -> bool {
         match next {
@@ -240,7 +235,20 @@ impl Flow {
     /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment
     /// made here.
     pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
-        self.as_split().is_some_and(|mut split| split.on_icmp(now, from, e, inner))
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).on_icmp(now, from, e, inner),
+            // All that is under way is the hosts' own. What a tombstone sends needs no answer.
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
+    /// Something has changed round it. Returns whether that concerns it: what is not split looks
+    /// everything up when it is split again.
+    pub fn on_change(&mut self, config: &Config, links: &Links, changed: Changed) -> bool {
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).on_change(config, links, changed),
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
     }
 
     /// Its deadline has passed.
@@ -307,25 +315,129 @@ impl Flow {
         }
     }
 
-    /// What it wants to send towards a host now: only one that is split has anything of its own to
-    /// say.
+    /// After any event: what it holds is booked, and what its sources may send follows. Only relays
+    /// hold anything.
+    pub fn take_stock(&mut self, cx: &mut Cx<'_>) {
+        match &mut self.treatment {
+            Treatment::Split(relays) => {
+                let mut split = split!(self, relays);
+                split.book(cx.links);
+                split.regulate(cx);
+                split.watch_room(cx);
+            }
+            Treatment::Dormant(_) | Treatment::Closed(_) => {}
+        }
+    }
+
+    /// Gives all memory back, before it leaves the table.
+    pub fn release(&mut self, pool: &mut Pool, links: &mut Links) {
+        match &mut self.treatment {
+            Treatment::Split(relays) => relays.release(pool, links),
+            // They have none of the pool, and nothing is booked for them.
+            Treatment::Dormant(_) | Treatment::Closed(_) => {}
+        }
+    }
+
+    /// Data, or the end of a stream, is here that has not arrived. Only relays hold anything.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        match &self.treatment {
+            Treatment::Split(relays) => relays.is_busy(),
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
+    /// Something of either source is here, see [`Relays::holds`]; nothing is where there are no
+    /// relays.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match &self.treatment {
+            Treatment::Split(relays) => relays.holds(),
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
+    /// It cannot be forgotten for a new connection: something is owed to a host, or it is being
+    /// reset. Neither is so without relays.
+    #[must_use]
+    pub fn holds_on(&self) -> bool {
+        match &self.treatment {
+            Treatment::Split(relays) => relays.owes() || relays.is_reset(),
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
+    /// What it wants to send towards a host now. A sleeper has nothing of its own to say, and a
+    /// tombstone says it when it is asked, or by its timer.
     #[must_use]
     pub fn wants(&mut self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
-        self.as_split()?.wants(cx, to)
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).wants(cx, to),
+            Treatment::Dormant(_) | Treatment::Closed(_) => None,
+        }
     }
 
-    /// Sends what is most pressing to a host, and says whether there is more.
+    /// What it would repeat towards a host before anybody asks, see [`Self::wants`].
+    #[must_use]
+    pub fn wants_repeat(&mut self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).wants_repeat(cx, to),
+            Treatment::Dormant(_) | Treatment::Closed(_) => None,
+        }
+    }
+
+    /// Sends what is most pressing to a host, and says whether there is more. What became of it
+    /// since it asked for its turn may want nothing any more.
     pub fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
-        self.as_split().map_or_else(Pulled::default, |mut split| split.pull(cx, to, turn, what))
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).pull(cx, to, turn, what),
+            Treatment::Dormant(_) | Treatment::Closed(_) => Pulled::default(),
+        }
     }
 
-    /// Looks its routes up where they may have changed since it did so last.
+    /// A segment of a host goes on as it came, but for the window that it shows to this one.
+    pub fn show_window(&mut self, cx: &mut Cx<'_>, to: Side, s: &TcpSegment, packet: &mut PacketBuf) {
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).show_window(cx, to, s, packet),
+            // The host's own window is the one that counts.
+            Treatment::Dormant(_) | Treatment::Closed(_) => {}
+        }
+    }
+
+    /// A silent link is asked sooner where this begins to send into it: only what is split sends.
+    pub fn hasten_probe(&mut self, cx: &mut Cx<'_>, to: Side) {
+        match &mut self.treatment {
+            Treatment::Split(relays) => split!(self, relays).hasten_probe(cx, to),
+            Treatment::Dormant(_) | Treatment::Closed(_) => {}
+        }
+    }
+
+    /// Looks its routes up where they may have changed since it did so last. A packet that is
+    /// forwarded is routed by itself.
     pub fn renew_routes(&mut self, cx: &mut Cx<'_>, generation: u32) {
-        if self.route_generation != generation
-            && let Some(mut split) = self.as_split()
-        {
-            split.find_routes(cx);
-            self.route_generation = generation;
+        match &mut self.treatment {
+            Treatment::Split(relays) if self.route_generation != generation => {
+                split!(self, relays).find_routes(cx);
+                self.route_generation = generation;
+            }
+            Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => {}
+        }
+    }
+
+    /// Looks its routes up where one leads into a link that is down or silent. Returns whether it
+    /// did, see [`Self::renew_routes`].
+    pub fn leave_links_away(&mut self, cx: &mut Cx<'_>, generation: u32) -> bool {
+        match &mut self.treatment {
+            Treatment::Split(relays) => {
+                let mut split = split!(self, relays);
+                let is_away = [Side::A, Side::B].into_iter().any(|to| split.is_down(cx, to));
+                if is_away {
+                    split.find_routes(cx);
+                    self.route_generation = generation;
+                }
+                is_away
+            }
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }
 
@@ -340,7 +452,10 @@ impl Flow {
     /// What must survive the process: something only while it holds anything.
     #[must_use]
     pub fn record(&mut self) -> Option<Record> {
-        self.as_split().filter(|split| split.relays.holds()).map(|split| split.record())
+        match &mut self.treatment {
+            Treatment::Split(relays) if relays.holds() => Some(split!(self, relays).record()),
+            Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,
+        }
     }
 
     /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and

@@ -24,6 +24,7 @@ mod beyond;
 mod buffer;
 mod census;
 mod challenge;
+mod changed;
 mod check;
 mod checked;
 mod closed;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use farlink_wire::{Duration, Instant, TcpSegment};
 
+use crate::changed::Changed;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::flow::Flow;
@@ -161,14 +162,12 @@ impl Engine {
             let Some((probe, Asker { id, to, more_begin })) = asked else {
                 // Nobody waits any more, or all have waited for too long: each is judged for itself
                 // from now on.
-                self.leave_alone(way);
+                self.tell_all(Changed::LeftAlone(way));
                 self.links.hear_answer(now, way);
                 continue;
             };
-            if let Some(split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                let question = if probe.small { Question::Small } else { Question::Segment };
-                split.relays.get_mut(to.other()).tx.ask_link(question);
-            }
+            let question = if probe.small { Question::Small } else { Question::Segment };
+            self.tell(id, Changed::Asks(to, question));
             self.after_event(now, id, net);
             if more_begin && let Some(link) = self.links.get_mut(way) {
                 link.hasten_probe(now);
@@ -200,18 +199,6 @@ impl Engine {
         let (.., (id, to)) = *next?;
         let more_begin = waiting.iter().any(|((begins, _), .., (other, _))| *begins && *other != id);
         Some(Asker { id, to, more_begin })
-    }
-
-    fn leave_alone(&mut self, way: Way) {
-        for id in self.table.ids() {
-            let Some(split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
-            for to in [Side::A, Side::B] {
-                let tx = &mut split.relays.get_mut(to.other()).tx;
-                if split.legs.get(to).out == way && !tx.board().is_empty() {
-                    tx.leave_alone();
-                }
-            }
-        }
     }
 
     /// For longer than custody is kept without progress nobody was heard and nobody has said why.

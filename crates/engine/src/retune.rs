@@ -3,22 +3,18 @@
 use farlink_cc as cc;
 use farlink_wire::Instant;
 
+use crate::changed::Changed;
 use crate::config::{FlowControl, InitialWindow};
 use crate::engine::Engine;
-use crate::flow::Flow;
+use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, RateSource};
 use crate::net::Way;
-use crate::side::Side;
 
 impl Engine {
     /// Ends draining, complete or not: new connections are split again.
     pub fn end_drain(&mut self) {
         self.draining = false;
-        for id in self.table.ids() {
-            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                split.keep_hold();
-            }
-        }
+        self.tell_all(Changed::DrainEnded);
     }
 
     /// Something about a link has changed; ordinary interfaces only come and go.
@@ -42,7 +38,7 @@ impl Engine {
             Change::Rate(_) => {
                 link.forget();
                 self.set_rate_source(way, source);
-                self.follow_rate(way);
+                self.tell_all(Changed::Rate(way));
             }
             // Asked with every batch of packets, and seldom news.
             Change::Estimate(_) if after == before => return,
@@ -65,34 +61,28 @@ impl Engine {
         if let Some(link) = self.links.get_mut(way) {
             link.set_clock(clock);
         }
-        self.change_controllers(now, |out| out == way);
+        self.change_controllers(Changed::Controller(now, way));
     }
 
-    /// Another controller governs open connections on these ways.
-    fn change_controllers(&mut self, now: Instant, concerns: impl Fn(Way) -> bool) {
+    /// Another controller governs open connections.
+    fn change_controllers(&mut self, changed: Changed) {
         for id in self.table.ids() {
-            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
-            for to in [Side::A, Side::B] {
-                if concerns(split.legs.get(to).out) {
-                    split.change_controller(now, &self.config, &self.links, to);
-                }
+            if self.tell(id, changed) {
+                self.census.note(&mut self.table, id);
             }
-            self.census.note(&mut self.table, id);
         }
     }
 
-    /// What relays of open connections into this link may hold, and controllers that go by its
-    /// rate, follow it.
-    fn follow_rate(&mut self, way: Way) {
+    /// What has changed round open connections.
+    pub(crate) fn tell_all(&mut self, changed: Changed) {
         for id in self.table.ids() {
-            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
-            for to in [Side::A, Side::B] {
-                if split.legs.get(to).out == way {
-                    split.limit_relays(&self.config, &self.links);
-                    split.follow_link_rate(&self.links, to);
-                }
-            }
+            self.tell(id, changed);
         }
+    }
+
+    /// What has changed round a connection. Returns whether that concerns it.
+    pub(crate) fn tell(&mut self, id: FlowId, changed: Changed) -> bool {
+        self.table.get_mut(id).is_some_and(|flow| flow.on_change(&self.config, &self.links, changed))
     }
 
     /// The smallest round trip of any connection over a link of late, where nobody has said one, is
@@ -107,7 +97,7 @@ impl Engine {
     /// open too.
     pub fn set_ordinary_cc(&mut self, now: Instant, kind: cc::Kind) {
         self.config.ordinary.cc = kind;
-        self.change_controllers(now, |out| matches!(out, Way::Ordinary(_)));
+        self.change_controllers(Changed::OrdinaryController(now));
     }
 
     /// The initial window of connections that begin from now on, on legs that are no links.
@@ -125,11 +115,7 @@ impl Engine {
     /// stay promised: with a smaller bound a relay holds what it holds until that has gone on.
     pub fn set_relay_bytes(&mut self, bytes: u32) {
         self.config.limits.relay_bytes = bytes;
-        for id in self.table.ids() {
-            if let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) {
-                split.limit_relays(&self.config, &self.links);
-            }
-        }
+        self.tell_all(Changed::RelayBytes);
     }
 
     /// How large the buffer pool is from now on. What is held above a smaller bound goes on first:

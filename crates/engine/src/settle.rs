@@ -8,7 +8,6 @@ use crate::due::{Deadline, Due};
 use crate::engine::{Engine, cx};
 use crate::flow_id::FlowId;
 use crate::record::Record;
-use crate::relays::Relays;
 use crate::side::Side;
 use crate::turns::serve_in_turns;
 use crate::world::World;
@@ -29,13 +28,8 @@ impl Engine {
         if flow.settle(&mut cx, self.draining) {
             return self.remove(id, net);
         }
-        if let Some(mut split) = flow.as_split() {
-            split.book(cx.links);
-            split.regulate(&cx);
-            split.watch_room(&cx);
-        }
-        let split = flow.is_split();
-        let busy = flow.relays().is_some_and(Relays::is_busy);
+        flow.take_stock(&mut cx);
+        let (split, busy) = (flow.is_split(), flow.is_busy());
         if busy != flow.busy {
             flow.busy = busy;
             self.busy_count = if busy { self.busy_count + 1 } else { self.busy_count.saturating_sub(1) };
@@ -58,9 +52,7 @@ impl Engine {
                 *flow.queued.get_mut(to) = true;
                 self.ready.push_back((id, to));
             }
-            if let Some(split) = flow.as_split() {
-                split.hasten_probe(&mut cx, to);
-            }
+            flow.hasten_probe(&mut cx, to);
         }
         let asleep = flow.is_asleep();
         let spoke = flow.active_at == now;
@@ -125,9 +117,7 @@ impl Engine {
             self.split_count = self.split_count.saturating_sub(1);
             self.share_memory();
         }
-        if let Some(split) = flow.as_split() {
-            split.relays.release(&mut self.pool, &mut self.links);
-        }
+        flow.release(&mut self.pool, &mut self.links);
         if flow.journaled.is_some() {
             net.journal(id.slot, None);
         }

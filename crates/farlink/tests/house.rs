@@ -153,6 +153,7 @@ fn a_flow_is_treated_in_one_place() {
     assert_eq!(places("treatment = treatment"), ["crates/engine/src/flow.rs: self.treatment = treatment;"]);
     assert_eq!(places(".treatment = ").len(), 1, "another place that assigns a treatment");
     assert_eq!(places("relays.as_"), [""; 0], "relays that may be missing");
+    assert_eq!(places("as_split"), [""; 0], "a treatment that answers nothing is asked all the same");
 }
 
 /// Everything that leaves passes one place, where it can be counted, stamped and shown to a trace.

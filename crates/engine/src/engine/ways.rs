@@ -3,11 +3,11 @@
 use farlink_wire::Instant;
 
 use super::Engine;
+use crate::changed::Changed;
 use crate::cx::Cx;
-use crate::flow::Flow;
 use crate::leg::Leg;
 use crate::net::Way;
-use crate::side::{Pair, Side};
+use crate::side::Pair;
 use crate::world::World;
 
 impl Engine {
@@ -41,8 +41,7 @@ impl Engine {
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
         let all_lost = self.links.come_back(way);
         for id in self.table.ids() {
-            let Some(mut split) = self.table.get_mut(id).and_then(Flow::as_split) else { continue };
-            if split.restart_legs(now, way, all_lost) {
+            if self.tell(id, Changed::Back { now, way, all_lost }) {
                 self.after_event(now, id, net);
             }
         }
@@ -58,11 +57,7 @@ impl Engine {
         for id in self.table.ids() {
             let generation = self.route_generation;
             let mut cx = cx!(self, now, net);
-            let Some(flow) = self.table.get_mut(id) else { continue };
-            let Some(mut split) = flow.as_split() else { continue };
-            if [Side::A, Side::B].into_iter().any(|to| split.is_down(&cx, to)) {
-                split.find_routes(&mut cx);
-                flow.route_generation = generation;
+            if self.table.get_mut(id).is_some_and(|flow| flow.leave_links_away(&mut cx, generation)) {
                 self.after_event(now, id, net);
             }
         }
