@@ -632,7 +632,8 @@ impl Engine {
         self.draining && self.table.len() == 0
     }
 
-    /// Gives up all custody; returns how many flows that was.
+    /// Gives up all custody; returns how many flows that was. It goes by what is held, as the
+    /// record does, for the same reason: nobody will pass on what was only SACKed.
     pub fn abandon_all(&mut self, now: Instant, net: &mut dyn World) -> usize {
         let mut n = 0;
         for id in self.table.ids() {

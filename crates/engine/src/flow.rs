@@ -450,6 +450,11 @@ impl Flow {
     }
 
     /// What must survive the process: something only while it holds anything.
+    ///
+    /// What was only SACKed counts, though it is not owed. It is gone with the process, and its
+    /// source sends it again only after a timeout, if it keeps RFC 2018 section 8. A reset says at
+    /// once what has happened. A promise of nothing would have to tell the two apart here: what is
+    /// in order is the source's still, too.
     #[must_use]
     pub fn record(&mut self) -> Option<Record> {
         match &mut self.treatment {

@@ -347,7 +347,9 @@ impl Relay {
     pub fn frozen_at(&self) -> Option<SeqNum> {
         self.frozen_at
     }
-    /// Frozen, and everything below the frozen edge has been delivered.
+    /// Frozen, and everything below the frozen edge has been delivered. What waits above a hole is
+    /// below the edge: it was SACKed, so the hole is filled in a round trip, and what was let go
+    /// would come again only after a timeout.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.frozen_at.is_some() && !self.holds()
