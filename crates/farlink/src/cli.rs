@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use farlink_wire::Duration;
+use farlink_wire::quantity::{self, Bare};
 
 use crate::config::{self, Rate};
 
@@ -26,6 +28,14 @@ const AFTER_HELP: &str = after_help!(
 );
 #[cfg(not(feature = "lab"))]
 const AFTER_HELP: &str = after_help!("");
+
+const SET_EXAMPLES: &str = "Examples:
+  farlink set                              every parameter and its value
+  farlink set link.sat0.cc                 the value of one
+  farlink set link.sat0.rate_bps 6M        the link called sat0 now carries 6 Mbit/s
+  farlink set link.sat0.cc bbr             and is governed by BBR
+
+An unknown key or value changes nothing; the answer says what is allowed.";
 
 /// The whole command line.
 #[derive(Parser, Debug)]
@@ -97,13 +107,7 @@ Rates are those of the last interval; what a connection waits for is explained i
 One trace at a time. It costs nothing when there is none, and at most some megabytes of memory.")]
     Trace(TraceArgs),
     /// Change a parameter of the running gateway, or show those that can be changed
-    #[command(after_help = "Examples:
-  farlink set                              every parameter and its value
-  farlink set link.sat0.cc                 the value of one
-  farlink set link.sat0.rate '6 Mbit/s'    the link called sat0 now carries 6 Mbit/s
-  farlink set link.sat0.cc bbr             and is governed by BBR
-
-An unknown key or value changes nothing; the answer says what is allowed.")]
+    #[command(after_help = format!("{SET_EXAMPLES}\n\nKeys, NAME is a link's:\n{}", crate::settings::help()))]
     Set(SetArgs),
     /// Let the running gateway hand its connections back to the hosts, then end
     #[command(after_help = "The same as SIGTERM. Returns when the gateway has gone.")]
@@ -226,9 +230,9 @@ pub struct FlowsArgs {
 pub struct TopArgs {
     #[command(flatten)]
     pub socket: SocketArg,
-    /// Seconds between two looks
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    pub interval: f64,
+    /// Time between two looks, such as 500ms; without a unit: seconds
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
     /// By what connections are sorted
     #[arg(long, value_enum, default_value_t)]
     pub sort: crate::top::Sort,
@@ -246,9 +250,10 @@ pub struct TopArgs {
     pub json: bool,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
-    if (0.1..=60.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 60 seconds".into()) }
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = quantity::time(text, Bare::Base)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(60);
+    if allowed.contains(&time) { Ok(time) } else { Err("0.1 to 60 seconds".into()) }
 }
 
 /// `farlink trace`
@@ -361,6 +366,8 @@ mod tests {
             "farlink drain",
             "farlink check --json",
             "farlink top",
+            "farlink top --interval 0.5",
+            "farlink top --interval 500ms",
             "farlink link sat0 down",
         ] {
             Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));

@@ -5,13 +5,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use farlink_lab::build::{Lab, Life};
-use farlink_lab::settings::Settings;
+use farlink_lab::settings::{self, Settings};
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
 use farlink_linux::sandbox;
 
 use crate::out::{out, outln};
 use crate::scenario_args::ScenarioArgs;
+
+const UP_EXAMPLES: &str = "Examples:
+  farlink lab up                                      client - gw1 - sat - gw2 - server, 8 Mbit/s, 500 ms
+  farlink lab up chain --set rate=2M rtt=600ms loss=0.01
+  ip netns exec fl-client ping 10.64.3.2              then: whatever you like
+
+  farlink lab up --set down.loss=0.01 up.queue_packets=20 'contacts=0s-50s 60s-100s' contact_period=100s";
 
 /// `farlink lab`
 #[derive(clap::Args, Debug)]
@@ -24,19 +31,7 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     /// Put up a topology and leave it standing
-    #[command(after_help = "Examples:
-  farlink lab up                                      client - gw1 - sat - gw2 - server, 8 Mbit/s, 500 ms
-  farlink lab up chain --set rate=2M rtt=600ms loss=0.01
-  ip netns exec fl-client ping 10.64.3.2              then: whatever you like
-
-  farlink lab up --set down.loss=0.01 up.queue_packets=20 'contacts=0s-50s 60s-100s' contact_period=100s
-
-Keys of --set: rate rate_up (8M, bit/s, 0: unlimited) rtt (500ms) ber loss loss_burst ge_p ge_r ge_loss_good
-ge_loss_bad wink_p wink_i (40ms) wink_side (entry, exit) contacts ('0s-10s 30s-40s@2M') contact_period (60s)
-contact_hold rate_changes ('10s=4M 20s=8M') reorder reorder_by (10ms) duplicate corrupt jitter jitter_keeps_order
-queue (bytes) queue_packets; those of loss, damage, order and queue and rate_changes also with up. or down. before them
-(docs/scenarios.md); gateways (0, 1, 2) gateway_at (client, server) cc rate_known rtt_known mode (split,
-forward) hosts (modern, legacy) host_cc host_window iw link_iw mtu link_mtu memory (bytes) seed gateway_config link_config programs")]
+    #[command(after_help = format!("{UP_EXAMPLES}\n\nKeys of --set, by what they are of.\n\n{}", settings::help()))]
     Up(UpArgs),
     /// Remove a topology and everything that was started with it
     #[command(after_help = "Examples:
@@ -70,7 +65,7 @@ a cell could not run here (--allow-skips: 0).")]
 struct UpArgs {
     /// Which topology: line, chain, bridge, last-hop, multi-if, detour
     topology: Option<String>,
-    /// Settings, each key=value
+    /// Settings, each key=value; the keys stand below
     #[arg(long, value_name = "K=V", num_args = 1..)]
     set: Vec<String>,
     /// How the namespaces' names begin

@@ -20,6 +20,7 @@ mod report_cmd;
 mod run;
 #[cfg(feature = "lab")]
 mod scenario_args;
+mod settings;
 mod show;
 #[cfg(feature = "lab")]
 mod sim_cmd;

@@ -24,6 +24,7 @@ use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
 use crate::out::outln;
+use crate::settings;
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 const WRONG_CONFIGURATION: u8 = 2;
@@ -32,7 +33,7 @@ const FLOWS_MAX: usize = 1_000_000;
 
 /// Runs the daemon until it is told to end.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let settings = match settings(args) {
+    let settings = match configured(args) {
         Ok(settings) => settings,
         Err(e) => {
             crate::out::complain(&format!("{e:#}"));
@@ -56,7 +57,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn settings(args: &RunArgs) -> Result<Settings> {
+fn configured(args: &RunArgs) -> Result<Settings> {
     let quick = Quick {
         links: args.links.clone(),
         rate: args.rate,
@@ -252,10 +253,9 @@ impl Answerer {
         match request {
             Request::Status {} => {
                 let driver = attendance.status();
-                let mut settings = attendance.gateway().settings();
-                settings.push(("profile".into(), if driver.profile.is_some() { "on" } else { "off" }.into()));
+                let settings = settings::in_force(attendance).into_iter();
                 Response::ok(Snapshot {
-                    settings: settings.into_iter().map(|(key, value)| (key, value.into())).collect(),
+                    settings: settings.map(|(key, value)| (key, value.into())).collect(),
                     version: env!("CARGO_PKG_VERSION"),
                     uptime_seconds: driver.uptime_s as u64,
                     gateway: attendance.gateway().status(),
@@ -268,7 +268,7 @@ impl Answerer {
                 Response::ok(attendance.gateway().flows(now, (*limit).min(FLOWS_MAX)))
             }
             Request::Set { key, value } => {
-                let outcome = set(attendance, key, value);
+                let outcome = settings::set(attendance, key, value).map_err(|not_set| not_set.to_string());
                 match &outcome {
                     Ok(()) => tracing::info!(key, value, "set"),
                     Err(wrong) => tracing::warn!(key, value, "not set: {wrong}"),
@@ -333,43 +333,6 @@ impl Answerer {
     }
 }
 
-/// Changes a parameter. What the file takes with a unit (`rate`) is taken with one here, too.
-fn set(attendance: &mut Attendance<'_>, key: &str, value: &str) -> std::result::Result<(), String> {
-    match (key, value) {
-        ("profile", "on" | "off") => {
-            attendance.set_profile(value == "on");
-            return Ok(());
-        }
-        ("profile", other) => return Err(format!("`{other}`: allowed are on and off")),
-        _ => {}
-    }
-    let now = attendance.now();
-    let (key, value) = without_units(key, value)?;
-    attendance.gateway().set(now, &key, &value).map_err(|e| with_profile(&key, e))
-}
-
-/// `link.NAME.rate`, whose value needs a unit as in the file, is `link.NAME.rate_bps` without one.
-fn without_units(key: &str, value: &str) -> std::result::Result<(String, String), String> {
-    match key.strip_prefix("link.").and_then(|k| k.strip_suffix(".rate")) {
-        Some(name) => {
-            let bps = match value {
-                "unknown" => value.to_owned(),
-                rate => {
-                    let rate: config::Rate = rate.parse().map_err(|e| format!("{e}, and `unknown`"))?;
-                    rate.0.to_string()
-                }
-            };
-            Ok((format!("link.{name}.rate_bps"), bps))
-        }
-        None => Ok((key.to_owned(), value.to_owned())),
-    }
-}
-
-/// The gateway does not know the one key that is the driver's.
-fn with_profile(key: &str, error: String) -> String {
-    if error.starts_with(&format!("unknown key `{key}`")) { error + "; and profile" } else { error }
-}
-
 /// A port under the names that the manual uses, first.
 fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     let mut value = json!({"name": port.interface, "device": port.tun});
@@ -386,24 +349,4 @@ fn driver_counters(driver: &DriverStatus) -> Value {
     value["profile"] = json!(driver.profile);
     value["journal_refused"] = json!(driver.journal_refused);
     value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_is_taken_with_its_unit_as_in_the_file() {
-        let bits = |key: &str, value: &str| without_units(key, value);
-        let pair = |key: &str, value: &str| Ok((key.to_owned(), value.to_owned()));
-        assert_eq!(bits("link.a.b.rate", "6 Mbit/s"), pair("link.a.b.rate_bps", "6000000"));
-        assert_eq!(bits("link.geo.rate", "unknown"), pair("link.geo.rate_bps", "unknown"));
-        assert_eq!(bits("link.geo.rate_bps", "5"), pair("link.geo.rate_bps", "5"));
-        assert_eq!(bits("limits.pool_bytes", "32 MiB"), pair("limits.pool_bytes", "32 MiB"));
-        assert_eq!(bits("link.geo.rate", "6M"), pair("link.geo.rate_bps", "6000000"));
-        assert!(bits("link.geo.rate", "6").unwrap_err().contains("needs a unit"));
-        assert!(
-            bits("link.geo.rate", "6 Mbits").unwrap_err().contains("unknown unit `Mbits`; allowed: a rate")
-        );
-    }
 }

@@ -40,7 +40,7 @@ pub struct ScenarioArgs {
     /// Write what each node carried into a directory (pcap)
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
-    /// Change settings of all cells, each key=value
+    /// Change settings of all cells, each key=value; `farlink lab up --help` lists the keys
     #[arg(long, value_name = "K=V", num_args = 1..)]
     set: Vec<String>,
 }

@@ -40,4 +40,5 @@ pub use farlink_engine::record::{RECORD_BYTES, Record};
 pub use farlink_engine::status as engine_status;
 pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use network::{Network, Transmit};
+pub use settings::{NotSet, settable};
 pub use status::{LinkStatus, Status, Traffic};

@@ -12,11 +12,17 @@ use farlink_wire::quantity::{self, Bare};
 use crate::gateway::Gateway;
 use crate::links::LinkQueue;
 
-/// A parameter: its name, and how it is read and changed. `OfLink`s belong to a link, whose
-/// interface is named.
+/// A parameter: its name, what it means, and how it is read and changed. `OfLink`s belong to a
+/// link, whose interface is named.
 enum Setting {
-    OfGateway(&'static str, fn(&Gateway) -> String, fn(&mut Gateway, Instant, &str) -> Result<(), String>),
+    OfGateway(
+        &'static str,
+        &'static str,
+        fn(&Gateway) -> String,
+        fn(&mut Gateway, Instant, &str) -> Result<(), String>,
+    ),
     OfLink(
+        &'static str,
         &'static str,
         fn(&Gateway, &LinkQueue) -> String,
         fn(&mut Gateway, Instant, Way, &str) -> Result<(), String>,
@@ -25,28 +31,40 @@ enum Setting {
 
 use Setting::{OfGateway, OfLink};
 
-/// All that can be changed while the gateway runs.
+/// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
+/// this one: `crates/lab/src/settings/table.rs`.
 const SETTINGS: [Setting; 13] = [
-    OfLink("rate_bps", read_link_rate, Gateway::set_link_rate),
-    OfLink("cc", read_link_cc, Gateway::set_link_cc),
+    OfLink("rate_bps", "its rate, or unknown", read_link_rate, |gateway, now, way, value| {
+        gateway.set_link_rate(now, way, value, Bare::Base)
+    }),
+    OfLink("cc", "congestion control on it, or auto", read_link_cc, Gateway::set_link_cc),
     OfLink(
         "initial_window_segments",
+        "for connections that begin, or auto",
         |gateway, link| window_text(gateway.initial_window_of(link.way())),
         Gateway::set_link_initial_window,
     ),
-    OfLink("long_path_initial_window_segments", read_link_long_window, Gateway::set_link_long_window),
+    OfLink(
+        "long_path_initial_window_segments",
+        "the same where a window needs scaling, or auto, same",
+        read_link_long_window,
+        Gateway::set_link_long_window,
+    ),
     OfLink(
         "up",
+        "false: the modem, or you, say that it is down",
         |gateway, link| gateway.has_no_denial(link, Witness::Operator),
         |gateway, now, way, value| gateway.hear_witness(now, way, Witness::Operator, value),
     ),
     OfLink(
         "contact",
+        "false: a plan of contacts says that there is none",
         |gateway, link| gateway.has_no_denial(link, Witness::ContactPlan),
         |gateway, now, way, value| gateway.hear_witness(now, way, Witness::ContactPlan, value),
     ),
     OfGateway(
         "ordinary.cc",
+        "congestion control on all other legs",
         |gateway| gateway.engine.config().ordinary.cc.name().into(),
         |gateway, now, value| {
             gateway.engine.set_ordinary_cc(now, controller(value, Kind::ORDINARY)?);
@@ -55,6 +73,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "ordinary.initial_window_segments",
+        "for connections that begin, or auto",
         |gateway| window_text(gateway.engine.config().ordinary.initial_window),
         |gateway, _, value| {
             gateway.engine.set_ordinary_initial_window(initial_window(value, INITIAL_WINDOW_SEGMENTS)?);
@@ -63,6 +82,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "flow_control.policy",
+        "how much connections hold",
         |gateway| gateway.engine.config().flow_control.name().into(),
         |gateway, _, value| {
             gateway.engine.set_flow_control(value.parse()?);
@@ -71,6 +91,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "flow_control.soft_window",
+        "gateways say what they will be able to pass on",
         |gateway| gateway.engine.config().soft_window.to_string(),
         |gateway, _, value| {
             gateway.engine.set_soft_window(switch(value)?);
@@ -79,6 +100,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "flow_control.queue_drop",
+        "hosts that send too fast lose a segment",
         |gateway| gateway.engine.config().queue_drop.to_string(),
         |gateway, _, value| {
             gateway.engine.set_queue_drop(switch(value)?);
@@ -87,6 +109,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "limits.relay_bytes",
+        "what a direction of a connection may hold",
         |gateway| gateway.engine.config().limits.relay_bytes.to_string(),
         |gateway, _, value| {
             let bytes = size(value, Limits::RELAY_BYTES)?;
@@ -96,6 +119,7 @@ const SETTINGS: [Setting; 13] = [
     ),
     OfGateway(
         "limits.pool_bytes",
+        "the buffer pool of all connections",
         |gateway| gateway.engine.config().limits.pool_bytes.to_string(),
         |gateway, _, value| {
             let bytes = size(value, Limits::POOL_BYTES)?;
@@ -104,6 +128,64 @@ const SETTINGS: [Setting; 13] = [
         },
     ),
 ];
+
+impl Setting {
+    /// As `set` takes it, `NAME` for the link's.
+    fn key(&self) -> String {
+        match self {
+            OfGateway(name, ..) => (*name).to_owned(),
+            OfLink(what, ..) => format!("link.NAME.{what}"),
+        }
+    }
+
+    fn means(&self) -> &'static str {
+        match self {
+            OfGateway(_, means, ..) | OfLink(_, means, ..) => means,
+        }
+    }
+}
+
+/// What [`Gateway::set`] changes, and what it means, for help.
+pub fn settable() -> impl Iterator<Item = (String, &'static str)> {
+    SETTINGS.iter().map(|setting| (setting.key(), setting.means()))
+}
+
+/// Why a parameter has not been changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotSet {
+    /// There is none of this name.
+    UnknownKey {
+        /// The name.
+        key: String,
+        /// Those that there are.
+        known: Vec<String>,
+        /// What may stand for `NAME` in them.
+        links: Vec<String>,
+    },
+    /// The value is not allowed: which one, and what is.
+    Value(String),
+}
+
+impl core::fmt::Display for NotSet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Value(wrong) => f.write_str(wrong),
+            Self::UnknownKey { key, known, links } => {
+                write!(f, "unknown key `{key}`: allowed are ")?;
+                match known.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => write!(f, "{} and {last}", rest.join(", "))?,
+                    _ => f.write_str(&known.concat())?,
+                }
+                match links.is_empty() {
+                    true => f.write_str("; no link is declared"),
+                    false => write!(f, "; NAME is one of {}", links.join(", ")),
+                }
+            }
+        }
+    }
+}
+
+impl core::error::Error for NotSet {}
 
 fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
     let rate = gateway.engine.links().get(link.way()).and_then(|l| l.pace().source().declared_bps());
@@ -133,13 +215,13 @@ impl Gateway {
         let mut all = Vec::new();
         for link in self.outlet.links() {
             for setting in &SETTINGS {
-                if let OfLink(what, read, _) = setting {
+                if let OfLink(what, _, read, _) = setting {
                     all.push((format!("link.{}.{what}", link.name()), read(self, link)));
                 }
             }
         }
         for setting in &SETTINGS {
-            if let OfGateway(key, read, _) = setting {
+            if let OfGateway(key, _, read, _) = setting {
                 all.push(((*key).to_owned(), read(self)));
             }
         }
@@ -148,26 +230,34 @@ impl Gateway {
 
     /// Changes a running parameter, one of [`Self::settings`]. Rates and sizes are read as people
     /// type them: `8M`, `8 Mbit/s`, `512 MiB`. `link.NAME.rate_bps` may also be `unknown`,
-    /// `link.NAME.cc` and initial windows `auto`. Initial windows are for connections that begin
-    /// from then on, all else is for those that are open, too.
+    /// `link.NAME.cc` and initial windows `auto`. `link.NAME.rate` is `rate_bps` with a unit, as
+    /// the configuration has it. Initial windows are for connections that begin from then on, all
+    /// else is for those that are open, too.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and what is allowed; nothing has changed then.
-    pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), String> {
+    /// What is wrong and what is allowed; nothing has changed then.
+    pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), NotSet> {
         let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
         let way = of_link
             .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
             .map(|link| link.way());
         for setting in &SETTINGS {
             match (setting, of_link, way) {
-                (OfGateway(name, _, write), ..) if *name == key => return write(self, now, value),
-                (OfLink(what, _, write), Some((_, wanted)), Some(way)) if *what == wanted => {
-                    return write(self, now, way, value);
+                (OfGateway(name, .., write), ..) if *name == key => {
+                    return write(self, now, value).map_err(NotSet::Value);
+                }
+                (OfLink(what, .., write), Some((_, wanted)), Some(way)) if *what == wanted => {
+                    return write(self, now, way, value).map_err(NotSet::Value);
                 }
                 _ => {}
             }
         }
-        Err(self.unknown_key(key))
+        match (of_link, way) {
+            (Some((_, "rate")), Some(way)) => {
+                self.set_link_rate(now, way, value, Bare::Refused).map_err(NotSet::Value)
+            }
+            _ => Err(self.unknown_key(key)),
+        }
     }
 
     fn has_no_denial(&self, link: &LinkQueue, witness: Witness) -> String {
@@ -181,30 +271,19 @@ impl Gateway {
         Ok(())
     }
 
-    fn unknown_key(&self, key: &str) -> String {
-        let links: Vec<&str> = self.outlet.links().iter().map(LinkQueue::name).collect();
-        let keys: Vec<String> = SETTINGS
-            .iter()
-            .filter(|setting| matches!(setting, OfGateway(..)) || !links.is_empty())
-            .map(|setting| match setting {
-                OfGateway(name, ..) => (*name).to_owned(),
-                OfLink(what, ..) => format!("link.NAME.{what}"),
-            })
-            .collect();
-        let named = if links.is_empty() {
-            "; no link is declared".into()
-        } else {
-            format!("; NAME is one of {}", links.join(", "))
-        };
-        let (last, rest) = keys.split_last().map_or(("", String::new()), |(l, r)| (l.as_str(), r.join(", ")));
-        format!("unknown key `{key}`: allowed are {rest} and {last}{named}")
+    fn unknown_key(&self, key: &str) -> NotSet {
+        let links: Vec<_> = self.outlet.links().iter().map(|link| link.name().to_owned()).collect();
+        let can_be = |setting: &&Setting| matches!(setting, OfGateway(..)) || !links.is_empty();
+        let known = SETTINGS.iter().filter(can_be).map(Setting::key).collect();
+        NotSet::UnknownKey { key: key.to_owned(), known, links }
     }
 
-    fn set_link_rate(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
+    fn set_link_rate(&mut self, now: Instant, way: Way, value: &str, bare: Bare) -> Result<(), String> {
+        let number = if bare == Bare::Base { ", a number of bits per second," } else { "" };
         let rate = match value {
             "unknown" => None,
-            v => Some(quantity::rate_bps(v, Bare::Base).and_then(above_zero).map_err(|wrong| {
-                format!("{wrong}: allowed is a rate above zero such as `8M` or `8 Mbit/s`, a number of bits per second, or `unknown`")
+            v => Some(quantity::rate_bps(v, bare).and_then(above_zero).map_err(|wrong| {
+                format!("{wrong}; allowed: a rate above zero such as `8M` or `8 Mbit/s`{number} or `unknown`")
             })?),
         };
         self.engine.apply(now, way, Change::Rate(rate));

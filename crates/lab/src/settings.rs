@@ -2,16 +2,16 @@
 //! and defaults.
 
 mod direction;
+mod table;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 pub use direction::{Contacts, Duplex, RateChanges, Way, WinkAt};
+pub use table::{SETTINGS, Setting, help};
 
-/// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
-const MTU_MIN_BYTES: u32 = 552;
 /// RFC 8200 section 5: below that there is no IPv6.
 const MTU_MIN_V6_BYTES: u32 = 1280;
 /// Greatest additional delay of a packet on an Ethernet, milliseconds.
@@ -26,6 +26,17 @@ pub enum Hosts {
     Modern,
     /// Small windows, no scaling, SACK or timestamps, initial window 1.
     Legacy,
+}
+
+/// What gateways do with connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// They split them.
+    #[default]
+    Split,
+    /// They only forward them.
+    Forward,
 }
 
 /// Where the only gateway stands when there is one.
@@ -127,8 +138,8 @@ pub struct Settings {
     pub rate_known: bool,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
-    /// split, custody or forward.
-    pub mode: String,
+    /// What gateways do with connections.
+    pub mode: Mode,
     /// Which TCP the hosts have.
     pub hosts: Hosts,
     /// Congestion control of the hosts, by route.
@@ -205,7 +216,7 @@ impl Default for Settings {
             cc_window_bytes: None,
             rate_known: true,
             rtt_known: true,
-            mode: "split".into(),
+            mode: Mode::Split,
             hosts: Hosts::Modern,
             host_cc: "cubic".into(),
             client2_cc: String::new(),
@@ -226,165 +237,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The names `set` takes, for error messages and help.
-    pub const KEYS: &'static str = "rate rate_up rtt duplex ber loss loss_burst ge_p ge_r ge_loss_good ge_loss_bad wink_p \
-         wink_i wink_side contacts contact_period contact_hold rate_changes reorder reorder_by duplicate corrupt jitter \
-         jitter_keeps_order queue queue_packets up.KEY down.KEY eth_rate eth_rates eth_queue eth_rtt gateways gateway_at cc cc_window rate_known rtt_known mode hosts host_cc client2_cc host_window iw link_iw mtu link_mtu memory pepsal seed gateway_config gateway_log link_config programs";
-
-    /// Sets one key from text, e.g. `rate` to `8M`. The names of JSON params (`rate_bps`, `rtt_ms`)
-    /// are taken too. Rates take k, M, G (powers of ten, bit/s); sizes k, M (bytes); times us, ms,
-    /// s (without a unit: ms).
+    /// Sets one key of the table ([`SETTINGS`]) from text, e.g. `rate` to `8M`. With `up.` or
+    /// `down.` before it, it is of one direction.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        let bad = |allowed: &str| anyhow!("`{key}={value}`: {allowed} expected");
         for way in [Way::Up, Way::Down] {
             if let Some(own) = key.strip_prefix(way.name()).and_then(|rest| rest.strip_prefix('.')) {
                 return self.set_of(way, own, value);
             }
         }
-        match key {
-            "rate" | "rate_bps" => {
-                self.rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 8M (bit/s)"))?
-            }
-            "rate_up" | "rate_up_bps" => {
-                self.rate_up_bps = Some(scaled(value).ok_or_else(|| bad("a rate such as 32k (bit/s)"))?);
-            }
-            "rtt" | "rtt_ms" => self.rtt_ms = millis(value).ok_or_else(|| bad("a time such as 500ms"))?,
-            "delay" | "delay_ms" => {
-                self.delay_ms = Some(millis(value).ok_or_else(|| bad("a time such as 250ms"))?);
-            }
-            "duplex" => {
-                self.duplex = match value {
-                    "full" => Duplex::Full,
-                    "half" => Duplex::Half,
-                    _ => return Err(bad("full or half")),
-                }
-            }
-            "ber" => self.ber = probability(value).ok_or_else(|| bad("a probability"))?,
-            "loss" => self.loss = probability(value).ok_or_else(|| bad("a probability"))?,
-            "loss_burst" => self.loss_burst = number(value).ok_or_else(|| bad("a number of packets"))?,
-            "ge_p" => self.ge_p = probability(value).ok_or_else(|| bad("a probability"))?,
-            "ge_r" => self.ge_r = probability(value).ok_or_else(|| bad("a probability"))?,
-            "ge_loss_good" => self.ge_loss_good = probability(value).ok_or_else(|| bad("a probability"))?,
-            "ge_loss_bad" => self.ge_loss_bad = probability(value).ok_or_else(|| bad("a probability"))?,
-            "wink_p" => self.wink_p = probability(value).ok_or_else(|| bad("a probability"))?,
-            "wink_i" | "wink_i_ms" => {
-                self.wink_i_ms = millis(value).ok_or_else(|| bad("a time such as 40ms"))?
-            }
-            "wink_side" => {
-                self.wink_side = match value {
-                    "entry" => WinkAt::Entry,
-                    "exit" => WinkAt::Exit,
-                    _ => return Err(bad("entry or exit")),
-                }
-            }
-            "contacts" => self.contacts = Contacts::try_from(value.to_owned()).map_err(|e| anyhow!(e))?,
-            "contact_period" | "contact_period_ms" => {
-                self.contact_period_ms = Some(millis(value).ok_or_else(|| bad("a time such as 90s"))?);
-            }
-            "contact_hold" => self.contact_hold = value.parse().map_err(|_| bad("true or false"))?,
-            "rate_changes" => {
-                self.rate_changes = RateChanges::try_from(value.to_owned()).map_err(|e| anyhow!(e))?;
-            }
-            "reorder" => self.reorder = probability(value).ok_or_else(|| bad("a probability"))?,
-            "reorder_by" | "reorder_ms" => {
-                self.reorder_ms = millis(value).ok_or_else(|| bad("a time such as 10ms"))?;
-            }
-            "duplicate" => self.duplicate = probability(value).ok_or_else(|| bad("a probability"))?,
-            "corrupt" => self.corrupt = probability(value).ok_or_else(|| bad("a probability"))?,
-            "jitter" | "jitter_ms" => {
-                self.jitter_ms = millis(value).ok_or_else(|| bad("a time such as 5ms"))?
-            }
-            "jitter_keeps_order" => {
-                self.jitter_keeps_order = value.parse().map_err(|_| bad("true or false"))?;
-            }
-            "queue_packets" => {
-                let packets = value.parse::<u64>().ok().filter(|n| *n > 0);
-                self.queue_packets = Some(packets.ok_or_else(|| bad("a number of packets"))?);
-            }
-            "queue" | "queue_bytes" => {
-                self.queue_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
-            }
-            "eth_rate" | "eth_rate_bps" => {
-                self.eth_rate_bps = scaled(value).ok_or_else(|| bad("a rate such as 10M (bit/s)"))?;
-            }
-            "eth_rates" => {
-                let rate = |pair: &str| {
-                    let (name, rate) = pair.split_once('=')?;
-                    name.starts_with("eth").then(|| Some((name.to_string(), scaled(rate)?)))?
-                };
-                let rates = value.split_whitespace().map(rate).collect::<Option<BTreeMap<_, _>>>();
-                self.eth_rates_bps = rates.ok_or_else(|| bad("rates by name such as `eth1=20M eth2=1M`"))?;
-            }
-            "eth_queue" | "eth_queue_bytes" => {
-                self.eth_queue_bytes = scaled(value).ok_or_else(|| bad("a number of bytes"))?;
-            }
-            "eth_rtt" | "eth_rtt_ms" => {
-                self.eth_rtt_ms = millis(value).ok_or_else(|| bad("a time such as 40ms"))?;
-            }
-            "gateways" => match value {
-                "0" | "1" | "2" => self.gateways = value.parse()?,
-                _ => return Err(bad("0, 1 or 2")),
-            },
-            "gateway_at" => {
-                self.gateway_at = match value {
-                    "client" => GatewayAt::Client,
-                    "server" => GatewayAt::Server,
-                    _ => return Err(bad("client or server")),
-                }
-            }
-            "cc" => {
-                if !value.is_empty()
-                    && let Err(unknown) = value.parse::<farlink_cc::Kind>()
-                {
-                    return Err(anyhow!("`{key}={value}`: {unknown}"));
-                }
-                self.cc = value.into();
-            }
-            "cc_window" => {
-                self.cc_window_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?)
-            }
-            "rate_known" => self.rate_known = value.parse().map_err(|_| bad("true or false"))?,
-            "rtt_known" => self.rtt_known = value.parse().map_err(|_| bad("true or false"))?,
-            "mode" => match value {
-                "split" | "custody" | "forward" => self.mode = value.into(),
-                _ => return Err(bad("split, custody or forward")),
-            },
-            "hosts" => {
-                self.hosts = match value {
-                    "modern" => Hosts::Modern,
-                    "legacy" => Hosts::Legacy,
-                    _ => return Err(bad("modern or legacy")),
-                }
-            }
-            "host_cc" => self.host_cc = value.into(),
-            "client2_cc" => self.client2_cc = value.into(),
-            "host_window" | "host_window_bytes" => {
-                let bytes = scaled(value).and_then(|b| u32::try_from(b).ok());
-                self.host_window_bytes =
-                    bytes.filter(|b| (1..=65_535).contains(b)).ok_or_else(|| bad("1 to 65535 bytes"))?;
-            }
-            "iw" => self.iw = value.parse().map_err(|_| bad("a number of segments"))?,
-            "link_iw" => self.link_iw = value.parse().map_err(|_| bad("a number of segments"))?,
-            "mtu" => self.mtu = mtu(value).ok_or_else(|| bad("552 to 65535 bytes"))?,
-            "link_mtu" => self.link_mtu = mtu(value).ok_or_else(|| bad("552 to 65535 bytes"))?,
-            "memory" | "memory_bytes" => {
-                self.memory_bytes = Some(scaled(value).ok_or_else(|| bad("a number of bytes"))?);
-            }
-            "pepsal" => self.pepsal = value.into(),
-            "seed" => self.seed = value.parse().map_err(|_| bad("a whole number"))?,
-            "gateway_config" => self.gateway_config = value.into(),
-            "gateway_log" => self.gateway_log = value.into(),
-            "link_config" => self.link_config = value.into(),
-            "programs" => {
-                let program =
-                    |pair: &str| pair.split_once('=').map(|(node, path)| (node.into(), path.into()));
-                let programs = value.split_whitespace().map(program).collect::<Option<BTreeMap<_, _>>>();
-                self.programs =
-                    programs.ok_or_else(|| bad("programs by node such as `gw2=/usr/bin/farlink`"))?;
-            }
-            _ => bail!("unknown key `{key}`; known are: {}", Self::KEYS),
-        }
-        Ok(())
+        let setting = Setting::find(key).ok_or_else(|| {
+            anyhow!("unknown key `{key}`; known are: {} up.KEY down.KEY", table::keys(|_| true))
+        })?;
+        setting.set(self, value).map_err(|wrong| anyhow!("`{key}={value}`: {wrong}"))
     }
 
     /// Sets keys from `k=v` arguments.
@@ -445,43 +309,6 @@ impl Settings {
     }
 }
 
-fn scaled(text: &str) -> Option<u64> {
-    let text = text.trim_end_matches("bit/s").trim_end_matches("bps").trim();
-    let (digits, factor) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 1e3),
-        b'M' => (&text[..text.len() - 1], 1e6),
-        b'G' => (&text[..text.len() - 1], 1e9),
-        _ => (text, 1.0),
-    };
-    let value = number(digits)? * factor;
-    (value <= 1e15).then_some(value.round() as u64)
-}
-
-fn millis(text: &str) -> Option<f64> {
-    let (digits, factor) = if let Some(d) = text.strip_suffix("us") {
-        (d, 1e-3)
-    } else if let Some(d) = text.strip_suffix("ms") {
-        (d, 1.0)
-    } else if let Some(d) = text.strip_suffix('s') {
-        (d, 1e3)
-    } else {
-        (text, 1.0)
-    };
-    Some(number(digits)? * factor)
-}
-
-fn number(text: &str) -> Option<f64> {
-    text.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0)
-}
-
-fn probability(text: &str) -> Option<f64> {
-    number(text).filter(|p| *p <= 1.0)
-}
-
-fn mtu(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|m| (MTU_MIN_BYTES..=65_535).contains(m))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,11 +316,34 @@ mod tests {
     #[test]
     fn values_have_units() {
         let mut s = Settings::default();
-        s.set_all(["rate=8M", "rate_up=32k", "rtt=0.5s", "wink_i=40", "queue=500k", "hosts=legacy"]).unwrap();
+        s.set_all(["rate=8M", "rate_up=32k", "rtt=0.5s", "wink_i=40", "queue=500kB", "hosts=legacy"])
+            .unwrap();
         assert_eq!((s.rate_bps, s.rate_up_bps, s.rtt_ms), (8_000_000, Some(32_000), 500.0));
         assert_eq!((s.wink_i_ms, s.queue_bytes, s.hosts), (40.0, Some(500_000), Hosts::Legacy));
         s.set("eth_rates", "eth1=20M eth2=1M").unwrap();
         assert_eq!(["eth1", "eth2", "eth3"].map(|e| s.ethernet_bps(e)), [20_000_000, 1_000_000, 10_000_000]);
+    }
+
+    #[test]
+    fn quantities_are_read_as_people_type_them() {
+        for rate in ["8M", "8m", "8mbit", "8 Mbit/s", "8000k", "8e6", "8000000"] {
+            let mut s = Settings { rate_bps: 0, ..Settings::default() };
+            s.set("rate", rate).unwrap();
+            assert_eq!(s.rate_bps, 8_000_000, "{rate}");
+        }
+        let mut s = Settings::default();
+        for (size, bytes) in
+            [("96 kB", 96_000), ("64 KiB", 65_536), ("64k", 65_536), ("2M", 2 << 20), ("7", 7)]
+        {
+            s.set("queue", size).unwrap();
+            assert_eq!(s.queue_bytes, Some(bytes), "{size}");
+        }
+        for (time, ms) in
+            [("500ms", 500.0), ("0.5 s", 500.0), ("20", 20.0), ("0.35", 0.35), ("1.5us", 0.0015)]
+        {
+            s.set("rtt", time).unwrap();
+            assert_eq!(s.rtt_ms, ms, "{time}");
+        }
     }
 
     #[test]
@@ -508,6 +358,10 @@ mod tests {
         let mut s = Settings::default();
         for (pair, hint) in [
             ("rate=fast", "bit/s"),
+            ("rate=8 parsec", "unknown unit `parsec`"),
+            ("queue=8 Mbit", "64 KiB"),
+            ("mode=custody", "custody is not in this version; split or forward expected"),
+            ("mode=both", "split or forward expected"),
             ("loss=1.5", "probability"),
             ("gateways=3", "0, 1 or 2"),
             ("rat=8M", "known are"),

@@ -619,6 +619,11 @@ impl Attendance<'_> {
     pub fn diversion(&self) -> DiversionStatus {
         self.driver.guard.as_ref().map(Guard::status).unwrap_or_default()
     }
+    /// Whether the stages of the datapath are measured.
+    #[must_use]
+    pub fn is_profiled(&self) -> bool {
+        self.driver.net.profile.is_some()
+    }
     /// Measures each stage of the datapath from now on, beginning at zero, or no more.
     pub fn set_profile(&mut self, on: bool) {
         self.driver.net.profile = on.then(|| Box::new(Profile::default()));

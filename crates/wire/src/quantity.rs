@@ -2,6 +2,7 @@
 //! `500ms`, `1.5 h`.
 //!
 //! Whether letters are large or small makes no difference, and blanks before the unit are allowed.
+//! The number may be written as programs write it, `8e6`: no unit begins like that.
 //! Rates go by powers of ten. Sizes go by powers of two where the unit says so (`KiB`) or is only a
 //! letter (`512M`), and by powers of ten otherwise (`MB`).
 
@@ -71,6 +72,8 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 pub enum Bare {
     /// The base unit: bits per second, bytes, seconds.
     Base,
+    /// This unit, one of those that may be written.
+    Unit(&'static str),
     /// Nothing: it is an error.
     Refused,
 }
@@ -105,18 +108,28 @@ pub fn time(text: &str, bare: Bare) -> Result<Duration, String> {
 
 fn scaled(text: &str, units: &[(&str, f64)], (bare, base): (Bare, f64)) -> Result<f64, String> {
     let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
+    let (number, unit) = text.split_at(number_ends(text));
     let number: f64 = number.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
-    let unit = unit.trim();
-    if unit.is_empty() {
-        return match bare {
-            Bare::Base => Ok(number * base),
-            Bare::Refused => Err(format!("`{text}` needs a unit")),
-        };
-    }
+    let unit = match (unit.trim(), bare) {
+        ("", Bare::Base) => return Ok(number * base),
+        ("", Bare::Unit(meant)) => meant,
+        ("", Bare::Refused) => return Err(format!("`{text}` needs a unit")),
+        (said, _) => said,
+    };
     let known = units.iter().find(|(name, _)| *name == unit.to_lowercase());
     known.map(|(_, factor)| number * factor).ok_or_else(|| format!("unknown unit `{unit}`"))
+}
+
+/// Where the number at the beginning ends: `8`, `1.5`, `8e6`, `1e-3`.
+fn number_ends(text: &str) -> usize {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let mantissa_ends = text.len() - rest.len();
+    let Some(exponent) = rest.strip_prefix(['e', 'E']) else { return mantissa_ends };
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    match digits.trim_start_matches(|c: char| c.is_ascii_digit()) {
+        rest if rest.len() == digits.len() => mantissa_ends,
+        rest => text.len() - rest.len(),
+    }
 }
 
 fn whole(number: f64, text: &str) -> Result<u64, String> {
@@ -133,16 +146,25 @@ mod tests {
 
     #[test]
     fn rates_as_people_type_them() {
-        for text in ["8M", "8mbit", "8 Mbit/s", "8Mbps", "8000k", "0.008 Gbit/s", " 8000000 bit/s "] {
+        for text in
+            ["8M", "8mbit", "8 Mbit/s", "8Mbps", "8000k", "0.008 Gbit/s", " 8000000 bit/s ", "8e3 kbit/s"]
+        {
             assert_eq!(rate_bps(text, Bare::Refused), Ok(8_000_000), "{text}");
         }
-        assert_eq!(rate_bps("8000000", Bare::Base), Ok(8_000_000));
+        for text in ["8000000", "8e6", "8E+6", "80000000e-1"] {
+            assert_eq!(rate_bps(text, Bare::Base), Ok(8_000_000), "{text}");
+        }
         for (text, wrong) in [
             ("8", "needs a unit"),
+            ("8e6", "needs a unit"),
             ("8 Mbits", "unknown unit `Mbits`"),
             ("fast", "does not begin with a number"),
             ("-8M", "does not begin with a number"),
-            ("1e9 Gbit/s", "unknown unit `e9 Gbit/s`"),
+            ("1e9 Gbit/s", "too large"),
+            ("1e999 bit/s", "too large"),
+            ("8 e6", "unknown unit `e6`"),
+            ("8e", "unknown unit `e`"),
+            ("8e-", "unknown unit `e-`"),
             ("1.2.3M", "does not begin with a number"),
             ("99999999999999 Gbit/s", "too large"),
             ("", "does not begin with a number"),
@@ -171,6 +193,8 @@ mod tests {
             assert_eq!(time(text, Bare::Refused), Ok(Duration::from_nanos(ns)), "{text}");
         }
         assert_eq!(time("2", Bare::Base), Ok(Duration::from_secs(2)));
+        assert_eq!(time("2.5", Bare::Unit("ms")), Ok(Duration::from_micros(2500)));
+        assert_eq!(time("2 s", Bare::Unit("ms")), Ok(Duration::from_secs(2)));
         assert!(time("11 years", Bare::Base).is_err() && time("4000 d", Bare::Base).is_err());
     }
 }

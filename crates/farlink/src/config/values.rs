@@ -334,7 +334,7 @@ mod tests {
             ("fast", "does not begin with a number"),
             ("8", "needs a unit"),
             ("0 Mbit/s", "carries nothing"),
-            ("1e9 Gbit/s", "unknown unit `e9 Gbit/s`"),
+            ("1e9 Gbit/s", "too large"),
             ("99999999999999 Gbit/s", "too large"),
         ] {
             let said = text.parse::<Rate>().unwrap_err();

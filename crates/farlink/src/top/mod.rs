@@ -31,7 +31,7 @@ const FLOWS_MAX: usize = 20_000;
 /// # Errors
 /// No gateway answers at the start; standard output is no terminal.
 pub fn run(args: &TopArgs) -> Result<ExitCode> {
-    let interval = Duration::from_secs_f64(args.interval);
+    let interval = args.interval;
     let first = look(args)?;
     if args.once {
         std::thread::sleep(interval);

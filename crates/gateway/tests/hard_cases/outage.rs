@@ -184,7 +184,7 @@ fn who_knows_when_there_is_contact_has_a_word_of_his_own() {
     t.play("b < P. 1:101 ack 1\n b > . 1 ack 101\n ~1000\n drop a\n quiet");
     assert_eq!(said(&mut t), ("up", String::new(), true));
     let wrong = set(&mut t, "link.sat.contact", "up").unwrap_err();
-    assert!(wrong.contains("true and false"), "{wrong}");
+    assert!(wrong.to_string().contains("true and false"), "{wrong}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn linked(rate_bps: Option<u64>, cc: Kind) -> Script {
 }
 
 fn set(t: &mut Script, key: &str, value: &str) -> Result<(), String> {
-    t.with_gateway(|g, now, _| g.set(now, key, value))
+    t.with_gateway(|g, now, _| g.set(now, key, value)).map_err(|not_set| not_set.to_string())
 }
 
 /// The handshake, with a gateway at the other end of the link.
@@ -202,18 +202,27 @@ fn quantities_are_read_as_people_type_them() {
     for (key, typed, said) in [
         ("link.sat.rate_bps", "2.5 Mbit/s", "2500000"),
         ("link.sat.rate_bps", "8M", "8000000"),
+        ("link.sat.rate", "6 Mbit/s", "6000000"),
         ("limits.relay_bytes", "1 MiB", "1048576"),
         ("limits.pool_bytes", "64M", "67108864"),
     ] {
         set(&mut t, key, typed).unwrap();
-        assert!(settings(&mut t).contains(&format!("{key}={said}")), "{key} {typed}");
+        let shown =
+            if key.ends_with(".rate") { format!("{key}_bps={said}") } else { format!("{key}={said}") };
+        assert!(settings(&mut t).contains(&shown), "{key} {typed}");
     }
-    for (key, typed) in
-        [("link.sat.rate_bps", "0"), ("link.sat.rate_bps", "8 parsec"), ("limits.pool_bytes", "1k")]
-    {
+    for (key, typed, wrong) in [
+        ("link.sat.rate_bps", "0", "too little"),
+        ("link.sat.rate_bps", "8 parsec", "unknown unit `parsec`"),
+        ("link.sat.rate", "6", "needs a unit"),
+        ("link.sat.rate", "6 Mbits", "unknown unit `Mbits`; allowed: a rate"),
+        ("limits.pool_bytes", "1k", "`1k`"),
+    ] {
         let refused = set(&mut t, key, typed).unwrap_err();
-        assert!(refused.contains("allowed"), "{refused}");
+        assert!(refused.contains("allowed") && refused.contains(wrong), "{refused}");
     }
+    set(&mut t, "link.sat.rate", "unknown").unwrap();
+    assert!(settings(&mut t).contains("link.sat.rate_bps=unknown"));
     let unknown = set(&mut t, "link.sat.speed", "8M").unwrap_err();
     assert!(unknown.contains("link.NAME.rate_bps") && unknown.contains("NAME is one of sat"), "{unknown}");
 }

@@ -6,31 +6,7 @@ use farlink_channel::{ChannelConfig, Contact, GilbertElliott, RateChange, Wink, 
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
-
-/// Keys that one direction may have of its own, behind `up.` or `down.`.
-pub(super) const KEYS: &[&str] = &[
-    "delay",
-    "ber",
-    "loss",
-    "loss_burst",
-    "ge_p",
-    "ge_r",
-    "ge_loss_good",
-    "ge_loss_bad",
-    "wink_p",
-    "wink_i",
-    "wink_side",
-    "reorder",
-    "reorder_by",
-    "duplicate",
-    "corrupt",
-    "jitter",
-    "jitter_keeps_order",
-    "queue",
-    "queue_packets",
-    "rate_changes",
-];
+use super::{Setting, Settings, table};
 
 /// A direction of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,19 +98,21 @@ impl Settings {
 
     /// Sets a key of one direction.
     pub(super) fn set_of(&mut self, way: Way, key: &str, value: &str) -> Result<()> {
-        if !KEYS.contains(&key) {
+        let Some(setting) = Setting::find(key).filter(|setting| setting.is_of_direction()) else {
             bail!(
                 "`{}.{key}`: a direction has no key `{key}` of its own; it has: {}",
                 way.name(),
-                KEYS.join(" ")
+                table::keys(Setting::is_of_direction)
             );
-        }
-        self.clone().set(key, value)?;
+        };
+        setting
+            .set(&mut self.clone(), value)
+            .map_err(|wrong| anyhow!("`{}.{key}={value}`: {wrong}", way.name()))?;
         let own = match way {
             Way::Up => &mut self.up,
             Way::Down => &mut self.down,
         };
-        own.insert(key.into(), value.into());
+        own.insert(setting.key.into(), value.into());
         Ok(())
     }
 

@@ -1,8 +1,9 @@
-//! Parameters of the emulated link by name, for its control socket. Units are in the names;
-//! probabilities are 0 to 1.
+//! Parameters of the emulated link by name, for its control socket. A number without a unit has the
+//! one that its name ends with; probabilities are 0 to 1.
 
 use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide, text};
 use farlink_wire::Duration;
+use farlink_wire::quantity::{self, Bare};
 
 /// All keys.
 pub const KEYS: [&str; 24] = [
@@ -49,13 +50,16 @@ pub fn set(config: &mut ChannelConfig, key: &str, value: &str) -> Result<(), Str
 fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
     let refuse = |allowed: &str| format!("{key} = {value}: {allowed} is needed");
     let real = || value.parse::<f64>().map_err(|_| refuse("a number"));
-    let limit = || match value {
-        "none" | "0" => Ok(None),
-        v => v.parse::<f64>().map_err(|_| refuse("a number, or none")).map(|n| Some(n as u64)),
+    let is_limit = !matches!(value, "none" | "0");
+    let count = || real().map(|n| n as usize);
+    let rate = || quantity::rate_bps(value, Bare::Base).map_err(|_| refuse("a rate such as 8M, or none"));
+    let size = || {
+        let bytes = quantity::size_bytes(value, Bare::Base).ok().and_then(|n| usize::try_from(n).ok());
+        bytes.ok_or_else(|| refuse("a size such as 64 kB, or none"))
     };
     let time = || {
-        let ms = real()?;
-        Duration::try_from_secs_f64(ms / 1000.0).map_err(|_| refuse("a time that is not negative"))
+        quantity::time(value, Bare::Unit("ms"))
+            .map_err(|_| refuse("a time that is not negative such as 250ms"))
     };
     let bursts = c.gilbert_elliott.unwrap_or(GilbertElliott {
         p_good_to_bad: 0.0,
@@ -70,11 +74,11 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
         side: WinkSide::Entry,
     });
     match key {
-        "rate_bps" => c.rate_bps = limit()?,
-        "overhead_bytes" => c.overhead_bytes = real()? as u32,
+        "rate_bps" => c.rate_bps = is_limit.then(rate).transpose()?,
+        "overhead_bytes" => c.overhead_bytes = u32::try_from(size()?).unwrap_or(u32::MAX),
         "delay_ms" => c.delay = time()?,
-        "queue_bytes" => c.queue_limit_bytes = limit()?.and_then(|n| usize::try_from(n).ok()),
-        "queue_packets" => c.queue_limit_packets = limit()?.and_then(|n| usize::try_from(n).ok()),
+        "queue_bytes" => c.queue_limit_bytes = is_limit.then(size).transpose()?,
+        "queue_packets" => c.queue_limit_packets = is_limit.then(count).transpose()?,
         "ber" => c.ber = real()?,
         "loss" => c.loss = real()?,
         "ge_p" => c.gilbert_elliott = Some(GilbertElliott { p_good_to_bad: real()?, ..bursts }),
@@ -105,7 +109,7 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
                 (c.contact_period, c.contact_hold) = (None, false);
             }
         }
-        "contact_period_ms" => c.contact_period = limit()?.map(|_| time()).transpose()?,
+        "contact_period_ms" => c.contact_period = is_limit.then(time).transpose()?,
         "contact_hold" => c.contact_hold = value.parse().map_err(|_| refuse("true or false"))?,
         "rate_changes" => c.rate_changes = text::parse_rate_changes(value)?,
         _ => return Err(format!("there is no key {key}; there are {}", KEYS.join(", "))),
@@ -137,8 +141,14 @@ mod tests {
             assert_eq!(config, before, "{key}");
         }
         let mut config = ChannelConfig::default();
-        set(&mut config, "rate_bps", "8e6").unwrap();
-        assert_eq!(config.rate_bps, Some(8_000_000));
+        for typed in ["8e6", "8 Mbit/s", "8000000.0"] {
+            set(&mut config, "rate_bps", typed).unwrap();
+            assert_eq!(config.rate_bps.take(), Some(8_000_000), "{typed}");
+        }
+        for typed in ["250", "0.25 s"] {
+            set(&mut config, "delay_ms", typed).unwrap();
+            assert_eq!(config.delay, Duration::from_millis(250), "{typed}");
+        }
         set(&mut config, "rate_bps", "none").unwrap();
         assert_eq!(config.rate_bps, None);
         assert!(set(&mut config, "loss", "1.5").is_err());
