@@ -35,6 +35,7 @@ const SET_EXAMPLES: &str = "Examples:
   farlink set link.sat0.rate_bps 6M        the link called sat0 now carries 6 Mbit/s
   farlink set link.sat0.cc bbr             and is governed by BBR
 
+Rates: 8M, 8mbit, '8 Mbit/s' (a number alone: bit/s). Sizes: 64MB, '64 MiB', 64M = 64 MiB (bytes).
 An unknown key or value changes nothing; the answer says what is allowed.";
 
 /// The whole command line.
@@ -251,9 +252,10 @@ pub struct TopArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let time = quantity::time(text, Bare::Base)?;
+    const ALLOWED: &str = "allowed: 100ms to 60s";
+    let time = quantity::time(text, Bare::Base).map_err(|wrong| format!("{wrong}; {ALLOWED}"))?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(60);
-    if allowed.contains(&time) { Ok(time) } else { Err("0.1 to 60 seconds".into()) }
+    if allowed.contains(&time) { Ok(time) } else { Err(ALLOWED.into()) }
 }
 
 /// `farlink trace`

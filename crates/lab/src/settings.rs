@@ -370,7 +370,8 @@ mod tests {
             ("host_window=100000", "65535"),
             ("link_mtu=551", "552 to 65535"),
             ("duplex=both", "full or half"),
-            ("eth_rates=20M", "by name"),
+            ("eth_rates=20M", "`20M` has no name; rates by name"),
+            ("eth_rates=eth1=20parsec", "unknown unit `parsec`; rates by name"),
             ("cc=bbr9", "known are reno, cubic"),
         ] {
             let text = s.set_all([pair]).unwrap_err().to_string();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use farlink_wire::quantity::{self, Bare};
 use serde_json::{Value, json};
 
 use super::paper::{Figures, of_cells};
@@ -149,7 +150,14 @@ pub(super) fn conditions(table: &toml::Table) -> Only {
 
 fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
     if JOB.contains(&key) {
-        cell.params.insert(key.into(), super::json(value));
+        let value = match value {
+            toml::Value::String(text) => match quantity(key, text) {
+                Some(read) => number(read.map_err(|wrong| anyhow!("`{key}={text}`: {wrong}"))?),
+                None => json!(text),
+            },
+            other => super::json(other),
+        };
+        cell.params.insert(key.into(), value);
         return Ok(());
     }
     // `up.loss = 0.01` in a file is a table `up`.
@@ -218,6 +226,18 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))
 }
 
+/// What people typed for a param, in the unit that its name ends with; nothing if it has none.
+pub(super) fn quantity(name: &str, text: &str) -> Option<Result<f64, String>> {
+    let whole = |read: Result<u64, String>| Some(read.map(|n| n as f64));
+    match name.rsplit_once('_')?.1 {
+        "bps" => whole(quantity::rate_bps(text, Bare::Base)),
+        "bytes" => whole(quantity::size_bytes(text, Bare::Base)),
+        "ms" => Some(quantity::time(text, Bare::Unit("ms")).map(|time| time.as_nanos() as f64 / 1e6)),
+        "s" => Some(quantity::time(text, Bare::Base).map(|time| time.as_nanos() as f64 / 1e9)),
+        _ => None,
+    }
+}
+
 /// Whole numbers without a fraction, as people write them.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
@@ -276,6 +296,16 @@ mod tests {
         assert_eq!(shown.len(), 10);
         assert_eq!(shown[8..], [(1000, 0.0, "farlink"), (2000, 0.0, "farlink")]);
         assert!(cells[8..].iter().all(Cell::v6) && !cells[..8].iter().any(Cell::v6));
+    }
+
+    #[test]
+    fn sizes_of_a_job_are_read_as_people_type_them() {
+        let cells = |size: &str| Scenario::parse(&TEXT.replace("[1000, 2000]", size))?.cells();
+        let text = TEXT.replace("values = [1000, 2000]", "values = [\"1 kB\", \"2kB\"]");
+        assert_eq!(Scenario::parse(&text).unwrap().cells().unwrap(), cells("[1000, 2000]").unwrap());
+        let text = TEXT.replace("values = [1000, 2000]", "values = [1000, 2000, \"much\"]");
+        let wrong = format!("{:#}", Scenario::parse(&text).and_then(|s| s.cells()).unwrap_err());
+        assert!(wrong.contains("`size_bytes=much`: `much` does not begin with a number"), "{wrong}");
     }
 
     #[test]

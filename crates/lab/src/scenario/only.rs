@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cells::plain;
+use super::cells::{plain, quantity};
 use super::{Cell, Params};
 
 /// Conditions on params and `variant`. Values of the same name are alternatives, different names
@@ -41,7 +41,7 @@ impl Only {
         self.conditions.iter().all(|(key, values)| {
             values.iter().any(|wanted| match key.as_str() {
                 "variant" => wanted == variant,
-                _ => params.get(key).is_some_and(|is| same(is, wanted)),
+                _ => params.get(key).is_some_and(|is| same(key, is, wanted)),
             })
         })
     }
@@ -116,10 +116,12 @@ impl std::fmt::Display for Only {
     }
 }
 
-/// Numbers are equal by value (`1e6` is 1000000), all else by its text.
-fn same(is: &Value, wanted: &str) -> bool {
+/// Numbers are equal by value (`1e6` is 1000000, and `1M` where a rate is meant), all else by its
+/// text.
+fn same(key: &str, is: &Value, wanted: &str) -> bool {
+    let number = || wanted.parse::<f64>().ok().or_else(|| quantity(key, wanted)?.ok());
     match is {
-        Value::Number(n) => n.as_f64().is_some_and(|n| wanted.parse().is_ok_and(|w: f64| w == n)),
+        Value::Number(n) => n.as_f64().is_some_and(|n| number() == Some(n)),
         Value::String(text) => text == wanted,
         Value::Bool(b) => b.to_string() == wanted,
         _ => false,
@@ -138,7 +140,10 @@ mod tests {
         let yes = |text: &str| Only::parse(text).unwrap().matches(&params, "farlink");
         assert!(yes(""));
         assert!(yes("rate_bps=8000000,variant=farlink"));
-        assert!(yes("rate_bps=8e6"));
+        for rate in ["8e6", "8M", "8mbit", "8 Mbit/s"] {
+            assert!(yes(&format!("rate_bps={rate}")), "{rate}");
+        }
+        assert!(!yes("rate_bps=8k"));
         assert!(yes("variant=direct,variant=farlink"));
         assert!(!yes("rate_bps=8000001"));
         assert!(!yes("rate_bps=8000000,variant=direct"));

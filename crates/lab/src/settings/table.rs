@@ -218,12 +218,14 @@ fn set_mode(settings: &mut Settings, word: &str) -> Result<(), String> {
 }
 
 fn set_eth_rates(settings: &mut Settings, text: &str) -> Result<(), String> {
+    const EXPECTED: &str = "rates by name such as `eth1=20M eth2=1M` expected";
     let rate = |pair: &str| {
-        let (name, rate) = pair.split_once('=').filter(|(name, _)| name.starts_with("eth"))?;
-        Some((name.to_owned(), quantity::rate_bps(rate, Bare::Base).ok()?))
+        let named = pair.split_once('=').filter(|(name, _)| name.starts_with("eth"));
+        let (name, rate) = named.ok_or_else(|| format!("`{pair}` has no name; {EXPECTED}"))?;
+        let bps = quantity::rate_bps(rate, Bare::Base).map_err(|wrong| format!("{wrong}; {EXPECTED}"))?;
+        Ok((name.to_owned(), bps))
     };
-    let rates = text.split_whitespace().map(rate).collect::<Option<_>>();
-    settings.eth_rates_bps = rates.ok_or("rates by name such as `eth1=20M eth2=1M` expected")?;
+    settings.eth_rates_bps = text.split_whitespace().map(rate).collect::<Result<_, String>>()?;
     Ok(())
 }
 
@@ -352,7 +354,8 @@ pub fn help() -> String {
         "The link:\n{}\nIts directions, both or one of them (up.KEY is towards the server, down.KEY towards the client):\n{}\n\
          Gateways, hosts, Ethernets of the terrestrial part:\n{}\n\
          RATE: 8M, 8mbit, '8 Mbit/s' (a number alone: bit/s). SIZE: 96kB, '64 KiB', 64k = 64 KiB (bytes).\n\
-         TIME: 500ms, 1.5s (ms). P: a probability, 0 to 1. N: a number. docs/scenarios.md explains them.",
+         TIME: 500ms, 1.5s (a number alone: ms). P: a probability, 0 to 1. N: a number.\n\
+         docs/scenarios.md explains them.",
         lines(Whose::Link),
         lines(Whose::Direction),
         lines(Whose::Lab)

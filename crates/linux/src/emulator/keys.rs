@@ -33,6 +33,13 @@ pub const KEYS: [&str; 24] = [
     "rate_changes",
 ];
 
+/// What a key of bursts changes where there are none.
+const NO_BURSTS: GilbertElliott =
+    GilbertElliott { p_good_to_bad: 0.0, p_bad_to_good: 1.0, loss_good: 0.0, loss_bad: 1.0 };
+/// What a key of winks changes where there are none.
+const NO_WINK: Wink =
+    Wink { p: 0.0, interval: Duration::from_millis(100), seed: Some(0), side: WinkSide::Entry };
+
 /// Changes one parameter. `0` or `none` takes a limit away (`rate_bps`, `queue_bytes`,
 /// `queue_packets`, `contact_period_ms`). Schedules (`contacts`, `rate_changes`) are text as
 /// [`text`] reads it, and an empty one ends them; their times count since the emulator started.
@@ -50,35 +57,29 @@ pub fn set(config: &mut ChannelConfig, key: &str, value: &str) -> Result<(), Str
 fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
     let refuse = |allowed: &str| format!("{key} = {value}: {allowed} is needed");
     let real = || value.parse::<f64>().map_err(|_| refuse("a number"));
-    let is_limit = !matches!(value, "none" | "0");
-    let count = || real().map(|n| n as usize);
-    let rate = || quantity::rate_bps(value, Bare::Base).map_err(|_| refuse("a rate such as 8M, or none"));
-    let size = || {
-        let bytes = quantity::size_bytes(value, Bare::Base).ok().and_then(|n| usize::try_from(n).ok());
-        bytes.ok_or_else(|| refuse("a size such as 64 kB, or none"))
+    let is_limit = value != "none";
+    let count = || match real() {
+        Ok(n) if n >= 0.0 && n.fract() == 0.0 => Ok(n as usize),
+        _ => Err(refuse("a number of packets, or none")),
     };
+    let rate = || quantity::rate_bps(value, Bare::Base).map_err(|_| refuse("a rate such as 8M, or none"));
+    let size = |or_none: &str| {
+        let bytes = quantity::size_bytes(value, Bare::Base).ok().and_then(|n| usize::try_from(n).ok());
+        bytes.ok_or_else(|| refuse(&format!("a size such as 64 kB{or_none}")))
+    };
+    let limit = || size(", or none");
     let time = || {
         quantity::time(value, Bare::Unit("ms"))
             .map_err(|_| refuse("a time that is not negative such as 250ms"))
     };
-    let bursts = c.gilbert_elliott.unwrap_or(GilbertElliott {
-        p_good_to_bad: 0.0,
-        p_bad_to_good: 1.0,
-        loss_good: 0.0,
-        loss_bad: 1.0,
-    });
-    let wink = c.wink.unwrap_or(Wink {
-        p: 0.0,
-        interval: Duration::from_millis(100),
-        seed: Some(0),
-        side: WinkSide::Entry,
-    });
+    let bursts = c.gilbert_elliott.unwrap_or(NO_BURSTS);
+    let wink = c.wink.unwrap_or(NO_WINK);
     match key {
-        "rate_bps" => c.rate_bps = is_limit.then(rate).transpose()?,
-        "overhead_bytes" => c.overhead_bytes = u32::try_from(size()?).unwrap_or(u32::MAX),
+        "rate_bps" => c.rate_bps = is_limit.then(rate).transpose()?.filter(|bps| *bps > 0),
+        "overhead_bytes" => c.overhead_bytes = u32::try_from(size("")?).unwrap_or(u32::MAX),
         "delay_ms" => c.delay = time()?,
-        "queue_bytes" => c.queue_limit_bytes = is_limit.then(size).transpose()?,
-        "queue_packets" => c.queue_limit_packets = is_limit.then(count).transpose()?,
+        "queue_bytes" => c.queue_limit_bytes = is_limit.then(limit).transpose()?.filter(|n| *n > 0),
+        "queue_packets" => c.queue_limit_packets = is_limit.then(count).transpose()?.filter(|n| *n > 0),
         "ber" => c.ber = real()?,
         "loss" => c.loss = real()?,
         "ge_p" => c.gilbert_elliott = Some(GilbertElliott { p_good_to_bad: real()?, ..bursts }),
@@ -109,7 +110,7 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
                 (c.contact_period, c.contact_hold) = (None, false);
             }
         }
-        "contact_period_ms" => c.contact_period = is_limit.then(time).transpose()?,
+        "contact_period_ms" => c.contact_period = is_limit.then(time).transpose()?.filter(|t| !t.is_zero()),
         "contact_hold" => c.contact_hold = value.parse().map_err(|_| refuse("true or false"))?,
         "rate_changes" => c.rate_changes = text::parse_rate_changes(value)?,
         _ => return Err(format!("there is no key {key}; there are {}", KEYS.join(", "))),
@@ -149,8 +150,13 @@ mod tests {
             set(&mut config, "delay_ms", typed).unwrap();
             assert_eq!(config.delay, Duration::from_millis(250), "{typed}");
         }
-        set(&mut config, "rate_bps", "none").unwrap();
-        assert_eq!(config.rate_bps, None);
+        for none in ["none", "0", "0 Mbit/s"] {
+            set(&mut config, "rate_bps", "8M").unwrap();
+            set(&mut config, "rate_bps", none).unwrap();
+            assert_eq!(config.rate_bps, None, "{none}");
+        }
+        assert!(!set(&mut config, "overhead_bytes", "none").unwrap_err().contains("or none"));
+        assert!(set(&mut config, "queue_packets", "-3").unwrap_err().contains("a number of packets"));
         assert!(set(&mut config, "loss", "1.5").is_err());
         assert!(set(&mut config, "delay_ms", "-1").is_err());
         assert!(set(&mut config, "dealy_ms", "1").unwrap_err().contains("delay_ms"));
