@@ -217,7 +217,7 @@ impl Split<'_> {
         if s.seq.before(nxt) {
             return nxt.since(s.seq) <= back;
         }
-        let end = relay.frozen_at().map_or(relay.rx.edge, |f| f.max(relay.rx.edge));
+        let end = relay.frozen_at().map_or(relay.rx.edge(), |f| f.max(relay.rx.edge()));
         s.seq.before(end) || (s.seq == nxt) || (s.seq_len() == 0 && s.seq.before_eq(end))
     }
 
@@ -427,7 +427,7 @@ impl Split<'_> {
         let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
         // What the host itself promises is taken here, too: the source cannot tell who promised.
         let rx = &mut self.relays.get_mut(to).rx;
-        rx.edge = rx.edge.max(ack + (u32::from(window) << shift.min(14)));
+        rx.note_shown_up_to(ack + (u32::from(window) << shift.min(14)));
         if self.agreed.timestamps && s.options.timestamps.is_some() {
             edit::set_timestamp_echo(packet, s, self.legs.get(to).ts_recent());
         }
@@ -511,7 +511,7 @@ impl Split<'_> {
             return Fate::taken(cx.pool, packet);
         }
         let end = seq + len;
-        let edge = relay.frozen_at().unwrap_or(relay.rx.edge);
+        let edge = relay.frozen_at().unwrap_or(relay.rx.edge());
         let edge = relay.rx.fin_at().map_or(edge, |f| edge.min(f));
         if s.flags.fin() {
             relay.hear_fin(cx.pool, seq, end, edge, taken == len);
@@ -582,7 +582,7 @@ impl Split<'_> {
         let end = before.max(s.end_seq());
         relay.passed_end = Some(end);
         let acked = end - most;
-        if end.after(relay.rx.edge) && acked.after_eq(relay.rcv_nxt()) {
+        if end.after(relay.rx.edge()) && acked.after_eq(relay.rcv_nxt()) {
             relay.buffer.clear(cx.pool);
             let next = relay.rcv_nxt();
             relay.tx.skip_to(cx.now, next);

@@ -99,7 +99,7 @@ impl Split<'_> {
             send_window: relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes()),
             cwnd: relay.tx.cc().cwnd_bytes(),
             ssthresh: relay.tx.cc().ssthresh_bytes(),
-            offered: since(relay.rx.edge, nxt),
+            offered: since(relay.rx.edge(), nxt),
             upstream,
             downstream: relay.tx.rtt().srtt_or_default(),
             ack_delay,
@@ -134,7 +134,7 @@ impl Split<'_> {
         let looks = cx.config.flow_control == FlowControl::Automatic;
         let closed = |from: &Side| {
             let rx = &r.get(*from).rx;
-            looks && rx.edge.diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
+            looks && rx.edge().diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
         };
         let again =
             |from: Side| cx.links.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));

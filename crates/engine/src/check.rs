@@ -60,7 +60,7 @@ impl Relay {
     /// What holds of one direction.
     fn check(&self, closely: bool) -> Checked {
         let (held, fin, una) = (&self.buffer, self.rx.fin_at(), self.tx.snd_una());
-        let promised = self.frozen_at().unwrap_or(self.rx.edge).max(self.rx.edge).max(una);
+        let promised = self.frozen_at().unwrap_or(self.rx.edge()).max(self.rx.edge()).max(una);
         all_hold(&[
             (held.base() == una.min(held.end()), "held is not what the destination lacks"),
             (fin.is_none_or(|fin| fin == held.end()), "the stream ends elsewhere than what is held"),

@@ -20,7 +20,7 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
         Held::Nothing
     } else if !repeats && !x.buffer.end().after(tx.snd_nxt()) {
         // All of it is under way. The source may have more, and no window for it.
-        let room = if x.rx.edge.after(x.buffer.end()) { x.rx.edge.since(x.buffer.end()) } else { 0 };
+        let room = x.rx.room_from(x.buffer.end());
         if tx.in_recovery() {
             // What is missing keeps the room that the source could fill, or is the last of it.
             Held::Losses

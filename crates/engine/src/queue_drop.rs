@@ -56,7 +56,7 @@ impl QueueDrop {
         self.arrived(now, round_trip, seq, len);
         let rx = held.rx;
         let segment = rx.segment_bytes().min(len);
-        let room = rx.edge.diff(seq + segment).max(0).unsigned_abs();
+        let room = rx.room_from(seq + segment);
         let threshold = u64::from(rx.window_shown_max() / 2).max(2 * held.cwnd_bytes);
         let over = u64::from(held.buffer.len()) > threshold;
         let able = self.pending.is_none() && !self.is_slow;

@@ -70,7 +70,7 @@ pub struct Receiver {
     /// Last acknowledgement number sent (Last.ACK.sent of RFC 7323).
     last_ack_sent: SeqNum,
     /// Right edge of the window shown to the source: never taken back.
-    pub edge: SeqNum,
+    edge: SeqNum,
     /// Largest window shown to the source, bytes: how far behind an ACK may come (RFC 5961).
     window_shown_max: u32,
     /// Echo congestion until CWR (RFC 3168 6.1.3).
@@ -186,6 +186,23 @@ impl Receiver {
     #[must_use]
     pub fn window_shown_max(&self) -> u32 {
         self.window_shown_max
+    }
+
+    /// Right edge of the window shown to the source.
+    #[must_use]
+    pub fn edge(&self) -> SeqNum {
+        self.edge
+    }
+
+    /// So many bytes of the window that was shown lie behind this place.
+    #[must_use]
+    pub fn room_from(&self, at: SeqNum) -> u32 {
+        self.edge.diff(at).max(0).unsigned_abs()
+    }
+
+    /// The source has been shown a window that ends here.
+    pub fn note_shown_up_to(&mut self, edge: SeqNum) {
+        self.edge = self.edge.max(edge);
     }
 
     /// The source counts the largest window anew.
@@ -318,7 +335,7 @@ impl Receiver {
             stretch.grow();
         }
         self.last_ack_sent = self.last_ack_sent.max(ack);
-        self.edge = self.edge.max(edge);
+        self.note_shown_up_to(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);
     }
 

@@ -92,7 +92,7 @@ impl Split<'_> {
         let far = self.legs.get(to.other());
         if relay.is_frozen() {
             // Draining: the far host's own window counts from here on.
-            return relay.rx.edge.max(relay.acked() + far.window_bytes());
+            return relay.rx.edge().max(relay.acked() + far.window_bytes());
         }
         let field_max = 65_535u32 << far.window_scale;
         // A source to which all is held may be a gateway that we have not heard yet: only a gateway
@@ -112,7 +112,7 @@ impl Split<'_> {
         // is free.
         let narrow = relay.can_show_more(limit, far.window_scale, field_max);
         let moving = relay.ack_gap(cx.now).is_some_and(|gap| gap < MOVING || cx.links.has_budget(far.out));
-        let left = relay.rx.edge.diff(relay.rcv_nxt()).max(0).unsigned_abs();
+        let left = relay.rx.room_from(relay.rcv_nxt());
         let narrow = narrow && cx.links.is_worth_a_pause(far.out, relay.rx.window_shown_max());
         let pause = within_shown && narrow && ack.after(far_acked) && left < relay.rx.window_shown_max() / 4;
         let equal = cx.links.equal_share(far.out, 0);
@@ -122,7 +122,7 @@ impl Split<'_> {
         Offer {
             ack,
             shown_max_bytes: relay.rx.window_shown_max(),
-            edge: relay.rx.edge,
+            edge: relay.rx.edge(),
             acked: relay.tx.snd_una(),
             far_acked,
             limit_bytes: limit,
@@ -152,7 +152,7 @@ impl Split<'_> {
         }
         // A gateway goes by what it was told last.
         let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
-        let before = told.unwrap_or(relay.rx.edge);
+        let before = told.unwrap_or(relay.rx.edge());
         let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
         let shown = relay.rx.window_shown_max().min(self.held_limit(cx, to));
         if left > shown / 2 {
@@ -207,8 +207,8 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let rx = &mut r.get_mut(to).rx;
         edit::set_window(packet, s, window);
-        if edge.after(rx.edge) {
-            cx.links.promise(cx.now, out, edge.since(rx.edge));
+        if edge.after(rx.edge()) {
+            cx.links.promise(cx.now, out, edge.since(rx.edge()));
         }
         rx.on_ack_sent(s.ack, edge, shown);
     }
@@ -312,8 +312,8 @@ impl Split<'_> {
         if word.pure {
             rx.note_early_told();
         }
-        if word.edge.after(rx.edge) {
-            cx.links.promise(cx.now, src.out, word.edge.since(rx.edge));
+        if word.edge.after(rx.edge()) {
+            cx.links.promise(cx.now, src.out, word.edge.since(rx.edge()));
         }
         rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {

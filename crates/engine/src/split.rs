@@ -176,7 +176,7 @@ impl Split<'_> {
             // What the destination acknowledged, the source has sent.
             sent: Pair { a: r.a.rcv_nxt().max(r.a.acked()), b: r.b.rcv_nxt().max(r.b.acked()) },
             acked: Pair { a: r.b.acked(), b: r.a.acked() },
-            edges: Pair { a: r.a.rx.edge, b: r.b.rx.edge },
+            edges: Pair { a: r.a.rx.edge(), b: r.b.rx.edge() },
             shown_max: Pair { a: r.a.rx.window_shown_max(), b: r.b.rx.window_shown_max() },
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },
             fin: Pair { a: r.a.rx.fin_at().map(|f| f + 1), b: r.b.rx.fin_at().map(|f| f + 1) },

@@ -41,7 +41,7 @@ impl Split<'_> {
             return Fate::Forward(packet);
         }
         if !exact {
-            let in_window = s.seq.after_eq(nxt) && s.seq.before(relay.rx.edge.max(nxt + 1));
+            let in_window = s.seq.after_eq(nxt) && s.seq.before(relay.rx.edge().max(nxt + 1));
             if in_window {
                 self.challenge(cx, from);
             }
