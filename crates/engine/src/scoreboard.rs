@@ -256,16 +256,15 @@ impl Scoreboard {
         i
     }
 
-    /// Returns whether what arrived may have been sent again.
-    fn count(&self, acked: &mut Acked, r: &Sent, now: Instant) -> bool {
-        // It may be a copy that arrived.
-        let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
-        let again = r.retransmitted || copy.is_some();
+    fn count(&self, acked: &mut Acked, r: &Sent, now: Instant) {
         if r.sacked {
-            return again;
+            return;
         }
         acked.delivered_bytes += r.len();
+        // It may be a copy that arrived.
+        let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
         let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
+        let again = r.retransmitted || copy.is_some();
         if !again {
             acked.original = true;
             if self.fack.is_some_and(|f| r.end.before(f)) {
@@ -285,7 +284,6 @@ impl Scoreboard {
         if acked.highest.is_none_or(|h| r.end.after(h)) {
             acked.highest = Some(r.end);
         }
-        again
     }
 
     /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight
@@ -305,7 +303,8 @@ impl Scoreboard {
                 part.end = una;
                 r.seq = una;
             }
-            repeated |= self.count(&mut acked, &part, now);
+            self.count(&mut acked, &part, now);
+            repeated |= part.retransmitted || part.copied_at.is_some();
             self.out_bytes -= part.len();
             if part.sacked {
                 self.sacked_bytes -= part.len();

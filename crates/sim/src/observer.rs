@@ -555,12 +555,12 @@ fn check_made(
     {
         return Err(format!("TSval {}, newer than the newest that came by, {newest}", t.val));
     }
-    // A host's acknowledgement that is passed on with other fields may wait for the link in another
-    // queue than what the gateway says next. What acknowledges less than the one before shows no
-    // window (RFC 9293 section 3.10.7.4).
+    // A host's segment that is passed on with other fields may wait for the link in another queue
+    // than what the gateway says next. What acknowledges less than the one before shows no window
+    // (RFC 9293 section 3.10.7.4).
     let ack = other.offset(s.ack);
-    let late =
-        s.payload_len == 0 && !s.flags.fin() && heard[side].ack_made.is_some_and(|newest| ack < newest);
+    let shows_no_window = heard[side].ack_made.is_some_and(|newest| ack < newest);
+    let late = shows_no_window && s.payload_len == 0 && !s.flags.fin();
     heard[side].ack_made = heard[side].ack_made.max(Some(ack));
     if let (Some(t), false) = (s.options.timestamps, late) {
         if heard[side].tsval_made.is_some_and(|before| SeqNum(t.val).before(SeqNum(before))) {
@@ -588,11 +588,13 @@ fn check_made(
     if let Some(before) = heard[side].edge
         && edge + (1 << conn.shift(side)) <= before
         && !over
-        && !late
+        && !shows_no_window
     {
         return Err(format!("the window's right edge goes back from {before} to {edge}"));
     }
-    heard[side].edge = Some(heard[side].edge.map_or(edge, |e| e.max(edge)));
+    if !shows_no_window {
+        heard[side].edge = heard[side].edge.max(Some(edge));
+    }
     let most = u64::from(other.options.mss.unwrap_or(if s.ip.is_v4() { 536 } else { 1220 }));
     let needed = (s.payload_len + s.tcp_header_len() - TCP_HEADER_BYTES) as u64;
     if s.payload_len > 0 && needed > most {

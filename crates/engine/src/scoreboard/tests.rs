@@ -227,18 +227,3 @@ fn losses_by_order_of_transmission_are_those_that_a_walk_over_all_records_finds(
         }
     }
 }
-
-/// Its copy had not the time to arrive, so the original did, and its round trip counts (Karn's
-/// algorithm forbids only what is ambiguous).
-#[test]
-fn what_was_copied_tells_a_round_trip_before_the_copy_can_have_arrived() {
-    let at = Instant::from_millis;
-    let rtt_when_copied = |copied_ms: u64| {
-        let mut b = board(2);
-        b.set_min_rtt(Duration::from_millis(500));
-        b.copied(at(copied_ms), SeqNum(0), 1000);
-        b.acknowledge(at(510), SeqNum(2000), &[]).rtt
-    };
-    assert_eq!(rtt_when_copied(20), Some(Duration::from_millis(509)));
-    assert_eq!(rtt_when_copied(10), None, "it may be the copy");
-}

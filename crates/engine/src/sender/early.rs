@@ -6,8 +6,8 @@
 //! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
 //! repeated twice at most, in two rounds.
 //!
-//! Where the receiver's window keeps back the rest, the oldest go first: a hole among them keeps it
-//! shut, and the earlier the longer.
+//! Where a window keeps back the rest, the oldest go first: a hole among them keeps it shut, and the
+//! earlier the longer.
 
 use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -33,7 +33,7 @@ pub(super) struct Early {
     round: u8,
     /// When the first copy of this round went.
     round_at: Option<Instant>,
-    /// There is more to send than the window takes.
+    /// There is more to send than a window takes.
     oldest_first: bool,
     /// Repetitions from here on have had no turn in this round, nor has anything up to `down`.
     up: SeqNum,
@@ -77,8 +77,10 @@ impl Sender {
             && !self.peer.is_waited_for()
         {
             self.early_after_sending(now, true);
-            self.early.oldest_first = true;
         }
+        // A single copy is one of the end. Once a round has begun its order stays.
+        let is_new = self.early.round == 0 && self.early.round_at.is_none();
+        self.early.oldest_first |= is_new && self.has_new(supply) && self.cc().copies() == Copies::All;
     }
 
     fn early_from(&mut self, now: Instant, at: Instant) {

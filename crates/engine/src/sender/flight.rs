@@ -12,6 +12,9 @@ use crate::scoreboard::{Acked, Scoreboard, Sent, Then};
 
 use super::RtoBounds;
 
+/// A receiver tells of what came twice within a window of where it stands, bytes.
+const COPIES_REMEMBERED: i32 = 1 << 30;
+
 /// What is under way on a leg.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -272,6 +275,8 @@ impl Flight {
     pub fn advance(&mut self, now: Instant, ack: SeqNum) {
         self.head_due = false;
         self.una = ack;
+        // It is not remembered until the numbers have wrapped.
+        self.copied_end = self.copied_end.filter(|end| ack.diff(*end) < COPIES_REMEMBERED);
         self.progress_at = now;
         self.rack.on_progress(ack);
     }
