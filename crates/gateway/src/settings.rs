@@ -34,9 +34,12 @@ use Setting::{OfGateway, OfLink};
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
 const SETTINGS: [Setting; 13] = [
-    OfLink("rate_bps", "its rate, or unknown", read_link_rate, |gateway, now, way, value| {
-        gateway.set_link_rate(now, way, value, Bare::Base)
-    }),
+    OfLink(
+        "rate_bps",
+        "its rate, or unknown (`rate` is the same)",
+        read_link_rate,
+        |gateway, now, way, value| gateway.set_link_rate(now, way, value, Bare::Base),
+    ),
     OfLink("cc", "congestion control on it, or auto", read_link_cc, Gateway::set_link_cc),
     OfLink(
         "initial_window_segments",

@@ -2,6 +2,7 @@
 //! `500ms`, `1.5 h`.
 //!
 //! Whether letters are large or small makes no difference, and blanks before the unit are allowed.
+//! Only `MB/s` is no rate: it would be bytes.
 //! The number may be written as programs write it, `8e6`: no unit begins like that.
 //! Rates go by powers of ten. Sizes go by powers of two where the unit says so (`KiB`) or is only a
 //! letter (`512M`), and by powers of ten otherwise (`MB`).
@@ -83,6 +84,9 @@ pub enum Bare {
 /// # Errors
 /// What is wrong with the text.
 pub fn rate_bps(text: &str, bare: Bare) -> Result<u64, String> {
+    if text.contains("B/s") || text.contains("Bps") {
+        return Err(format!("`{text}` is bytes per second; rates are in bits: 8 Mbit/s"));
+    }
     whole(scaled(text, &RATES, (bare, 1.0))?, text)
 }
 
@@ -133,7 +137,9 @@ fn number_ends(text: &str) -> usize {
 }
 
 fn whole(number: f64, text: &str) -> Result<u64, String> {
-    if (0.0..=WHOLE_MAX).contains(&number) {
+    if number > 0.0 && number < 0.5 {
+        Err(format!("`{text}` is less than one"))
+    } else if (0.0..=WHOLE_MAX).contains(&number) {
         Ok(number.round() as u64)
     } else {
         Err(format!("`{text}` is too large"))
@@ -160,6 +166,9 @@ mod tests {
             ("8 Mbits", "unknown unit `Mbits`"),
             ("fast", "does not begin with a number"),
             ("-8M", "does not begin with a number"),
+            ("8 MB/s", "bytes per second"),
+            ("8MBps", "bytes per second"),
+            ("8e-6 bit/s", "less than one"),
             ("1e9 Gbit/s", "too large"),
             ("1e999 bit/s", "too large"),
             ("8 e6", "unknown unit `e6`"),

@@ -244,7 +244,12 @@ impl Splits {
 fn splits(session: &Session) -> Result<Vec<Splits>> {
     let each = session.lab.gateways.iter().map(|g| {
         let number = |counter: &str| g.engine_number(&format!("counters.{counter}"));
-        let (split, busy) = (number("flows_split")?, number("flows_forwarded_busy")?);
+        let is_other_version = session.lab.settings.programs.contains_key(&g.node);
+        let busy = match number("flows_forwarded_busy") {
+            Err(_) if is_other_version => 0,
+            busy => busy?,
+        };
+        let split = number("flows_split")?;
         Ok(Splits { node: g.node.clone(), split, busy, told: g.told()? })
     });
     each.collect()

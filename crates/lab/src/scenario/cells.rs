@@ -33,6 +33,9 @@ const JOB: &[&str] = &[
     "earlier",
 ];
 
+/// Those of them that are whole numbers.
+const COUNTS: &[&str] = &["size_bytes", "total_bytes", "flows", "clients", "floods", "ip", "duration_s"];
+
 /// Least size of a flow where `total_bytes` is given.
 const BULK_BYTES: u64 = 30_000;
 
@@ -155,8 +158,12 @@ fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {
                 Some(read) => number(read.map_err(|wrong| anyhow!("`{key}={text}`: {wrong}"))?),
                 None => json!(text),
             },
+            toml::Value::Float(value) => number(*value),
             other => super::json(other),
         };
+        if COUNTS.contains(&key) && value.as_u64().is_none() {
+            bail!("`{key}={value}`: a whole number expected");
+        }
         cell.params.insert(key.into(), value);
         return Ok(());
     }
@@ -306,6 +313,13 @@ mod tests {
         let text = TEXT.replace("values = [1000, 2000]", "values = [1000, 2000, \"much\"]");
         let wrong = format!("{:#}", Scenario::parse(&text).and_then(|s| s.cells()).unwrap_err());
         assert!(wrong.contains("`size_bytes=much`: `much` does not begin with a number"), "{wrong}");
+        let text = TEXT.replace("values = [1000, 2000]", "values = [1e3, 2e3]");
+        assert_eq!(Scenario::parse(&text).unwrap().cells().unwrap(), cells("[1000, 2000]").unwrap());
+        for odd in ["1000.5", "-1000"] {
+            let text = TEXT.replace("values = [1000, 2000]", &format!("values = [1000, 2000, {odd}]"));
+            let wrong = format!("{:#}", Scenario::parse(&text).and_then(|s| s.cells()).unwrap_err());
+            assert!(wrong.contains("a whole number expected"), "{wrong}");
+        }
     }
 
     #[test]
