@@ -6,8 +6,8 @@
 //! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
 //! repeated twice at most, in two rounds.
 //!
-//! Where a window keeps back the rest, the oldest go first: a hole among them keeps it shut, and the
-//! earlier the longer.
+//! Where a window keeps back the rest, the oldest go first: a hole among them keeps it shut, and
+//! the earlier the longer.
 
 use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
