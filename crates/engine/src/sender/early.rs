@@ -6,8 +6,8 @@
 //! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
 //! repeated twice at most, in two rounds.
 //!
-//! Where a window keeps back the rest, the oldest go first: a hole among them keeps it shut, and
-//! the earlier the longer.
+//! Where a host's window keeps back the rest, the oldest go first: a hole among them keeps it shut,
+//! and the earlier the longer.
 
 use farlink_cc::Copies;
 use farlink_wire::{Duration, Instant, SeqNum};
@@ -78,9 +78,12 @@ impl Sender {
         {
             self.early_after_sending(now, true);
         }
-        // A single copy is one of the end. Once a round has begun its order stays.
+        // A single copy is one of the end. A gateway's window grows by what its host takes, and not
+        // by what is acknowledged. Once a round has begun its order stays.
         let is_new = self.early.round == 0 && self.early.round_at.is_none();
-        self.early.oldest_first |= is_new && self.has_new(supply) && self.cc().copies() == Copies::All;
+        let to_host = !self.cc().kind().is_clocked_by_queue();
+        let waits = self.has_new(supply) && self.cc().copies() == Copies::All;
+        self.early.oldest_first |= is_new && to_host && waits;
     }
 
     fn early_from(&mut self, now: Instant, at: Instant) {
@@ -153,21 +156,31 @@ mod tests {
     use super::Purpose;
 
     /// What is copied of 3,000 bytes that are under way, where there are so many to send and no
-    /// window for more.
-    fn copied(have: u32) -> Vec<u32> {
-        let config = Config { kind: Kind::FixedRate, fixed_rate_bps: Some(8_000_000), ..Config::default() };
+    /// window for more, when 20,000 bytes have come through.
+    fn copied(kind: Kind, have: u32) -> Vec<u32> {
+        let config = Config { kind, mss: 1000, fixed_rate_bps: Some(8_000_000), ..Config::default() };
         let bounds = RtoBounds { min: Duration::from_millis(200), max: Duration::from_secs(60) };
         let mut now = Instant::from_millis(5);
         let mut s = Sender::new(now, SeqNum(0), Controller::new(&config), 1000, true, bounds);
-        s.update_window(SeqNum(0), SeqNum(0), 3000, true);
-        s.remember_rtt(Duration::from_millis(500));
-        let (end, urgent_end, urgent_until, urgent_zero) = (SeqNum(have), None, None, None);
-        let supply = Supply { end, fin: false, push: end, urgent_end, urgent_until, urgent_zero };
-        for _ in 0..3 {
-            let plan = s.plan(now, &supply, 1000).expect("a segment");
-            s.on_sent(now, &plan);
-            now += Duration::from_millis(2);
+        s.update_window(SeqNum(0), SeqNum(0), 23_000, true);
+        let (urgent_end, urgent_until, urgent_zero) = (None, None, None);
+        let supply = |end| Supply { end, fin: false, push: end, urgent_end, urgent_until, urgent_zero };
+        let send = |s: &mut Sender, now: &mut Instant, end: u32| {
+            let plan = s.plan(*now, &supply(SeqNum(end)), 1000).expect("a segment");
+            s.on_sent(*now, &plan);
+            *now += Duration::from_millis(2);
+        };
+        for round in 0..2u32 {
+            let first = now;
+            (1..=10).for_each(|n| send(&mut s, &mut now, 10_000 * round + 1000 * n));
+            now = first + Duration::from_millis(500);
+            for n in 1..=10 {
+                let _ = s.on_ack(now, SeqNum(10_000 * round + 1000 * n), &[], true, false);
+                now += Duration::from_millis(2);
+            }
         }
+        (0..3).for_each(|_| send(&mut s, &mut now, 20_000 + have));
+        let supply = supply(SeqNum(20_000 + have));
         assert_eq!(s.plan(now, &supply, 1000), None, "no window, or nothing more");
         s.early_while_stalled(now, &supply);
         now = s.timers.early.expect("copies are due");
@@ -176,14 +189,15 @@ mod tests {
         while let Some(plan) = s.plan_early(now, &supply).filter(|_| got.len() < 3) {
             assert_eq!((plan.purpose, plan.len), (Purpose::Early, 1000));
             s.on_sent(now, &plan);
-            got.push(plan.seq.0);
+            got.push(plan.seq.0 - 20_000);
         }
         got
     }
 
     #[test]
-    fn copies_go_from_the_oldest_on_while_the_window_keeps_back_the_rest() {
-        assert_eq!(copied(5000), [0, 1000, 2000]);
-        assert_eq!(copied(3000), [2000, 1000, 0], "there is no rest");
+    fn copies_go_from_the_oldest_on_while_a_hosts_window_keeps_back_the_rest() {
+        assert_eq!(copied(Kind::KnownRate, 5000), [0, 1000, 2000]);
+        assert_eq!(copied(Kind::KnownRate, 3000), [2000, 1000, 0], "there is no rest");
+        assert_eq!(copied(Kind::FixedRate, 5000), [2000, 1000, 0], "to a gateway");
     }
 }
