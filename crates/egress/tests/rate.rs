@@ -1,13 +1,10 @@
 //! The shaper: rate, bursts, gaps.
 
+mod common;
+
+use common::lcg;
 use farlink_egress::{Class, Config, Egress, Grant};
 use farlink_wire::time::{Duration, Instant};
-
-/// A deterministic sequence of numbers below `n`.
-fn lcg(x: &mut u64, n: u64) -> u64 {
-    *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*x >> 33) % n
-}
 
 /// Drives a queue that always has work for that long; every wake-up is late by up to `late_ns`.
 /// Returns what left when.

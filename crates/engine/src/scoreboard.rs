@@ -574,21 +574,16 @@ impl Scoreboard {
     /// What may be copied early, the oldest from `up` on, with no more than `copies` copies yet.
     #[must_use]
     pub fn oldest_early_candidate(&self, up: SeqNum, copies: u8, mss: u32) -> Option<(SeqNum, u32)> {
-        let may = |r: &&Sent| !r.sacked && !r.lost && r.copies <= copies;
-        let r = self.records.iter().skip(self.index_of(up)).find(may)?;
-        let seq = r.seq.max(up);
-        Some((seq, r.end.since(seq).min(mss)))
+        self.first_copied(up, mss, |r| may_be_copied(r, copies))
     }
 
     /// What may be copied early: a repetition from `up` on, else the last segment before `down`
     /// that was sent once, both with no more than `copies` copies yet.
     #[must_use]
     pub fn early_candidate(&self, up: SeqNum, down: SeqNum, copies: u8, mss: u32) -> Option<(SeqNum, u32)> {
-        let may = |r: &&Sent| !r.sacked && !r.lost && r.copies <= copies;
-        let first = self.index_of(up);
-        if let Some(r) = self.records.iter().skip(first).find(|r| may(r) && r.retransmitted) {
-            let seq = r.seq.max(up);
-            return Some((seq, r.end.since(seq).min(mss)));
+        let may = |r: &Sent| may_be_copied(r, copies);
+        if let Some(repetition) = self.first_copied(up, mss, |r| may(r) && r.retransmitted) {
+            return Some(repetition);
         }
         let below = self.index_of(down);
         let straddles = self.records.get(below).is_some_and(|r| r.seq.before(down));
@@ -602,6 +597,13 @@ impl Scoreboard {
         let total = end.since(r.seq);
         let len = if total.is_multiple_of(mss) { mss.min(total) } else { total % mss };
         Some((end - len, len))
+    }
+
+    /// The first of those from `up` on.
+    fn first_copied(&self, up: SeqNum, mss: u32, of: impl Fn(&Sent) -> bool) -> Option<(SeqNum, u32)> {
+        let r = self.records.iter().skip(self.index_of(up)).find(|r| of(r))?;
+        let seq = r.seq.max(up);
+        Some((seq, r.end.since(seq).min(mss)))
     }
 
     /// A copy of `len` bytes from `seq` on went out early. Returns whether they are a repetition.
@@ -627,6 +629,11 @@ impl Scoreboard {
         self.lost_from = None;
         self.order.rebuild(&self.records);
     }
+}
+
+/// It may be on its way still, with no more than so many copies.
+fn may_be_copied(r: &Sent, copies: u8) -> bool {
+    !r.sacked && !r.lost && r.copies <= copies
 }
 
 /// A transmission taken for lost.

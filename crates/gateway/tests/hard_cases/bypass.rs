@@ -334,10 +334,7 @@ fn a_gateway_and_a_host_that_answer_differently_are_not_asked_for_ever() {
 /// What a source has said of itself before its end is known counts no more than what it says after.
 #[test]
 fn what_a_source_has_sent_behind_its_own_end_proves_nothing() {
-    let mut t = Script::new();
-    t.open();
-    t.play(
-        "a > . 17 ack 1
+    let without_data = "a > . 17 ack 1
          drop
          a > F. 1 ack 1
          drop a
@@ -347,10 +344,33 @@ fn what_a_source_has_sent_behind_its_own_end_proves_nothing() {
          b > . 1 ack 17
          drop
          b > . 1 ack 17
-         ~2s",
-    );
-    let again = t.take(Host::B);
-    t.assert(!again.is_empty(), "the FIN is still owed, and sent again");
+         ~2s";
+    let behind_data = "a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         b > . 1 ack 101
+         ~40
+         drop
+         a > . 117 ack 1
+         ~1
+         drop
+         a > F. 101 ack 1
+         drop a
+         b < F. 101 ack 1
+         b > . 1 ack 117
+         ~1
+         drop
+         b > . 1 ack 117
+         ~1
+         drop
+         b > . 1 ack 117
+         ~2s";
+    for script in [without_data, behind_data] {
+        let mut t = Script::new();
+        t.open();
+        t.play(script);
+        let again = t.take(Host::B);
+        t.assert(!again.is_empty(), "the FIN is still owed, and sent again");
+    }
 }
 
 #[test]
