@@ -72,10 +72,14 @@ impl Kind for SynFloodKind {
                 "memory was {usual:?} before the flood, {peak:?} in it and is {after:?} after {took:.0} s"
             )
         });
-        let mut syns = 0;
-        for gateway in &session.lab.gateways {
-            syns += gateway.engine_number("counters.syns")?;
-        }
+        let sum = |counter: &str| -> Result<u64> {
+            let path = format!("counters.{counter}");
+            session.lab.gateways.iter().map(|g| g.engine_number(&path)).sum()
+        };
+        let syns = sum("syns")?;
+        let passed = sum("flows_forwarded_short")? + sum("flows_forwarded_unsplittable")?;
+        measured.metric("flows_forwarded_busy", sum("flows_forwarded_busy")? as f64);
+        measured.metric("flows_forwarded_otherwise", passed as f64);
         measured
             .expect(syns as f64 >= 0.8 * sent as f64, || format!("the gateways saw {syns} SYNs of {sent}"));
         let worst = |outcomes: &[Outcome]| outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max);
