@@ -96,8 +96,9 @@ impl<P> Egress<P> {
         self.set_ready_at(now, at, true);
     }
 
-    /// Makes a group, or changes it: from now on it gets another share. `false`: there are
-    /// [`crate::MAX_GROUPS`] already; what is put into it is in the default group.
+    /// Makes a group, or changes it: from now on it gets another share. What waits already stays
+    /// where it is, in the default group too. `false`: there are [`crate::MAX_GROUPS`] already;
+    /// what is put into it is in the default group.
     #[must_use = "without its own group, what it names is in the default group"]
     pub fn set_group(&mut self, now: Instant, group: GroupId, share: Share) -> bool {
         let exists = self.groups.set(now, group, share);
@@ -106,10 +107,11 @@ impl<P> Egress<P> {
     }
 
     /// Ends a group: what waits in it goes on in the default group, behind what the same flow has
-    /// there. A grant that is not answered yet counts as not used. The default group stays.
+    /// there. A grant to one of its flows that is not answered yet counts as not used. The default
+    /// group stays.
     pub fn remove_group(&mut self, now: Instant, group: GroupId) {
         let Some(flows) = self.groups.remove(group) else { return };
-        self.granted = None;
+        self.granted = self.granted.take().filter(|granted| self.groups.flow_mut(granted.at).is_some());
         for flow in flows.into_waiting() {
             let at = self.entry(flow.class.into(), flow.id);
             self.change(now, at, |flows| flows.join(at.slot, flow));

@@ -14,8 +14,6 @@ use slab::Slab;
 use crate::classes::{ALL, PerClass};
 use crate::config::Class;
 
-/// Flows without anything to send that may stay listed, besides as many as there are with.
-const EMPTY_MAX: usize = 1024;
 /// After so many grants in a row to new flows an old one gets its turn, so that a flood of new
 /// flows starves nobody.
 const NEW_STREAK_MAX: u32 = 8;
@@ -113,13 +111,13 @@ impl<P> Default for Flows<P> {
 }
 
 impl<P> Flows<P> {
-    /// The flow's slot; a new flow begins with one quantum in the list of new flows. `waiting`:
-    /// flows that have something to send.
-    pub(crate) fn entry(&mut self, class: Class, id: u64, quantum: i64, waiting: usize) -> usize {
+    /// The flow's slot; a new flow begins with one quantum in the list of new flows. Where more
+    /// than `listed_max` are listed, those that have nothing to send go.
+    pub(crate) fn entry(&mut self, class: Class, id: u64, quantum: i64, listed_max: usize) -> usize {
         if let Some(slot) = self.by_id.get(&(class, id)) {
             return *slot;
         }
-        if self.slots.len() > waiting.saturating_mul(2).saturating_add(EMPTY_MAX) {
+        if self.slots.len() > listed_max {
             self.sweep();
         }
         self.place = self.place.wrapping_add(GOLDEN_SECTION);

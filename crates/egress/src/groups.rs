@@ -27,6 +27,9 @@ use crate::config::{Class, GroupId, Lane, MAX_BURST_BYTES, MAX_GROUPS, MAX_WEIGH
 use crate::flows::{Flow, Flows};
 use crate::shaper::{Shaper, time_of};
 
+/// Flows without anything to send that may stay listed in all groups together, besides as many as
+/// there are with.
+const EMPTY_MAX: usize = 1024;
 /// The default group is the first, and stays.
 const DEFAULT_INDEX: usize = 0;
 
@@ -216,10 +219,12 @@ impl<P> Groups<P> {
             GroupId::DEFAULT => DEFAULT_INDEX,
             other => self.by_id.get(&other).copied().unwrap_or(DEFAULT_INDEX),
         };
+        let empty_max = EMPTY_MAX / self.groups.len().max(1);
         // Nobody has a slot of this number where there is no such group.
         let Some(group) = self.groups.get_mut(index) else { return At { group: index, slot: usize::MAX } };
         let waiting = if self.is_alone { &self.waiting } else { &group.waiting };
-        At { group: index, slot: group.flows.entry(lane.class, flow, quantum, waiting.total()) }
+        let listed_max = waiting.total().saturating_mul(2).saturating_add(empty_max);
+        At { group: index, slot: group.flows.entry(lane.class, flow, quantum, listed_max) }
     }
 
     pub(crate) fn flow_mut(&mut self, at: At) -> Option<&mut Flow<P>> {

@@ -345,6 +345,40 @@ fn odd_numbers_harm_nobody_else() {
     }
 }
 
+/// The end of one group takes back no grant of another, and does take back its own.
+#[test]
+fn a_group_that_ends_takes_only_its_own_grant_back() {
+    for (granted, is_answered) in [(2, true), (1, false)] {
+        let mut egress = queue(None);
+        let now = Instant::from_millis(1);
+        set(&mut egress, 1, 1, None);
+        set(&mut egress, 2, 1, None);
+        egress.set_ready(now, flow(granted, 0), bulk(granted));
+        let Some(Grant::Flow { id, .. }) = egress.next_grant(now) else { panic!("nothing is granted") };
+        egress.remove_group(now, GroupId(1));
+        egress.used(now, id, 1000, 1, false);
+        assert_eq!(egress.is_idle(), is_answered, "group {granted}");
+    }
+}
+
+/// Flows that have nothing to send any more are few in all groups together.
+#[test]
+fn empty_flows_of_all_groups_are_bounded_together() {
+    let mut egress = queue(None);
+    let now = Instant::from_millis(1);
+    for group in 1..200 {
+        set(&mut egress, group, 1, None);
+    }
+    for number in 0..20_000 {
+        let group = (number % 200) as u32;
+        // Each packet is dropped again at once, so no round comes by.
+        egress.enqueue(now, flow(group, number), bulk(group), 100, (group, 100));
+        egress.take_packets(now);
+    }
+    let flows = egress.stats().flows;
+    assert!(flows <= 2_000, "{flows} are listed");
+}
+
 /// A group that may not send does not keep others out of the queue, however it fills it.
 #[test]
 fn a_full_queue_takes_from_the_group_that_holds_most() {
