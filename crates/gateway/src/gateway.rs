@@ -119,6 +119,10 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) -> Option<PacketBuf> {
+        if s.ip.has_options {
+            // What is made here would leave them out.
+            return Some(packet);
+        }
         let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
         match self.engine.handle_packet(now, from, s, packet, exit) {
             Outcome::Forward(p) => Some(p),

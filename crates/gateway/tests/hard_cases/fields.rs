@@ -35,6 +35,38 @@ fn two_gateways_cost_two_hops() {
     );
 }
 
+/// What is made here has neither IPv4 options nor IPv6 extension headers. So what has some goes on
+/// as it came, before a connection is split and afterwards.
+#[test]
+fn what_has_ip_options_is_left_alone() {
+    for v6 in [false, true] {
+        let mut t = Script::with(|s| s.v6 = v6);
+        t.play(
+            "a > S 0 win 65535 <mss 1460> {ipopt}
+             b < S 0 {ipopt}
+             b > S. 0 ack 1 win 65535 <mss 1460>
+             a < S. 0 ack 1
+             a > . 1 ack 1 {ipopt}
+             b < . 1 ack 1 {ipopt}
+             a > P. 1:101 ack 1 {ipopt}
+             b < P. 1:101 ack 1 {ipopt}
+             +100
+             quiet",
+        );
+        t.assert(t.mode() == "none", "it is not split");
+        let mut t = Script::with(|s| s.v6 = v6);
+        t.open();
+        t.play(
+            "a > P. 1:101 ack 1 {ipopt}
+             b < P. 1:101 ack 1 {ipopt}
+             b > . 1 ack 101
+             a < . 1 ack 101
+             +100
+             quiet",
+        );
+    }
+}
+
 #[test]
 fn dscp_is_the_hosts_newest() {
     let mut t = Script::new();

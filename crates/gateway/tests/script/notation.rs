@@ -14,10 +14,11 @@
 //!   run down, in units of so many bytes, fewer than 64), all of them as gateways of version 1
 //!   write them; `flraw 53 24 ffffff01` (ExID 0xFA53 and this body, to the byte). In an expectation
 //!   `no NAME` says that the option is not there.
-//! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `gso N` (a
-//!   super-segment), `port N` (of host a, where it is not the usual one), `fill N` (payload of this
-//!   byte, not the stream's own); when sent also `badsum`, `frag MTU`, `by a|b` (it comes in by the
-//!   interface of this host, whoever it says it is from).
+//! - Fields: `ttl N`, `dscp N`, `ecn no|ect0|ect1|ce`, `label N`, `df`, `nodf`, `ipopt` (there is
+//!   an IPv4 option or an IPv6 extension header), `gso N` (a super-segment), `port N` (of host a,
+//!   where it is not the usual one), `fill N` (payload of this byte, not the stream's own); when
+//!   sent also `badsum`, `frag MTU`, `by a|b` (it comes in by the interface of this host, whoever
+//!   it says it is from).
 //!
 //! An expectation compares what it names, and that the payload is the stream's.
 
@@ -247,6 +248,7 @@ impl Spec {
                 "label" => n() == s.ip.flow_label,
                 "df" => s.ip.dont_fragment,
                 "nodf" => !s.ip.dont_fragment,
+                "ipopt" => s.ip.has_options,
                 "gso" => n() == u32::from(seen.offload.gso_size),
                 "fill" => seen.payload.iter().all(|b| u32::from(*b) == n()),
                 "port" => true,

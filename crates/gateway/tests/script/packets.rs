@@ -3,7 +3,8 @@
 use core::net::IpAddr;
 
 use farlink_wire::{
-    ChecksumState, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, finish_checksums, icmp, parse,
+    ChecksumState, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, checksum, finish_checksums, icmp,
+    parse,
 };
 
 use super::network::Out;
@@ -54,6 +55,9 @@ impl Script {
         }
         finish_checksums(&mut bytes, &offload);
         offload.checksum = ChecksumState::Unverified;
+        if spec.has_field("ipopt") {
+            add_ip_option(&mut bytes);
+        }
         if spec.has_field("badsum") {
             *bytes.last_mut().unwrap() ^= 0x40;
         }
@@ -141,5 +145,24 @@ impl Script {
             Parsed::Other => format!("other, {} bytes", p.bytes.len()),
         };
         Arrival::Other(other)
+    }
+}
+
+/// Puts four bytes of IPv4 no-operations, or an IPv6 header of destination options with padding,
+/// before the TCP header.
+fn add_ip_option(bytes: &mut Vec<u8>) {
+    if bytes[0] >> 4 == 6 {
+        let tcp = std::mem::replace(&mut bytes[6], 60);
+        bytes.splice(40..40, [tcp, 0, 1, 4, 0, 0, 0, 0]);
+        let len = u16::from_be_bytes([bytes[4], bytes[5]]) + 8;
+        bytes[4..6].copy_from_slice(&len.to_be_bytes());
+    } else {
+        bytes[0] += 1;
+        bytes.splice(20..20, [1; 4]);
+        let len = u16::from_be_bytes([bytes[2], bytes[3]]) + 4;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[10..12].fill(0);
+        let check = !checksum::sum(&bytes[..24]);
+        bytes[10..12].copy_from_slice(&check.to_be_bytes());
     }
 }
