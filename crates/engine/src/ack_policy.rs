@@ -64,6 +64,13 @@ pub enum AckPolicy {
     /// To a gateway, which sends by what it knows of the link and not by the clock of
     /// acknowledgements: one for each interval, a new gap at once.
     Gateway(Duration),
+    /// None for what comes here: the source hears the far host's acknowledgements. Only of a hole
+    /// that the far host stands before is it told here, and what the far host has is acknowledged
+    /// again.
+    Silent {
+        /// It lies behind a hole that the far host stands before, or the far host has it.
+        is_reached: bool,
+    },
 }
 
 impl AckPolicy {
@@ -79,8 +86,10 @@ impl AckPolicy {
     #[must_use]
     pub fn owed(self, now: Instant, came: &Came) -> Owed {
         match (self, came.news) {
-            (Self::Host(_), News::AtGap | News::NewGap | News::Nothing)
+            (Self::Silent { is_reached: true }, News::AtGap | News::NewGap | News::Nothing)
+            | (Self::Host(_), News::AtGap | News::NewGap | News::Nothing)
             | (Self::Gateway(_), News::NewGap) => Owed::Now,
+            (Self::Silent { .. }, _) => Owed::Nothing,
             (Self::Host(delay), News::InOrder) => match came.stretched {
                 Some(late) => Owed::By(now + late),
                 None if came.is_second => Owed::Now,
@@ -103,6 +112,7 @@ impl AckPolicy {
     pub const fn longest(self) -> Duration {
         match self {
             Self::Host(d) | Self::Gateway(d) => d,
+            Self::Silent { .. } => Duration::ZERO,
         }
     }
 }

@@ -194,6 +194,16 @@ impl Split<'_> {
     /// TS.Recent moves with segments that reach the last acknowledgement sent (RFC 7323 4.3).
     fn update_ts_recent(&mut self, from: Side, s: &TcpSegment) {
         let (true, Some(t)) = (self.agreed.timestamps, s.options.timestamps) else { return };
+        if !self.binds() {
+            // It is echoed what the far host echoes: so it learns the round trip of the whole path.
+            let source = self.legs.get_mut(from.other());
+            if self.relays.get(from).rx.last_ack_sent().before_eq(s.end_seq())
+                && (t.ecr.wrapping_sub(source.ts_recent()) as i32) > 0
+            {
+                source.note_stamp(t.ecr);
+            }
+            return;
+        }
         let r = &*self.relays;
         if s.seq.before_eq(r.get(from).rx.last_ack_sent()) && self.is_current(from, s) {
             self.legs.get_mut(from).note_stamp(t.val);
@@ -336,7 +346,8 @@ impl Split<'_> {
             self.enlarge_segments(from);
         }
         self.on_mtu_probe(now, from, happened.mtu_probe);
-        let says_more = held_back && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
+        let says_more =
+            (held_back || !self.binds()) && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
         if says_more {
             self.owe_now(from.other());
         }
@@ -364,7 +375,7 @@ impl Split<'_> {
         let stalled = r.get(from).is_stalled() && !self.is_down(cx, from.other());
         // What is only held behind a gap is the source's still: whether it lives is not ours to
         // say.
-        let owes = self.relays.owes();
+        let owes = self.owes();
         let speaking = self.legs.get(from).peer.is_speaking();
         if keepalive && (!owes || stalled) {
             // A gateway asks for itself: it may have missed the window, or have a link that was
@@ -463,7 +474,8 @@ impl Split<'_> {
     /// first of several segments that came as one may be dropped alone.
     fn drop_first(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> u32 {
         // A host without SACK may not know fast retransmit either.
-        let drops = cx.config.queue_drop && self.agreed.sack && !self.legs.get(from).peer.is_marked();
+        let drops =
+            cx.config.queue_drop && self.binds() && self.agreed.sack && !self.legs.get(from).peer.is_marked();
         if !drops || s.payload_len == 0 || s.flags.fin() || s.flags.urg() {
             return 0;
         }
@@ -485,7 +497,7 @@ impl Split<'_> {
         if self.lets_pass(cx, from, s) {
             return Fate::Forward(packet);
         }
-        let (policy, limit) = (self.ack_policy(cx, from), self.held_limit(cx, from));
+        let (policy, limit) = (self.policy_for(cx, from, s), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
         let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
@@ -545,7 +557,7 @@ impl Split<'_> {
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, policy);
-        if s.flags.fin() || (report_due && bulk) {
+        if (s.flags.fin() || (report_due && bulk)) && !matches!(policy, AckPolicy::Silent { .. }) {
             relay.rx.owe_now();
         }
         Fate::Taken
@@ -612,6 +624,18 @@ impl Split<'_> {
             .flatten()
             .and_then(AckPolicy::to_gateway)
             .unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+    }
+
+    /// The same for this segment of its own.
+    fn policy_for(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckPolicy {
+        if self.binds() {
+            return self.ack_policy(cx, from);
+        }
+        let relay = self.relays.get(from);
+        let (nxt, end) = (relay.rcv_nxt(), s.end_seq());
+        let goes_on = s.seq.before_eq(nxt) && end.after(nxt);
+        let far_acked = relay.far_acked(self.legs.get(from.other()).peer);
+        AckPolicy::Silent { is_reached: !goes_on && far_acked.after_eq(end.min(nxt)) }
     }
 
     /// The acknowledgement number that a host was sent last.

@@ -187,10 +187,20 @@ impl Default for InitialWindow {
 pub enum Action {
     /// It is split.
     Split,
+    /// It is held while a link is away, and nothing is promised to its hosts: custody mode.
+    Custody,
     /// It is forwarded as a plain router would.
     Pass,
     /// It is refused with ICMP administratively prohibited, never with a RST.
     Refuse,
+}
+
+impl Action {
+    /// The gateway takes part in it, whatever it promises.
+    #[must_use]
+    pub fn is_split(self) -> bool {
+        matches!(self, Self::Split | Self::Custody)
+    }
 }
 
 /// Which connections an action is for. Empty lists match everything.

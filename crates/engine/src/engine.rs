@@ -264,7 +264,7 @@ impl Engine {
         }
         let decision = self.decide(via, key, s, net);
         match decision.action {
-            Action::Split => {}
+            Action::Split | Action::Custody => {}
             Action::Pass => return self.pass(via, s, packet, net),
             Action::Refuse => return Outcome::Refuse(packet),
         }
@@ -315,7 +315,7 @@ impl Engine {
         }
         let decision = self.rules.decide(via, key, s, self.rule_of(&key));
         let what = match decision.action {
-            Action::Split => None,
+            Action::Split | Action::Custody => None,
             Action::Pass => Some(Event::Passed),
             Action::Refuse => Some(Event::Refused),
         };
@@ -509,7 +509,11 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        flow.promise = Promise::of(self.config.pinned, answer.agreed.window_scale);
+        flow.promise = if h.is_custody {
+            Promise::Nothing
+        } else {
+            Promise::of(self.config.pinned, answer.agreed.window_scale)
+        };
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;
@@ -640,8 +644,10 @@ impl Engine {
             if let Some(flow) = self.table.get_mut(id)
                 && flow.holds()
             {
-                flow.end_split(Over::Abandoned);
-                n += 1;
+                // Where nothing was promised the hosts go on by themselves.
+                let binds = flow.binds();
+                flow.end_split(if binds { Over::Abandoned } else { Over::Asleep });
+                n += usize::from(binds);
             }
             self.after_event(now, id, net);
         }

@@ -300,7 +300,7 @@ impl Flow {
         ])?;
         match &mut self.treatment {
             Treatment::Split(relays) => {
-                relays.check_counted(self.busy, self.journaled.is_some())?;
+                relays.check_counted(self.busy, self.journaled.is_some(), self.promise.binds())?;
                 split!(self, relays).check(links, is_due, closely)
             }
             Treatment::Dormant(dormant) => {
@@ -357,12 +357,27 @@ impl Flow {
         }
     }
 
+    /// What was acknowledged to its hosts here is owed to them.
+    #[must_use]
+    pub fn binds(&self) -> bool {
+        self.promise.binds()
+    }
+
+    /// How it is treated, for people.
+    #[must_use]
+    pub fn mode(&self) -> &'static str {
+        match &self.treatment {
+            Treatment::Split(relays) if !self.binds() && !relays.is_draining() => "custody",
+            treatment => treatment.name(),
+        }
+    }
+
     /// It cannot be forgotten for a new connection: something is owed to a host, or it is being
     /// reset. Neither is so without relays.
     #[must_use]
     pub fn holds_on(&self) -> bool {
         match &self.treatment {
-            Treatment::Split(relays) => relays.owes() || relays.is_reset(),
+            Treatment::Split(relays) => (self.binds() && relays.is_busy()) || relays.is_reset(),
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }
@@ -453,12 +468,12 @@ impl Flow {
     ///
     /// What was only SACKed counts, though it is not owed. It is gone with the process, and its
     /// source sends it again only after a timeout, if it keeps RFC 2018 section 8. A reset says at
-    /// once what has happened. A promise of nothing would have to tell the two apart here: what is
-    /// in order is the source's still, too.
+    /// once what has happened. Where nothing was promised all of it is the source's still.
     #[must_use]
     pub fn record(&mut self) -> Option<Record> {
+        let binds = self.binds();
         match &mut self.treatment {
-            Treatment::Split(relays) if relays.holds() => Some(split!(self, relays).record()),
+            Treatment::Split(relays) if binds && relays.holds() => Some(split!(self, relays).record()),
             Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,
         }
     }
@@ -470,7 +485,8 @@ impl Flow {
         match &self.treatment {
             Treatment::Split(r) if !r.is_draining() => {
                 let first = s.seq + 1 == r.get(from).buffer.base();
-                !first && !r.is_reset() && !r.owes()
+                let owes = self.binds() && r.is_busy();
+                !first && !r.is_reset() && !owes
             }
             Treatment::Dormant(_) => true,
             Treatment::Split(_) | Treatment::Closed(_) => false,

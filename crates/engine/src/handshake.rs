@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::config::Class;
+use crate::config::{Action, Class};
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
 use crate::peer::{Hello, Peer};
@@ -36,6 +36,8 @@ pub struct HalfOpen {
     pub rule: usize,
     /// Class of its data.
     pub class: Class,
+    /// Nothing is to be promised to its hosts.
+    pub is_custody: bool,
     /// The window that host B was shown, bytes: host A's own at most. Repetitions show no other.
     pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
@@ -219,6 +221,7 @@ impl SynCache {
             offered: Offered::of(s),
             rule: decision.rule,
             class: decision.class,
+            is_custody: decision.action == Action::Custody,
             shown_bytes: None,
             answer: None,
             asked: false,

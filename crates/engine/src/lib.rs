@@ -49,6 +49,7 @@ mod limited_by;
 pub mod link;
 pub mod net;
 mod outage;
+mod owed;
 mod pacing;
 mod passed;
 mod path_mtu;

@@ -6,9 +6,6 @@ use crate::config::Pinned;
 
 /// What an acknowledgement made here promises its source. It is read in two places: how far one may
 /// run ahead of the far host's own, and which window is shown.
-///
-/// A promise of nothing would be the third: no acknowledgement ahead of the far host's, the far
-/// host's window, and nothing owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Promise {
     /// The connection is free: what is acknowledged stays within the largest window that the source
@@ -18,6 +15,9 @@ pub enum Promise {
     /// The connection is pinned, or a gateway is told what is promised: all that is acknowledged is
     /// held, however much that is.
     Held,
+    /// Custody mode: the source hears what the far host says and nothing else, in acknowledgements
+    /// and windows. What is held here is its own still, so a gateway that dies loses nothing.
+    Nothing,
 }
 
 impl Promise {
@@ -34,7 +34,20 @@ impl Promise {
         match self {
             Self::Shown => Some(far_acked + shown_max_bytes),
             Self::Held => None,
+            Self::Nothing => Some(far_acked),
         }
+    }
+
+    /// What it promises a gateway, which reads more than a host could: how far the far host is.
+    #[must_use]
+    pub fn to_gateway(self) -> Self {
+        if self == Self::Shown { Self::Held } else { self }
+    }
+
+    /// What is held in order is owed to its source: it is acknowledged, or about to be.
+    #[must_use]
+    pub fn binds(self) -> bool {
+        self != Self::Nothing
     }
 
     /// A larger window is shown before anything is acknowledged that lies in it.

@@ -157,14 +157,6 @@ impl Relay {
     pub fn holds(&self) -> bool {
         self.is_busy() || self.buffer.has_early()
     }
-    /// Something was acknowledged to the source that its destination has not acknowledged: if it is
-    /// lost, both must learn it. That is all that is here in order, whatever is promised: it is
-    /// acknowledged, or about to be. What was only SACKed is the source's still (RFC 2018 section
-    /// 8).
-    #[must_use]
-    pub fn owes(&self) -> bool {
-        self.is_busy()
-    }
     /// It holds data, or the end of its stream, that has not arrived.
     #[must_use]
     pub fn is_busy(&self) -> bool {
@@ -223,7 +215,7 @@ impl Relay {
     #[must_use]
     pub fn waits_behind_hole(&self) -> bool {
         let fin_ahead = self.rx.fin_claimed().is_some();
-        (self.buffer.has_early() || fin_ahead) && !self.owes() && self.tx.board().is_empty()
+        (self.buffer.has_early() || fin_ahead) && !self.is_busy() && self.tx.board().is_empty()
     }
     /// A window that is larger than any before, and by enough to wait for it, can be shown to the
     /// source: windows are told in units of `1 << shift`.

@@ -121,12 +121,6 @@ impl Relays {
         self.a.holds() || self.b.holds()
     }
 
-    /// Something was acknowledged to a host, and not yet by the other one, see [`Relay::owes`].
-    #[must_use]
-    pub fn owes(&self) -> bool {
-        self.a.owes() || self.b.owes()
-    }
-
     /// What the hosts have acknowledged since it was split last.
     #[must_use]
     pub fn carried(&self) -> Carried {

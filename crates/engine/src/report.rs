@@ -180,7 +180,7 @@ impl FlowStatus {
         Self {
             a: name(&flow.legs.a),
             b: name(&flow.legs.b),
-            mode: flow.treatment().name(),
+            mode: flow.mode(),
             rule: String::new(),
             custody_ab_bytes: ab.map_or(0, |x| u64::from(x.custody_bytes())),
             custody_ba_bytes: ba.map_or(0, |x| u64::from(x.custody_bytes())),

@@ -64,7 +64,7 @@ impl Rules {
         if let Some(c) = self.counters.get_mut(d.rule) {
             c.connections += u64::from(d.is_first);
             if let Some(r) = rule
-                && d.action == Action::Split
+                && d.action.is_split()
                 && r.connections_max
                     .is_some_and(|max| c.open >= u64::from(max) + u64::from(replaced == Some(d.rule)))
             {
@@ -72,7 +72,7 @@ impl Rules {
                 d.action = r.over_limit;
             }
         }
-        if d.action == Action::Split {
+        if d.action.is_split() {
             self.passed.forget(&key);
         } else {
             self.passed.begin(key, s.seq, d.rule, d.action);

@@ -47,7 +47,8 @@ impl Split<'_> {
     /// What an acknowledgement promises whoever speaks on the leg to a host: a gateway there reads
     /// more than the host could.
     fn promise_to(&self, to: Side) -> Promise {
-        if self.legs.get(to).peer.is_speaking() { Promise::Held } else { self.promise }
+        let to_gateway = self.legs.get(to).peer.is_speaking();
+        if to_gateway { self.promise.to_gateway() } else { self.promise }
     }
 
     /// A larger window than before is shown to this host before any of its data is acknowledged.
@@ -93,6 +94,13 @@ impl Split<'_> {
         if relay.is_frozen() {
             // Draining: the far host's own window counts from here on.
             return relay.rx.edge().max(relay.acked() + far.window_bytes());
+        }
+        if !self.binds() {
+            // The far host's own, beside what it has acknowledged. Not more than before while the
+            // pool is full.
+            let full = crate::room::is_full(cx.pool);
+            let own = relay.acked() + far.window_bytes();
+            return if full { relay.rx.edge() } else { relay.rx.edge().max(own) };
         }
         let field_max = 65_535u32 << far.window_scale;
         // A source to which all is held may be a gateway that we have not heard yet: only a gateway
@@ -218,10 +226,12 @@ impl Split<'_> {
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let from = to.other();
         let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
+        let binds = self.binds();
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
-        let sack = if word.pure && self.agreed.sack && !word.tells_runs {
+        let tells_holes = binds || word.far.after_eq(inbound.rcv_nxt());
+        let sack = if word.pure && self.agreed.sack && !word.tells_runs && tells_holes {
             inbound.rx.sack_blocks(&inbound.buffer)
         } else {
             Default::default()

@@ -82,8 +82,7 @@ impl Split<'_> {
     }
 
     fn move_on(&mut self, cx: &mut Cx<'_>, engine_draining: bool) -> Next {
-        let is_finished = self.relays.a.is_finished() && self.relays.b.is_finished();
-        if is_finished {
+        if self.is_finished() {
             cx.happened(self.legs, Event::Closed(self.relays.carried()));
             self.send_owed(cx);
             let next = self.close(cx, false);
@@ -101,6 +100,16 @@ impl Split<'_> {
         self.send_owed(cx);
         let next = self.sleep(cx);
         if engine_draining { Next::Forget } else { next }
+    }
+
+    /// Both hosts have all of it: by the word of the next TCP, or, where nothing is promised, by
+    /// their own.
+    fn is_finished(&self) -> bool {
+        let r = &*self.relays;
+        [(&r.a, Side::B), (&r.b, Side::A)].into_iter().all(|(relay, to)| {
+            let far_acked = relay.far_acked(self.legs.get(to).peer);
+            relay.is_finished() && (self.binds() || far_acked.after_eq(relay.rcv_nxt()))
+        })
     }
 
     /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or

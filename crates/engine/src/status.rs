@@ -281,7 +281,7 @@ pub struct FlowStatus {
     pub a: String,
     /// Server address and port.
     pub b: String,
-    /// split, dormant, draining or closed.
+    /// split, custody, dormant, draining or closed.
     pub mode: &'static str,
     /// The rule that it came under.
     pub rule: String,

@@ -77,7 +77,7 @@ impl Split<'_> {
         let Some((from, since)) = self.relays.reset() else { return false };
         let relay = self.relays.get(from);
         let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
-        let is_time = !relay.owes() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
+        let is_time = !self.owes_to(from) || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
         if is_time {
             self.send_rst(cx, from.other());
         }
@@ -124,7 +124,7 @@ impl Split<'_> {
             return Fate::taken(cx.pool, packet);
         }
         let same = s.seq + 1 == r.get(from).buffer.base();
-        let owes = self.relays.owes();
+        let owes = self.owes();
         if !same && owes && s.flags.ack() {
             // The answer to a late copy of the SYN, with an ISN of its own: it asks for nothing.
             return Fate::taken(cx.pool, packet);

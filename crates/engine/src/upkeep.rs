@@ -107,11 +107,17 @@ impl Split<'_> {
             Due::Draining.at(r.lets_go_until()),
             Due::Reset.at(self.reset_deadline()),
             Due::Window.at(r.room_at),
-            Due::Fin.at(r.a.fin_deadline()),
-            Due::Fin.at(r.b.fin_deadline()),
+            Due::Fin.at(self.fin_deadline(Side::A)),
+            Due::Fin.at(self.fin_deadline(Side::B)),
             Due::UserTimeout.at(give_up(&r.a)),
             Due::UserTimeout.at(give_up(&r.b)),
         ])
+    }
+
+    /// When a source is let go whose FIN its destination has not acknowledged. Where nothing is
+    /// promised its destination alone lets it go.
+    fn fin_deadline(&self, from: Side) -> Option<Instant> {
+        self.relays.get(from).fin_deadline().filter(|_| self.binds())
     }
 
     /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too,
@@ -134,7 +140,7 @@ impl Split<'_> {
         let ending = self.relays.is_reset();
         for (relay, to) in self.relays.each_mut() {
             let closed = relay.tx.waits_for_window();
-            let waits = relay.owes() && relay.tx.board().is_empty() && !closed && !ending;
+            let waits = relay.is_busy() && relay.tx.board().is_empty() && !closed && !ending;
             let down = links.is_away(self.legs.get(to).out);
             relay.waits_since = if waits && !down { relay.waits_since.or(Some(now)) } else { None };
         }
@@ -144,12 +150,13 @@ impl Split<'_> {
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         for side in [Side::A, Side::B] {
             let is_away = self.waits_for_link(cx.links, side.other());
+            let fin_overdue = self.fin_deadline(side).is_some_and(|t| t <= cx.now);
             let r = &mut *self.relays;
             let relay = r.get_mut(side);
             if relay.rx.delayed_until().is_some_and(|t| t <= cx.now) {
                 relay.rx.owe_now();
             }
-            if relay.fin_deadline().is_some_and(|t| t <= cx.now) {
+            if fin_overdue {
                 relay.stop_waiting_with_fin();
             }
             if is_away {
@@ -250,7 +257,8 @@ impl Split<'_> {
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
         if stuck {
-            self.relays.end(Over::Abandoned);
+            // Where nothing was promised the hosts find out by themselves.
+            self.relays.end(if self.binds() { Over::Abandoned } else { Over::Asleep });
         }
     }
 

@@ -35,6 +35,8 @@ pub enum Mode {
     /// They split them.
     #[default]
     Split,
+    /// They hold their data while the link is away, and promise nothing.
+    Custody,
     /// They only forward them.
     Forward,
 }
@@ -360,8 +362,7 @@ mod tests {
             ("rate=fast", "bit/s"),
             ("rate=8 parsec", "unknown unit `parsec`"),
             ("queue=8 Mbit", "64 KiB"),
-            ("mode=custody", "custody is not in this version; split or forward expected"),
-            ("mode=both", "split or forward expected"),
+            ("mode=both", "split, custody or forward expected"),
             ("loss=1.5", "probability"),
             ("gateways=3", "0, 1 or 2"),
             ("rat=8M", "known are"),

@@ -301,6 +301,7 @@ fn controller(
 fn action(a: file::Action) -> engine::Action {
     match a {
         file::Action::Split => engine::Action::Split,
+        file::Action::Custody => engine::Action::Custody,
         file::Action::Pass => engine::Action::Pass,
         file::Action::Refuse => engine::Action::Refuse,
     }

@@ -114,6 +114,7 @@ pub struct Rule {
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     Split,
+    Custody,
     Pass,
     Refuse,
 }

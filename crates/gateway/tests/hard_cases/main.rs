@@ -8,6 +8,7 @@ mod basics;
 mod bypass;
 mod chain;
 mod charged;
+mod custody;
 mod deadlines;
 mod direct;
 mod dormant;

@@ -162,7 +162,11 @@ pub static SETTINGS: [Setting; 53] = [
         "bound of the gateways' buffer pool",
         Size(ANY_SIZE, |s, bytes| s.memory_bytes = Some(bytes)),
     ),
-    of_lab("mode", "forward: gateways split nothing", Read("split|forward", set_mode)),
+    of_lab(
+        "mode",
+        "custody: gateways promise nothing; forward: they split nothing",
+        Read("split|custody|forward", set_mode),
+    ),
     of_lab("gateway_log", "how much gateways log", Text(|s, text| s.gateway_log = text.into())),
     of_lab("gateway_config", "lines for their configuration", Text(|s, text| s.gateway_config = text.into())),
     of_lab("link_config", "lines for each [[link]] in it", Text(|s, text| s.link_config = text.into())),
@@ -210,9 +214,9 @@ fn set_cc(settings: &mut Settings, name: &str) -> Result<(), String> {
 fn set_mode(settings: &mut Settings, word: &str) -> Result<(), String> {
     settings.mode = match word {
         "split" => Mode::Split,
+        "custody" => Mode::Custody,
         "forward" => Mode::Forward,
-        "custody" => return Err("custody is not in this version; split or forward expected".into()),
-        _ => return Err("split or forward expected".into()),
+        _ => return Err("split, custody or forward expected".into()),
     };
     Ok(())
 }
