@@ -8,6 +8,8 @@ failed=0
 for mode in clean route-flap mixed; do
     "${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --mode "$mode" --seeds "0..$seeds" || failed=1
 done
+# Links go away for minutes in these, so each takes several times as long.
+"${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --mode custody --seeds "0..$(((seeds + 2) / 3))" || failed=1
 # Each plays its connections twice, and has half an hour of quiet at its end.
 "${CARGO_TARGET_DIR:-target}/debug/farlink" sim faults --hostile --seeds "0..$(((seeds + 9) / 10))" || failed=1
 exit $failed

@@ -110,6 +110,7 @@ struct Blind {
 #[command(after_help = "Examples:
   farlink sim faults --seeds 0..10000             mixed faults
   farlink sim faults --mode route-flap --seeds 0..1000
+  farlink sim faults --mode custody --seeds 0..1000    gateways that promise nothing, links that go away
   farlink sim faults --hostile --seeds 0..3000    hosts that lie, and forged packets, beside honest connections
   farlink sim faults --policy automatic --seeds 0..1000
   farlink sim faults --mode clean --seeds 7 --trace    one seed, every packet
@@ -119,7 +120,7 @@ struct Faults {
     /// Seeds: one number, or FROM..TO (TO is not run)
     #[arg(long, value_name = "SEEDS", default_value = "0..1000")]
     seeds: String,
-    /// What may go wrong: mixed, route-flap, clean, hostile
+    /// What may go wrong: mixed, route-flap, clean, custody, hostile
     #[arg(long, default_value = "mixed")]
     mode: String,
     /// Hosts that lie, and senders in other hosts' names (the same as --mode hostile)
@@ -254,7 +255,7 @@ fn run_faults(args: &Faults) -> Result<ExitCode> {
     let mode: Mode = match args.mode.parse() {
         _ if args.hostile => Mode::Hostile,
         Ok(mode) => mode,
-        Err(_) => bail!("--mode {}: known are mixed, route-flap, clean and hostile", args.mode),
+        Err(_) => bail!("--mode {}: known are mixed, route-flap, clean, custody and hostile", args.mode),
     };
     let policy = args.policy.as_deref().map(|text| {
         text.parse::<FlowControl>()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farlink_channel::ChannelConfig;
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{Interface, LegConfig, Link, Pinned};
+use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned};
 use farlink_wire::{Duration, Instant};
 
 use crate::fault::Fault;
@@ -92,6 +92,9 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
             .collect();
         let node = world
             .add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(GatewayNode::new(config, g.merge))));
+        if g.config.default_action == Action::Custody {
+            world.observer.expect_no_promise(node);
+        }
         let before = chain.gap_ends[i].1;
         let behind = chain.gap_ends[i + 1].0;
         let short = wire(Duration::from_micros(10));

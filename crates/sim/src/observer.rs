@@ -1,7 +1,7 @@
 //! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say
 //! in a host's name must be what that host has said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use farlink_gateway::Record;
 use farlink_wire::tcp::TCP_HEADER_BYTES;
@@ -21,6 +21,8 @@ struct Heard {
     bytes: Ranges,
     /// The highest acknowledgement of the *other* stream that this side sent, as an offset.
     acked: Option<u64>,
+    /// The same of segments that no other gateway has put its mark on.
+    acked_unmarked: u64,
     /// SYNs of this side: came in, went out.
     syns: [u32; 2],
     /// DSCPs and flow labels that arrived.
@@ -92,6 +94,8 @@ pub struct Observer {
     /// Who may say what, and which packets are forged.
     pub hostile: Hostile,
     gateways: BTreeMap<usize, GatewayView>,
+    /// Gateways that promise nothing.
+    in_custody_mode: BTreeSet<usize>,
     /// The most bytes that gateways in touch together held beyond the largest window that their
     /// source was shown.
     pub beyond_windows_bytes: u64,
@@ -113,6 +117,7 @@ impl Observer {
             truth: Truth::default(),
             hostile: Hostile::default(),
             gateways: BTreeMap::new(),
+            in_custody_mode: BTreeSet::new(),
             beyond_windows_bytes: 0,
         }
     }
@@ -121,6 +126,11 @@ impl Observer {
     pub fn gateway_started(&mut self, node: usize, records: &[Record]) {
         let view = GatewayView { may_reset: records.iter().map(key_of).collect(), ..GatewayView::default() };
         self.gateways.insert(node, view);
+    }
+
+    /// This gateway promises nothing.
+    pub fn expect_no_promise(&mut self, node: usize) {
+        self.in_custody_mode.insert(node);
     }
 
     /// A gateway gave up flows, or was killed with custody of those in `records`: they need not
@@ -228,6 +238,9 @@ impl Observer {
         {
             let offset = other.offset(s.ack);
             heard.acked = Some(heard.acked.map_or(offset, |a| a.max(offset)));
+            if s.options.farlink.is_none() {
+                heard.acked_unmarked = heard.acked_unmarked.max(offset);
+            }
         }
     }
 
@@ -283,6 +296,12 @@ impl Observer {
         let Some((index, shown)) = judged else {
             return Err(wrong.unwrap_or_else(|| "a segment of no connection".into()));
         };
+        if self.in_custody_mode.contains(&node) && !forwarded {
+            // A gateway further on that does not show itself is the receiver for all before it.
+            let at = |view: &GatewayView| view.conns.get(&(key, index)).map(|h| h[side].acked_unmarked);
+            let acked = self.gateways.values().filter_map(at).max().unwrap_or(0);
+            check_promises_nothing(&s, &flow.conns[index], side, acked)?;
+        }
         // To another gateway it would speak in its own option, too.
         let to_host = !forwarded && !s.flags.syn() && s.options.farlink.is_none();
         if let Some(source) = flow.conns[index].sides[1 - side].as_mut().filter(|_| to_host) {
@@ -633,6 +652,21 @@ fn check_acknowledged_is_held(
     // Of what is for a host that has reset nothing is held.
     if custody > shown && !allowed.may_pin(conn) && s.options.farlink.is_none() && !said.reset {
         return Err(format!("{custody} bytes in custody, the largest window shown is {shown}"));
+    }
+    Ok(())
+}
+
+/// A gateway in custody mode acknowledges nothing that the receiver itself has not acknowledged.
+/// `acked`: what gateways could take for its word, as an offset in the other stream.
+fn check_promises_nothing(s: &TcpSegment, conn: &Conn, side: usize, acked: u64) -> Checked {
+    let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return Ok(()) };
+    if !s.flags.ack() || s.flags.syn() || receiver.reset {
+        return Ok(());
+    }
+    let own = receiver.acked.map_or(0, |ack| source.offset(ack)).max(acked);
+    let acked = source.offset(s.ack);
+    if acked > own {
+        return Err(format!("acknowledges up to {acked} in custody mode; the receiver itself up to {own}"));
     }
     Ok(())
 }

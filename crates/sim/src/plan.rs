@@ -8,7 +8,7 @@
 
 use farlink_channel::{ChannelConfig, GilbertElliott};
 use farlink_gateway::Config;
-use farlink_gateway::config::{FlowControl, Pinned};
+use farlink_gateway::config::{Action, FlowControl, Pinned};
 use farlink_wire::{Duration, Instant};
 
 use crate::rng::Rng;
@@ -19,6 +19,8 @@ const AUTOMATIC_SHARE: f64 = 0.25;
 /// The part of the seeds in which gateways may make flows depend on them, over a path that such
 /// flows would not fill otherwise.
 const PINNED_SHARE: f64 = 0.2;
+/// In mode `custody`: the part of the other gateways that promise nothing, too.
+const CUSTODY_SHARE: f64 = 0.7;
 
 /// What kind of trouble a run is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,8 @@ pub enum Mode {
     RouteFlap,
     /// No faults and no loss.
     Clean,
+    /// Everything, and gateways that promise nothing: some of them, or all. Links go away often.
+    Custody,
     /// Hosts that lie, and senders in others' names, beside honest connections: runs of their own,
     /// [`crate::hostile`].
     Hostile,
@@ -37,7 +41,7 @@ pub enum Mode {
 
 impl Mode {
     /// The modes of a [`SimPlan`].
-    pub const ALL: [Self; 3] = [Self::Mixed, Self::RouteFlap, Self::Clean];
+    pub const ALL: [Self; 4] = [Self::Mixed, Self::RouteFlap, Self::Clean, Self::Custody];
 
     /// Its name on the command line.
     #[must_use]
@@ -46,19 +50,23 @@ impl Mode {
             Self::Mixed => "mixed",
             Self::RouteFlap => "route-flap",
             Self::Clean => "clean",
+            Self::Custody => "custody",
             Self::Hostile => "hostile",
         }
+    }
+
+    /// Anything may go wrong.
+    pub(crate) fn is_troubled(self) -> bool {
+        matches!(self, Self::Mixed | Self::Custody)
     }
 }
 
 impl std::str::FromStr for Mode {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .chain([Self::Hostile])
-            .find(|m| m.name() == s)
-            .ok_or_else(|| format!("unknown mode {s:?}; known are mixed, route-flap, clean, hostile"))
+        Self::ALL.into_iter().chain([Self::Hostile]).find(|m| m.name() == s).ok_or_else(|| {
+            format!("unknown mode {s:?}; known are mixed, route-flap, clean, custody, hostile")
+        })
     }
 }
 
@@ -221,13 +229,13 @@ fn gap(rng: &mut Rng, mode: Mode, hard: bool) -> Gap {
     if hard && rng.chance(0.3) {
         back.rate_bps = back.rate_bps.map(|r| (r / rng.range(1, 20)).max(100_000));
     }
-    if mode == Mode::Mixed && rng.chance(if hard { 0.7 } else { 0.15 }) {
+    if mode.is_troubled() && rng.chance(if hard { 0.7 } else { 0.15 }) {
         impair(rng, &mut there);
         if rng.chance(0.6) {
             impair(rng, &mut back);
         }
     }
-    let mtu_bytes = if mode == Mode::Mixed && rng.chance(0.08) { rng.range(1280, 1500) as u32 } else { 9000 };
+    let mtu_bytes = if mode.is_troubled() && rng.chance(0.08) { rng.range(1280, 1500) as u32 } else { 9000 };
     Gap { there, back, mtu_bytes, declared: hard && rng.chance(0.8), rate_known: rng.chance(0.6) }
 }
 
@@ -259,7 +267,7 @@ impl SimPlan {
     #[must_use]
     pub fn from_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Self {
         let mut rng = Rng::new(seed, "topology");
-        let least = u64::from(mode == Mode::RouteFlap);
+        let least = u64::from(matches!(mode, Mode::RouteFlap | Mode::Custody));
         let gateways = rng.pick(&[0, 1, 1, 2, 2, 2, 2, 3]).max(least) as usize;
         let hard = |rng: &mut Rng, i: usize| match gateways {
             0 => true,
@@ -278,6 +286,9 @@ impl SimPlan {
         if let Some(policy) = policy.or(mixed) {
             gateways.iter_mut().for_each(|g| g.config.flow_control = policy);
         }
+        if mode == Mode::Custody {
+            promise_nothing(&mut Rng::new(seed, "custody"), &mut gateways);
+        }
         let mut rng = Rng::new(seed, "hosts");
         let mut hosts = vec![host(&mut rng, 0), host(&mut rng, 1)];
         for end in [0, 1] {
@@ -295,6 +306,16 @@ impl SimPlan {
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());
         Self { seed, mode, policy, hosts, gaps, gateways, connections, faults }
+    }
+}
+
+/// One gateway at least, and most of the others, are in custody mode.
+fn promise_nothing(rng: &mut Rng, gateways: &mut [GatewayPlan]) {
+    let one = rng.range(0, gateways.len().max(1) as u64) as usize;
+    for (n, gateway) in gateways.iter_mut().enumerate() {
+        if n == one || rng.chance(CUSTODY_SHARE) {
+            gateway.config.default_action = Action::Custody;
+        }
     }
 }
 
@@ -341,7 +362,7 @@ fn gateway(rng: &mut Rng, mode: Mode) -> GatewayPlan {
     if rng.chance(0.3) {
         config.limits.relay_bytes = rng.log_range(16 << 10, 4 << 20) as u32;
     }
-    if mode == Mode::Mixed && rng.chance(0.1) {
+    if mode.is_troubled() && rng.chance(0.1) {
         config.limits.pool_bytes = rng.range(512 << 10, 4 << 20) as usize;
     }
     if rng.chance(0.3) {

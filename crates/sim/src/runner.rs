@@ -9,12 +9,12 @@ use farlink_wire::{Duration, Instant};
 
 use crate::build::build;
 use crate::hostile;
-use crate::plan::{Mode, SimPlan};
+use crate::plan::{FaultPlan, Mode, SimPlan};
 use crate::trace::Trace;
 use crate::verdict;
 
 /// Virtual time within which every run has to end.
-const TIME_LIMIT: Duration = Duration::from_secs(6 * 3600);
+const TIME_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Virtual time that a run goes on after the last connection has ended: late timers and packets.
 const SETTLE: Duration = Duration::from_secs(90);
 /// Packets on wires within which every run has to end.
@@ -77,11 +77,19 @@ pub fn describe_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Stri
     }
 }
 
+/// How long a run goes on after its end: what was sent last may wait for a gap that is away.
+fn settle(plan: &SimPlan) -> Duration {
+    let outages = plan.faults.iter().filter(|_| plan.mode == Mode::Custody);
+    let longest =
+        outages.filter_map(|f| if let FaultPlan::Outage { lasts, .. } = f { Some(*lasts) } else { None });
+    SETTLE + longest.max().unwrap_or_default()
+}
+
 /// Runs a plan.
 #[must_use]
 pub fn run_plan(plan: &SimPlan, trace: Trace) -> Traced {
     let mut world = build(plan, trace);
-    let finished = world.run(SETTLE, Instant::ZERO + TIME_LIMIT, PACKETS_MAX);
+    let finished = world.run(settle(plan), Instant::ZERO + TIME_LIMIT, PACKETS_MAX);
     let ends = world.ends();
     let failure = world.failure.clone().or_else(|| {
         let verdict = verdict::check(plan, &ends, &world.observer);

@@ -125,9 +125,20 @@ fn pace(rng: &mut Rng, sides: &mut [Side; 2], s: usize) {
     }
 }
 
+fn way(rng: &mut Rng) -> Way {
+    rng.pick(&[Way::There, Way::Back, Way::Both])
+}
+
+/// Some gap goes away before `before_ms`, for 10 to `most_ms` milliseconds.
+fn outage(rng: &mut Rng, gateways: usize, before_ms: u64, most_ms: u64) -> FaultPlan {
+    let gap = rng.range(0, gateways as u64 + 1) as usize;
+    let at = Instant::ZERO + rng.millis(1, before_ms);
+    let (way, lasts, seen) = (way(rng), rng.millis(10, most_ms), rng.chance(0.5));
+    FaultPlan::Outage { gap, way, at, lasts, seen }
+}
+
 /// The faults of a run with `gateways` gateways.
 pub(crate) fn faults(rng: &mut Rng, mode: Mode, gateways: usize) -> Vec<FaultPlan> {
-    let way = |rng: &mut Rng| rng.pick(&[Way::There, Way::Back, Way::Both]);
     let mut faults = Vec::new();
     match mode {
         Mode::Clean | Mode::Hostile => {}
@@ -141,7 +152,7 @@ pub(crate) fn faults(rng: &mut Rng, mode: Mode, gateways: usize) -> Vec<FaultPla
                 at = at + period + period;
             }
         }
-        Mode::Mixed => {
+        Mode::Mixed | Mode::Custody => {
             if gateways > 0 && rng.chance(0.4) {
                 for _ in 0..rng.log_range(1, 12) {
                     let gateway = rng.range(0, gateways as u64) as usize;
@@ -155,10 +166,13 @@ pub(crate) fn faults(rng: &mut Rng, mode: Mode, gateways: usize) -> Vec<FaultPla
                 }
             }
             if rng.chance(0.25) {
-                let gap = rng.range(0, gateways as u64 + 1) as usize;
-                let at = Instant::ZERO + rng.millis(1, 8_000);
-                let (way, lasts, seen) = (way(rng), rng.millis(10, 30_000), rng.chance(0.5));
-                faults.push(FaultPlan::Outage { gap, way, at, lasts, seen });
+                faults.push(outage(rng, gateways, 8_000, 30_000));
+            }
+            if mode == Mode::Custody {
+                for _ in 0..rng.log_range(1, 30) {
+                    let most_ms = rng.pick(&[100, 1_000, 10_000, 300_000]);
+                    faults.push(outage(rng, gateways, 20_000, most_ms));
+                }
             }
             if gateways > 0 && rng.chance(0.25) {
                 let gateway = rng.range(0, gateways as u64) as usize;

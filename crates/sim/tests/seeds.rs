@@ -28,6 +28,11 @@ fn mixed_faults() {
 }
 
 #[test]
+fn gateways_that_promise_nothing() {
+    pass(Mode::Custody, None, 0..60);
+}
+
+#[test]
 fn windows_that_follow_the_need() {
     for mode in Mode::ALL {
         pass(mode, Some(FlowControl::Automatic), 0..60);
