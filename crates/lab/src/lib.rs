@@ -15,6 +15,7 @@ pub mod jobs;
 pub mod kinds;
 pub mod limit;
 pub mod link;
+pub mod model;
 pub mod netns;
 pub mod papers;
 pub mod process;

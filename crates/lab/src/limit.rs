@@ -5,6 +5,8 @@
 //! connection and the client speaks first (one round trip for the handshake, one from request to
 //! first byte), `first-byte` counts the data only.
 
+use farlink_channel::{ChannelConfig, perfect_arrival};
+use farlink_wire::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 /// When the clock of a transfer starts. It stops at the last byte.
@@ -123,6 +125,20 @@ impl Job {
             Clock::Source => (self.round_trips - 0.5).max(0.0) * self.rtt_s,
         };
         before + self.data_seconds()
+    }
+
+    /// What a perfect sender needs over this channel, in seconds by the clock that starts at
+    /// `began`: it knows when the link is there, and sends packets of `packet_bytes` then. Single
+    /// losses count by their mean. `None`: the link does not carry it all.
+    #[must_use]
+    pub fn perfect_seconds(&self, config: &ChannelConfig, began: Instant, packet_bytes: u32) -> Option<f64> {
+        let before = Duration::from_secs_f64(self.seconds() - self.data_seconds());
+        // The first data may enter the link when the request has crossed it.
+        let from = (began + before) - config.delay;
+        let bytes = self.bytes / self.eta / (1.0 - self.loss).max(f64::MIN_POSITIVE);
+        // Winks have a seed of their own, and nothing else of the channel is drawn here.
+        let end = perfect_arrival(config, 0, from, bytes.ceil() as u64, packet_bytes)?;
+        Some(end.since(began).as_secs_f64())
     }
 }
 

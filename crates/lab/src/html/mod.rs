@@ -2,7 +2,8 @@
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
 //! [`captured`], [`flows`] and [`held`] which plots there are data for, [`figure`] what a plot
-//! says, [`draw`] how it looks, [`tables`] and [`page`] the rest. The same input gives the same
+//! says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`] draws calculations over
+//! results. The same input gives the same
 //! page.
 
 mod beside;
@@ -13,6 +14,7 @@ mod flows;
 mod held;
 mod input;
 mod link;
+pub mod model;
 mod page;
 mod plots;
 mod subjects;

@@ -3,7 +3,7 @@
 //! would have taken while it was there (`perfect_seconds`).
 
 use anyhow::Result;
-use farlink_channel::{CARRIED_INTERVAL_MS, Channel, ChannelConfig, perfect_arrival};
+use farlink_channel::{CARRIED_INTERVAL_MS, Channel, ChannelConfig};
 use farlink_wire::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -139,13 +139,7 @@ pub(crate) fn measure(
         let packets =
             Packets { mtu: settings.link_mtu, v6: cell.v6(), timestamps: settings.hosts == Hosts::Modern };
         debug_assert!(packets.mtu > packets.header_bytes());
-        let began = instant(began_s);
-        let before = Duration::from_secs_f64(job.seconds() - job.data_seconds());
-        // The first data may enter the link when the request has crossed it.
-        let from = (began + before) - config.delay;
-        let bytes = needed / (1.0 - job.loss).max(f64::MIN_POSITIVE);
-        if let Some(end) = perfect_arrival(&config, 0, from, bytes.ceil() as u64, packets.mtu) {
-            let perfect_s = end.since(began).as_secs_f64();
+        if let Some(perfect_s) = job.perfect_seconds(&config, instant(began_s), packets.mtu) {
             measured.metric("perfect_seconds", perfect_s);
             if measured.seconds > 0.0 && perfect_s > 0.0 {
                 measured.metric("ratio_to_perfect", crate::limit::ratio(measured.seconds, perfect_s));

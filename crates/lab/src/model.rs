@@ -1,0 +1,9 @@
+//! What papers calculated, beside what is measured: pure functions of the conditions.
+//!
+//! [`wink`] has the equations of Reynolds' custody buffers, [`timers`] hosts alone that wait for
+//! their timers, [`grid`] all of them by condition, with the schedules of seeds and the results of
+//! runs.
+
+pub mod grid;
+pub mod timers;
+pub mod wink;
