@@ -144,6 +144,9 @@ Exit status: 0 when it was written, 1 when a file cannot be used; the message sa
     #[cfg(feature = "lab")]
     /// The same scenarios in virtual time
     Sim(crate::sim_cmd::Args),
+    #[cfg(feature = "lab")]
+    /// What papers calculated, where it is off, and what holds instead
+    Model(crate::model_cmd::Args),
 }
 
 /// `farlink run`

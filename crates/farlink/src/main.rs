@@ -14,6 +14,8 @@ mod ending;
 #[cfg(feature = "lab")]
 mod lab_cmd;
 mod metrics;
+#[cfg(feature = "lab")]
+mod model_cmd;
 mod out;
 #[cfg(feature = "lab")]
 mod report_cmd;
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
+        #[cfg(feature = "lab")]
+        Command::Model(args) => model_cmd::run(&args),
         Command::Top(args) => top::run(&args),
     };
     let code = done.unwrap_or_else(|e| {

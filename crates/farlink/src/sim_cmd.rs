@@ -312,7 +312,7 @@ fn trace_one(
 }
 
 /// `7` or `0..1000`.
-fn parse_seeds(text: &str) -> Result<std::ops::Range<u64>> {
+pub fn parse_seeds(text: &str) -> Result<std::ops::Range<u64>> {
     let number =
         |s: &str| s.trim().parse::<u64>().with_context(|| format!("--seeds {text}: `{s}` is no number"));
     let range = match text.split_once("..") {
