@@ -44,6 +44,8 @@ pub enum Due {
     Pool,
     /// A silent link is asked.
     LinkProbe,
+    /// A gateway near by has not answered.
+    Answer,
 }
 
 impl Due {
@@ -70,6 +72,7 @@ impl Due {
             Self::HalfOpen => "half-open connection",
             Self::Pool => "pool",
             Self::LinkProbe => "link probe",
+            Self::Answer => "answer",
         }
     }
 

@@ -267,7 +267,7 @@ impl Flow {
             Treatment::Split(relays) => {
                 let mut split = split!(self, relays);
                 split.watch_unsent(now, links);
-                split.deadline(config)
+                split.deadline(config, links)
             }
             Treatment::Closed(closed) => Due::Tombstone.at(Some(closed.deadline())),
             // The table forgets the one that is silent longest.

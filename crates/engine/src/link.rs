@@ -203,6 +203,18 @@ impl Links {
         }
     }
 
+    /// A gateway at the other end of a link, near by, has not answered: nothing more is sent into
+    /// the link than what asks for it.
+    pub(crate) fn note_unanswered(&mut self, now: Instant, way: Way, apart: Duration) {
+        if let Some(link) = self.get_mut(way)
+            && link.evidence.state() == State::Up
+            && link.silence.note_unanswered(now, apart)
+        {
+            link.evidence.tell(Witness::Silence, false);
+            link.evidence.probe();
+        }
+    }
+
     /// What was sent this way has been answered.
     pub(crate) fn hear_answer(&mut self, now: Instant, way: Way) {
         let Some(link) = self.get_mut(way) else { return };

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 
 use farlink_wire::{Duration, Instant, TcpSegment};
 
+use crate::ack_policy::AckPolicy;
 use crate::changed::Changed;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::leg::Leg;
-use crate::link::{Expired, Link, Links};
+use crate::link::{Expired, Link, Links, State};
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::sender::Question;
@@ -23,6 +24,15 @@ use crate::world::World;
 
 /// The round trip of a link of which none is known (the initial RTO, RFC 6298 2.1).
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// A link that is away is asked every 10 ms at most, and by one part in a hundred of what it would
+/// carry.
+const PROBES_APART_MIN: Duration = Duration::from_millis(10);
+const PROBE_SHARE: u64 = 100;
+/// Each second packet of a connection is answered at once, so one in so many of each.
+const ANSWERED_PACKETS: u64 = 2;
+/// Finding whose segment asks takes about this for each connection.
+const ASKER_COST: Duration = Duration::from_micros(2);
 
 impl Split<'_> {
     /// Nothing is sent to a host but what asks its link: the link is silent, and this leg is no
@@ -72,6 +82,31 @@ impl Split<'_> {
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 
+    /// When the gateway at the other end of the link towards a host has answered what is under way
+    /// to it, if it is near enough to answer at once.
+    pub(crate) fn answer_due(&self, links: &Links, to: Side) -> Option<Instant> {
+        let leg = self.legs.get(to);
+        let link = links.get(leg.out).filter(|link| link.evidence().state() == State::Up)?;
+        let is_near = link.rtt_in_force().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
+        if !is_near || !leg.peer.is_heard() || self.is_exempt(to) {
+            return None;
+        }
+        // Where nobody says the rate there may be queues that are not ours.
+        let rate_bps = link.rate_in_force_bps().filter(|_| link.is_rate_declared())?;
+        let due = self.relays.get(to.other()).tx.answer_due(link.answered_at())?;
+        // One answer may be lost.
+        Some(due + packets(rate_bps, ANSWERED_PACKETS * links.sharers(leg.out).saturating_add(1)))
+    }
+
+    /// It has not answered: the link is away.
+    pub(crate) fn miss_answer(&self, cx: &mut Cx<'_>, to: Side) {
+        let out = self.legs.get(to).out;
+        let share = cx.links.get(out).and_then(Link::rate_in_force_bps).map(|bps| packets(bps, PROBE_SHARE));
+        let search = ASKER_COST * u32::try_from(cx.flows_split).unwrap_or(u32::MAX);
+        let apart = PROBES_APART_MIN.max(share.unwrap_or_default()).max(search);
+        cx.links.note_unanswered(cx.now, out, apart);
+    }
+
     /// Whether a segment may be the answer to a question: a bare acknowledgement, and no question
     /// itself.
     pub(crate) fn answers_question(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
@@ -95,6 +130,11 @@ impl Split<'_> {
             link.hasten_probe(cx.now);
         }
     }
+}
+
+/// How long a link takes for so many packets.
+fn packets(rate_bps: u64, count: u64) -> Duration {
+    Duration::from_nanos(count.saturating_mul(1500 * 8 * 1_000_000_000) / rate_bps.max(1))
 }
 
 fn is_exempt(legs: &Pair<Leg>, relays: &Relays, to: Side) -> bool {

@@ -4,7 +4,6 @@
 //! That is all that is here in order: it is acknowledged, or about to be. What was only SACKed is
 //! the source's still (RFC 2018 section 8).
 
-use crate::side::Side;
 use crate::split::Split;
 
 impl Split<'_> {
@@ -14,15 +13,9 @@ impl Split<'_> {
         self.promise.binds()
     }
 
-    /// Something is owed to one of the hosts.
+    /// Something was acknowledged to one of the hosts that the other one has not acknowledged.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.owes_to(Side::A) || self.owes_to(Side::B)
-    }
-
-    /// Something was acknowledged to this host that the other one has not acknowledged.
-    #[must_use]
-    pub fn owes_to(&self, source: Side) -> bool {
-        self.binds() && self.relays.get(source).is_busy()
+        self.binds() && self.relays.is_busy()
     }
 }

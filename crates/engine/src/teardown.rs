@@ -77,7 +77,7 @@ impl Split<'_> {
         let Some((from, since)) = self.relays.reset() else { return false };
         let relay = self.relays.get(from);
         let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
-        let is_time = !self.owes_to(from) || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
+        let is_time = !relay.is_busy() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
         if is_time {
             self.send_rst(cx, from.other());
         }

@@ -94,7 +94,7 @@ impl Split<'_> {
 
     /// The next time at which something happens without a packet.
     #[must_use]
-    pub fn deadline(&self, config: &Config) -> Option<Deadline> {
+    pub fn deadline(&self, config: &Config, links: &Links) -> Option<Deadline> {
         let r = &*self.relays;
         let idle = (!self.holds_downstream()).then(|| self.active_at + config.timers.dormant_after);
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
@@ -111,6 +111,8 @@ impl Split<'_> {
             Due::Fin.at(self.fin_deadline(Side::B)),
             Due::UserTimeout.at(give_up(&r.a)),
             Due::UserTimeout.at(give_up(&r.b)),
+            Due::Answer.at(self.answer_due(links, Side::A)),
+            Due::Answer.at(self.answer_due(links, Side::B)),
         ])
     }
 
@@ -149,6 +151,9 @@ impl Split<'_> {
     /// Its deadline has passed.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         for side in [Side::A, Side::B] {
+            if self.answer_due(cx.links, side.other()).is_some_and(|t| t <= cx.now) {
+                self.miss_answer(cx, side.other());
+            }
             let is_away = self.waits_for_link(cx.links, side.other());
             let fin_overdue = self.fin_deadline(side).is_some_and(|t| t <= cx.now);
             let r = &mut *self.relays;

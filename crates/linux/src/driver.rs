@@ -48,6 +48,16 @@ const JOURNAL_SLOTS_MAX: usize = 1 << 20;
 /// How long the last packets in the TUNs are waited for after diversion has been taken back.
 const LAST_PACKETS: Duration = Duration::from_millis(20);
 
+/// A link that is silent for no longer than this is not worth a line of the log.
+const WINK_MAX: Duration = Duration::from_secs(1);
+
+/// What the log was told of a link last, and in which state it has been since when.
+struct ToldState {
+    told: LinkState,
+    is: LinkState,
+    since: Instant,
+}
+
 /// What the driver is told.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
@@ -112,7 +122,7 @@ pub struct Driver {
     /// The guard wants nothing to be split.
     is_unsplit: bool,
     /// What the log was told last of each declared link.
-    link_states: Vec<LinkState>,
+    link_states: Vec<ToldState>,
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
@@ -459,15 +469,24 @@ impl Driver {
     }
 
     /// The log is told of links that have gone or come back, and by whose word. A mere suspicion
-    /// ends with the next answer, or is soon more.
+    /// ends with the next answer, or is soon more. So does a wink, of which there may be many in a
+    /// second.
     fn tell_link_states(&mut self) {
+        let now = clock::now();
         for (n, (link, said)) in self.gateway.link_states().enumerate() {
-            if self.link_states.len() <= n {
-                self.link_states.push(LinkState::Up);
-            }
-            let Some(told) = self.link_states.get_mut(n) else { return };
             let state = said.state();
-            if state != LinkState::Suspect && core::mem::replace(told, state) != state {
+            if self.link_states.len() <= n {
+                self.link_states.push(ToldState { told: LinkState::Up, is: LinkState::Up, since: now });
+            }
+            let Some(before) = self.link_states.get_mut(n) else { return };
+            if core::mem::replace(&mut before.is, state) != state {
+                before.since = now;
+            }
+            let may_be_wink = state == LinkState::Probing && now.since(before.since) < WINK_MAX;
+            if state == LinkState::Suspect || may_be_wink {
+                continue;
+            }
+            if core::mem::replace(&mut before.told, state) != state {
                 tracing::info!(link, state = state.name(), down_by = said.names().join(", "), "link");
             }
         }

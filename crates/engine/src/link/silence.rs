@@ -15,6 +15,9 @@
 //! unanswered all other data waits, and no timer counts. The next segment follows after the round
 //! trip, or the least RTO where that is longer, and later after a part of the silence. So an outage
 //! lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
+//!
+//! A gateway near by answers at once. Where it does not, its link is away: all waits, and the link
+//! is asked every few milliseconds, so that no contact is missed.
 
 use core::net::IpAddr;
 
@@ -24,6 +27,9 @@ use farlink_wire::{Duration, Instant};
 const PART: u32 = 32;
 /// Probes are never farther apart than this, or than the round trip.
 const APART_MAX: Duration = Duration::from_secs(4);
+/// The same where a gateway near by has not answered: 2 % of the silence, a second at most.
+const PART_NEAR: u32 = 50;
+const APART_MAX_NEAR: Duration = Duration::from_secs(1);
 /// So many stay unanswered before all else waits: what stands in a queue of others, or in a link
 /// that pauses, comes late.
 const QUESTIONS: u32 = 2;
@@ -74,6 +80,8 @@ struct Doubt {
     probe_at: Instant,
     probed_at: Instant,
     probes: u32,
+    /// A gateway near by has not answered.
+    is_near: bool,
 }
 
 impl Silence {
@@ -95,8 +103,18 @@ impl Silence {
         }
         let (since, apart) = (now, expired.apart);
         // Its own head has just been sent again: that is the first question.
-        self.doubt = Some(Doubt { since, apart, probe_at: now + apart, probed_at: now, probes: 0 });
+        let (probe_at, probed_at) = (now + apart, now);
+        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes: 0, is_near: false });
         true
+    }
+
+    /// A gateway near by has not answered in time. Probes are `apart` at least, and the first one
+    /// is due. Returns whether the link is suspected from now on.
+    pub fn note_unanswered(&mut self, now: Instant, apart: Duration) -> bool {
+        let (since, probe_at, probed_at, probes) = (now, now, now, QUESTIONS);
+        let is_new = self.doubt.is_none();
+        self.doubt.get_or_insert(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
+        is_new
     }
 
     /// When somebody was answered last.
@@ -124,7 +142,8 @@ impl Silence {
         let d = self.doubt.as_mut()?;
         d.probes = d.probes.wrapping_add(1);
         d.probed_at = now;
-        d.probe_at = now + d.apart.max((now.since(d.since) / PART).min(APART_MAX));
+        let (part, most) = if d.is_near { (PART_NEAR, APART_MAX_NEAR) } else { (PART, APART_MAX) };
+        d.probe_at = now + d.apart.max((now.since(d.since) / part).min(most));
         let every = |n| d.probes.is_multiple_of(n);
         Some(Probe { small: every(SMALL_EVERY), in_turn: every(IN_TURN_EVERY) })
     }

@@ -2,7 +2,7 @@
 //! receiver. Where it is known to be there and to answer round us, all that is held goes to it
 //! blindly.
 
-use farlink_wire::{Instant, SeqNum};
+use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
 
@@ -24,11 +24,17 @@ pub(super) struct Silence {
     pub since: Instant,
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
-    /// Silences of the link that ended since the receiver acknowledged anything.
+    /// Silences of the link that ended since the receiver acknowledged anything; a long one counts
+    /// as many short ones.
     pub outlived: u8,
     /// The link has answered others meanwhile, so this silence is the receiver's own.
     pub is_alone: bool,
 }
+
+/// A silence in which a timer expired counts as so many in which none did.
+const SHORT_SILENCES: u8 = 8;
+/// A receiver that acknowledges at once may be later than usual by this at least.
+const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
 
 /// How a link is asked whether it carries anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +163,18 @@ impl Sender {
         self.silence.is_alone = true;
     }
 
+    /// When a receiver that acknowledges every second segment at once has answered, and was heard
+    /// over its link at `heard_at` last. `None`: it need not answer yet, or what is usual is not
+    /// known.
+    #[must_use]
+    pub fn answer_due(&self, heard_at: Instant) -> Option<Instant> {
+        let oldest = self.flight.board().first().filter(|r| !r.sacked)?;
+        let is_known = self.rtt().srtt().is_some() && self.silence.timeouts == 0;
+        let must_answer = self.flight.board().pipe() > u64::from(self.mss());
+        let usual = self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max);
+        (is_known && must_answer).then(|| oldest.sent_at.max(heard_at) + usual)
+    }
+
     /// Something waits for the link: an answer, or a window that was closed, or that there is
     /// anything to wait for.
     #[must_use]
@@ -190,9 +208,11 @@ impl Sender {
     /// of them (compare RFC 5682: they were no sign of congestion).
     pub fn resume_after_silence(&mut self, now: Instant) {
         let may_wait = self.silence.may_wait;
-        let outlived = self.silence.outlived.saturating_add(1);
+        // Where no timer has expired it was a short one, and several in a row are the link's.
+        let counts = if self.silence.timeouts > 0 { SHORT_SILENCES } else { 1 };
+        let outlived = self.silence.outlived.saturating_add(counts);
         // Once it may have been the link, which was heard for a moment only.
-        let is_alone = self.silence.is_alone || outlived > 1 && !self.flight.is_empty();
+        let is_alone = self.silence.is_alone || outlived > SHORT_SILENCES && !self.flight.is_empty();
         self.begin_anew_after_outage(now);
         self.silence = Silence { outlived, is_alone, may_wait, ..Silence::default() };
         if self.flight.is_empty() {

@@ -214,15 +214,22 @@ fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Out
     bed.t.assert(crossed.iter().all(is_made_by_gateway), &format!("{what}: nothing is forwarded unsplit"));
     // After the first timeouts, and two questions, one segment at a time asks.
     let asked = Bed::data_since(&crossed, cut_at + (rtt * 8).max(Duration::from_secs(2)));
-    let apart = rtt.max(LEAST);
-    let most = if announced { 0 } else { (outage.as_nanos() / apart.as_nanos()).min(180) };
+    // A gateway near by answers at once, so its link is asked more often.
+    let near = rtt < Duration::from_millis(40) && link.rate_bps.is_some();
+    let apart = if near { Duration::from_millis(10) } else { rtt.max(LEAST) };
+    let patient = 180 + if near { outage.as_secs_f64() as u128 } else { 0 };
+    let most = if announced { 0 } else { (outage.as_nanos() / apart.as_nanos()).min(patient) };
     assert!(asked.len() as u128 <= most, "{what}: {} segments into a dead link", asked.len());
     bed.t.cut(Cut::Nothing);
     if announced {
         bed.t.set_carrier(TO_B, true);
     }
-    let interval =
-        if announced { Duration::ZERO } else { apart.max((outage / 32).min(Duration::from_secs(4))) };
+    let part = if near {
+        (outage / 50).min(Duration::from_secs(1))
+    } else {
+        (outage / 32).min(Duration::from_secs(4))
+    };
+    let interval = if announced { Duration::ZERO } else { apart.max(part) };
     // What others hold takes its time on the link.
     let held_ns = link.rate_bps.map_or(0, |bps| bed.t.status().custody_bytes * 8_000_000_000 / bps);
     let bound = (rtt * 2).max(interval + rtt) + Duration::from_nanos(held_ns);
@@ -267,6 +274,31 @@ fn unannounced(seconds: u64) {
         let outage = Duration::from_secs(seconds);
         endures(rtt, outage, &PORTS, link(Some(800_000_000)), Outage::Unannounced);
         endures(rtt, outage, &PORTS[..1], link(None), Outage::Unannounced);
+    }
+}
+
+/// A wink over before any timer: what is sent into it is little, and all goes on a few milliseconds
+/// after it.
+#[test]
+fn a_wink_costs_a_few_milliseconds() {
+    let rtt = Duration::from_micros(500);
+    let link = Link { name: "sat".into(), rate_bps: Some(100_000_000), rtt: Some(rtt), ..Link::default() };
+    let mut bed = Bed::new(rtt, &PORTS[..1], link, false);
+    for wink_ms in [20, 40, 100, 190] {
+        bed.run(Duration::from_millis(50));
+        bed.t.take_crossed();
+        bed.t.cut(Cut::All);
+        bed.run_in_steps(Duration::from_millis(wink_ms), Duration::from_millis(1));
+        let crossed = bed.t.take_crossed();
+        let wasted: usize =
+            Bed::data_since(&crossed, Instant::ZERO).iter().map(|c| c.seen.payload.len()).sum();
+        bed.t.cut(Cut::Nothing);
+        let back_at = bed.t.now();
+        bed.run(Duration::from_millis(20));
+        let crossed = bed.t.take_crossed();
+        let bytes: usize = Bed::data_since(&crossed, back_at).iter().map(|c| c.seen.payload.len()).sum();
+        let what = format!("{wink_ms} ms: {wasted} bytes into it, {bytes} in the 20 ms behind it");
+        bed.t.assert(wasted < 60_000 + wink_ms as usize * 150 && bytes > 50_000, &what);
     }
 }
 
