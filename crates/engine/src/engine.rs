@@ -509,11 +509,7 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        flow.promise = if h.is_custody {
-            Promise::Nothing
-        } else {
-            Promise::of(self.config.pinned, answer.agreed.window_scale)
-        };
+        flow.promise = Promise::of(h.is_custody, self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;
@@ -644,10 +640,7 @@ impl Engine {
             if let Some(flow) = self.table.get_mut(id)
                 && flow.holds()
             {
-                // Where nothing was promised the hosts go on by themselves.
-                let binds = flow.binds();
-                flow.end_split(if binds { Over::Abandoned } else { Over::Asleep });
-                n += usize::from(binds);
+                n += usize::from(flow.give_up() == Over::Abandoned);
             }
             self.after_event(now, id, net);
         }

@@ -363,6 +363,14 @@ impl Flow {
         self.promise.binds()
     }
 
+    /// Something was acknowledged to a host here that the other one has not acknowledged.
+    fn owes(&self) -> bool {
+        match &self.treatment {
+            Treatment::Split(relays) => self.binds() && relays.is_busy(),
+            Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
     /// How it is treated, for people.
     #[must_use]
     pub fn mode(&self) -> &'static str {
@@ -377,7 +385,7 @@ impl Flow {
     #[must_use]
     pub fn holds_on(&self) -> bool {
         match &self.treatment {
-            Treatment::Split(relays) => (self.binds() && relays.is_busy()) || relays.is_reset(),
+            Treatment::Split(relays) => self.owes() || relays.is_reset(),
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }
@@ -456,6 +464,13 @@ impl Flow {
         }
     }
 
+    /// What it holds cannot be delivered. Returns how it ends.
+    pub fn give_up(&mut self) -> Over {
+        let over = self.promise.given_up();
+        self.end_split(over);
+        over
+    }
+
     /// It is split no longer when this event is over. Nothing changes for one that is not split
     /// now.
     pub fn end_split(&mut self, over: Over) {
@@ -485,8 +500,7 @@ impl Flow {
         match &self.treatment {
             Treatment::Split(r) if !r.is_draining() => {
                 let first = s.seq + 1 == r.get(from).buffer.base();
-                let owes = self.binds() && r.is_busy();
-                !first && !r.is_reset() && !owes
+                !first && !r.is_reset() && !self.owes()
             }
             Treatment::Dormant(_) => true,
             Treatment::Split(_) | Treatment::Closed(_) => false,

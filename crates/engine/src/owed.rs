@@ -4,6 +4,7 @@
 //! That is all that is here in order: it is acknowledged, or about to be. What was only SACKed is
 //! the source's still (RFC 2018 section 8).
 
+use crate::relays::Over;
 use crate::split::Split;
 
 impl Split<'_> {
@@ -11,6 +12,12 @@ impl Split<'_> {
     #[must_use]
     pub fn binds(&self) -> bool {
         self.promise.binds()
+    }
+
+    /// How the connection ends if what is held cannot be delivered.
+    #[must_use]
+    pub fn given_up(&self) -> Over {
+        self.promise.given_up()
     }
 
     /// Something was acknowledged to one of the hosts that the other one has not acknowledged.

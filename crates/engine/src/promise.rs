@@ -3,6 +3,7 @@
 use farlink_wire::SeqNum;
 
 use crate::config::Pinned;
+use crate::relays::Over;
 
 /// What an acknowledgement made here promises its source. It is read in two places: how far one may
 /// run ahead of the far host's own, and which window is shown.
@@ -21,10 +22,14 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Of a connection whose hosts scale their windows, or do not.
+    /// Of a connection in custody mode, or else of one whose hosts scale their windows, or do not.
     #[must_use]
-    pub fn of(pinned: Pinned, window_scale: bool) -> Self {
-        if pinned == Pinned::Never || window_scale { Self::Shown } else { Self::Held }
+    pub fn of(is_custody: bool, pinned: Pinned, window_scale: bool) -> Self {
+        match (is_custody, pinned == Pinned::Never || window_scale) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::Shown,
+            (false, false) => Self::Held,
+        }
     }
 
     /// The most that may be acknowledged, `far_acked` being the far host's own word: no further
@@ -48,6 +53,13 @@ impl Promise {
     #[must_use]
     pub fn binds(self) -> bool {
         self != Self::Nothing
+    }
+
+    /// How a connection ends whose data cannot be delivered: its hosts learn it, or go on by
+    /// themselves.
+    #[must_use]
+    pub fn given_up(self) -> Over {
+        if self.binds() { Over::Abandoned } else { Over::Asleep }
     }
 
     /// A larger window is shown before anything is acknowledged that lies in it.

@@ -262,8 +262,7 @@ impl Split<'_> {
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
         if stuck {
-            // Where nothing was promised the hosts find out by themselves.
-            self.relays.end(if self.binds() { Over::Abandoned } else { Over::Asleep });
+            self.relays.end(self.given_up());
         }
     }
 

@@ -14,7 +14,9 @@ use crate::trace::Trace;
 use crate::verdict;
 
 /// Virtual time within which every run has to end.
-const TIME_LIMIT: Duration = Duration::from_secs(24 * 3600);
+const TIME_LIMIT: Duration = Duration::from_secs(6 * 3600);
+/// The same where links go away for minutes, again and again.
+const TIME_LIMIT_CUSTODY: Duration = Duration::from_secs(24 * 3600);
 /// Virtual time that a run goes on after the last connection has ended: late timers and packets.
 const SETTLE: Duration = Duration::from_secs(90);
 /// Packets on wires within which every run has to end.
@@ -89,7 +91,8 @@ fn settle(plan: &SimPlan) -> Duration {
 #[must_use]
 pub fn run_plan(plan: &SimPlan, trace: Trace) -> Traced {
     let mut world = build(plan, trace);
-    let finished = world.run(settle(plan), Instant::ZERO + TIME_LIMIT, PACKETS_MAX);
+    let limit = if plan.mode == Mode::Custody { TIME_LIMIT_CUSTODY } else { TIME_LIMIT };
+    let finished = world.run(settle(plan), Instant::ZERO + limit, PACKETS_MAX);
     let ends = world.ends();
     let failure = world.failure.clone().or_else(|| {
         let verdict = verdict::check(plan, &ends, &world.observer);

@@ -111,10 +111,12 @@ impl Silence {
     /// A gateway near by has not answered in time. Probes are `apart` at least, and the first one
     /// is due. Returns whether the link is suspected from now on.
     pub fn note_unanswered(&mut self, now: Instant, apart: Duration) -> bool {
+        if self.doubt.is_some() {
+            return false;
+        }
         let (since, probe_at, probed_at, probes) = (now, now, now, QUESTIONS);
-        let is_new = self.doubt.is_none();
-        self.doubt.get_or_insert(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
-        is_new
+        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
+        true
     }
 
     /// When somebody was answered last.

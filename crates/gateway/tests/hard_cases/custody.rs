@@ -1,7 +1,7 @@
 //! Custody mode: data is held while a link is away, and nothing is promised to anybody.
 
+use crate::script::network::TO_B;
 use crate::script::{Host, Script, Setup};
-use farlink_gateway::IfaceId;
 use farlink_gateway::config::{Action, Link};
 use farlink_wire::Duration;
 
@@ -15,10 +15,6 @@ fn custody() -> Script {
     let mut t = Script::with(in_custody);
     t.open();
     t
-}
-
-fn set_link(t: &mut Script, up: bool) {
-    t.with_gateway(|g, now, net| g.link_state(now, IfaceId(1), up, net));
 }
 
 #[test]
@@ -59,9 +55,9 @@ fn the_source_may_send_as_much_as_the_far_host_takes() {
 #[test]
 fn a_fin_is_acknowledged_by_its_destination_alone() {
     let mut t = custody();
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("a > FP. 1:101 ack 1\n ~50s\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play(
         "b < FP. 1:101 ack 1
          b > . 1 ack 102
@@ -80,7 +76,7 @@ fn a_fin_is_acknowledged_by_its_destination_alone() {
 fn a_source_is_left_in_silence_while_the_link_is_away() {
     let mut t = custody();
     t.play("a > . 1:101 ack 1\n b < . 1:101 ack 1");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play(
         "a > P. 101:201 ack 1
          +200
@@ -91,7 +87,7 @@ fn a_source_is_left_in_silence_while_the_link_is_away() {
          a > . 1:101 ack 1
          quiet",
     );
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     // All of it at once, as one super-segment or two.
     let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
     assert_eq!(got, 200);
@@ -148,7 +144,7 @@ fn a_killed_gateway_has_lost_nothing_and_resets_nobody() {
     let mut t = custody();
     t.play("a > P. 1:101 ack 1\n b < P. 1:101");
     assert!(t.journal().is_empty(), "nothing is owed");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("a > P. 101:201 ack 1\n quiet");
     assert!(t.journal().is_empty());
     t.kill_and_restart();
@@ -178,7 +174,7 @@ fn a_reset_comes_behind_what_stands_before_it() {
          quiet",
     );
     let mut t = custody();
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("a > P. 1:101 ack 1\n quiet\n a > R. 101 ack 1\n ~200s");
     assert!(t.take(Host::B).iter().any(|s| s.segment.flags.rst()), "b is told");
     t.assert(t.status().custody_bytes == 0, "it is over");

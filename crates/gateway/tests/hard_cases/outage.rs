@@ -1,8 +1,8 @@
 //! A link that is known to be down: custody lasts as long as the outage, and hosts need not notice.
 
 use crate::receiver::Receiver;
+use crate::script::network::TO_B;
 use crate::script::{Host, Script};
-use farlink_gateway::IfaceId;
 use farlink_gateway::cc::Kind;
 use farlink_gateway::config::{LegConfig, Link};
 use farlink_wire::Duration;
@@ -15,12 +15,8 @@ fn outage() -> Script {
     });
     t.open();
     t.play("a > P. 1:101 ack 1\n b < P. 1:101\n +40\n a < . 1 ack 101");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t
-}
-
-fn set_link(t: &mut Script, up: bool) {
-    t.with_gateway(|g, now, net| g.link_state(now, IfaceId(1), up, net));
 }
 
 #[test]
@@ -28,7 +24,7 @@ fn custody_outlasts_any_outage_that_is_known() {
     let mut t = outage();
     t.play("~300s\n quiet");
     t.assert(t.status().custody_bytes == 100, "an outage is no reason to give up");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     // At once, without waiting for a backed-off timer.
     t.play(
         "b < P. 1:101 ack 1
@@ -52,9 +48,9 @@ fn a_reset_ends_what_an_outage_left_under_way() {
          a > F. 1 ack 1
          drop",
     );
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("~1s\n drop");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play(
         "b < F. 1 ack 101
          b > R. 101 ack 1
@@ -69,10 +65,10 @@ fn a_reset_ends_what_an_outage_left_under_way() {
 fn an_outage_of_half_an_hour_does_not_outlast_a_timestamp() {
     let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
     t.open_with("<mss 1460,sackOK,ws 7,ts 1000 0>", "<mss 1460,sackOK,ws 7,ts 5000 0>");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     // A request; its source waits for the answer and has nothing more to say.
     t.play("a > P. 1:101 ack 1 <ts 1010 5000>\n +40\n a < . 1 ack 101\n ~1800s\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play(
         "b < P. 1:101 ack 1 <ts 1010 5000>
          b > P. 1:51 ack 101 <ts 6000 1010>
@@ -88,9 +84,9 @@ fn a_closed_window_outlasts_an_outage() {
     });
     t.open();
     t.play("b > . 1 ack 1 win 0\n drop\n a > P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~2s\n drop b");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("~300s\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     // Nobody could answer a probe that never left: it is asked anew, at once.
     t.play("b < . 0 ack 1\n ~30s");
     assert!(t.take(Host::A).is_empty(), "not given up");
@@ -141,7 +137,7 @@ fn keepalives_are_not_answered_for_a_host_that_may_be_dead() {
 fn the_user_timeout_begins_anew_when_the_link_is_back() {
     let mut t = outage();
     t.play("~300s\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play("~50s");
     assert!(t.take(Host::A).is_empty(), "not yet");
     t.play("drop b\n ~60s");
@@ -174,13 +170,13 @@ fn who_knows_when_there_is_contact_has_a_word_of_his_own() {
     set(&mut t, "link.sat.contact", "false").unwrap();
     assert_eq!(said(&mut t), ("down", "contact plan".into(), false));
     t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~1800s\n quiet");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     assert_eq!(said(&mut t), ("down", "kernel, contact plan".into(), false));
     // There is contact, but no carrier yet.
     set(&mut t, "link.sat.contact", "true").unwrap();
     t.play("~1s\n quiet");
     assert_eq!(said(&mut t), ("down", "kernel".into(), false));
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play("b < P. 1:101 ack 1\n b > . 1 ack 101\n ~1000\n drop a\n quiet");
     assert_eq!(said(&mut t), ("up", String::new(), true));
     let wrong = set(&mut t, "link.sat.contact", "up").unwrap_err();
@@ -191,7 +187,7 @@ fn who_knows_when_there_is_contact_has_a_word_of_his_own() {
 fn an_outage_does_not_make_segments_small() {
     let mut t = outage();
     t.play("~300s\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play(
         "b < P. 1:101 ack 1
          b > . 1 ack 101
@@ -237,7 +233,7 @@ fn data_goes_into_custody_during_an_outage() {
          quiet",
     );
     t.assert(t.status().custody_bytes == 200, "held");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
     assert_eq!(got, 200);
 }
@@ -258,9 +254,9 @@ fn new_data_is_held_during_an_outage_however_long_nobody_was_heard_before() {
     let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
     t.open();
     t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101\n ~10s\n drop b");
-    set_link(&mut t, false);
+    t.set_carrier(TO_B, false);
     t.play("~60s\n drop\n a > P. 101:201 ack 1\n +40\n a < . 1 ack 201\n quiet");
-    set_link(&mut t, true);
+    t.set_carrier(TO_B, true);
     t.play("~100");
     assert!(t.take(Host::B).iter().any(|s| s.seq == 1), "it goes on");
 }
