@@ -13,13 +13,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says why the test cannot run here, and returns true then.
 fn skipped(test: &str) -> bool {
-    let has_nft =
-        Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
-    if farlink_linux::caps::can_administer() && has_nft && std::fs::File::open("/dev/net/tun").is_ok() {
-        return false;
-    }
+    let may_run = farlink_linux::caps::can_administer() && std::fs::File::open("/dev/net/tun").is_ok();
+    (!may_run && says(test, "it takes root and /dev/net/tun")) || is_missing(test, "nft", "--version")
+}
+
+/// A program that cannot be started with this argument: the test cannot run here.
+fn is_missing(test: &str, program: &str, argument: &str) -> bool {
+    let has = Command::new(program).arg(argument).stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    !has && says(test, &format!("{program} is not installed"))
+}
+
+/// Says it past the test harness's capture.
+fn says(test: &str, reason: &str) -> bool {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: it takes root, /dev/net/tun and nft");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
     true
 }
 
@@ -212,7 +219,8 @@ fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
 
 #[test]
 fn a_link_may_take_everything_that_leaves_by_it() {
-    if skipped("a_link_may_take_everything_that_leaves_by_it") {
+    let test = "a_link_may_take_everything_that_leaves_by_it";
+    if skipped(test) || is_missing(test, "ping", "-V") {
         return;
     }
     let bed = Bed::new("whole");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Host, Path, datagram_arrives, eventually, ip, skipped};
+use common::{Host, Path, datagram_arrives, eventually, ip, missing, skipped};
 use farlink_linux::netlink::{Event, Family, Monitor, Route, RouteCache, RouteKey, Socket};
 use farlink_linux::netns::{Namespace, veth};
 
@@ -47,6 +47,15 @@ fn packets_cross_wires_in_both_families() {
     let path = Path::new();
     assert!(datagram_arrives(&path.client, &path.server, "10.2.0.1"));
     assert!(datagram_arrives(&path.client, &path.server, "fd02::1"));
+}
+
+#[test]
+fn offloads_are_switched_as_the_kernel_says() {
+    let test = "offloads_are_switched_as_the_kernel_says";
+    if skipped(test) || missing(test, "ethtool") {
+        return;
+    }
+    let path = Path::new();
     for interface in ["eth0"] {
         path.client.0.set_offloads(interface, false).unwrap();
         let shown = path.client.sh(&format!("ethtool -k {interface}"));
