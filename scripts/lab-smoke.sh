@@ -1,11 +1,12 @@
 #!/bin/bash
 # The laboratory in short: real kernels and the daemon as it is deployed, in network namespaces. As root, or, where the machine
 # allows it, in a user namespace. What the scenarios expect is judged but for times: those are for `make check` on an idle machine.
+# FARLINK: the program.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
 target=${CARGO_TARGET_DIR:-target}
-farlink=$target/debug/farlink
+farlink=${FARLINK:-$target/debug/farlink}
 
 if [ ! -w /dev/net/tun ]; then
     echo "left out: /dev/net/tun cannot be opened here"
@@ -16,7 +17,7 @@ if [ "$(id -u)" -ne 0 ] && ! unshare --user --net true 2>/dev/null; then
     exit 0
 fi
 need_package nft nftables "diverting packets" || exit 1
-cargo build --quiet --locked --package farlink || exit 1
+[ -n "${FARLINK:-}" ] || cargo build --quiet --locked --package farlink || exit 1
 
 failed=0
 # lab SCENARIO [ARGUMENT ...]

@@ -75,6 +75,8 @@ stage lints lints
 stage licences licences
 stage wasm wasm
 stage tests tests
+# The tests have built the program. Built alone it shares fewer features of its libraries with them, and most of it would be built again.
+case " $wanted " in *" tests "*) export FARLINK=$target/debug/farlink ;; esac
 stage seeds scripts/seeds.sh
 stage scenarios scripts/expectations.sh test
 stage fuzz fuzz
