@@ -281,8 +281,9 @@ impl Flight {
         self.rack.on_progress(ack);
     }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
+    /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
     pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
-        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way) {
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
             self.rtt.sample(rtt);
         } else if advanced {
             self.rtt.reset_backoff();

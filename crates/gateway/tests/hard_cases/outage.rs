@@ -183,6 +183,18 @@ fn who_knows_when_there_is_contact_has_a_word_of_his_own() {
     assert!(wrong.to_string().contains("true and false"), "{wrong}");
 }
 
+/// Else the next timer would wait for days, and what is held with it.
+#[test]
+fn an_answer_that_comes_after_an_outage_is_no_round_trip() {
+    let mut t = outage();
+    t.play("~75600s\n quiet\n b > . 1 ack 101");
+    t.set_carrier(TO_B, true);
+    t.play("~1s\n drop\n a > P. 101:201 ack 1\n b < P. 101:201 ack 1\n +40\n a < . 1 ack 201\n ~3s");
+    assert!(!t.take(Host::B).is_empty(), "it is sent again by its timer");
+    t.play("~100s");
+    assert!(t.take(Host::A).iter().any(|s| s.segment.flags.rst()), "given up after the user timeout");
+}
+
 #[test]
 fn an_outage_does_not_make_segments_small() {
     let mut t = outage();
