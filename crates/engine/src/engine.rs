@@ -287,8 +287,9 @@ impl Engine {
             self.links.handshake_begins(now);
         }
         if let Some(option) = o.farlink.as_ref() {
-            // Gateways stand at the ends of declared links.
-            if option.form == FARLINK_SYN && is_by_link {
+            // Gateways stand at the ends of declared links. One that may have had an answer without
+            // our option does not know of us.
+            if option.form == FARLINK_SYN && is_by_link && !h.answered_silently {
                 h.a.peer = Peer::Offered(Hello::read(&option.body));
             }
             edit::remove_farlink_option(&mut packet, s);
@@ -305,7 +306,7 @@ impl Engine {
             }
         }
         self.ask_for_gateway(via, key, syns, s, &mut packet, net);
-        Outcome::Forward(packet)
+        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 
     /// What the rules say of a connection that begins.
@@ -339,8 +340,10 @@ impl Engine {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         // A connection that does not find the other gateway is worse off for its whole life. But a
         // box on the way may drop what it does not know: the host's second repetition goes as it
-        // came, and the first one, too, where no gateway answers.
-        let asks = syns == 1 || (syns == 2 && self.links.at(out).is_some_and(Link::may_answer));
+        // came, and the first one, too, where no gateway answers. A link that is away has lost them
+        // itself.
+        let may_ask_again = syns == 2 || self.links.is_away(self.links.way(out));
+        let asks = syns == 1 || (may_ask_again && self.links.at(out).is_some_and(Link::may_answer));
         if asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open {
             let asked = insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
             if let Some(h) = self.syns.get_mut(&key) {
@@ -409,18 +412,16 @@ impl Engine {
                     }
                     // One that said nothing of itself is told nothing of us.
                     let hello = upstream.filter(|h| h.reads_frames()).map(|_| self.links.hello());
-                    if upstream.is_some()
-                        && !insert_farlink(&mut packet, FARLINK_SYN_ACK, hello)
-                        && let Some(h) = self.syns.get_mut(&key)
-                    {
+                    let told = upstream.is_some() && insert_farlink(&mut packet, FARLINK_SYN_ACK, hello);
+                    if let Some(h) = self.syns.get_mut(&key).filter(|_| !told) {
                         // The gateway before this one is not told, and goes by that.
-                        h.a.peer = Peer::None;
+                        (h.a.peer, h.answered_silently) = (Peer::None, true);
                     }
                 }
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
         }
-        Outcome::Forward(packet)
+        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 
     /// The client's first segment after the SYN-ACK: from here on the connection is split. The

@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::config::{Action, Class};
+use crate::kept::Kept;
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
 use crate::peer::{Hello, Peer};
@@ -48,6 +49,12 @@ pub struct HalfOpen {
     pub syns: u32,
     /// One SYN-ACK has been seen.
     pub answered_once: bool,
+    /// A SYN-ACK went on without our option.
+    pub answered_silently: bool,
+    /// What waits for its link.
+    kept: Option<Box<Kept>>,
+    /// Something has waited: what is answered now says nothing of a round trip.
+    has_waited: bool,
 }
 
 /// What the SYN-ACK said.
@@ -112,6 +119,8 @@ pub struct SynCache {
     lifetime: Duration,
     serial: u64,
     evicted: u64,
+    kept_count: usize,
+    kept_bytes: usize,
 }
 
 impl SynCache {
@@ -125,6 +134,8 @@ impl SynCache {
             lifetime,
             serial: 0,
             evicted: 0,
+            kept_count: 0,
+            kept_bytes: 0,
         }
     }
     /// Entries.
@@ -142,6 +153,7 @@ impl SynCache {
     pub fn memory_bytes(&self) -> usize {
         self.map.capacity() * (size_of::<Key>() + size_of::<HalfOpen>() + 1)
             + self.order.capacity() * size_of::<(Instant, u64, Key)>()
+            + self.kept_bytes
     }
     /// When the oldest entry expires.
     #[must_use]
@@ -164,9 +176,63 @@ impl SynCache {
     fn drop_entry(&mut self, key: &Key, serial: u64) -> bool {
         let same = self.map.get(key).is_some_and(|h| h.serial == serial);
         if same {
-            self.map.remove(key);
+            self.take(key);
         }
         same
+    }
+
+    /// Takes an entry out, and what waits in it.
+    fn take(&mut self, key: &Key) -> Option<HalfOpen> {
+        let mut entry = self.map.remove(key)?;
+        self.let_go(entry.kept.take());
+        Some(entry)
+    }
+
+    fn let_go(&mut self, kept: Option<Box<Kept>>) -> Option<Box<Kept>> {
+        if let Some(kept) = &kept {
+            self.kept_count -= 1;
+            self.kept_bytes -= kept.memory_bytes();
+        }
+        kept
+    }
+
+    /// The newest packet of a handshake waits for its link, and the entry with it. Returns whether
+    /// there is one.
+    pub(crate) fn keep(&mut self, now: Instant, key: &Key, kept: Kept) -> bool {
+        self.serial += 1;
+        let Some(h) = self.map.get_mut(key) else { return false };
+        h.has_waited = true;
+        h.serial = self.serial;
+        self.kept_count += 1;
+        self.kept_bytes += kept.memory_bytes();
+        let old = h.kept.replace(Box::new(kept));
+        self.let_go(old);
+        self.order.push_back((now, self.serial, *key));
+        self.bound_order();
+        true
+    }
+
+    /// What need not wait any longer, in the order in which it came.
+    pub(crate) fn take_kept(&mut self, mut may_go: impl FnMut(&Kept) -> bool) -> Vec<Kept> {
+        if self.kept_count == 0 {
+            return Vec::new();
+        }
+        let mut freed = Vec::new();
+        for h in self.map.values_mut() {
+            if let Some(kept) = h.kept.take_if(|kept| may_go(kept)) {
+                freed.push((h.serial, kept));
+            }
+        }
+        freed.sort_unstable_by_key(|(serial, _)| *serial);
+        freed.into_iter().filter_map(|(_, kept)| self.let_go(Some(kept))).map(|kept| *kept).collect()
+    }
+
+    /// Entries whose key came again leave stale places in the queue: bounded, too.
+    fn bound_order(&mut self) {
+        while self.order.len() > 2 * self.max {
+            let Some((_, serial, old)) = self.order.pop_front() else { break };
+            self.drop_entry(&old, serial);
+        }
     }
 
     /// After a flood the memory goes back.
@@ -192,7 +258,7 @@ impl SynCache {
         if let Some(h) = self.map.get_mut(&key) {
             if h.a_is_low != a_is_low {
                 // Simultaneous open: the hosts sort it out themselves.
-                self.map.remove(&key);
+                self.take(&key);
                 return None;
             }
             if h.isn == s.seq {
@@ -206,11 +272,7 @@ impl SynCache {
                 self.evicted += 1;
             }
         }
-        // Entries whose key came again leave stale places in the queue: bounded, too.
-        while self.order.len() > 2 * self.max {
-            let Some((_, serial, old)) = self.order.pop_front() else { break };
-            self.drop_entry(&old, serial);
-        }
+        self.bound_order();
         self.serial += 1;
         let entry = HalfOpen {
             serial: self.serial,
@@ -227,8 +289,12 @@ impl SynCache {
             asked: false,
             syns: 1,
             answered_once: false,
+            answered_silently: false,
+            kept: None,
+            has_waited: false,
         };
         self.order.push_back((now, self.serial, key));
+        self.take(&key);
         self.map.insert(key, entry);
         self.map.get_mut(&key)
     }
@@ -257,7 +323,7 @@ impl SynCache {
 
     /// Forgets a connection.
     pub fn remove(&mut self, key: &Key) {
-        self.map.remove(key);
+        self.take(key);
         if self.map.is_empty() {
             self.order.clear();
             self.shrink();
@@ -282,10 +348,18 @@ impl SynCache {
             return Step::Continue;
         }
         match (from, s.flags.syn(), s.flags.ack()) {
-            (Side::B, true, true) => Self::on_syn_ack(h, now, s, via).unwrap_or_else(|| {
-                self.remove(key);
-                Step::Unsplittable
-            }),
+            (Side::B, true, true) => {
+                let step = Self::on_syn_ack(h, now, s, via);
+                if h.answer.is_some() {
+                    // Its SYN need not wait any longer.
+                    let kept = h.kept.take();
+                    self.let_go(kept);
+                }
+                step.unwrap_or_else(|| {
+                    self.remove(key);
+                    Step::Unsplittable
+                })
+            }
             (Side::B, true, false) => {
                 self.remove(key);
                 Step::Unsplittable
@@ -300,7 +374,7 @@ impl SynCache {
                 if !complete {
                     return Step::Continue;
                 }
-                match self.map.remove(key) {
+                match self.take(key) {
                     Some(h) => Step::Complete(Box::new(h)),
                     None => Step::Unknown,
                 }
@@ -325,7 +399,8 @@ impl SynCache {
         let mut b = Leg::new(now, s, via);
         // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3,
         // Karn).
-        b.note_handshake((h.syns == 1 && h.answer.is_none()).then(|| now.since(h.a.heard_at())));
+        let is_first = h.syns == 1 && h.answer.is_none() && !h.has_waited;
+        b.note_handshake(is_first.then(|| now.since(h.a.heard_at())));
         h.answered_once = h.answer.is_none();
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);

@@ -44,6 +44,7 @@ mod govern;
 mod handshake;
 mod hosts;
 mod initial_window;
+mod kept;
 mod leg;
 mod limited_by;
 pub mod link;

@@ -203,15 +203,17 @@ impl Links {
         }
     }
 
-    /// A gateway at the other end of a link, near by, has not answered: nothing more is sent into
-    /// the link than what asks for it.
-    pub(crate) fn note_unanswered(&mut self, now: Instant, way: Way, apart: Duration) {
+    /// Somebody near by, at the other end of a link, has not answered. If it was a gateway nothing
+    /// more is sent into the link than what asks for it; if it was a host it is being asked.
+    pub(crate) fn note_unanswered(&mut self, now: Instant, way: Way, apart: Duration, of_gateway: bool) {
         if let Some(link) = self.get_mut(way)
             && link.evidence.state() == State::Up
-            && link.silence.note_unanswered(now, apart)
+            && link.silence.note_unanswered(now, apart, of_gateway)
         {
             link.evidence.tell(Witness::Silence, false);
-            link.evidence.probe();
+            if of_gateway {
+                link.evidence.probe();
+            }
         }
     }
 

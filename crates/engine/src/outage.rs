@@ -82,13 +82,13 @@ impl Split<'_> {
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 
-    /// When the gateway at the other end of the link towards a host has answered what is under way
+    /// When whoever is at the other end of the link towards a host has answered what is under way
     /// to it, if it is near enough to answer at once.
     pub(crate) fn answer_due(&self, links: &Links, to: Side) -> Option<Instant> {
         let leg = self.legs.get(to);
         let link = links.get(leg.out).filter(|link| link.evidence().state() == State::Up)?;
         let is_near = link.rtt_in_force().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
-        if !is_near || !leg.peer.is_heard() || self.is_exempt(to) {
+        if !is_near || self.is_exempt(to) {
             return None;
         }
         // Where nobody says the rate there may be queues that are not ours.
@@ -98,13 +98,20 @@ impl Split<'_> {
         Some(due + packets(rate_bps, ANSWERED_PACKETS * links.sharers(leg.out).saturating_add(1)))
     }
 
-    /// It has not answered: the link is away.
-    pub(crate) fn miss_answer(&self, cx: &mut Cx<'_>, to: Side) {
-        let out = self.legs.get(to).out;
-        let share = cx.links.get(out).and_then(Link::rate_in_force_bps).map(|bps| packets(bps, PROBE_SHARE));
+    /// It has not answered. The link is away if that was a gateway. A host may take its time, so it
+    /// is asked once, and gets a round trip more.
+    pub(crate) fn miss_answer(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let leg = self.legs.get(to);
+        let (out, of_gateway) = (leg.out, leg.peer.is_heard());
+        let link = cx.links.get(out);
+        let share = link.and_then(Link::rate_in_force_bps).map(|bps| packets(bps, PROBE_SHARE));
         let search = ASKER_COST * u32::try_from(cx.flows_split).unwrap_or(u32::MAX);
-        let apart = PROBES_APART_MIN.max(share.unwrap_or_default()).max(search);
-        cx.links.note_unanswered(cx.now, out, apart);
+        let late = link.and_then(Link::rtt_in_force).filter(|_| !of_gateway);
+        let apart = [share, late].into_iter().flatten().fold(PROBES_APART_MIN.max(search), Duration::max);
+        cx.links.note_unanswered(cx.now, out, apart, of_gateway);
+        if !of_gateway {
+            self.relays.get_mut(to.other()).tx.ask_link(Question::Segment);
+        }
     }
 
     /// Whether a segment may be the answer to a question: a bare acknowledgement, and no question

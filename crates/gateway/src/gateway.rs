@@ -180,7 +180,7 @@ impl Gateway {
 
     /// A packet goes on: through the egress queue when it leaves by a declared link, at once
     /// otherwise.
-    fn forward(
+    pub(crate) fn forward(
         &mut self,
         now: Instant,
         from: IfaceId,
@@ -223,10 +223,7 @@ impl Gateway {
     /// each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
         self.outlet.end_tap(now);
-        for way in self.engine.take_links_back() {
-            self.link_back(now, way, net);
-        }
-        self.reroute(now, net);
+        self.follow_links(now, net);
         if self.drain_wanted {
             self.drain_wanted = false;
             self.engine.drain(now, &mut self.outlet.exit(now, net, Grants::Unasked));

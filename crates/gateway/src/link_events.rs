@@ -10,6 +10,7 @@ use crate::gateway::Gateway;
 use crate::links::Waiting;
 use crate::network::Network;
 use crate::outlet::Grants;
+use crate::place::Place;
 
 /// A forwarded packet waits so long for a link that is down. Its source has long repeated it then,
 /// and what comes after two minutes may meet another connection of the same ports (RFC 9293 section
@@ -54,9 +55,23 @@ impl Gateway {
         self.reroute_wanted = true;
     }
 
+    /// Links that are back, and routes that have moved, since the last flush.
+    pub(crate) fn follow_links(&mut self, now: Instant, net: &mut dyn Network) {
+        if !self.reroute_wanted && !self.engine.has_links_back() {
+            return;
+        }
+        for way in self.engine.take_links_back() {
+            self.link_back(now, way, net);
+        }
+        self.reroute(now, net);
+        for (via, packet) in self.engine.take_kept(&mut self.outlet.exit(now, net, Grants::Unasked)) {
+            self.forward(now, via, Place::of_packet(packet.bytes()), packet, net);
+        }
+    }
+
     /// A link or interface is up again: what was under way goes out again, and what is too old does
     /// not.
-    pub(crate) fn link_back(&mut self, now: Instant, way: Way, net: &mut dyn Network) {
+    fn link_back(&mut self, now: Instant, way: Way, net: &mut dyn Network) {
         let pool = self.engine.pool();
         if let Some(link) = self.outlet.link_mut(way) {
             for waiting in link.egress.take_packets(now) {
@@ -74,7 +89,7 @@ impl Gateway {
     /// Everything that waits somewhere goes where the kernel would send it now: legs of flows, and
     /// the forwarded packets of links that are down. Else a link that is gone would keep them, for
     /// it grants nothing.
-    pub(crate) fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
+    fn reroute(&mut self, now: Instant, net: &mut dyn Network) {
         if !core::mem::take(&mut self.reroute_wanted) {
             return;
         }

@@ -23,7 +23,7 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side: came in, went out.
+    /// SYNs of this side: may go out, by what came in, and went out.
     syns: [u32; 2],
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
@@ -179,8 +179,15 @@ impl Observer {
         check_payload(bytes, &s, conn, side).map_err(|e| format!("host: {e}"))
     }
 
-    /// A packet is handed to a gateway. `damaged`: a channel inverted a bit of it.
-    pub fn gateway_in(&mut self, node: usize, bytes: &[u8], offload: &Offload, damaged: bool) {
+    /// A packet is handed to a gateway. `damaged`: a channel inverted a bit of it; `is_away`: one
+    /// of the gateway's links is silent or down, as far as it knows.
+    pub fn gateway_in(
+        &mut self,
+        node: usize,
+        bytes: &[u8],
+        offload: &Offload,
+        (damaged, is_away): (bool, bool),
+    ) {
         let view = self.gateways.entry(node).or_default();
         let Parsed::Tcp(s) = parse(bytes) else { return };
         if damaged || !verify_checksums(bytes, &s, offload) {
@@ -210,7 +217,8 @@ impl Observer {
         if s.flags.rst() {
             return;
         }
-        heard.syns[0] += u32::from(s.flags.syn());
+        // What meets a silent link may leave once more when the link is heard again.
+        heard.syns[0] += u32::from(s.flags.syn()) * (1 + u32::from(is_away));
         let ttl = &mut view.ttls.entry(key).or_default()[side];
         let (least, most) = ttl.unwrap_or((s.ip.ttl, s.ip.ttl));
         *ttl = Some((least.min(s.ip.ttl), most.max(s.ip.ttl)));
@@ -550,8 +558,8 @@ fn check_made(
     }
     if s.flags.syn() {
         heard[side].syns[1] += 1;
-        let [came, went] = heard[side].syns;
-        return if went > came { Err(format!("SYN number {went} where {came} came in")) } else { Ok(()) };
+        let [may, went] = heard[side].syns;
+        return if went > may { Err(format!("SYN number {went} where {may} may go")) } else { Ok(()) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

@@ -382,11 +382,12 @@ impl World {
         self.trace.packet(now, &self.nodes[node].name, "<", &m.bytes, &self.observer);
         let n = &mut self.nodes[node];
         let Kind::Gateway(g) = &mut n.kind else { return };
-        if g.gateway.is_none() {
+        let Some(gateway) = &g.gateway else {
             self.forward(node, m.bytes, m.damaged);
             return;
-        }
-        self.observer.gateway_in(node, &m.bytes, &m.offload, m.damaged);
+        };
+        let is_away = gateway.link_states().any(|(_, said)| said.is_away());
+        self.observer.gateway_in(node, &m.bytes, &m.offload, (m.damaged, is_away));
         g.handle_packet(now, &n.ports, &n.routes, m.port, &m.bytes, m.offload);
         self.ship(node);
     }

@@ -1,13 +1,16 @@
 //! Links that come and go, and routes that move: flows follow.
 
-use farlink_wire::Instant;
+use farlink_wire::{Instant, PacketBuf, TcpSegment};
 
 use super::Engine;
 use crate::changed::Changed;
 use crate::cx::Cx;
+use crate::kept::Kept;
 use crate::leg::Leg;
-use crate::net::Way;
+use crate::link::State;
+use crate::net::{IfaceId, Way};
 use crate::side::Pair;
+use crate::table::Key;
 use crate::world::World;
 
 impl Engine {
@@ -61,5 +64,47 @@ impl Engine {
                 self.after_event(now, id, net);
             }
         }
+    }
+
+    /// A packet of a handshake goes on. If its link is away a copy stays here. A link that only is
+    /// silent gets the packet, too: its answer may be the first that is heard. `None`: the link is
+    /// down, and there is nothing to forward.
+    pub(crate) fn keep_for_link(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        key: Key,
+        s: &TcpSegment,
+        packet: PacketBuf,
+        net: &mut dyn World,
+    ) -> Option<PacketBuf> {
+        if !self.links.is_any_away() {
+            return Some(packet);
+        }
+        let Some(route) = net.route(via, s.ip.src, s.ip.dst) else { return Some(packet) };
+        let way = self.links.way(route.iface);
+        let is_away = self.links.is_away(way);
+        let Some(link) = self.links.get_mut(way).filter(|_| is_away) else { return Some(packet) };
+        if !self.syns.keep(now, &key, Kept::of(via, s, &packet)) {
+            return Some(packet);
+        }
+        link.hasten_probe(now);
+        if link.evidence().state() == State::Down {
+            self.pool.give_back(packet.into_block().0);
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// What has waited for a link that is there again, or no longer leaves by one that is away, in
+    /// the order in which it came: by which interface, and what.
+    pub fn take_kept(&mut self, net: &mut dyn World) -> Vec<(IfaceId, PacketBuf)> {
+        let links = &self.links;
+        let may_go = |kept: &Kept| {
+            let route = net.route(kept.via, kept.ends.0, kept.ends.1);
+            route.is_none_or(|r| !links.is_away(links.way(r.iface)))
+        };
+        let freed = self.syns.take_kept(may_go);
+        freed.into_iter().map(|kept| (kept.via, kept.into_packet(&mut self.pool))).collect()
     }
 }

@@ -16,8 +16,9 @@
 //! trip, or the least RTO where that is longer, and later after a part of the silence. So an outage
 //! lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
 //!
-//! A gateway near by answers at once. Where it does not, its link is away: all waits, and the link
-//! is asked every few milliseconds, so that no contact is missed.
+//! Who is near by answers at once, so more is known there, and sooner. Where a gateway does not
+//! answer its link is away: all waits, and the link is asked every few milliseconds, so that no
+//! contact is missed. A host is asked once before that.
 
 use core::net::IpAddr;
 
@@ -27,7 +28,7 @@ use farlink_wire::{Duration, Instant};
 const PART: u32 = 32;
 /// Probes are never farther apart than this, or than the round trip.
 const APART_MAX: Duration = Duration::from_secs(4);
-/// The same where a gateway near by has not answered: 2 % of the silence, a second at most.
+/// The same where somebody near by has not answered: 2 % of the silence, a second at most.
 const PART_NEAR: u32 = 50;
 const APART_MAX_NEAR: Duration = Duration::from_secs(1);
 /// So many stay unanswered before all else waits: what stands in a queue of others, or in a link
@@ -80,7 +81,7 @@ struct Doubt {
     probe_at: Instant,
     probed_at: Instant,
     probes: u32,
-    /// A gateway near by has not answered.
+    /// Somebody near by has not answered.
     is_near: bool,
 }
 
@@ -108,13 +109,15 @@ impl Silence {
         true
     }
 
-    /// A gateway near by has not answered in time. Probes are `apart` at least, and the first one
-    /// is due. Returns whether the link is suspected from now on.
-    pub fn note_unanswered(&mut self, now: Instant, apart: Duration) -> bool {
+    /// Somebody near by has not answered in time. Probes are `apart` at least. The first one is due
+    /// if it was a gateway; a host is being asked. Returns whether the link is suspected from now
+    /// on.
+    pub fn note_unanswered(&mut self, now: Instant, apart: Duration, of_gateway: bool) -> bool {
         if self.doubt.is_some() {
             return false;
         }
-        let (since, probe_at, probed_at, probes) = (now, now, now, QUESTIONS);
+        let probe_at = if of_gateway { now } else { now + apart };
+        let (since, probed_at, probes) = (now, now, QUESTIONS);
         self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
         true
     }

@@ -28,6 +28,7 @@ mod killed;
 mod limits;
 mod memory;
 mod one_sided;
+mod opening;
 mod outage;
 mod peers;
 mod receiver;

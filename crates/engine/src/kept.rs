@@ -1,0 +1,37 @@
+//! A packet of a handshake that waits for its link: the newest SYN of a connection, or the newest
+//! answer to it. A host repeats it more and more seldom, so that its next one may come a minute
+//! after the link is back.
+
+use core::net::IpAddr;
+
+use farlink_wire::{Offload, PacketBuf, Pool, TcpSegment};
+
+use crate::net::IfaceId;
+
+/// It, as it would have gone on.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    bytes: Box<[u8]>,
+    offload: Offload,
+    /// The interface that it came in by.
+    pub via: IfaceId,
+    /// Where it comes from, and where it goes.
+    pub ends: (IpAddr, IpAddr),
+}
+
+impl Kept {
+    /// A copy of a packet that came in by `via`.
+    pub fn of(via: IfaceId, s: &TcpSegment, packet: &PacketBuf) -> Self {
+        Self { bytes: packet.bytes().into(), offload: packet.offload, via, ends: (s.ip.src, s.ip.dst) }
+    }
+
+    /// Memory, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len()
+    }
+
+    /// A packet again.
+    pub fn into_packet(self, pool: &mut Pool) -> PacketBuf {
+        PacketBuf::from_slice(pool, &self.bytes, self.offload)
+    }
+}
