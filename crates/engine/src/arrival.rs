@@ -377,7 +377,7 @@ impl Split<'_> {
         // say.
         let owes = self.owes();
         let speaking = self.legs.get(from).peer.is_speaking();
-        if keepalive && (!owes || stalled) {
+        if keepalive && (!owes || stalled) && !self.answers_for(cx, from.other()) {
             // A gateway asks for itself: it may have missed the window, or have a link that was
             // silent.
             if speaking {
@@ -449,13 +449,14 @@ impl Split<'_> {
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let holds = self.relays.holds();
         let waits = self.waits_for_link(cx.links, from.other());
+        let answered_here = self.answers_for(cx, from.other());
         let far = self.legs.get(from.other());
         let (heard_at, direct) = (far.heard_at(), far.is_direct());
         let patience = if matches!(far.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
         let r = &mut *self.relays;
         let relay = r.get_mut(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
-        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !holds {
+        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !holds && !answered_here {
             relay.keepalive_passed = true;
             return true;
         }

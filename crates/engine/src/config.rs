@@ -298,6 +298,9 @@ pub struct Timers {
     /// Custody that makes no progress while the link is up is abandoned after this (RFC 5482 user
     /// timeout).
     pub user_timeout: Duration,
+    /// A link may be away for so long before what waits for it is given up, and keepalives are
+    /// answered no more.
+    pub outage_limit: Duration,
     /// Delayed acknowledgements wait at most this long.
     pub delayed_ack: Duration,
     /// Lower bound of the retransmission timeout.
@@ -313,6 +316,7 @@ impl Default for Timers {
             dormant_after: Duration::from_secs(10),
             forget_after: Duration::from_secs(24 * 3600),
             user_timeout: Duration::from_secs(900),
+            outage_limit: Duration::from_secs(24 * 3600),
             delayed_ack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(60),

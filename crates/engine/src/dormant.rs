@@ -82,12 +82,19 @@ impl Dormant {
         s.flags.ack() && age > *self.own_max.get(from) && u64::from(age) <= STRANGER_BYTES
     }
 
-    /// The segment wakes the flow.
-    fn is_woken_by(&self, from: Side, s: &TcpSegment) -> bool {
-        let quiet = self.acked.a == self.sent.b && self.acked.b == self.sent.a;
-        let exact = s.seq == *self.sent.get(from) && s.ack == *self.acked.get(from);
+    /// Both directions stand fully acknowledged, and neither has ended.
+    fn is_quiet(&self) -> bool {
         let ends = self.fin.a.is_some() || self.fin.b.is_some();
-        quiet && exact && s.payload_len > 0 && !s.flags.urg() && !ends
+        self.acked.a == self.sent.b && self.acked.b == self.sent.a && !ends
+    }
+
+    /// The segment wakes the flow; `is_away`: it would meet a link that is away. Then a keepalive
+    /// does, too, which is answered here, and the end of the stream.
+    fn is_woken_by(&self, from: Side, s: &TcpSegment, is_away: bool) -> bool {
+        let next = *self.sent.get(from);
+        let exact = s.seq == next && (s.payload_len > 0 || (is_away && s.flags.fin()));
+        let asks = is_away && s.seq + 1 == next && s.payload_len <= 1 && !s.flags.fin();
+        self.is_quiet() && s.ack == *self.acked.get(from) && (exact || asks) && !s.flags.urg()
     }
 
     /// Takes in a segment that passes the checks.
@@ -124,23 +131,30 @@ impl Dormant {
         self.is_in_windows(from, s) && (!agreed.timestamps || s.options.timestamps.is_some())
     }
 
-    /// A packet passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more.
+    /// A packet passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more,
+    /// `is_away`: its link is.
     pub fn pass(
         &mut self,
         now: Instant,
         (leg, agreed): (&mut Leg, Agreed),
         from: Side,
         s: &TcpSegment,
-        (is_word, may_wake): (bool, bool),
+        (is_word, may_wake, is_away): (bool, bool, bool),
     ) -> Told {
         if s.flags.rst() && !s.flags.syn() {
-            return if self.is_exact(from, s) { Told::Resets } else { Told::Little };
+            // Nobody would repeat it.
+            let waits = is_away && may_wake && self.is_quiet();
+            return match self.is_exact(from, s) {
+                true if waits => Told::Wakes,
+                true => Told::Resets,
+                false => Told::Little,
+            };
         }
         if !is_word {
             let says_more = s.payload_len > 0 || s.flags.fin();
             return if says_more && self.is_forged(from, s) { Told::Forged } else { Told::Little };
         }
-        if may_wake && self.is_woken_by(from, s) {
+        if may_wake && self.is_woken_by(from, s, is_away) {
             return Told::Wakes;
         }
         if let (true, Some(t)) = (agreed.timestamps, s.options.timestamps)
@@ -162,7 +176,9 @@ impl Dormant {
         s: &TcpSegment,
     ) -> Box<Relays> {
         let next = self.sent;
-        legs.get_mut(from).hear(cx.now, s);
+        if !s.flags.rst() {
+            legs.get_mut(from).hear(cx.now, s);
+        }
         let mut r = Relays::begin(cx, legs, agreed, next);
         cx.happened(legs, Event::Woken);
         r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes()), false);

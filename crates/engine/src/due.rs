@@ -44,8 +44,10 @@ pub enum Due {
     Pool,
     /// A silent link is asked.
     LinkProbe,
-    /// A gateway near by has not answered.
+    /// Somebody near by has not answered.
     Answer,
+    /// A link has been away for as long as the operator allows.
+    OutageLimit,
 }
 
 impl Due {
@@ -73,6 +75,7 @@ impl Due {
             Self::Pool => "pool",
             Self::LinkProbe => "link probe",
             Self::Answer => "answer",
+            Self::OutageLimit => "outage limit",
         }
     }
 

@@ -206,8 +206,9 @@ impl Flow {
         (is_word, may_wake): (bool, bool),
     ) -> Fate {
         if let Treatment::Dormant(dormant) = &mut self.treatment {
+            let is_away = cx.links.is_away(self.legs.get(from.other()).out);
             let host = (self.legs.get_mut(from), self.agreed);
-            let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake)) {
+            let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake, is_away)) {
                 Told::Little => return Fate::Forward(packet),
                 Told::Forged => return Fate::taken(cx.pool, packet),
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),

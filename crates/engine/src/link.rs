@@ -180,9 +180,9 @@ impl Links {
         if let Some(link) = self.get_mut(way)
             && link.silence.end(now)
         {
-            link.evidence.tell(Witness::Silence, true);
+            link.evidence.tell(now, Witness::Silence, true);
         }
-        let state = self.evidence_mut(way).map(|evidence| evidence.tell(witness, up));
+        let state = self.evidence_mut(way).map(|evidence| evidence.tell(now, witness, up));
         self.note_back(way, state.map_or(up, |state| state != State::Down));
     }
 
@@ -199,7 +199,7 @@ impl Links {
             && link.evidence.state() == State::Up
             && link.silence.note(now, expired)
         {
-            link.evidence.tell(Witness::Silence, false);
+            link.evidence.tell(now, Witness::Silence, false);
         }
     }
 
@@ -210,9 +210,9 @@ impl Links {
             && link.evidence.state() == State::Up
             && link.silence.note_unanswered(now, apart, of_gateway)
         {
-            link.evidence.tell(Witness::Silence, false);
+            link.evidence.tell(now, Witness::Silence, false);
             if of_gateway {
-                link.evidence.probe();
+                link.evidence.probe(now);
             }
         }
     }
@@ -222,7 +222,7 @@ impl Links {
         let Some(link) = self.get_mut(way) else { return };
         if link.silence.end(now) {
             let waits = link.evidence.state() == State::Probing;
-            link.evidence.tell(Witness::Silence, true);
+            link.evidence.tell(now, Witness::Silence, true);
             if waits {
                 self.note_back(way, true);
             }
@@ -271,6 +271,12 @@ impl Links {
     #[must_use]
     pub fn is_away(&self, way: Way) -> bool {
         self.evidence(way).is_some_and(Evidence::is_away)
+    }
+
+    /// Since when it has been that; `None`: it is not.
+    #[must_use]
+    pub fn away_since(&self, way: Way) -> Option<Instant> {
+        self.evidence(way).and_then(Evidence::away_since)
     }
 
     /// Some link or interface is.
@@ -348,7 +354,7 @@ impl Link {
     /// It is asked by a segment now; returns by which.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
         if self.silence.is_asked() {
-            self.evidence.probe();
+            self.evidence.probe(now);
         }
         self.silence.probe(now)
     }

@@ -9,6 +9,7 @@ use farlink_wire::{Duration, Instant, TcpSegment};
 
 use crate::ack_policy::AckPolicy;
 use crate::changed::Changed;
+use crate::config::Config;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::flow::Flow;
@@ -49,6 +50,18 @@ impl Split<'_> {
         let out = self.legs.get(to).out;
         let is_silent = links.get(out).is_some_and(Link::is_probing);
         links.is_away(out) && !(is_silent && self.is_exempt(to))
+    }
+
+    /// When what waits for a link towards a host has waited for as long as the operator allows.
+    pub(crate) fn outage_ends_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
+        let since = links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))?;
+        Some(since + config.timers.outage_limit)
+    }
+
+    /// A host that asks whether the other one lives is answered here: the link is away, and the
+    /// other one could not answer.
+    pub(crate) fn answers_for(&self, cx: &Cx<'_>, host: Side) -> bool {
+        self.outage_ends_at(cx.config, cx.links, host).is_some_and(|end| cx.now < end)
     }
 
     /// It is not clear whether what is lost towards a host is lost by its link.

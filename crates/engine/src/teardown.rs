@@ -2,14 +2,17 @@
 
 use farlink_wire::{Duration, Instant, PacketBuf, SeqNum, TcpSegment};
 
+use crate::config::Config;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::fate::Fate;
+use crate::link::Links;
 use crate::relays::{NewSyn, Over};
 use crate::side::Side;
 use crate::split::Split;
 
-/// A reset waits this long for custody before it that makes no progress.
+/// A reset waits this long for custody before it that makes no progress, where its link is not
+/// away.
 const RESET_STALL: Duration = Duration::from_secs(10);
 /// So many SYNs of one new connection, and timeouts of the old one's data, show that a host has
 /// forgotten the old one. Hosts repeat a SYN after a second or more; what comes sooner is not
@@ -17,7 +20,7 @@ const RESET_STALL: Duration = Duration::from_secs(10);
 const DEAF_SYNS: u8 = 4;
 const DEAF_TIMEOUTS: u32 = 3;
 const SYN_SPACING: Duration = Duration::from_millis(500);
-/// A reset waits this long for custody before it in any case.
+/// A reset waits this long for custody before it in any case, where its link is not away.
 const RESET_WAIT_MAX: Duration = Duration::from_secs(120);
 
 impl Split<'_> {
@@ -71,13 +74,13 @@ impl Split<'_> {
         self.relays.begin_reset(cx.now, from);
     }
 
-    /// Sends the reset on when everything before it has been delivered, or has had its time.
-    /// Returns whether it has.
+    /// Sends the reset on when everything before it has been delivered, or has had its time. A link
+    /// that is away would lose it, and nobody would repeat it. Returns whether it has been sent.
     pub(crate) fn finish_reset(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some((from, since)) = self.relays.reset() else { return false };
-        let relay = self.relays.get(from);
-        let stalled = cx.now.since(relay.tx.progress_at().max(since)) >= RESET_STALL;
-        let is_time = !relay.is_busy() || stalled || cx.now.since(since) >= RESET_WAIT_MAX;
+        let Some((from, _)) = self.relays.reset() else { return false };
+        let is_due = self.reset_deadline(cx.config, cx.links).is_none_or(|at| at <= cx.now);
+        let waits = self.waits_for_link(cx.links, from.other());
+        let is_time = is_due || (!waits && !self.relays.get(from).is_busy());
         if is_time {
             self.send_rst(cx, from.other());
         }
@@ -86,10 +89,19 @@ impl Split<'_> {
 
     /// When `finish_reset` must look again.
     #[must_use]
-    pub fn reset_deadline(&self) -> Option<Instant> {
+    pub fn reset_deadline(&self, config: &Config, links: &Links) -> Option<Instant> {
         let (from, since) = self.relays.reset()?;
         let progress = self.relays.get(from).tx.progress_at();
-        Some((progress.max(since) + RESET_STALL).min(since + RESET_WAIT_MAX))
+        let stalls_at = (progress.max(since) + RESET_STALL).min(since + RESET_WAIT_MAX);
+        Some(self.outage_ends_at(config, links, from.other()).unwrap_or(stalls_at))
+    }
+
+    /// The link to the host that is to be reset is back: what stands before the reset has its time
+    /// from now on.
+    pub(crate) fn hasten_reset(&mut self, now: Instant, to: Side) {
+        if let Some((from, _)) = self.relays.reset().filter(|(from, _)| from.other() == to) {
+            self.relays.begin_reset(now, from);
+        }
     }
 
     /// Custody that cannot be delivered is given up: both hosts learn it (invariant 4, the one

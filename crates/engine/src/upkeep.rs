@@ -96,7 +96,8 @@ impl Split<'_> {
     #[must_use]
     pub fn deadline(&self, config: &Config, links: &Links) -> Option<Deadline> {
         let r = &*self.relays;
-        let idle = (!self.holds_downstream()).then(|| self.active_at + config.timers.dormant_after);
+        let stays = self.holds_downstream() || r.is_reset();
+        let idle = (!stays).then(|| self.active_at + config.timers.dormant_after);
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
         Deadline::first([
             r.a.tx.deadline(),
@@ -105,7 +106,7 @@ impl Split<'_> {
             Due::DelayedAck.at(r.b.rx.delayed_until()),
             Due::Dormancy.at(idle),
             Due::Draining.at(r.lets_go_until()),
-            Due::Reset.at(self.reset_deadline()),
+            Due::Reset.at(self.reset_deadline(config, links)),
             Due::Window.at(r.room_at),
             Due::Fin.at(self.fin_deadline(Side::A)),
             Due::Fin.at(self.fin_deadline(Side::B)),
@@ -113,7 +114,15 @@ impl Split<'_> {
             Due::UserTimeout.at(give_up(&r.b)),
             Due::Answer.at(self.answer_due(links, Side::A)),
             Due::Answer.at(self.answer_due(links, Side::B)),
+            Due::OutageLimit.at(self.gives_up_link_at(config, links, Side::A)),
+            Due::OutageLimit.at(self.gives_up_link_at(config, links, Side::B)),
         ])
+    }
+
+    /// When what is held for a host is given up because its link stays away.
+    fn gives_up_link_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
+        let is_busy = self.relays.get(to.other()).is_busy() && !self.relays.is_reset();
+        self.outage_ends_at(config, links, to).filter(|_| is_busy)
     }
 
     /// When a source is let go whose FIN its destination has not acknowledged. Where nothing is
@@ -247,7 +256,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let stuck = [(&r.a, Side::B), (&r.b, Side::A)].into_iter().any(|(relay, to)| {
             if self.waits_for_link(cx.links, to) {
-                return false;
+                return self.gives_up_link_at(cx.config, cx.links, to).is_some_and(|at| at <= cx.now);
             }
             // An outage that is over counts for nothing: a receiver could not answer what never
             // reached it.
@@ -354,6 +363,7 @@ impl Split<'_> {
         let mut any = false;
         for to in [Side::A, Side::B] {
             if self.legs.get(to).out == way {
+                self.hasten_reset(now, to);
                 let is_exempt = self.is_exempt(to);
                 let relay = self.relays.get_mut(to.other());
                 any = true;

@@ -1,6 +1,8 @@
 //! Whether a link, or an ordinary interface, carries packets: by whose word, and what follows from
 //! all of them.
 
+use farlink_wire::Instant;
+
 /// Whose word it is that a link is up or down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Witness {
@@ -56,8 +58,8 @@ pub struct Evidence {
     denied_by: u8,
     /// A probe of its silence has stayed unanswered.
     is_probed: bool,
-    /// It has been down or probed, and what was under way in it has not been sent again yet.
-    is_away: bool,
+    /// Since when it has been down or probed; what was under way in it has not been sent again yet.
+    away_since: Option<Instant>,
     /// It has been down since it came back last.
     was_down: bool,
 }
@@ -77,26 +79,28 @@ impl State {
 
 impl Evidence {
     /// A witness speaks. Returns the state by all of them.
-    pub(super) fn tell(&mut self, witness: Witness, up: bool) -> State {
+    pub(super) fn tell(&mut self, now: Instant, witness: Witness, up: bool) -> State {
         if up {
             self.denied_by &= !witness.bit();
         } else {
             self.denied_by |= witness.bit();
         }
         self.is_probed &= self.is_denied_by(Witness::Silence);
-        self.follow()
+        self.follow(now)
     }
 
     /// What silence says is to be found out. Returns the state.
-    pub(super) fn probe(&mut self) -> State {
+    pub(super) fn probe(&mut self, now: Instant) -> State {
         self.is_probed = self.is_denied_by(Witness::Silence);
-        self.follow()
+        self.follow(now)
     }
 
-    fn follow(&mut self) -> State {
+    fn follow(&mut self, now: Instant) -> State {
         let state = self.state();
         self.was_down |= state == State::Down;
-        self.is_away |= matches!(state, State::Down | State::Probing);
+        if matches!(state, State::Down | State::Probing) {
+            self.away_since.get_or_insert(now);
+        }
         state
     }
 
@@ -127,7 +131,7 @@ impl Evidence {
     /// What was under way in it is being sent again. Returns whether it has been down: then all of
     /// that is lost.
     pub(super) fn come_back(&mut self) -> bool {
-        self.is_away = false;
+        self.away_since = None;
         core::mem::take(&mut self.was_down)
     }
 
@@ -135,7 +139,13 @@ impl Evidence {
     /// in it means nothing.
     #[must_use]
     pub const fn is_away(self) -> bool {
-        self.is_away
+        self.away_since.is_some()
+    }
+
+    /// Since when.
+    #[must_use]
+    pub const fn away_since(self) -> Option<Instant> {
+        self.away_since
     }
 }
 
@@ -143,16 +153,22 @@ impl Evidence {
 mod tests {
     use super::*;
 
+    const NOW: Instant = Instant::ZERO;
+
     #[test]
     fn it_is_up_when_nobody_says_that_it_is_down() {
         let mut e = Evidence::default();
-        assert_eq!(e.tell(Witness::Operator, false), State::Down);
-        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
-        assert_eq!(e.tell(Witness::Kernel, true), State::Down, "the operator's word outlasts the carrier's");
+        assert_eq!(e.tell(NOW, Witness::Operator, false), State::Down);
+        assert_eq!(e.tell(NOW, Witness::Kernel, false), State::Down);
+        assert_eq!(
+            e.tell(NOW, Witness::Kernel, true),
+            State::Down,
+            "the operator's word outlasts the carrier's"
+        );
         assert!(e.is_denied_by(Witness::Operator) && !e.is_denied_by(Witness::Kernel));
-        assert_eq!(e.tell(Witness::ContactPlan, false), State::Down);
-        assert_eq!(e.tell(Witness::Operator, true), State::Down, "there is no contact");
-        assert_eq!(e.tell(Witness::ContactPlan, true), State::Up);
+        assert_eq!(e.tell(NOW, Witness::ContactPlan, false), State::Down);
+        assert_eq!(e.tell(NOW, Witness::Operator, true), State::Down, "there is no contact");
+        assert_eq!(e.tell(NOW, Witness::ContactPlan, true), State::Up);
         assert!(e.is_away(), "until what was under way is sent again");
         assert!(e.come_back() && !e.is_away());
     }
@@ -160,28 +176,28 @@ mod tests {
     #[test]
     fn silence_alone_is_a_suspicion() {
         let mut e = Evidence::default();
-        assert_eq!(e.tell(Witness::Silence, false), State::Suspect);
+        assert_eq!(e.tell(NOW, Witness::Silence, false), State::Suspect);
         assert!(!e.is_away());
-        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
-        assert_eq!(e.tell(Witness::Kernel, true), State::Suspect);
-        assert_eq!(e.tell(Witness::Silence, true), State::Up);
+        assert_eq!(e.tell(NOW, Witness::Kernel, false), State::Down);
+        assert_eq!(e.tell(NOW, Witness::Kernel, true), State::Suspect);
+        assert_eq!(e.tell(NOW, Witness::Silence, true), State::Up);
         assert!(e.come_back(), "it was down in between");
     }
 
     #[test]
     fn a_question_that_stays_unanswered_makes_a_suspicion_count() {
         let mut e = Evidence::default();
-        assert_eq!(e.probe(), State::Up, "nobody suspects it");
-        e.tell(Witness::Silence, false);
-        assert_eq!(e.probe(), State::Probing);
+        assert_eq!(e.probe(NOW), State::Up, "nobody suspects it");
+        e.tell(NOW, Witness::Silence, false);
+        assert_eq!(e.probe(NOW), State::Probing);
         assert!(e.is_away());
-        assert_eq!(e.tell(Witness::Kernel, false), State::Down);
-        assert_eq!(e.tell(Witness::Silence, true), State::Down);
-        assert_eq!(e.tell(Witness::Kernel, true), State::Up);
+        assert_eq!(e.tell(NOW, Witness::Kernel, false), State::Down);
+        assert_eq!(e.tell(NOW, Witness::Silence, true), State::Down);
+        assert_eq!(e.tell(NOW, Witness::Kernel, true), State::Up);
         e.come_back();
-        assert_eq!(e.tell(Witness::Silence, false), State::Suspect, "asked anew");
-        e.probe();
-        assert_eq!(e.tell(Witness::Silence, true), State::Up);
+        assert_eq!(e.tell(NOW, Witness::Silence, false), State::Suspect, "asked anew");
+        e.probe(NOW);
+        assert_eq!(e.tell(NOW, Witness::Silence, true), State::Up);
         assert!(!e.come_back(), "nobody knows that anything was lost");
     }
 }

@@ -415,6 +415,7 @@ fn timers(t: &file::Timers, source: Source<'_>) -> Result<engine::Timers, Config
         dormant_after: t.dormant_after.map_or(d.dormant_after, |t| t.0),
         forget_after: t.forget_after.map_or(d.forget_after, |t| t.0),
         user_timeout: t.user_timeout.map_or(d.user_timeout, |t| t.0),
+        outage_limit: t.outage_limit.map_or(d.outage_limit, |t| t.0),
         delayed_ack,
         rto_min,
         rto_max,

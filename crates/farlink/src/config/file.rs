@@ -172,6 +172,7 @@ pub struct Timers {
     pub dormant_after: Option<Time>,
     pub forget_after: Option<Time>,
     pub user_timeout: Option<Time>,
+    pub outage_limit: Option<Time>,
     pub delayed_ack: Option<Spanned<Time>>,
     pub rto_min: Option<Spanned<Time>>,
     pub rto_max: Option<Spanned<Time>>,

@@ -23,6 +23,7 @@ mod happened;
 mod held;
 mod hostile;
 mod icmp_mtu;
+mod idle_outage;
 mod keepalive;
 mod killed;
 mod limits;
