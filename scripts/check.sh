@@ -40,11 +40,14 @@ lab() {
     need_package ping iputils-ping "$what" || true
     for scenario in $("$FARLINK" lab list --names); do
         echo "-- $scenario"
+        # Captures of many packets, and delays of single ones, are left alone.
+        case "$scenario" in behaviour | emulator-accuracy) tell_simulator STOP ;; *) tell_simulator CONT ;; esac
         "$FARLINK" lab run "$scenario" --subset sample --json "$out/lab-$scenario.json" >"$out/lab-$scenario.txt" 2>"$out/lab-$scenario.log"
         local ended=$?
         grep -E '^(  FAIL|  [0-9]+ hold|NOT INTACT|           expected because|skipped)' "$out/lab-$scenario.txt"
         [ "$ended" -eq 0 ] || { echo "   status $ended"; tail -3 "$out/lab-$scenario.log"; outcome=1; }
     done
+    tell_simulator CONT
     return "$outcome"
 }
 
@@ -59,9 +62,11 @@ sim() {
     return "$outcome"
 }
 
+# tell_simulator SIGNAL: to all of its processes.
+tell_simulator() { [ -z "$simulator" ] || kill "-$1" -- "-$simulator" 2>/dev/null; }
+
 # Cut off, it leaves no run behind.
-end_simulator() { [ -z "$simulator" ] || kill -- "-$simulator" 2>/dev/null; }
-trap end_simulator EXIT
+trap 'tell_simulator KILL' EXIT
 
 case " $wanted " in *" sim "*)
     setsid chrt --idle 0 scripts/expectations.sh check "$out/sim" >"$out/sim.txt" 2>&1 &
