@@ -270,7 +270,9 @@ impl Observer {
             view.damaged -= 1;
             return Ok(());
         }
-        if self.hostile.is_of_liar(&s) || (forwarded && self.hostile.is_forged_but_edited(bytes, &s)) {
+        // A SYN may have waited for its link.
+        let is_as_it_came = forwarded || s.flags.syn();
+        if self.hostile.is_of_liar(&s) || (is_as_it_came && self.hostile.is_forged_but_edited(bytes, &s)) {
             return Ok(());
         }
         let (key, side) = flow_of(&s);
