@@ -447,22 +447,18 @@ impl Split<'_> {
     /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host
     /// that is not heard here any more.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
-        let holds = self.relays.holds();
-        let waits = self.waits_for_link(cx.links, from.other());
-        let answered_here = self.answers_for(cx, from.other());
-        let far = self.legs.get(from.other());
-        let (heard_at, direct) = (far.heard_at(), far.is_direct());
-        let patience = if matches!(far.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
-        let r = &mut *self.relays;
-        let relay = r.get_mut(from);
+        let relay = self.relays.get(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
-        if s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !holds && !answered_here {
-            relay.keepalive_passed = true;
+        let asks = s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !self.relays.holds();
+        if asks && !self.answers_for(cx, from.other()) {
+            self.pass_keepalive(from);
             return true;
         }
-        let unheard = cx.now.since(heard_at) >= patience;
-        let silent = (relay.is_stalled() && unheard) || (relay.has_timed_out() && direct);
-        let passes = silent && !waits && s.seq.after_eq(nxt) && len > 0;
+        let far = self.legs.get(from.other());
+        let patience = if matches!(far.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
+        let silent = (relay.is_stalled() && cx.now.since(far.heard_at()) >= patience)
+            || (relay.has_timed_out() && far.is_direct());
+        let passes = silent && s.seq.after_eq(nxt) && len > 0 && !self.waits_for_link(cx.links, from.other());
         if passes {
             // No more early acknowledgements: the packet reaches the host, and the answer its
             // source.

@@ -142,13 +142,12 @@ impl Dormant {
         (is_word, may_wake, is_away): (bool, bool, bool),
     ) -> Told {
         if s.flags.rst() && !s.flags.syn() {
+            if !self.is_exact(from, s) {
+                return Told::Little;
+            }
             // Nobody would repeat it.
             let waits = is_away && may_wake && self.is_quiet();
-            return match self.is_exact(from, s) {
-                true if waits => Told::Wakes,
-                true => Told::Resets,
-                false => Told::Little,
-            };
+            return if waits { Told::Wakes } else { Told::Resets };
         }
         if !is_word {
             let says_more = s.payload_len > 0 || s.flags.fin();

@@ -96,8 +96,14 @@ pub struct Deadline<W = Due> {
 }
 
 impl<W> Deadline<W> {
-    /// The earliest; of several at one time the first.
+    /// The earliest; of several at one time the first. It is asked after every packet, so it is
+    /// part of its caller.
+    #[inline(always)]
     pub fn first(of: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
-        of.into_iter().flatten().min_by_key(|due| due.at)
+        of.into_iter().fold(None, |first, due| match (first, due) {
+            (Some(first), Some(due)) if due.at < first.at => Some(due),
+            (Some(first), _) => Some(first),
+            (None, due) => due,
+        })
     }
 }

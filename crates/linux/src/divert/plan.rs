@@ -344,9 +344,10 @@ impl Plan {
                     "input",
                     vec![from(), of(family), is(TCP, meta("l4proto")), Statement::Counter(local)],
                 );
-                b.rule(&chain, vec![of(family), is_syn(), Statement::Counter(syn), Statement::Accept(())]);
-                let count = Statement::Counter(data);
-                b.rule(&chain, vec![of(family), is(TCP, meta("l4proto")), count, Statement::Accept(())]);
+                // Nearly all are none: they are to meet one rule.
+                let [data, syn] = [data, syn].map(Statement::Counter);
+                b.rule(&chain, vec![of(family), is_no_syn(), data, Statement::Accept(())]);
+                b.rule(&chain, vec![of(family), is_syn(), syn, Statement::Accept(())]);
                 if self.config.takes_everything() {
                     let rest = counter_name("rest_left", family, n);
                     b.counter(&rest);
@@ -415,8 +416,21 @@ pub(super) fn of(family: Family) -> Statement {
 
 /// The first packet of a connection: SYN without ACK.
 fn is_syn() -> Statement {
-    equal(and(field("tcp", "flags"), Expr::Number(0x12)), Expr::Number(0x02))
+    equal(syn_and_ack(), Expr::Number(SYN))
 }
+
+/// Any other TCP segment.
+fn is_no_syn() -> Statement {
+    Statement::Match { op: "!=", left: syn_and_ack(), right: Expr::Number(SYN) }
+}
+
+/// These two flags of a segment.
+fn syn_and_ack() -> Expr {
+    and(field("tcp", "flags"), Expr::Number(SYN | 0x10))
+}
+
+/// The flag.
+const SYN: u32 = 0x02;
 
 /// What is never diverted, whatever it carries.
 fn exclusions(b: &mut Builder) {
