@@ -139,6 +139,22 @@ impl Gateway {
         self.ask(&["flows", "--json", "--limit", "100000"])
     }
 
+    /// Tells it that its links are there, or away, as who follows a contact plan does.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn announce(&self, up: bool) -> Result<()> {
+        let status = self.status()?;
+        let links = status.get("links").and_then(Value::as_array).into_iter().flatten();
+        for name in links.filter_map(|link| link.get("name")?.as_str()) {
+            let (key, value) = (format!("link.{name}.contact"), up.to_string());
+            let mut command = Command::new(sh::farlink_binary()?);
+            command.args(["set", &key, &value]).arg("--socket").arg(&self.socket);
+            sh::output(command).with_context(|| format!("the gateway on {}: {key}", self.node))?;
+        }
+        Ok(())
+    }
+
     fn ask(&self, words: &[&str]) -> Result<Value> {
         let mut command = Command::new(sh::farlink_binary()?);
         command.args(words).arg("--socket").arg(&self.socket);

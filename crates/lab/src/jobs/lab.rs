@@ -17,8 +17,8 @@ use crate::workload::content::Check;
 use crate::workload::socket::{self, Options};
 use crate::workload::{Direction, Transfer};
 
-/// A job that stands still for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// A job that stands still for so long has failed, where the link is there.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Stack of a thread of a job.
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes read at a time.
@@ -35,6 +35,8 @@ pub struct Place {
     pub port: u16,
     /// Seed of the bytes.
     pub seed: u64,
+    /// A job that stands still for so long has failed.
+    pub patience: Duration,
 }
 
 /// Does all jobs, each when it is due; what became of them in their order.
@@ -70,7 +72,9 @@ fn run(place: &Place, number: u64, task: &Task, progress: &AtomicU64) -> Done {
         Task::Page { document_bytes, object_bytes, style } => {
             page(place, *document_bytes, object_bytes, *style, seed, progress, &mut done)
         }
-        Task::Dialogue(exchanges) => dialogue(place, exchanges, seed, progress, &mut done),
+        Task::Dialogue { exchanges, linger } => {
+            dialogue(place, (exchanges, *linger), seed, progress, &mut done)
+        }
     };
     if let Err(e) = outcome {
         done.error = Some(format!("{e:#}"));
@@ -89,7 +93,7 @@ fn transfer(
     let transfer = Transfer {
         direction,
         clock: Clock::Connect,
-        patience: PATIENCE,
+        patience: place.patience,
         ..Transfer::download(place.ns.clone(), place.to, place.port, bytes, seed)
     };
     let outcome = transfer.run(progress);
@@ -112,10 +116,10 @@ struct Talk {
 impl Talk {
     fn connect(place: &Place, seed: u64) -> Result<Self> {
         let stream = socket::client(&place.ns, place.to.is_ipv6(), &Options::default())?;
-        socket::connect(&stream, (place.to, place.port).into(), PATIENCE).context("connect")?;
+        socket::connect(&stream, (place.to, place.port).into(), place.patience).context("connect")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(place.patience))?;
+        stream.set_write_timeout(Some(place.patience))?;
         Ok(Self { stream, seed, asked: 0 })
     }
 
@@ -236,7 +240,7 @@ fn parallel(
 
 fn dialogue(
     place: &Place,
-    exchanges: &[Exchange],
+    (exchanges, linger): (&[Exchange], Duration),
     seed: u64,
     progress: &AtomicU64,
     done: &mut Done,
@@ -251,5 +255,8 @@ fn dialogue(
         done.bytes += e.down_bytes;
     }
     done.seconds = began.elapsed().as_secs_f64();
-    talk.finish()
+    thread::sleep(linger);
+    talk.finish()?;
+    done.ended_seconds = Some(began.elapsed().as_secs_f64());
+    Ok(())
 }

@@ -54,15 +54,9 @@ const CLASSES: [Class; 5] = [
     }),
     ("upload", 60.0, |d| Task::Upload(d.log_between(100e3, 5e6))),
     ("typing", 300.0, |d| {
-        Task::Dialogue(
-            (0..60)
-                .map(|_| Exchange {
-                    wait: Duration::from_secs_f64(d.between(0.1, 1.5)),
-                    up_bytes: KEY_BYTES,
-                    down_bytes: KEY_BYTES,
-                })
-                .collect(),
-        )
+        let key = |wait| Exchange { wait, up_bytes: KEY_BYTES, down_bytes: KEY_BYTES };
+        let waits = (0..60).map(|_| Duration::from_secs_f64(d.between(0.1, 1.5)));
+        Task::Dialogue { exchanges: waits.map(key).collect(), linger: Duration::ZERO }
     }),
 ];
 

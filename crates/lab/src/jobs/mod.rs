@@ -3,6 +3,7 @@
 
 pub mod lab;
 pub mod mixed;
+pub mod outage;
 pub mod web;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use anyhow::{Result, bail};
 
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
+use outage::Outage;
 
 /// Bytes of a request for a page or an object of it, headers included: what browsers of the
 /// thesis's time sent.
@@ -56,7 +58,12 @@ pub enum Task {
         style: Style,
     },
     /// Questions and answers on one connection.
-    Dialogue(Vec<Exchange>),
+    Dialogue {
+        /// One after the other.
+        exchanges: Vec<Exchange>,
+        /// The client ends the connection so long after the last answer.
+        linger: Duration,
+    },
 }
 
 /// A job of the client at the server.
@@ -79,6 +86,8 @@ pub struct Done {
     pub bytes: u64,
     /// How long each answer of a dialogue took, without the wait before it.
     pub answers: Vec<f64>,
+    /// Of a dialogue: from connect() to the end of the other one's stream.
+    pub ended_seconds: Option<f64>,
     /// What went wrong, in words; everything that arrived is what was sent if nothing did.
     pub error: Option<String>,
 }
@@ -92,7 +101,7 @@ impl Task {
             Self::Page { document_bytes, object_bytes, .. } => {
                 document_bytes + object_bytes.iter().sum::<u64>()
             }
-            Self::Dialogue(exchanges) => exchanges.iter().map(|e| e.down_bytes).sum(),
+            Self::Dialogue { exchanges, .. } => exchanges.iter().map(|e| e.down_bytes).sum(),
         }
     }
 }
@@ -104,6 +113,18 @@ pub enum Plan {
     Web,
     /// `mixed`: many people's jobs for a while.
     Mixed,
+    /// `outage`: one connection over a link that is away once.
+    Outage,
+}
+
+/// What a plan's jobs came to.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// What became of each.
+    pub done: Vec<Done>,
+    /// Of an outage: when the first payload byte arrived after the link was back, in seconds since
+    /// the jobs began.
+    pub progress_s: Option<f64>,
 }
 
 impl Plan {
@@ -113,6 +134,7 @@ impl Plan {
         match kind {
             "web" => Some(Self::Web),
             "mixed" => Some(Self::Mixed),
+            "outage" => Some(Self::Outage),
             _ => None,
         }
     }
@@ -122,17 +144,28 @@ impl Plan {
         match self {
             Self::Web => web::jobs(cell),
             Self::Mixed => mixed::jobs(cell, seed),
+            Self::Outage => outage::jobs(cell),
+        }
+    }
+
+    /// When the link of a cell is away, beside what its settings say.
+    pub fn outage(self, cell: &Cell) -> Result<Option<Outage>> {
+        match self {
+            Self::Web | Self::Mixed => Ok(None),
+            Self::Outage => outage::of(cell).map(Some),
         }
     }
 
     /// What they came to.
-    pub fn measure(self, scenario: &Scenario, cell: &Cell, jobs: &[Job], done: &[Done]) -> Result<Measured> {
+    pub fn measure(self, scenario: &Scenario, cell: &Cell, jobs: &[Job], ran: &Ran) -> Result<Measured> {
+        let done = &ran.done;
         if jobs.len() != done.len() {
             bail!("{} of {} jobs were done", done.len(), jobs.len());
         }
         let mut measured = match self {
             Self::Web => web::measure(scenario, cell, jobs, done)?,
             Self::Mixed => mixed::measure(jobs, done),
+            Self::Outage => outage::measure(cell, jobs, done, ran.progress_s)?,
         };
         measured.bytes = done.iter().map(|d| d.bytes).sum();
         for (number, (job, done)) in jobs.iter().zip(done).enumerate() {

@@ -16,6 +16,7 @@ mod memory_cap;
 pub(crate) mod metrics;
 mod never_worse;
 pub(crate) mod notices;
+mod outages;
 mod planned;
 mod route_flap;
 mod rules;

@@ -1,11 +1,14 @@
-//! `web` and `mixed`: jobs of people, done with sockets.
+//! `web`, `mixed` and `outage`: jobs of people, done with sockets.
+
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run};
+use super::{Kind, Run, outages};
 use crate::baseline;
-use crate::jobs::{Plan, lab};
+use crate::jobs::{Plan, Ran, lab};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 
@@ -21,15 +24,24 @@ impl Kind for PlannedKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         let jobs = self.0.jobs(cell, run.seed)?;
+        let outage = self.0.outage(cell)?;
         let place = lab::Place {
             ns: session.lab.ns("client"),
             to: session.lab.address("server", cell.v6())?,
             port: PORT,
             seed: run.seed,
+            patience: outage.map_or(lab::PATIENCE, |o| o.patience()),
         };
         let progress = run.progress.bytes(jobs.iter().map(|j| j.task.bytes()).sum());
-        let done = lab::run_all(&place, &jobs, &progress.count);
-        let mut measured = self.0.measure(scenario, cell, &jobs, &done)?;
+        let ran = thread::scope(|scope| -> Result<Ran> {
+            let (began, lab, count) = (Instant::now(), &mut session.lab, &progress.count);
+            let away = outage.map(|o| scope.spawn(move || outages::play(lab, &o, began, count)));
+            let done = lab::run_all(&place, &jobs, count);
+            let Some(away) = away else { return Ok(Ran { done, progress_s: None }) };
+            let progress_s = away.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            Ok(Ran { done, progress_s })
+        })?;
+        let mut measured = self.0.measure(scenario, cell, &jobs, &ran)?;
         let sound = measured.failures.len();
         session.finish(cell, &mut measured)?;
         if !is_ours {

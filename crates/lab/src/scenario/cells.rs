@@ -30,11 +30,15 @@ const JOB: &[&str] = &[
     "page",
     "transport",
     "duration_s",
+    "outage_s",
+    "when",
+    "announced",
     "earlier",
 ];
 
 /// Those of them that are whole numbers.
-const COUNTS: &[&str] = &["size_bytes", "total_bytes", "flows", "clients", "floods", "ip", "duration_s"];
+const COUNTS: &[&str] =
+    &["size_bytes", "total_bytes", "flows", "clients", "floods", "ip", "duration_s", "outage_s"];
 
 /// Least size of a flow where `total_bytes` is given.
 const BULK_BYTES: u64 = 30_000;

@@ -21,7 +21,7 @@ use farlink_sim::trace::Trace;
 use network::Network;
 
 use crate::expect::Judge;
-use crate::jobs::Plan;
+use crate::jobs::{Plan, Ran};
 use crate::kinds::notices;
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{judged, line_of, name_of, skipped};
@@ -67,7 +67,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
-             scenarios of the kinds `transfer`, `web`, `mixed` and `notices`",
+             scenarios of the kinds `transfer`, `web`, `mixed`, `outage` and `notices`",
             scenario.name,
             scenario.kind,
             options.chosen.scenario
@@ -226,27 +226,34 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
         return notices::simulated(cell);
     }
     let trace = || if job.captures.is_some() { Trace::default().and_captures() } else { Trace::default() };
-    let play = |play| {
-        let mut network = Network::build(scenario, cell, seed, play, trace(), read_config)?;
+    let build = |play| Network::build(scenario, cell, seed, play, trace(), read_config);
+    let captured = |network: &mut Network| match &job.captures {
+        Some((directory, begin)) => network.write_captures(directory, begin),
+        None => Ok(()),
+    };
+    let Some(plan) = Plan::of(&scenario.kind) else {
+        let transfers = measure::transfers(scenario, cell, seed)?;
+        let mut network = build(Play::new(transfers, Vec::new()))?;
         let ran = if scenario.watches_gateways {
             network.run_watched()
         } else {
             network.run().map(|()| Vec::new())
         };
-        if let Some((directory, begin)) = &job.captures {
-            network.write_captures(directory, begin)?;
-        }
-        ran.map(|samples| (network, samples))
-    };
-    let Some(plan) = Plan::of(&scenario.kind) else {
-        let transfers = measure::transfers(scenario, cell, seed)?;
-        let (mut network, samples) = play(Play::new(transfers, Vec::new()))?;
+        captured(&mut network)?;
+        let samples = ran?;
         return Ok(measure::of_transfers(scenario, cell, seed, &mut network, &samples));
     };
     let jobs = plan.jobs(cell, seed)?;
-    let cast = planned::Cast::new(&jobs, cell.v6());
-    let (mut network, _) = play(cast.play.clone())?;
-    let mut measured = plan.measure(scenario, cell, &jobs, &cast.done(&jobs))?;
+    let outage = plan.outage(cell)?;
+    let cast = planned::Cast::new(&jobs, cell.v6(), outage.as_ref());
+    let mut network = build(cast.play.clone())?;
+    let ran = match &outage {
+        Some(outage) => network.run_with_outage(outage),
+        None => network.run().map(|()| None),
+    };
+    captured(&mut network)?;
+    let ran = Ran { done: cast.done(&jobs), progress_s: ran? };
+    let mut measured = plan.measure(scenario, cell, &jobs, &ran)?;
     measure::of_network(cell, &mut network, &mut measured);
     Ok(measured)
 }

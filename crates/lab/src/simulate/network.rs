@@ -8,6 +8,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use farlink_channel::ChannelConfig;
 use farlink_gateway::config::Pinned;
+use farlink_sim::fault::Fault;
 use farlink_sim::host::address;
 use farlink_sim::linux::congestion::Kind;
 use farlink_sim::linux::host::{CLIENT, CLIENT_2, SERVER};
@@ -21,6 +22,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
 use crate::gateway::config_text;
+use crate::jobs::outage::Outage;
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Duplex, Hosts, Settings, Way};
@@ -37,6 +39,9 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 const FEW_FLOWS: usize = 200;
 /// What has arrived of a transfer and is less than this is only its question.
 const QUESTION_BYTES_MAX: u64 = 64;
+/// After an outage the first byte is looked for so often at first, and later at each thousandth of
+/// the time that has passed.
+const WATCH_EVERY: Duration = Duration::from_micros(100);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
 
@@ -257,6 +262,45 @@ impl Network {
         }
         self.run()?;
         Ok(samples)
+    }
+
+    /// The same with an outage of all hard links. Returns when the first payload byte arrived after
+    /// they were back, if something was to arrive soon.
+    pub(super) fn run_with_outage(&mut self, outage: &Outage) -> Result<Option<f64>> {
+        let at = |time: std::time::Duration| Instant::ZERO + super::planned::nanos(time);
+        for (time, up) in [(outage.from, false), (outage.until, true)] {
+            let faults = self.links_change(up, outage.is_announced);
+            self.world.add_faults(faults.into_iter().map(|fault| (at(time), fault)));
+        }
+        let received = |play: &Play| play.outcomes.borrow().iter().map(|o| o.received[0]).sum::<u64>();
+        let back = at(outage.until);
+        self.world.run_until(back);
+        let before = received(&self.play);
+        let mut now = back;
+        let end = back + super::planned::nanos(outage.patience());
+        while received(&self.play) == before && now < end && !self.world.is_finished() {
+            now += WATCH_EVERY.max(now.since(back) / 1000);
+            self.world.run_until(now);
+        }
+        let progress = (received(&self.play) > before).then(|| now.since(Instant::ZERO).as_secs_f64());
+        self.run()?;
+        Ok(progress)
+    }
+
+    /// What happens when all hard links go away or come back.
+    fn links_change(&self, up: bool, is_announced: bool) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for link in self.topology.links().into_iter().filter(|l| !self.topology.is_ethernet(*l)) {
+            for (node, port) in self.ends_of_link(link) {
+                let usual = self.world.channel_config(node, port);
+                let config = if up { usual } else { ChannelConfig { loss: 1.0, ..usual } };
+                faults.push(Fault::Channel { node, port, config: Box::new(config) });
+                if is_announced {
+                    faults.push(Fault::LinkState { node, port, up });
+                }
+            }
+        }
+        faults
     }
 
     fn gauges(&mut self) -> Vec<Gauge> {

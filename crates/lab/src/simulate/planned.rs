@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use farlink_sim::linux::host::CLIENT;
+use farlink_sim::linux::transfer::PATIENCE;
 use farlink_sim::linux::{Direction, Outcome, Play, Start, Step, Transfer};
 use farlink_wire::Duration;
 
+use crate::jobs::outage::Outage;
 use crate::jobs::{Done, Job, REQUEST_BYTES, Style, Task};
 
 /// The connections that do these jobs, and which of them belong to which job.
@@ -16,13 +18,16 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// The connections of these jobs.
-    pub(super) fn new(jobs: &[Job], v6: bool) -> Self {
+    /// The connections of these jobs, which may stand still for as long as an outage lasts.
+    pub(super) fn new(jobs: &[Job], v6: bool, outage: Option<&Outage>) -> Self {
         let (mut transfers, mut lists, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             let from = transfers.len();
             add(job, v6, &mut transfers, &mut lists);
             of_job.push(from..transfers.len());
+        }
+        for transfer in &mut transfers {
+            transfer.patience = outage.map_or(PATIENCE, |o| nanos(o.patience()));
         }
         Self { play: Play::new(transfers, lists), of_job }
     }
@@ -38,7 +43,7 @@ fn step(up_bytes: u64, down_bytes: u64) -> Step {
     Step { wait: Duration::ZERO, up_bytes, down_bytes }
 }
 
-fn nanos(d: std::time::Duration) -> Duration {
+pub(super) fn nanos(d: std::time::Duration) -> Duration {
     Duration::from_nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
@@ -53,6 +58,8 @@ fn add(job: &Job, v6: bool, transfers: &mut Vec<Transfer>, lists: &mut Vec<VecDe
         steps,
         draws_from: None,
         server_closes: false,
+        linger: Duration::ZERO,
+        patience: PATIENCE,
     };
     match &job.task {
         Task::Download(bytes) => {
@@ -61,10 +68,10 @@ fn add(job: &Job, v6: bool, transfers: &mut Vec<Transfer>, lists: &mut Vec<VecDe
         Task::Upload(bytes) => {
             transfers.push(Transfer::single(Direction::Upload, *bytes, request_line(*bytes), start, v6));
         }
-        Task::Dialogue(exchanges) => {
+        Task::Dialogue { exchanges, linger } => {
             let steps =
                 exchanges.iter().map(|e| Step { wait: nanos(e.wait), ..step(e.up_bytes, e.down_bytes) });
-            transfers.push(talk(steps.collect()));
+            transfers.push(Transfer { linger: nanos(*linger), ..talk(steps.collect()) });
         }
         Task::Page { document_bytes, object_bytes, style } => {
             let document = step(REQUEST_BYTES, *document_bytes);
@@ -107,7 +114,9 @@ fn done(job: &Job, outcomes: &[Outcome]) -> Done {
         }
         _ => outcomes.iter().map(|o| o.received[0]).sum(),
     };
-    if let Task::Dialogue(_) = job.task {
+    if let Task::Dialogue { .. } = job.task {
+        let ended = outcomes.first().and_then(|o| o.client_ended);
+        done.ended_seconds = ended.map(|at| at.since(began).as_secs_f64());
         let answers = outcomes.iter().flat_map(|o| &o.answers);
         done.answers = answers.map(|(asked, answered)| answered.since(*asked).as_secs_f64()).collect();
     }

@@ -12,7 +12,7 @@ use super::config::LinuxConfig;
 use super::conn::{Conn, Path};
 use super::flood::Flood;
 use super::reassembly::Reassembly;
-use super::transfer::{Direction, PATIENCE, Play, Start};
+use super::transfer::{Direction, Play, Start};
 use crate::app::End;
 use crate::content::Stream;
 use crate::host::{Host, address};
@@ -228,7 +228,7 @@ impl LinuxHost {
                 {
                     outcome.steps.push(step);
                 }
-                task.ask_at = Some(now + outcome.steps.get(task.begun).map_or(Duration::ZERO, |s| s.wait));
+                task.ask_at = Some(now + outcome.steps.get(task.begun).map_or(transfer.linger, |s| s.wait));
             }
             if task.ask_at.is_some_and(|t| t <= now) {
                 task.ask_at = None;
@@ -269,6 +269,9 @@ impl LinuxHost {
         }
         outcome.retransmits[side] = conn.tx.retransmits;
         outcome.ended[side] = conn.rx.is_at_end() && conn.tx.is_done();
+        if is_client && outcome.ended[side] {
+            outcome.client_ended.get_or_insert(now);
+        }
         if is_first_answer {
             // Those that follow it are made by the same host.
             let followers = self.followers.remove(&n).unwrap_or_default();
@@ -356,11 +359,12 @@ impl LinuxHost {
     /// Gives up a transfer that stands still.
     fn watch(&mut self, now: Instant, n: usize) {
         let task = &mut self.tasks[n];
-        let stands = task.moved + PATIENCE <= now && task.ask_at.is_none();
+        let patience = self.play.transfers[n].patience;
+        let stands = task.moved + patience <= now && task.ask_at.is_none();
         if !stands || !self.is_watched(n) || self.play.outcomes.borrow()[n].is_over() {
             return;
         }
-        let why = format!("nothing arrives for {} s, after {} bytes", PATIENCE.as_secs(), self.tasks[n].read);
+        let why = format!("nothing arrives for {} s, after {} bytes", patience.as_secs(), self.tasks[n].read);
         self.play.give_up(n, why);
         self.tasks[n].conn = None;
     }
@@ -392,7 +396,7 @@ impl LinuxHost {
             return None;
         }
         let may_stand = task.over_at.is_none() && task.ask_at.is_none() && self.is_watched(n);
-        let stall = may_stand.then(|| task.moved + PATIENCE);
+        let stall = may_stand.then(|| task.moved + self.play.transfers[n].patience);
         [conn.deadline(), task.ask_at, stall].into_iter().flatten().min()
     }
 

@@ -8,8 +8,8 @@ use farlink_wire::{Duration, Instant};
 
 use super::host::CLIENT;
 
-/// A transfer that stands still for so long has failed. Hosts give up before, after the 924.6 s of
-/// `tcp_retries2`.
+/// A transfer that stands still for so long has failed, where the link is there. Hosts give up
+/// before, after the 924.6 s of `tcp_retries2`.
 pub const PATIENCE: Duration = Duration::from_secs(1_000);
 /// Bytes of the answer to an upload.
 pub const ANSWER_BYTES: u64 = 32;
@@ -64,6 +64,10 @@ pub struct Transfer {
     /// The server ends the connection with its last answer; else the client does when it has no
     /// more questions.
     pub server_closes: bool,
+    /// The client ends the connection so long after its last answer.
+    pub linger: Duration,
+    /// It has failed when it stands still for so long.
+    pub patience: Duration,
 }
 
 impl Transfer {
@@ -83,6 +87,8 @@ impl Transfer {
             steps: vec![Step { wait: Duration::ZERO, up_bytes, down_bytes }],
             draws_from: None,
             server_closes: true,
+            linger: Duration::ZERO,
+            patience: PATIENCE,
         }
     }
 }
@@ -111,6 +117,8 @@ pub struct Outcome {
     /// Client and server have seen the end of the other's stream, and all of theirs was
     /// acknowledged.
     pub ended: [bool; 2],
+    /// When that was so at the client.
+    pub client_ended: Option<Instant>,
     /// What went wrong.
     pub error: Option<String>,
     /// Segments that client and server sent again.

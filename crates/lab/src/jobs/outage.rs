@@ -1,0 +1,170 @@
+//! `outage`: one connection, and a link that is away once. What is under way then is to live, and
+//! to go on as soon as the link is back.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Done, Exchange, Job, Task};
+use crate::report::Measured;
+use crate::scenario::Cell;
+
+/// When the link goes away: connections stand by then, and transfers are under way.
+const AWAY_FROM: Duration = Duration::from_secs(2);
+/// When the connection is opened that is to stand by then.
+const BEGIN: Duration = Duration::from_millis(100);
+/// From the moment at which the link goes away or comes back to what a host does then.
+const LATER: Duration = Duration::from_millis(500);
+/// How long hosts may take after the link is back. They ask seldom then.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A longer outage takes a day of virtual time.
+const OUTAGE_MAX_S: u64 = 86_400;
+/// What is asked, and answered.
+const QUESTION_BYTES: u64 = 100;
+const ANSWER_BYTES: u64 = 1_000;
+
+/// A time in which the link carries nothing, counted from the beginning of the jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outage {
+    /// When it goes away.
+    pub from: Duration,
+    /// When it is back.
+    pub until: Duration,
+    /// Gateways are told of both.
+    pub is_announced: bool,
+}
+
+impl Outage {
+    /// How long a job may stand still.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.until + PATIENCE
+    }
+}
+
+/// What a connection is doing when the link goes away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum When {
+    /// It is opened while the link is away.
+    Opening,
+    /// The server sends.
+    Transfer,
+    /// Nothing, until the link is back.
+    Idle,
+    /// The client asks soon after the link has gone.
+    Asking,
+    /// The client asks shortly before the link is back.
+    AskingLate,
+    /// The client ends it while the link is away.
+    Closing,
+}
+
+impl When {
+    const ALL: [(&str, Self); 6] = [
+        ("opening", Self::Opening),
+        ("transfer", Self::Transfer),
+        ("idle", Self::Idle),
+        ("asking", Self::Asking),
+        ("asking-late", Self::AskingLate),
+        ("closing", Self::Closing),
+    ];
+
+    fn of(cell: &Cell) -> Result<Self> {
+        let word = cell.word("when", "transfer");
+        let known = Self::ALL.iter().find(|(name, _)| *name == word).map(|(_, when)| *when);
+        let names = || Self::ALL.map(|(name, _)| name).join(", ");
+        known.with_context(|| format!("when = `{word}`: known are {}", names()))
+    }
+}
+
+/// The outage of a cell.
+pub(super) fn of(cell: &Cell) -> Result<Outage> {
+    let seconds = cell.number("outage_s", 30);
+    if !(1..=OUTAGE_MAX_S).contains(&seconds) {
+        bail!("outage_s = {seconds}: 1 to {OUTAGE_MAX_S} seconds");
+    }
+    let until = AWAY_FROM + Duration::from_secs(seconds);
+    let is_announced = cell.params.get("announced").and_then(Value::as_bool).unwrap_or(false);
+    Ok(Outage { from: AWAY_FROM, until, is_announced })
+}
+
+/// The connection of a cell.
+pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
+    let outage = of(cell)?;
+    let when = When::of(cell)?;
+    // A connection that stands has been opened, and its first question is answered.
+    let ready = BEGIN + Duration::from_secs_f64(2.0 * cell.settings.rtt_ms / 1e3);
+    if ready > AWAY_FROM {
+        bail!("rtt of {} ms: a connection does not stand before the link goes away", cell.settings.rtt_ms);
+    }
+    let ask = |wait| Exchange { wait, up_bytes: QUESTION_BYTES, down_bytes: ANSWER_BYTES };
+    let talk = |then: Duration, linger| Task::Dialogue {
+        exchanges: vec![ask(Duration::ZERO), ask(then.saturating_sub(ready))],
+        linger,
+    };
+    let (start, task) = match when {
+        When::Opening => {
+            let once = Task::Dialogue { exchanges: vec![ask(Duration::ZERO)], linger: Duration::ZERO };
+            (outage.from + LATER, once)
+        }
+        When::Transfer => (BEGIN, Task::Download(cell.number("size_bytes", 5_000_000))),
+        When::Idle => (BEGIN, talk(outage.until + LATER, Duration::ZERO)),
+        When::Asking => (BEGIN, talk(outage.from + LATER, Duration::ZERO)),
+        When::AskingLate => (BEGIN, talk(outage.until.saturating_sub(LATER), Duration::ZERO)),
+        When::Closing => {
+            let linger = (outage.from + LATER).saturating_sub(ready);
+            (BEGIN, Task::Dialogue { exchanges: vec![ask(Duration::ZERO)], linger })
+        }
+    };
+    Ok(vec![Job { class: "connection", start, task }])
+}
+
+/// What the outage came to. `progress_s`: when the first payload byte arrived after the link was
+/// back, counted as the outage is.
+pub(super) fn measure(cell: &Cell, jobs: &[Job], done: &[Done], progress_s: Option<f64>) -> Result<Measured> {
+    let outage = of(cell)?;
+    let when = When::of(cell)?;
+    let (Some(job), Some(done)) = (jobs.first(), done.first()) else { bail!("no job") };
+    let back_s = outage.until.as_secs_f64();
+    let since_back = |seconds: f64| job.start.as_secs_f64() + seconds - back_s;
+    let mut measured = Measured { seconds: done.seconds, ..Measured::default() };
+    let resumed_s = match when {
+        When::Transfer => progress_s.map(|at| at - back_s),
+        When::Idle => done.answers.last().copied(),
+        When::Closing => done.ended_seconds.map(since_back),
+        When::Opening | When::Asking | When::AskingLate => Some(since_back(done.seconds)),
+    };
+    if let Some(resumed_s) = resumed_s {
+        measured.metric("resumed_seconds", resumed_s);
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn what_is_asked_while_the_link_is_away_is_counted_from_its_return() {
+        let cells = Scenario::find("outage").unwrap().cells().unwrap();
+        let of = |when: &str| {
+            let is = |c: &&Cell| c.word("when", "") == when && c.number("outage_s", 0) == 30;
+            cells.iter().find(is).unwrap_or_else(|| panic!("no cell {when}"))
+        };
+        let resumed = |when: &str, done: Done, progress_s| {
+            let cell = of(when);
+            let jobs = jobs(cell).unwrap();
+            measure(cell, &jobs, &[done], progress_s).unwrap().metrics["resumed_seconds"]
+        };
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let done =
+            Done { seconds: 33.0, answers: vec![0.5, 0.7], ended_seconds: Some(34.0), ..Done::default() };
+        near(resumed("opening", Done { seconds: 30.5, ..done.clone() }, None), 1.0);
+        near(resumed("asking", done.clone(), None), 1.1);
+        near(resumed("idle", done.clone(), None), 0.7);
+        near(resumed("closing", done.clone(), None), 2.1);
+        near(resumed("transfer", done, Some(32.25)), 0.25);
+    }
+}
