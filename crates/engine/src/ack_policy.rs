@@ -66,10 +66,11 @@ pub enum AckPolicy {
     Gateway(Duration),
     /// None for what comes here: the source hears the far host's acknowledgements. Only of a hole
     /// that the far host stands before is it told here, and what the far host has is acknowledged
-    /// again.
+    /// again. A source that may give up is told to wait.
     Silent {
-        /// It lies behind a hole that the far host stands before, or the far host has it.
-        is_reached: bool,
+        /// It lies behind a hole that the far host stands before, the far host has it, or its
+        /// source may give up.
+        is_answered: bool,
     },
 }
 
@@ -86,7 +87,7 @@ impl AckPolicy {
     #[must_use]
     pub fn owed(self, now: Instant, came: &Came) -> Owed {
         match (self, came.news) {
-            (Self::Silent { is_reached: true }, News::AtGap | News::NewGap | News::Nothing)
+            (Self::Silent { is_answered: true }, News::AtGap | News::NewGap | News::Nothing)
             | (Self::Host(_), News::AtGap | News::NewGap | News::Nothing)
             | (Self::Gateway(_), News::NewGap) => Owed::Now,
             (Self::Silent { .. }, _) => Owed::Nothing,

@@ -632,7 +632,8 @@ impl Split<'_> {
         let (nxt, end) = (relay.rcv_nxt(), s.end_seq());
         let goes_on = s.seq.before_eq(nxt) && end.after(nxt);
         let far_acked = relay.far_acked(self.legs.get(from.other()).peer);
-        AckPolicy::Silent { is_reached: !goes_on && far_acked.after_eq(end.min(nxt)) }
+        let has_it = far_acked.after_eq(end.min(nxt));
+        AckPolicy::Silent { is_answered: !goes_on && (has_it || self.is_calmed(cx, from)) }
     }
 
     /// The acknowledgement number that a host was sent last.

@@ -30,6 +30,9 @@ const RTT_UNKNOWN: Duration = Duration::from_secs(1);
 /// carry.
 const PROBES_APART_MIN: Duration = Duration::from_millis(10);
 const PROBE_SHARE: u64 = 100;
+/// A source that repeats in vain for so long after its link has gone is told that the window is
+/// closed, so that it waits. Windows would give up after 20 s, Linux after 15 minutes.
+const CALMED_AFTER: Duration = Duration::from_secs(10);
 /// Each second packet of a connection is answered at once, so one in so many of each.
 const ANSWERED_PACKETS: u64 = 2;
 /// Finding whose segment asks takes about this for each connection.
@@ -62,6 +65,18 @@ impl Split<'_> {
     /// other one could not answer.
     pub(crate) fn answers_for(&self, cx: &Cx<'_>, host: Side) -> bool {
         self.outage_ends_at(cx.config, cx.links, host).is_some_and(|end| cx.now < end)
+    }
+
+    /// A source to which nothing is promised repeats what is held here for a link that has been
+    /// away for long. It does not give up while it hears that the window is closed. Before that
+    /// silence is better: it keeps its congestion window.
+    pub(crate) fn is_calmed(&self, cx: &Cx<'_>, source: Side) -> bool {
+        if self.binds() || self.legs.get(source).peer.is_heard() || !self.relays.get(source).holds() {
+            return false;
+        }
+        let to = source.other();
+        let since = cx.links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(cx.links, to));
+        since.is_some_and(|at| cx.now.since(at) >= CALMED_AFTER)
     }
 
     /// It is not clear whether what is lost towards a host is lost by its link.
@@ -261,10 +276,12 @@ impl Engine {
         Some(Asker { id, to, more_begin })
     }
 
-    /// For longer than custody is kept without progress nobody was heard and nobody has said why.
-    /// The link may be gone for good, or the hosts are: each connection is judged for itself again.
+    /// For too long nobody was heard and nobody has said why. The link may be gone for good, or the
+    /// hosts are: each connection is judged for itself again. One host that is silent may be off.
     fn is_silent_too_long(&self, now: Instant, way: Way) -> bool {
-        let since = self.links.get(way).and_then(Link::silent_since);
-        since.is_some_and(|at| now.since(at) >= self.config.timers.user_timeout)
+        let Some(link) = self.links.get(way) else { return false };
+        let timers = &self.config.timers;
+        let limit = if link.is_surely_silent() { timers.outage_limit } else { timers.user_timeout };
+        link.silent_since().is_some_and(|at| now.since(at) >= limit)
     }
 }

@@ -287,6 +287,7 @@ impl Split<'_> {
     fn word_for(&self, cx: &Cx<'_>, to: Side, plan: Option<&Plan>) -> Option<Word> {
         let ack = self.next_ack_for(to, plan.is_none());
         let (window, edge, _) = self.window_for(cx, to, ack);
+        let window = if plan.is_none() && self.is_calmed(cx, to) { 0 } else { window };
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
         let inbound = self.relays.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);

@@ -28,6 +28,7 @@ pub mod node;
 pub mod observer;
 pub mod packet;
 pub mod plan;
+mod promised;
 pub mod ranges;
 pub mod rig;
 pub mod rng;

@@ -11,6 +11,7 @@ use farlink_wire::{
 
 use crate::display::{self, Origins};
 use crate::hostile::Hostile;
+use crate::promised::{check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
@@ -296,7 +297,8 @@ impl Observer {
                         check_ttl(&s, least, most)?;
                     }
                     let tsval = view.tsvals.get(&key).and_then(|t| t[side]);
-                    check_made(&s, conn, side, heard, tsval, forwarded, &self.allowed)?;
+                    let in_custody = self.in_custody_mode.contains(&node);
+                    check_made(&s, conn, side, heard, tsval, (forwarded, in_custody), &self.allowed)?;
                     judged = Some((index, u64::from(s.window) << conn.shift(side)));
                     break;
                 }
@@ -550,7 +552,7 @@ fn check_made(
     side: usize,
     heard: &mut [Heard; 2],
     newest_tsval: Option<u32>,
-    forwarded: bool,
+    (forwarded, in_custody): (bool, bool),
     allowed: &Allowances,
 ) -> Checked {
     let other = conn.sides[1 - side].as_ref();
@@ -614,9 +616,12 @@ fn check_made(
     }
     // Once the FIN is acknowledged nothing more can come, and the window means nothing.
     let over = other.fin_at.is_some_and(|f| s.ack == f + 1);
+    // A source to which nothing is promised is told to wait.
+    let calms = in_custody && s.window == 0 && s.payload_len == 0 && !s.flags.fin();
     if let Some(before) = heard[side].edge
         && edge + (1 << conn.shift(side)) <= before
         && !over
+        && !calms
         && !shows_no_window
     {
         return Err(format!("the window's right edge goes back from {before} to {edge}"));
@@ -664,36 +669,4 @@ fn check_acknowledged_is_held(
         return Err(format!("{custody} bytes in custody, the largest window shown is {shown}"));
     }
     Ok(())
-}
-
-/// A gateway in custody mode acknowledges nothing that the receiver itself has not acknowledged.
-/// `acked`: what gateways could take for its word, as an offset in the other stream.
-fn check_promises_nothing(s: &TcpSegment, conn: &Conn, side: usize, acked: u64) -> Checked {
-    let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return Ok(()) };
-    if !s.flags.ack() || s.flags.syn() || receiver.reset {
-        return Ok(());
-    }
-    let own = receiver.acked.map_or(0, |ack| source.offset(ack)).max(acked);
-    let acked = source.offset(s.ack);
-    if acked > own {
-        return Err(format!("acknowledges up to {acked} in custody mode; the receiver itself up to {own}"));
-    }
-    Ok(())
-}
-
-/// Bytes in custody, summed over all gateways, beyond the largest window that their source was
-/// shown. Where flows survive any gateway there are none (invariant 7).
-fn custody_beyond_reach(s: &TcpSegment, conn: &Conn, side: usize) -> Option<u64> {
-    let (Some(receiver), Some(source)) = (&conn.sides[side], &conn.sides[1 - side]) else { return None };
-    if !s.flags.ack() || s.flags.any(Flags::RST | Flags::SYN) || receiver.reset || conn.excuse.is_some() {
-        return None;
-    }
-    if s.ack.since(source.isn) > source.snd_max.since(source.isn) {
-        return None;
-    }
-    let delivered = receiver.acked.map_or(0, |a| source.offset(a));
-    let fin = u64::from(source.fin_at.is_some_and(|f| s.ack == f + 1));
-    let custody = (source.offset(s.ack) - fin).saturating_sub(delivered);
-    let shown = source.shown_window_max.max(source.sent_window_max);
-    (shown > 0).then(|| custody.saturating_sub(shown))
 }

@@ -70,8 +70,8 @@ fn a_fin_is_acknowledged_by_its_destination_alone() {
     );
 }
 
-/// What the source repeats during an outage goes nowhere, and is answered by nobody: its timer is
-/// its own, and it can undo it.
+/// What the source repeats during a short outage goes nowhere, and is answered by nobody: its timer
+/// is its own, and it can undo it.
 #[test]
 fn a_source_is_left_in_silence_while_the_link_is_away() {
     let mut t = custody();
@@ -83,7 +83,7 @@ fn a_source_is_left_in_silence_while_the_link_is_away() {
          a > . 1:101 ack 1
          +400
          a > . 1:101 ack 1
-         +60s
+         +9s
          a > . 1:101 ack 1
          quiet",
     );
@@ -92,6 +92,62 @@ fn a_source_is_left_in_silence_while_the_link_is_away() {
     let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
     assert_eq!(got, 200);
     t.play("b > . 1 ack 201\n a < . 1 ack 201\n +1000\n quiet");
+}
+
+/// A source would give up when nothing is acknowledged for long. It does not while it hears that
+/// the window is closed. The first acknowledgement of the far host opens it again.
+#[test]
+fn a_source_that_repeats_through_a_long_outage_is_kept_from_giving_up() {
+    let mut t = custody();
+    t.set_carrier(TO_B, false);
+    t.play(
+        "a > P. 1:101 ack 1
+ +11s",
+    );
+    for _ in 0..20 {
+        t.play(
+            "a > P. 1:101 ack 1
+             a < . 1 ack 1 win 0
+             ~600s
+             quiet",
+        );
+    }
+    // The last of its stream, too.
+    t.play(
+        "a > F. 101 ack 1
+ quiet
+ a > F. 101 ack 1
+ a < . 1 ack 1 win 0",
+    );
+    t.set_carrier(TO_B, true);
+    t.play(
+        "b < FP. 1:101 ack 1
+         b > . 1 ack 102 win 512
+         a < . 1 ack 102 win 512
+         +1000
+         quiet",
+    );
+}
+
+/// When the link is back its source hears the far host again, and nothing else.
+#[test]
+fn a_source_is_not_told_to_wait_for_a_link_that_is_there() {
+    let mut t = custody();
+    t.set_carrier(TO_B, false);
+    t.play(
+        "a > P. 1:101 ack 1
+ ~20s
+ quiet",
+    );
+    t.set_carrier(TO_B, true);
+    t.play(
+        "b < P. 1:101 ack 1
+ a > P. 1:101 ack 1
+ quiet
+ b > . 1 ack 101
+ a < . 1 ack 101
+ quiet",
+    );
 }
 
 /// A hole before the gateway: the far host does not see it, so the source hears of it when the far

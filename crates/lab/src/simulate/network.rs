@@ -25,7 +25,7 @@ use crate::gateway::config_text;
 use crate::jobs::outage::Outage;
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{Duplex, Hosts, Settings, Way};
+use crate::settings::{Duplex, Hosts, Mode, Settings, Way};
 use crate::topology::{Role, Topology};
 use farlink_gateway::flow_trace::Collector;
 
@@ -127,7 +127,12 @@ impl Network {
         let mut world = World::new(seed, allowances(kinds.iter().map(|(_, k)| k)), trace);
         let mut nodes = BTreeMap::new();
         for (number, kind) in kinds {
-            nodes.insert(number, world.add_node(topology.nodes[number].name.clone(), kind));
+            let is_gateway = matches!(kind, node::Kind::Gateway(_));
+            let node = world.add_node(topology.nodes[number].name.clone(), kind);
+            if is_gateway && settings.mode == Mode::Custody {
+                world.observer.expect_no_promise(node);
+            }
+            nodes.insert(number, node);
         }
         let mut ports = BTreeMap::new();
         let mut joints = joints(&topology, &settings);
