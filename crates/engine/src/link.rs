@@ -351,12 +351,6 @@ impl Link {
         self.silence.since()
     }
 
-    /// It is silent, and not by one host alone: an outage, as far as anybody can know.
-    #[must_use]
-    pub fn is_surely_silent(&self) -> bool {
-        self.silence.is_certain()
-    }
-
     /// It is asked by a segment now; returns by which.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
         if self.silence.is_asked() {

@@ -276,12 +276,10 @@ impl Engine {
         Some(Asker { id, to, more_begin })
     }
 
-    /// For too long nobody was heard and nobody has said why. The link may be gone for good, or the
-    /// hosts are: each connection is judged for itself again. One host that is silent may be off.
+    /// For longer than custody is kept without progress nobody was heard and nobody has said why.
+    /// The link may be gone for good, or the hosts are: each connection is judged for itself again.
     fn is_silent_too_long(&self, now: Instant, way: Way) -> bool {
-        let Some(link) = self.links.get(way) else { return false };
-        let timers = &self.config.timers;
-        let limit = if link.is_surely_silent() { timers.outage_limit } else { timers.user_timeout };
-        link.silent_since().is_some_and(|at| now.since(at) >= limit)
+        let since = self.links.get(way).and_then(Link::silent_since);
+        since.is_some_and(|at| now.since(at) >= self.config.timers.user_timeout)
     }
 }

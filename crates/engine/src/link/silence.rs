@@ -14,7 +14,7 @@
 //! A suspected link is asked by one segment of one connection. When two of them have stayed
 //! unanswered all other data waits, and no timer counts. The next segment follows after the round
 //! trip, or the least RTO where that is longer, and later after a part of the silence. So an outage
-//! lasts longer by this part at most, and a link that is dead carries a segment every second.
+//! lasts longer by this part at most, and a link that is dead carries a segment every four seconds.
 //!
 //! Who is near by answers at once, so more is known there, and sooner. Where a gateway does not
 //! answer its link is away: all waits, and the link is asked every few milliseconds, so that no
@@ -24,10 +24,13 @@ use core::net::IpAddr;
 
 use farlink_wire::{Duration, Instant};
 
-/// The next probe follows after this part of the silence so far: 2 % of it.
-const PART: u32 = 50;
+/// The next probe follows after this part of the silence so far: 3 % of it.
+const PART: u32 = 32;
 /// Probes are never farther apart than this, or than the round trip.
-const APART_MAX: Duration = Duration::from_secs(1);
+const APART_MAX: Duration = Duration::from_secs(4);
+/// The same where somebody near by has not answered: 2 % of the silence, a second at most.
+const PART_NEAR: u32 = 50;
+const APART_MAX_NEAR: Duration = Duration::from_secs(1);
 /// So many stay unanswered before all else waits: what stands in a queue of others, or in a link
 /// that pauses, comes late.
 const QUESTIONS: u32 = 2;
@@ -78,8 +81,8 @@ struct Doubt {
     probe_at: Instant,
     probed_at: Instant,
     probes: u32,
-    /// A gateway is silent, or two hosts are: not one host alone.
-    is_certain: bool,
+    /// Somebody near by has not answered.
+    is_near: bool,
 }
 
 impl Silence {
@@ -102,7 +105,7 @@ impl Silence {
         let (since, apart) = (now, expired.apart);
         // Its own head has just been sent again: that is the first question.
         let (probe_at, probed_at) = (now + apart, now);
-        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes: 0, is_certain: true });
+        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes: 0, is_near: false });
         true
     }
 
@@ -115,7 +118,7 @@ impl Silence {
         }
         let probe_at = if of_gateway { now } else { now + apart };
         let (since, probed_at, probes) = (now, now, QUESTIONS);
-        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes, is_certain: of_gateway });
+        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
         true
     }
 
@@ -127,11 +130,6 @@ impl Silence {
     /// Since when it has been suspected.
     pub fn since(&self) -> Option<Instant> {
         self.doubt.map(|d| d.since)
-    }
-
-    /// It is more than one host that is silent.
-    pub fn is_certain(&self) -> bool {
-        self.doubt.is_some_and(|d| d.is_certain)
     }
 
     /// When the next probe is due.
@@ -149,7 +147,8 @@ impl Silence {
         let d = self.doubt.as_mut()?;
         d.probes = d.probes.wrapping_add(1);
         d.probed_at = now;
-        d.probe_at = now + d.apart.max((now.since(d.since) / PART).min(APART_MAX));
+        let (part, most) = if d.is_near { (PART_NEAR, APART_MAX_NEAR) } else { (PART, APART_MAX) };
+        d.probe_at = now + d.apart.max((now.since(d.since) / part).min(most));
         let every = |n| d.probes.is_multiple_of(n);
         Some(Probe { small: every(SMALL_EVERY), in_turn: every(IN_TURN_EVERY) })
     }

@@ -181,8 +181,6 @@ fn config(rng: &mut Rng) -> Config {
     c.limits.flows_max = 2_000;
     c.limits.half_open_max = 4_000;
     c.limits.reassembly_bytes = 1 << 20;
-    // Not a day: its end is to be seen, too.
-    c.timers.outage_limit = Duration::from_secs(1_200);
     if rng.chance(0.5) {
         c.timers.dormant_after = rng.millis(500, 4_000);
     }

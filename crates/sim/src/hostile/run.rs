@@ -29,8 +29,8 @@ use crate::world::World;
 /// Virtual time within which the honest connections must be over.
 const TIME_MAX: Duration = Duration::from_secs(900);
 /// After the attack nothing may be held any more once this has passed: up to 1,400 s until a host
-/// gives up what a vanished liar does not acknowledge (Linux `tcp_retries2`), or the longest outage
-/// of 1,200 s, and the user timeout of 900 s.
+/// gives up what a vanished liar does not acknowledge (Linux `tcp_retries2`), and the user timeout
+/// of 900 s.
 const QUIET: Duration = Duration::from_secs(2_400);
 /// How often gauges are read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
