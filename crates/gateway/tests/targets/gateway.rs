@@ -220,7 +220,7 @@ impl Bed {
         if cut.is_err() {
             return self.hand_in(side, p);
         }
-        self.truth.hear(&p.bytes, &p.offload);
+        self.truth.hear(&p.bytes, &p.offload, self.is_link_away());
         match how >> 3 & 7 {
             1 => pieces.reverse(),
             2 => drop(pieces.remove(from.below(pieces.len()))),
@@ -330,8 +330,12 @@ impl Bed {
         self.gateway.reset_recorded(self.now, &records, &mut self.world);
     }
 
+    fn is_link_away(&self) -> bool {
+        self.gateway.link_states().any(|(_, said)| said.is_away())
+    }
+
     fn hand_in(&mut self, side: usize, p: Packet) {
-        self.truth.hear(&p.bytes, &p.offload);
+        self.truth.hear(&p.bytes, &p.offload, self.is_link_away());
         let iface = IfaceId(side as u16);
         let packet = PacketBuf::from_slice(self.gateway.pool(), &p.bytes, p.offload);
         self.gateway.handle_packet(self.now, iface, packet, &mut self.world);
