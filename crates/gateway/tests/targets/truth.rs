@@ -32,7 +32,7 @@ struct Said {
     acks: BTreeSet<u32>,
     /// It has acknowledged what the other one never sent.
     lied: bool,
-    /// SYNs by sequence number and kind: came in, went out.
+    /// SYNs by sequence number and kind: came in, may go out once more, went out.
     syns: BTreeMap<(u32, u16), [u32; 3]>,
     fins: BTreeSet<u32>,
     /// Ends of urgent data; urgent pointers of zero by the segment's number.
