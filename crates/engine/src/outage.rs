@@ -57,8 +57,12 @@ impl Split<'_> {
 
     /// When what waits for a link towards a host has waited for as long as the operator allows.
     pub(crate) fn outage_ends_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
-        let since = links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))?;
-        Some(since + config.timers.outage_limit)
+        Some(self.waits_for_link_since(links, to)? + config.timers.outage_limit)
+    }
+
+    /// Since when the link is away that what is due towards a host waits for.
+    fn waits_for_link_since(&self, links: &Links, to: Side) -> Option<Instant> {
+        links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))
     }
 
     /// A host that asks whether the other one lives is answered here: the link is away, and the
@@ -74,8 +78,7 @@ impl Split<'_> {
         if self.binds() || self.legs.get(source).peer.is_heard() || !self.relays.get(source).holds() {
             return false;
         }
-        let to = source.other();
-        let since = cx.links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(cx.links, to));
+        let since = self.waits_for_link_since(cx.links, source.other());
         since.is_some_and(|at| cx.now.since(at) >= CALMED_AFTER)
     }
 

@@ -147,22 +147,24 @@ impl Gateway {
         let status = self.status()?;
         let links = status.get("links").and_then(Value::as_array).into_iter().flatten();
         for name in links.filter_map(|link| link.get("name")?.as_str()) {
-            let (key, value) = (format!("link.{name}.contact"), up.to_string());
-            let mut command = Command::new(sh::farlink_binary()?);
-            command.args(["set", &key, &value]).arg("--socket").arg(&self.socket);
-            sh::output(command).with_context(|| format!("the gateway on {}: {key}", self.node))?;
+            self.call(&["set", &format!("link.{name}.contact"), &up.to_string()])?;
         }
         Ok(())
     }
 
     fn ask(&self, words: &[&str]) -> Result<Value> {
+        let text = self.call(words)?;
+        serde_json::from_str(&text).with_context(|| format!("the gateway on {} answers no JSON", self.node))
+    }
+
+    /// What a command of the program says about it.
+    fn call(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(sh::farlink_binary()?);
         command.args(words).arg("--socket").arg(&self.socket);
         // One that is gone said last why.
-        let text = sh::output(command).with_context(|| {
+        sh::output(command).with_context(|| {
             format!("the gateway on {}, whose log ends with `{}`", self.node, self.last_words())
-        })?;
-        serde_json::from_str(&text).with_context(|| format!("the gateway on {} answers no JSON", self.node))
+        })
     }
 
     /// A counter or gauge of the engine, by its path below `engine`, e.g. `counters.flows_split`.

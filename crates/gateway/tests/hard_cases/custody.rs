@@ -100,10 +100,7 @@ fn a_source_is_left_in_silence_while_the_link_is_away() {
 fn a_source_that_repeats_through_a_long_outage_is_kept_from_giving_up() {
     let mut t = custody();
     t.set_carrier(TO_B, false);
-    t.play(
-        "a > P. 1:101 ack 1
- +11s",
-    );
+    t.play("a > P. 1:101 ack 1\n +11s");
     for _ in 0..20 {
         t.play(
             "a > P. 1:101 ack 1
@@ -115,9 +112,9 @@ fn a_source_that_repeats_through_a_long_outage_is_kept_from_giving_up() {
     // The last of its stream, too.
     t.play(
         "a > F. 101 ack 1
- quiet
- a > F. 101 ack 1
- a < . 1 ack 1 win 0",
+         quiet
+         a > F. 101 ack 1
+         a < . 1 ack 1 win 0",
     );
     t.set_carrier(TO_B, true);
     t.play(
@@ -134,19 +131,15 @@ fn a_source_that_repeats_through_a_long_outage_is_kept_from_giving_up() {
 fn a_source_is_not_told_to_wait_for_a_link_that_is_there() {
     let mut t = custody();
     t.set_carrier(TO_B, false);
-    t.play(
-        "a > P. 1:101 ack 1
- ~20s
- quiet",
-    );
+    t.play("a > P. 1:101 ack 1\n ~20s\n quiet");
     t.set_carrier(TO_B, true);
     t.play(
         "b < P. 1:101 ack 1
- a > P. 1:101 ack 1
- quiet
- b > . 1 ack 101
- a < . 1 ack 101
- quiet",
+         a > P. 1:101 ack 1
+         quiet
+         b > . 1 ack 101
+         a < . 1 ack 101
+         quiet",
     );
 }
 

@@ -99,23 +99,18 @@ pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
         bail!("rtt of {} ms: a connection does not stand before the link goes away", cell.settings.rtt_ms);
     }
     let ask = |wait| Exchange { wait, up_bytes: QUESTION_BYTES, down_bytes: ANSWER_BYTES };
-    let talk = |then: Duration, linger| Task::Dialogue {
+    let once = |linger| Task::Dialogue { exchanges: vec![ask(Duration::ZERO)], linger };
+    let twice = |then: Duration| Task::Dialogue {
         exchanges: vec![ask(Duration::ZERO), ask(then.saturating_sub(ready))],
-        linger,
+        linger: Duration::ZERO,
     };
     let (start, task) = match when {
-        When::Opening => {
-            let once = Task::Dialogue { exchanges: vec![ask(Duration::ZERO)], linger: Duration::ZERO };
-            (outage.from + LATER, once)
-        }
+        When::Opening => (outage.from + LATER, once(Duration::ZERO)),
         When::Transfer => (BEGIN, Task::Download(cell.number("size_bytes", 5_000_000))),
-        When::Idle => (BEGIN, talk(outage.until + LATER, Duration::ZERO)),
-        When::Asking => (BEGIN, talk(outage.from + LATER, Duration::ZERO)),
-        When::AskingLate => (BEGIN, talk(outage.until.saturating_sub(LATER), Duration::ZERO)),
-        When::Closing => {
-            let linger = (outage.from + LATER).saturating_sub(ready);
-            (BEGIN, Task::Dialogue { exchanges: vec![ask(Duration::ZERO)], linger })
-        }
+        When::Idle => (BEGIN, twice(outage.until + LATER)),
+        When::Asking => (BEGIN, twice(outage.from + LATER)),
+        When::AskingLate => (BEGIN, twice(outage.until.saturating_sub(LATER))),
+        When::Closing => (BEGIN, once((outage.from + LATER).saturating_sub(ready))),
     };
     Ok(vec![Job { class: "connection", start, task }])
 }

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farlink_sim::linux::host::CLIENT;
-use farlink_sim::linux::transfer::PATIENCE;
 use farlink_sim::linux::{Direction, Outcome, Play, Start, Step, Transfer};
 use farlink_wire::Duration;
 
@@ -26,8 +24,8 @@ impl Cast {
             add(job, v6, &mut transfers, &mut lists);
             of_job.push(from..transfers.len());
         }
-        for transfer in &mut transfers {
-            transfer.patience = outage.map_or(PATIENCE, |o| nanos(o.patience()));
+        if let Some(outage) = outage {
+            transfers.iter_mut().for_each(|t| t.patience = nanos(outage.patience()));
         }
         Self { play: Play::new(transfers, lists), of_job }
     }
@@ -50,16 +48,9 @@ pub(super) fn nanos(d: std::time::Duration) -> Duration {
 fn add(job: &Job, v6: bool, transfers: &mut Vec<Transfer>, lists: &mut Vec<VecDeque<Step>>) {
     let start = nanos(job.start);
     let talk = |steps: Vec<Step>| Transfer {
-        client: CLIENT,
-        direction: Direction::Download,
-        start: Start::At(start),
-        ask_at: Duration::ZERO,
-        v6,
         steps,
-        draws_from: None,
         server_closes: false,
-        linger: Duration::ZERO,
-        patience: PATIENCE,
+        ..Transfer::single(Direction::Download, 0, 0, start, v6)
     };
     match &job.task {
         Task::Download(bytes) => {
