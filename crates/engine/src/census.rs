@@ -3,15 +3,16 @@
 //!
 //! An event only notes that a flow has changed. It is counted when many others have changed after
 //! it, or when somebody asks: so a busy flow costs one count for many packets, and an answer costs
-//! no more than the bound below. Each event counts one flow at most. Who counted many at once would
-//! hold up the packet that has the bad luck.
+//! no more than the bound below. Where more flows are busy than may wait, most are counted at each
+//! event, while they are at hand. Each event counts one flow at most. Who counted many at once
+//! would hold up the packet that has the bad luck.
 
 use std::collections::VecDeque;
 
 use crate::counted::{Counted, FlowMemory, Kind, Work};
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
-use crate::limited_by::limited_by;
+use crate::limited_by::{Held, held_by};
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::side::{Pair, Side};
@@ -21,6 +22,9 @@ use crate::treatment::Treatment;
 
 /// So many flows may wait to be counted.
 const CHANGED_MAX: usize = 512;
+/// When so many wait, one event in so many lets its flow wait in place of the first. The others
+/// count their own.
+const TAKES_PLACE: u32 = 16;
 
 /// The sums.
 #[derive(Clone, Debug, Default)]
@@ -66,12 +70,12 @@ impl Sums {
         self.with_peer = by(self.with_peer, u64::from(counted.with_peer));
         let Some(work) = counted.work.as_deref() else { return };
         let limited = &mut self.limited_by;
-        let count = match work.limit {
-            "link" => &mut limited.link,
-            "receiver" => &mut limited.receiver,
-            "loss" => &mut limited.loss,
-            "gateway" => &mut limited.gateway,
-            _ => &mut limited.application,
+        let count = match work.held {
+            Held::Nothing => &mut limited.application,
+            Held::Bound => &mut limited.gateway,
+            Held::Losses => &mut limited.loss,
+            Held::ReceiveWindow => &mut limited.receiver,
+            Held::CongestionWindow | Held::Pacing | Held::Turn => &mut limited.link,
         };
         *count = by(*count, 1);
         self.memory.relays = by(self.memory.relays, work.memory.relays);
@@ -105,6 +109,8 @@ pub struct Census {
     sums: Sums,
     /// The one that changed first stands first.
     changed: VecDeque<FlowId>,
+    /// Events since as many wait as may.
+    crowded: u32,
 }
 
 impl Census {
@@ -116,11 +122,19 @@ impl Census {
             // pages of the heap.
             return self.count(flow);
         }
-        if core::mem::replace(&mut flow.census.waits, true) {
+        if flow.census.waits {
             return;
         }
+        let is_crowded = self.changed.len() >= CHANGED_MAX;
+        if is_crowded {
+            self.crowded = self.crowded.wrapping_add(1);
+            if !self.crowded.is_multiple_of(TAKES_PLACE) {
+                return self.count(flow);
+            }
+        }
+        flow.census.waits = true;
         self.changed.push_back(id);
-        if self.changed.len() > CHANGED_MAX {
+        if is_crowded {
             self.settle_first(table);
         }
     }
@@ -203,7 +217,7 @@ fn work(flow: &Flow, r: &Relays) -> Work {
         boards: bytes(r.a.tx.memory_bytes(), r.b.tx.memory_bytes()),
         lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
     };
-    Work { limit: limited_by(r), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
+    Work { held: held_by(r).1, legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a flow has been counted with in the sums over all flows.
 
+use crate::limited_by::Held;
 use crate::net::Way;
 use crate::side::Pair;
 use crate::status::Load;
@@ -27,7 +28,8 @@ pub struct Counted {
 /// What a flow with relays adds to the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    pub limit: &'static str,
+    /// What holds its busier direction.
+    pub held: Held,
     /// Towards each host: the way that it leaves, and what.
     pub legs: Pair<(Way, Load)>,
     pub memory: FlowMemory,

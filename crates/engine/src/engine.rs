@@ -74,6 +74,8 @@ pub struct Engine {
     /// When packets were last seen to go round us.
     pub(crate) bypassed_at: Option<Instant>,
     pub(crate) checks: Turns,
+    /// Links that are up again, and not all connections know.
+    returns: VecDeque<Return>,
 }
 
 macro_rules! cx {
@@ -96,6 +98,8 @@ macro_rules! cx {
 pub(crate) use cx;
 
 mod ways;
+
+use ways::Return;
 
 impl Engine {
     /// An engine of this configuration.
@@ -122,6 +126,7 @@ impl Engine {
             route_generation: 0,
             bypassed_at: None,
             checks: Turns::default(),
+            returns: VecDeque::new(),
             config,
         }
     }

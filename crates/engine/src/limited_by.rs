@@ -3,11 +3,6 @@
 use crate::relays::Relays;
 use crate::side::Side;
 
-/// Which of the four holds its busier direction, or that nothing is to be sent.
-pub fn limited_by(r: &Relays) -> &'static str {
-    held_by(r).1.limit()
-}
-
 /// What holds the busier direction, and whose data that is.
 #[must_use]
 pub fn held_by(r: &Relays) -> (Side, Held) {

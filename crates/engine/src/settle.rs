@@ -128,6 +128,9 @@ impl Engine {
 
     /// Time has come for some flows.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn World) {
+        if self.is_restarting() {
+            return self.restart_some(now, net);
+        }
         self.challenges.refill(now);
         if now.since(self.trimmed_at) >= POOL_TRIM {
             self.trimmed_at = now;

@@ -212,6 +212,17 @@ impl Table {
             (FlowId { slot: u32::try_from(slot).unwrap_or(u32::MAX), generation: e.generation }, &e.flow)
         })
     }
+    /// No flow's slot is as high as this.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        u32::try_from(self.flows.capacity()).unwrap_or(u32::MAX)
+    }
+    /// The flow in a slot, and whether it stands among the sleepers.
+    #[must_use]
+    pub fn in_slot(&self, slot: u32) -> Option<(FlowId, bool)> {
+        let e = self.flows.get(slot as usize)?;
+        Some((FlowId { slot, generation: e.generation }, e.place.is_some()))
+    }
     /// Names of all flows in slot order.
     #[must_use]
     pub fn ids(&self) -> Vec<FlowId> {

@@ -366,6 +366,7 @@ impl Gateway {
         if !self.ordinary.is_empty()
             || self.drain_wanted
             || self.engine.has_links_back()
+            || self.engine.is_restarting()
             || self.reroute_wanted
         {
             return Some(Deadline { at: Instant::ZERO, what: Due::Work });

@@ -332,6 +332,13 @@ impl Rig {
         }
     }
 
+    /// The carrier of the interface towards the servers comes or goes.
+    pub fn link_state(&mut self, up: bool) {
+        let mut net = Driver { out: &mut self.out };
+        self.gateway.link_state(self.now, IfaceId(1), up, &mut net);
+        self.deliver();
+    }
+
     /// Lets time pass, and the gateway's timers run.
     pub fn pass(&mut self, by: Duration) {
         let end = self.now + by;

@@ -8,6 +8,7 @@ use farlink_sim::plan::Mode;
 use farlink_sim::rig::{Rig, Saying, config};
 use farlink_sim::runner::{run_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
+use farlink_wire::Duration;
 
 #[test]
 fn honest_connections_do_not_notice_liars_and_forgers() {
@@ -70,6 +71,31 @@ fn one_connection_cannot_make_a_gateway_hold_or_send_much() {
         };
         assert!(many.at_stake_bytes >= at_stake, "{many:?}: little is attacked");
     }
+}
+
+/// Very many connections wait for one link. Those behind the first ones go on a moment later, so
+/// that nobody's packet waits for all of them.
+#[test]
+fn a_link_that_is_back_makes_no_packet_wait_for_all_its_connections() {
+    const FLOWS: usize = 600;
+    let mut rig = Rig::new(config(Some(1_000_000_000)), FLOWS);
+    for n in 0..FLOWS {
+        rig.flows[n][1].deaf = true;
+        rig.send(n, 0, 1_000);
+    }
+    rig.pass(Duration::from_millis(10));
+    rig.link_state(false);
+    rig.pass(Duration::from_secs(5));
+    // What is lost is under way no longer.
+    let told =
+        |rig: &Rig| rig.gateway.flows(rig.now, FLOWS).iter().filter(|f| f.in_flight_b_bytes == 0).count();
+    assert_eq!(told(&rig), 0);
+    let before = rig.packets_out;
+    rig.link_state(true);
+    let at_once = told(&rig);
+    assert!((1..=100).contains(&at_once), "{at_once} of {FLOWS}");
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.packets_out - before, FLOWS as u64, "each sends what the link has lost");
 }
 
 /// A connection is waited for once, however often the time changes at which something is due. Times

@@ -1,5 +1,7 @@
 //! Links that come and go, and routes that move: flows follow.
 
+use core::ops::Range;
+
 use farlink_wire::{Instant, PacketBuf, TcpSegment};
 
 use super::Engine;
@@ -12,6 +14,21 @@ use crate::net::{IfaceId, Way};
 use crate::side::Pair;
 use crate::table::Key;
 use crate::world::World;
+
+/// What connections cost that hear of a link at once: so much in sum, of which one that goes on is
+/// so much. A packet waits for no more.
+const RESTARTS_COST_MAX: u32 = 1024;
+const RESTART_COST: u32 = 15;
+
+/// A link or interface is up again.
+#[derive(Clone, Debug)]
+pub(super) struct Return {
+    way: Way,
+    /// Nothing that was under way there arrives any more.
+    all_lost: bool,
+    /// Where the connections stand that have not heard of it.
+    slots: Range<u32>,
+}
 
 impl Engine {
     /// Routes changed: every flow looks its own up again when it sends next.
@@ -40,12 +57,40 @@ impl Engine {
     }
 
     /// A link or interface is up again: what was in flight there is sent again at once. What a
-    /// silence leaves open is found out first.
+    /// silence leaves open is found out first. Where there are very many connections this is the
+    /// first part of it; `handle_timeout` does the others, and no timer expires before.
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
-        let all_lost = self.links.come_back(way);
-        for id in self.table.ids() {
+        let mut all_lost = self.links.come_back(way);
+        self.returns.retain(|earlier| {
+            all_lost |= earlier.way == way && earlier.all_lost;
+            earlier.way != way
+        });
+        self.returns.push_back(Return { way, all_lost, slots: 0..self.table.slots() });
+        self.restart_some(now, net);
+    }
+
+    /// Not all connections know yet that a link is back.
+    #[must_use]
+    pub fn is_restarting(&self) -> bool {
+        !self.returns.is_empty()
+    }
+
+    /// Some more connections hear that a link is back.
+    pub(crate) fn restart_some(&mut self, now: Instant, net: &mut dyn World) {
+        let mut cost = 0;
+        while cost < RESTARTS_COST_MAX
+            && let Some(back) = self.returns.front_mut()
+        {
+            let (way, all_lost) = (back.way, back.all_lost);
+            let Some(slot) = back.slots.next() else {
+                self.returns.pop_front();
+                continue;
+            };
+            cost += 1;
+            let Some((id, false)) = self.table.in_slot(slot) else { continue };
             if self.tell(id, Changed::Back { now, way, all_lost }) {
                 self.after_event(now, id, net);
+                cost += RESTART_COST;
             }
         }
     }
