@@ -17,7 +17,7 @@ use crate::world::World;
 
 /// What connections cost that hear of a link at once: so much in sum, of which one that goes on is
 /// so much. A packet waits for no more.
-const RESTARTS_COST_MAX: u32 = 1024;
+const RESTARTS_COST_MAX: u32 = 512;
 const RESTART_COST: u32 = 15;
 
 /// A link or interface is up again.
