@@ -1,8 +1,15 @@
 #!/bin/bash
-# A real file fetched by curl from nginx across an emulated geostationary link, without and with Farlink, beside the physical
-# limit. Installs what is missing, builds the release, and writes results and plots to demo-out. Arguments go to `farlink lab run`.
+# A real file fetched by curl from nginx across an emulated link, without and with Farlink. Installs what is missing, builds the release,
+# and writes results and plots to demo-out. Arguments go to `farlink lab run`.
+#
+# DEMO: satellite (a geostationary link, beside the physical limit) or custody (a link that comes and goes, beside a sender that knows when).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${DEMO:-satellite}" in
+satellite) scenario=demo ;;
+custody) scenario=demo-custody ;;
+*) echo "DEMO is satellite or custody, not $DEMO" >&2; exit 2 ;;
+esac
 . scripts/need.sh
 need_commands
 need_package curl curl "the client of the demo"
@@ -11,7 +18,7 @@ need_package ip iproute2 "making namespaces"
 need_package nft nftables "diverting packets"
 cargo build --release --locked --package farlink
 mkdir -p demo-out
-"${CARGO_TARGET_DIR:-target}/release/farlink" lab run demo --json demo-out/demo.json --plots demo-out "$@"
+"${CARGO_TARGET_DIR:-target}/release/farlink" lab run "$scenario" --json "demo-out/$scenario.json" --plots demo-out "$@"
 echo
-echo "results: demo-out/demo.json"
-printf 'plot:    %s\n' demo-out/*.svg
+echo "results: demo-out/$scenario.json"
+printf 'plot:    %s\n' "demo-out/$scenario"-*.svg

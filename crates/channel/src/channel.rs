@@ -87,10 +87,13 @@ impl<P: Payload> Channel<P> {
 
     /// Other parameters from now on: what propagates already is not touched; what waits, and what
     /// is left of the packet on the line, leaves under the new ones. The draws go on where they
-    /// were.
+    /// were. With another `start` the schedule, and the record of what was carried, begin anew.
     pub fn set_config(&mut self, now: Instant, config: ChannelConfig) {
         self.advance(now);
         self.line.reconfigure(now, &self.config, &config);
+        if config.start != self.config.start {
+            self.carried = Carried::default();
+        }
         if config.wink != self.config.wink || config.start != self.config.start {
             self.winker = config.wink.map(|wink| Winker::new(&wink, config.start, self.seed));
         }

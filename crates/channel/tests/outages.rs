@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Packet, at_ms, drive, ms, numbers, packet, run, stream};
-use farlink_channel::{Channel, ChannelConfig, Contact, RateChange, Wink, WinkSide, perfect_arrival};
+use farlink_channel::{
+    Carried, Channel, ChannelConfig, Contact, RateChange, Wink, WinkSide, perfect_arrival,
+};
 use farlink_wire::time::Instant;
 
 fn winking(p: f64, interval_ms: u64, side: WinkSide) -> ChannelConfig {
@@ -65,6 +67,20 @@ fn transitions_are_found() {
     assert_eq!(Channel::<Packet>::new(winking(0.0, 100, WinkSide::Entry), 1).next_transition(at_ms(1)), None);
     assert_eq!(Channel::<Packet>::new(winking(1.0, 100, WinkSide::Entry), 1).next_transition(at_ms(1)), None);
     assert_eq!(Channel::<Packet>::new(ChannelConfig::default(), 1).next_transition(at_ms(1)), None);
+}
+
+/// What is timed begins some time after the link: its schedule, and what it has carried, count from
+/// then on.
+#[test]
+fn a_schedule_can_begin_anew() {
+    let mut channel = Channel::<Packet>::new(winking(0.3, 100, WinkSide::Entry), 1);
+    let before = down(&channel, 100, 50);
+    drive(&mut channel, &stream(10));
+    assert!(!channel.carried().bytes.is_empty());
+    channel.update(at_ms(20_030), |config| config.start = at_ms(20_030));
+    assert_eq!(*channel.carried(), Carried::default());
+    let after: Vec<bool> = (0..50).map(|i| !channel.is_up(at_ms(20_030 + i * 100))).collect();
+    assert_eq!(after, before);
 }
 
 /// Packets of 10 ms on a line that winks in intervals of 100 ms: lost is what was on the line at

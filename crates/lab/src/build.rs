@@ -112,6 +112,11 @@ impl Lab {
         self.topology.address(node, v6)
     }
 
+    /// What is timed begins: schedules of emulated links count from here on.
+    pub fn begin_schedules(&self) -> Result<()> {
+        self.links.iter().filter(|link| !link.is_ethernet).try_for_each(Link::begin)
+    }
+
     /// The gateway on a node.
     pub fn gateway(&mut self, node: &str) -> Result<&mut Gateway> {
         self.gateways

@@ -89,6 +89,11 @@ impl Link {
         self.ask(&json!({"set": parameters})).map(drop)
     }
 
+    /// Its schedule begins now, and so does the record of what it has carried.
+    pub fn begin(&self) -> Result<()> {
+        self.ask(&json!({"begin": true})).map(drop)
+    }
+
     /// Its counters, by direction: `a_to_b` is towards the server.
     pub fn stats(&self) -> Result<Value> {
         self.ask(&json!({"stats": true}))

@@ -25,6 +25,8 @@ pub struct Measured {
     pub round_trip_bps: Vec<f64>,
     /// What the link was meant to do meanwhile, if it has a schedule.
     pub schedule: Option<Schedule>,
+    /// Seconds since the clock of the run started, and payload bytes that had arrived.
+    pub progress: Vec<(f64, u64)>,
     /// Numbers that describe it.
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be; the cell is intact only without any.
@@ -110,6 +112,10 @@ pub struct CellReport {
     /// When the link was away and which rates it had, if it has a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
+    /// How far it was: seconds since the clock of the run started, and payload bytes that had
+    /// arrived.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress: Vec<(f64, u64)>,
     /// What was not as it has to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -144,6 +150,7 @@ impl CellReport {
             metrics: measured.metrics,
             round_trip_bps: measured.round_trip_bps.iter().map(|bps| bps.round()).collect(),
             schedule: measured.schedule,
+            progress: measured.progress,
             failures: measured.failures,
             notes: measured.notes,
         }

@@ -115,8 +115,19 @@ impl Control {
                 return Err(format!("{key}: a prefix is {} or {}", DIRECTIONS[0], DIRECTIONS[1]));
             }
         }
+        self.configure(configs).map_err(|e| e.to_string())
+    }
+
+    /// Schedules begin now, and so does the record of what was carried.
+    fn begin(&self) -> Result<()> {
+        let configs = self.stats()?.map(|s| s.config);
+        let start = clock::now();
+        self.configure(configs.map(|config| ChannelConfig { start, ..config }))
+    }
+
+    fn configure(&self, configs: [ChannelConfig; 2]) -> Result<()> {
         for (line, config) in self.lines.iter().zip(configs) {
-            line.tell(Command::Configure(Box::new(config))).map_err(|e| e.to_string())?;
+            line.tell(Command::Configure(Box::new(config)))?;
         }
         Ok(())
     }

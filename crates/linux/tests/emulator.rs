@@ -238,6 +238,9 @@ fn the_control_socket_changes_and_reports() {
     let stats = ask(r#"{"stats": true}"#);
     assert!(sum("a_to_b") > 0, "{carried}");
     assert!(sum("a_to_b") <= stats["a_to_b"]["serialised_bytes"].as_u64().unwrap(), "{carried}");
+    assert_eq!(ask(r#"{"begin": true}"#)["ok"], true);
+    let anew = ask(r#"{"carried": true}"#);
+    assert_eq!(anew["a_to_b"]["bytes"].as_array().map(Vec::len), Some(0), "{anew}");
     drop(emulator);
     assert!(!path.exists());
 }

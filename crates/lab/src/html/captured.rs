@@ -93,5 +93,5 @@ fn plot(name: String, title: String, y: &str, mut series: Vec<Series>) -> Plot {
         Axis::from_zero(y, all(|p| p.1), short),
     );
     let remark = "The limit: the link's rate, and the last byte when nothing can be faster.".into();
-    Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, remark }) }
+    Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, shaded: Vec::new(), remark }) }
 }

@@ -19,6 +19,9 @@ const LEGEND_CHARS: usize = 29;
 /// Points of a series that are drawn; more are thinned out.
 const POINTS_MAX: usize = 4_000;
 const GRID: RGBColor = RGBColor(221, 221, 221);
+/// What holds in a part of the plot: a tint that grid and lines show through, in both lights.
+const SHADE: RGBColor = RGBColor(86, 180, 233);
+const SHADE_SHARE: f64 = 0.18;
 const MUTED: RGBColor = RGBColor(102, 102, 102);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -124,6 +127,10 @@ fn chart(area: &Area<'_>, figure: &Figure) -> Drawn {
         .bold_line_style(GRID)
         .axis_style(MUTED)
         .draw()?;
+    chart.draw_series(figure.shaded.iter().map(|(from, to)| {
+        let corners = [(x.place(*from), y.ends.0), (x.place(*to), y.ends.1)];
+        Rectangle::new(corners, SHADE.mix(SHADE_SHARE).filled())
+    }))?;
     for series in &figure.series {
         let width = width_of(series);
         let points: Vec<(f64, f64)> = thinned(&series.points)

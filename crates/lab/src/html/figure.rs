@@ -167,6 +167,8 @@ pub(super) struct Figure {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
+    /// From where to where along `x` something held, as the remark says.
+    pub(super) shaded: Vec<(f64, f64)>,
     /// A sentence on how to read it.
     pub(super) remark: String,
 }

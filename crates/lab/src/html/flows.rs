@@ -49,6 +49,7 @@ fn figure(title: String, y: &str, mut series: Vec<Series>, remark: &str) -> Figu
         title,
         x: Axis::from_zero("time, seconds", all(|p| p.0), short),
         y: Axis::from_zero(y, all(|p| p.1), short),
+        shaded: Vec::new(),
         remark: remark.into(),
         series,
     }

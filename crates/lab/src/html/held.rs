@@ -32,6 +32,7 @@ pub(super) fn plot(table: &Table) -> Option<Plot> {
         x: Axis::from_zero("time beyond the physical limit, per cent of it", [most].into_iter(), short),
         y: Axis::log("held at most, over the aim", held.iter().copied(), short),
         series: all,
+        shaded: Vec::new(),
         remark: "Nearer to the lower left corner is better. A line begins with the fewest connections. The aim is twice the \
                  bandwidth-delay product, or four segments for each connection, whichever is more."
             .into(),

@@ -50,7 +50,7 @@ fn throughput(table: &Table, group: &Group<'_>) -> Plot {
         "A point for each round trip, at its end. The limit: the link's rate, and nothing while it is away."
             .into();
     let name = if of.is_empty() { "throughput".into() } else { format!("throughput-{}", slug(&of)) };
-    Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, remark }) }
+    Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, shaded: Vec::new(), remark }) }
 }
 
 /// The link's rate by time, in Mbit/s: that of its schedule, or the one that it always has.

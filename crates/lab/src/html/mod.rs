@@ -1,10 +1,9 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
-//! [`captured`], [`flows`] and [`held`] which plots there are data for, [`figure`] what a plot
-//! says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`] draws calculations over
-//! results. The same input gives the same
-//! page.
+//! [`captured`], [`flows`], [`held`] and [`progress`] which plots there are data for, [`figure`]
+//! what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`] draws
+//! calculations over results. The same input gives the same page.
 
 mod beside;
 mod captured;
@@ -17,6 +16,7 @@ mod link;
 pub mod model;
 mod page;
 mod plots;
+mod progress;
 mod subjects;
 mod tables;
 #[cfg(test)]

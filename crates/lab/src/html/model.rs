@@ -143,6 +143,7 @@ fn figure(title: String, y: &str, series: Vec<Series>, remark: &str) -> Figure {
         x: Axis::log("length of an interval i, ms", xs(), short),
         y: Axis::log(y, ys(), short),
         series,
+        shaded: Vec::new(),
         remark: remark.into(),
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     plots.extend(distributions(table));
     plots.extend(ratios(table));
     plots.extend(super::held::plot(table));
+    plots.extend(super::progress::all(table));
     plots
 }
 
@@ -105,6 +106,7 @@ fn completion_time(table: &Table, group: &Group<'_>) -> Option<Plot> {
         x: Axis::log("size of the transfer, bytes", values(&series, |p| p.0), bytes),
         y: Axis::log("completion time, seconds", values(&series, |p| p.1), short),
         series,
+        shaded: Vec::new(),
         remark: "Both axes are logarithmic. Nothing can lie below the limit.".into(),
     };
     let is_line = figure.series.iter().any(|s| s.points.len() > 1 && s.name != LIMIT);
@@ -142,6 +144,7 @@ fn time_over_limit(table: &Table, group: &Group<'_>) -> Option<Plot> {
         x: Axis::log("size of the transfer, bytes", values(&series, |p| p.0), bytes),
         y: Axis::log("completion time over the limit, ratio", values(&series, |p| p.1), short),
         series,
+        shaded: Vec::new(),
         remark: "Both axes are logarithmic. The limit is 1; times of the paper are over the same limit."
             .into(),
     };
@@ -384,6 +387,7 @@ fn sweep_plot(table: &Table, group: &Group<'_>, name: &str, sweep: &Sweep, remar
         title: title(sweep.what, group, table),
         x: if sweep.log_x { Axis::log(&sweep.x, xs, word) } else { Axis::from_zero(&sweep.x, xs, word) },
         y: if sweep.log_y { Axis::log(sweep.y, ys, short) } else { Axis::from_zero(sweep.y, ys, short) },
+        shaded: Vec::new(),
         remark: match sweep.remark {
             "" => format!(
                 "Nothing can lie {} the limit.{}{remark}",
@@ -480,6 +484,7 @@ fn distributions(table: &Table) -> Vec<Plot> {
             x: Axis::log("completion time, seconds", values(&series, |p| p.0), short),
             y: Axis::between("runs that took at most so long, %", 0.0, 100.0, 20.0, short),
             series,
+            shaded: Vec::new(),
             remark: format!(
                 "{runs} runs each, every one with a seed of its own. Nothing can lie left of the limit."
             ),
@@ -508,6 +513,7 @@ fn ratios(table: &Table) -> Option<Plot> {
         x: Axis::log("completion time over the limit, ratio", values(&series, |p| p.0), short),
         y: Axis::between("cells at or below this ratio, %", 0.0, 100.0, 20.0, short),
         series,
+        shaded: Vec::new(),
         remark: "The further left and the steeper, the nearer to the limit. Each cell counts once, with the mean of its runs.".into(),
     };
     Some(Plot { name: "ratios".into(), drawing: Drawing::Figure(figure) })

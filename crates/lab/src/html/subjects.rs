@@ -47,6 +47,8 @@ pub(super) struct Point {
     pub(super) round_trip_bps: Vec<f64>,
     /// Of the first run: when the link was away.
     pub(super) schedule: Option<Schedule>,
+    /// Of the first run: seconds, and bytes that had arrived.
+    pub(super) progress: Vec<(f64, u64)>,
     /// What a gateway held at most, over what it should (docs/expectations.md).
     pub(super) held_over_aim: Vec<f64>,
     pub(super) runs: usize,
@@ -199,6 +201,7 @@ impl Point {
             metrics: BTreeMap::new(),
             round_trip_bps: Vec::new(),
             schedule: None,
+            progress: Vec::new(),
             held_over_aim: Vec::new(),
             runs: 0,
             failures: Vec::new(),
@@ -215,6 +218,9 @@ impl Point {
         if self.round_trip_bps.is_empty() {
             self.round_trip_bps.clone_from(&cell.round_trip_bps);
             self.schedule.clone_from(&cell.schedule);
+        }
+        if self.progress.is_empty() {
+            self.progress.clone_from(&cell.progress);
         }
         self.failures.extend(cell.failures.iter().cloned());
         if !cell.intact && cell.failures.is_empty() {

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::session::{Allowed, Session};
 use super::transfer::limit_seconds;
-use super::{Kind, Run};
+use super::{Kind, Run, carried};
 use crate::build::Lab;
 use crate::capture::Trace;
 use crate::process::Started;
@@ -33,6 +33,10 @@ const FILE_BYTES_MAX: u64 = 400 << 20;
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a download may take.
 const PATIENCE_S: u32 = 600;
+/// How often it is looked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// So many points of its progress are kept at most.
+const PROGRESS_MAX: usize = 2_000;
 
 /// See the module.
 #[derive(Default)]
@@ -59,13 +63,22 @@ impl Kind for HttpKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         nginx(&mut session.lab, &file)?;
+        session.lab.begin_schedules()?;
         let outcome = curl(&session.lab, cell.v6(), size, run)?;
+        let (carried, age_s) = carried::of_lab(cell, &session.lab)?;
+        // Then a perfect sender stands beside it, and no mean of all schedules.
+        let comes_and_goes = cell.settings.is_scheduled() || cell.settings.wink_p > 0.0;
         let mut measured = Measured {
             seconds: outcome.seconds,
             bytes: outcome.bytes,
-            limit_seconds: limit_seconds(scenario, cell),
+            limit_seconds: limit_seconds(scenario, cell).filter(|_| !comes_and_goes),
+            progress: outcome.progress,
             ..Measured::default()
         };
+        if comes_and_goes {
+            let began_s = age_s - outcome.ended.elapsed().as_secs_f64() - outcome.seconds;
+            carried::measure(scenario, cell, run.seed, &carried, Some(began_s), &mut measured);
+        }
         measured.expect(outcome.sha256 == expected, || {
             format!("SHA-256 {} arrived, {expected} was sent", outcome.sha256)
         });
@@ -163,9 +176,13 @@ pub(super) fn wait_for_port(lab: &Lab, node: &str, port: u16, program: &Started)
 }
 
 struct Fetched {
+    /// When curl was seen to have ended.
+    ended: Instant,
     seconds: f64,
     connect_seconds: f64,
     bytes: u64,
+    /// Seconds since curl was started, and bytes in its file.
+    progress: Vec<(f64, u64)>,
     local_ip: String,
     local_port: u16,
     sha256: String,
@@ -188,12 +205,17 @@ fn curl(lab: &Lab, v6: bool, bytes: u64, run: &Run<'_>) -> Result<Fetched> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let progress = run.progress.bytes(bytes);
+    let shown = run.progress.bytes(bytes);
+    let began = Instant::now();
     let mut child = command.spawn().context("curl cannot be started")?;
+    let mut progress = vec![(0.0, 0)];
     while child.try_wait()?.is_none() {
-        progress.count.store(out.metadata().map_or(0, |m| m.len()), Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(20));
+        let arrived = out.metadata().map_or(0, |m| m.len());
+        shown.count.store(arrived, Ordering::Relaxed);
+        note_progress(&mut progress, began.elapsed().as_secs_f64(), arrived);
+        std::thread::sleep(LOOK_EVERY);
     }
+    let ended = Instant::now();
     let output = child.wait_with_output()?;
     if !output.status.success() {
         bail!("curl: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -201,19 +223,55 @@ fn curl(lab: &Lab, v6: bool, bytes: u64, run: &Run<'_>) -> Result<Fetched> {
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
     let words: Vec<_> = words.split_whitespace().collect();
     let [total, connect, size, local_ip, local_port] = words[..] else { bail!("curl said {words:?}") };
+    let (seconds, size) = (total.parse()?, size.parse()?);
+    note_progress(&mut progress, seconds, size);
     Ok(Fetched {
-        seconds: total.parse()?,
+        ended,
+        seconds,
         connect_seconds: connect.parse()?,
-        bytes: size.parse()?,
+        bytes: size,
+        progress,
         local_ip: local_ip.into(),
         local_port: local_port.parse()?,
         sha256: sha256(&mut File::open(&out)?)?,
     })
 }
 
+/// Of a time in which nothing comes the ends are kept. It is thinned out when it becomes long.
+fn note_progress(progress: &mut Vec<(f64, u64)>, at_s: f64, bytes: u64) {
+    if let [.., (_, before), (last_s, last)] = progress[..]
+        && before == bytes
+        && last == bytes
+        && last_s <= at_s
+    {
+        progress.pop();
+    }
+    progress.push((at_s, bytes));
+    if progress.len() > PROGRESS_MAX {
+        let mut n = 0;
+        progress.retain(|_| {
+            n += 1;
+            n % 2 == 1
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_keeps_the_ends_of_what_stands_still() {
+        let mut progress = Vec::new();
+        for (at, bytes) in [(0.0, 0), (0.1, 0), (0.2, 0), (0.3, 5), (0.4, 5), (0.5, 5), (0.6, 9)] {
+            note_progress(&mut progress, at, bytes);
+        }
+        assert_eq!(progress, [(0.0, 0), (0.2, 0), (0.3, 5), (0.5, 5), (0.6, 9)]);
+        for n in 0..3 * PROGRESS_MAX as u64 {
+            note_progress(&mut progress, n as f64, 10 + n);
+        }
+        assert!(progress.len() <= PROGRESS_MAX && progress[0] == (0.0, 0));
+    }
 
     #[test]
     fn a_file_of_the_system_is_found() {

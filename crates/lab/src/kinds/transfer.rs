@@ -51,6 +51,7 @@ impl Kind for TransferKind {
         }
         let counting = sets::Counting::start(scenario, cell, &session.lab)?;
         let total = transfers.iter().map(|t| t.bytes).sum();
+        session.lab.begin_schedules()?;
         let called = Instant::now();
         let (outcomes, samples) = session.transfer_counted(&transfers, run, |lab, arrived| {
             if scenario.watches_gateways { gauges::watch(lab, arrived, total) } else { Vec::new() }
