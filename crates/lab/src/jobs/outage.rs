@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use super::{Done, Exchange, Job, Task};
 use crate::report::Measured;
@@ -85,8 +84,7 @@ pub(super) fn of(cell: &Cell) -> Result<Outage> {
         bail!("outage_s = {seconds}: 1 to {OUTAGE_MAX_S} seconds");
     }
     let until = AWAY_FROM + Duration::from_secs(seconds);
-    let is_announced = cell.params.get("announced").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Outage { from: AWAY_FROM, until, is_announced })
+    Ok(Outage { from: AWAY_FROM, until, is_announced: cell.is_announced() })
 }
 
 /// The connection of a cell.

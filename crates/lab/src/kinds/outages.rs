@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use farlink_channel::{Channel, ChannelConfig};
 use serde_json::json;
 
 use crate::build::Lab;
@@ -12,6 +13,10 @@ use crate::jobs::outage::Outage;
 
 /// After an outage the first byte is looked for so often.
 const WATCH_EVERY: Duration = Duration::from_micros(200);
+/// Who follows a plan looks at it so often.
+const FOLLOW_EVERY: Duration = Duration::from_millis(2);
+/// Nobody follows a plan any more when nothing has come for so long, and a period of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays an outage of all hard links. Returns when the first payload byte arrived after they were
 /// back, in seconds since `began`, if one did soon. `count`: payload bytes that have arrived.
@@ -36,10 +41,39 @@ fn change(lab: &Lab, up: bool, is_announced: bool) -> Result<()> {
     for link in lab.links.iter().filter(|l| !l.is_ethernet) {
         link.set(json!({ "loss": loss }))?;
     }
-    if is_announced {
-        for gateway in &lab.gateways {
-            gateway.announce(up)?;
+    if is_announced { announce(lab, up) } else { Ok(()) }
+}
+
+/// Tells gateways when contacts of this schedule begin and end, until `total` payload bytes have
+/// arrived, or none for too long. `began`: when the schedule did.
+pub(super) fn follow(
+    lab: &Lab,
+    schedule: ChannelConfig,
+    began: Instant,
+    (arrived, total): (&AtomicU64, u64),
+) -> Result<()> {
+    let patience = PATIENCE
+        + schedule.contact_period.map_or(Duration::ZERO, |p| Duration::from_secs_f64(p.as_secs_f64()));
+    let channel = Channel::<Vec<u8>>::new(schedule, 0);
+    let now =
+        || farlink_wire::Instant::ZERO + farlink_wire::Duration::from_secs_f64(began.elapsed().as_secs_f64());
+    let mut told = true;
+    let mut moved = (Instant::now(), 0);
+    while arrived.load(Ordering::Relaxed) < total && moved.0.elapsed() < patience {
+        let count = arrived.load(Ordering::Relaxed);
+        if count > moved.1 {
+            moved = (Instant::now(), count);
         }
+        let up = channel.is_up(now());
+        if up != told {
+            announce(lab, up)?;
+            told = up;
+        }
+        thread::sleep(FOLLOW_EVERY);
     }
     Ok(())
+}
+
+fn announce(lab: &Lab, up: bool) -> Result<()> {
+    lab.gateways.iter().try_for_each(|gateway| gateway.announce(up))
 }

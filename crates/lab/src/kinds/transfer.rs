@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, carried, gauges, sets, source_clock};
+use super::{Kind, Run, carried, gauges, outages, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
 use crate::limit::{Clock, Job, Packets, packet_loss};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{Hosts, Way};
+use crate::settings::{Hosts, Settings, Way};
 use crate::sh;
 use crate::topology::Topology;
 use crate::workload::{Direction, Outcome, Served, Transfer};
@@ -54,8 +54,14 @@ impl Kind for TransferKind {
         session.lab.begin_schedules()?;
         let called = Instant::now();
         let (outcomes, samples) = session.transfer_counted(&transfers, run, |lab, arrived| {
-            if scenario.watches_gateways { gauges::watch(lab, arrived, total) } else { Vec::new() }
+            if cell.is_announced() {
+                let settings = Settings { seed: run.seed, ..cell.settings.clone() };
+                let schedule = settings.channel(carried::way(cell));
+                return outages::follow(lab, schedule, called, (arrived, total)).map(|()| Vec::new());
+            }
+            Ok(if scenario.watches_gateways { gauges::watch(lab, arrived, total) } else { Vec::new() })
         });
+        let samples = samples?;
         let served = session.served("server", &outcomes);
         let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);
         let over_s = outcomes.iter().map(|o| o.ended_s).fold(f64::INFINITY, f64::min);

@@ -59,6 +59,12 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Gateways are told when the link goes away and when it is back.
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        self.params.get("announced").and_then(Value::as_bool).unwrap_or(false)
+    }
+
     /// A whole number among the params.
     #[must_use]
     pub fn number(&self, name: &str, default: u64) -> u64 {

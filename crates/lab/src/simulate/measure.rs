@@ -28,12 +28,15 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
     // Long enough for what goes before to be over, also without help.
     let apart =
         Duration::from_secs_f64(30.0 + 8.0 * 3.0 * bytes as f64 / cell.settings.rate_bps.max(1) as f64);
+    // Hosts stand still from one contact to the next.
+    let period = cell.settings.channel(Way::Down).contact_period.unwrap_or_default();
     let transfer = |flow: u64| -> anyhow::Result<Transfer> {
         let request = format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64;
         let client = host_number(client_of(scenario, cell, flow))?;
         let start = start + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX);
         let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
-        Ok(Transfer { client, ask_at, ..Transfer::single(direction, bytes, request, start, cell.v6()) })
+        let usual = Transfer::single(direction, bytes, request, start, cell.v6());
+        Ok(Transfer { client, ask_at, patience: usual.patience + period, ..usual })
     };
     (0..earlier + cell.number("flows", 1)).map(transfer).collect()
 }

@@ -234,6 +234,9 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
     let Some(plan) = Plan::of(&scenario.kind) else {
         let transfers = measure::transfers(scenario, cell, seed)?;
         let mut network = build(Play::new(transfers, Vec::new()))?;
+        if cell.is_announced() {
+            network.announce_contacts();
+        }
         let ran = if scenario.watches_gateways {
             network.run_watched()
         } else {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use farlink_channel::ChannelConfig;
+use farlink_channel::{Channel, ChannelConfig};
 use farlink_gateway::config::Pinned;
 use farlink_sim::fault::Fault;
 use farlink_sim::host::address;
@@ -306,6 +306,26 @@ impl Network {
             }
         }
         faults
+    }
+
+    /// Gateways are told when contacts of hard links begin and end, as by a carrier.
+    pub(super) fn announce_contacts(&mut self) {
+        let mut faults = Vec::new();
+        for link in self.topology.links().into_iter().filter(|l| !self.topology.is_ethernet(*l)) {
+            for (node, port) in self.ends_of_link(link) {
+                let channel = Channel::<Vec<u8>>::new(self.world.channel_config(node, port), 0);
+                let mut up = true;
+                let mut at = Some(Instant::ZERO + Duration::from_micros(1));
+                while let Some(now) = at.filter(|now| *now < Instant::ZERO + TIME_MAX) {
+                    if channel.is_up(now) != up {
+                        up = !up;
+                        faults.push((now, Fault::LinkState { node, port, up }));
+                    }
+                    at = channel.next_transition(now);
+                }
+            }
+        }
+        self.world.add_faults(faults);
     }
 
     fn gauges(&mut self) -> Vec<Gauge> {
