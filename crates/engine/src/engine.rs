@@ -76,6 +76,8 @@ pub struct Engine {
     pub(crate) checks: Turns,
     /// Links that are up again, and not all connections know.
     returns: VecDeque<Return>,
+    /// Since when there are some.
+    restarting_since: Instant,
 }
 
 macro_rules! cx {
@@ -127,6 +129,7 @@ impl Engine {
             bypassed_at: None,
             checks: Turns::default(),
             returns: VecDeque::new(),
+            restarting_since: Instant::ZERO,
             config,
         }
     }

@@ -129,7 +129,11 @@ impl Engine {
     /// Time has come for some flows.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn World) {
         if self.is_restarting() {
-            return self.restart_some(now, net);
+            let timers_wait = self.restarts_first(now);
+            self.restart_some(now, net);
+            if timers_wait {
+                return;
+            }
         }
         self.challenges.refill(now);
         if now.since(self.trimmed_at) >= POOL_TRIM {

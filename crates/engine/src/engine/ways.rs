@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use farlink_wire::{Instant, PacketBuf, TcpSegment};
+use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
 use super::Engine;
 use crate::changed::Changed;
@@ -19,6 +19,8 @@ use crate::world::World;
 /// so much. A packet waits for no more.
 const RESTARTS_COST_MAX: u32 = 512;
 const RESTART_COST: u32 = 15;
+/// No timer waits longer for that.
+const TIMERS_WAIT_MAX: Duration = Duration::from_millis(5);
 
 /// A link or interface is up again.
 #[derive(Clone, Debug)]
@@ -60,6 +62,9 @@ impl Engine {
     /// silence leaves open is found out first. Where there are very many connections this is the
     /// first part of it; `handle_timeout` does the others, and no timer expires before.
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
+        if !self.is_restarting() {
+            self.restarting_since = now;
+        }
         let mut all_lost = self.links.come_back(way);
         self.returns.retain(|earlier| {
             all_lost |= earlier.way == way && earlier.all_lost;
@@ -73,6 +78,12 @@ impl Engine {
     #[must_use]
     pub fn is_restarting(&self) -> bool {
         !self.returns.is_empty()
+    }
+
+    /// Timers wait for connections that do not know yet that their link is back. Not for long: a
+    /// link may come and go faster than all of them can hear of it.
+    pub(crate) fn restarts_first(&self, now: Instant) -> bool {
+        self.is_restarting() && now.since(self.restarting_since) < TIMERS_WAIT_MAX
     }
 
     /// Some more connections hear that a link is back.
