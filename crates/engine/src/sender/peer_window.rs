@@ -222,9 +222,12 @@ impl PeerWindow {
     }
 
     /// The link is away: what is due waits. Whether the window has opened is asked as soon as
-    /// anything can be.
+    /// anything can be. Until then the timer is set less and less often.
     pub fn put_off(&mut self, now: Instant) {
-        self.probe_wanted |= self.persist_at.take_if(|at| *at <= now).is_some();
+        if self.persist_at.take_if(|at| *at <= now).is_some() {
+            self.probe_wanted = true;
+            self.persist_backoff = (self.persist_backoff + 1).min(BACKOFF_MAX);
+        }
         self.hole_at = self.hole_at.filter(|at| *at > now);
     }
 
