@@ -16,8 +16,8 @@ use super::world::World;
 /// do.
 const CALLS_PER_INSTANT: usize = 64;
 /// The same for one step of the script. The longest are six blind passes over 256 KiB in segments
-/// of 88 bytes, each paced.
-const CALLS_PER_STEP: usize = 20_000;
+/// of 88 bytes, each of which waits for its pace and then for its turn on the link.
+const CALLS_PER_STEP: usize = 40_000;
 /// Packets that one packet, or one point in time, may bring about.
 const PACKETS_PER_CALL: usize = 2_000;
 /// Steps of a script.
