@@ -112,9 +112,14 @@ impl Lab {
         self.topology.address(node, v6)
     }
 
+    /// The emulated links that are no Ethernets.
+    pub fn hard_links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| !link.is_ethernet)
+    }
+
     /// What is timed begins: schedules of emulated links count from here on.
     pub fn begin_schedules(&self) -> Result<()> {
-        self.links.iter().filter(|link| !link.is_ethernet).try_for_each(Link::begin)
+        self.hard_links().try_for_each(Link::begin)
     }
 
     /// The gateway on a node.

@@ -170,6 +170,14 @@ pub struct Schedule {
     pub rates: Vec<[f64; 2]>,
 }
 
+impl Schedule {
+    /// The link's rate at a time, bit/s, there or away; `None`: it has none.
+    #[must_use]
+    pub fn rate_bps_at(&self, at_s: f64) -> Option<f64> {
+        self.rates.iter().rev().find(|[from_s, _]| *from_s <= at_s).map(|[_, bps]| *bps)
+    }
+}
+
 /// A cell that could not run here, and why.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Skipped {

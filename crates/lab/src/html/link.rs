@@ -62,7 +62,7 @@ fn steps(point: &Point, end_s: f64) -> Option<Vec<(f64, f64)>> {
     let from_s = schedule.first_data_s.unwrap_or(schedule.began_s);
     let rate_at = |t: f64| {
         let is_away = schedule.outages_s.iter().any(|[from, to]| *from <= t && t < *to);
-        let rate = schedule.rates.iter().rev().find(|[at, _]| *at <= t).map_or(0.0, |[_, bps]| *bps);
+        let rate = schedule.rate_bps_at(t).unwrap_or(0.0);
         if is_away { 0.0 } else { rate / 1e6 }
     };
     let changes =

@@ -65,14 +65,7 @@ fn limit(point: &Point, schedule: &Schedule) -> Option<Vec<(f64, f64)>> {
     // Of the run whose progress it is.
     let perfect_s = *point.metrics.get("perfect_seconds")?.first()?;
     let (_, bytes) = *point.progress.last()?;
-    let rate_at = |at_s: f64| {
-        schedule
-            .rates
-            .iter()
-            .rev()
-            .find(|[from, _]| *from <= at_s + schedule.began_s)
-            .map_or(1.0, |[_, bps]| *bps)
-    };
+    let rate_at = |at_s: f64| schedule.rate_bps_at(at_s + schedule.began_s).unwrap_or(1.0);
     let mut steps = vec![(0.0, 0.0)];
     let mut carried = 0.0;
     for (from_s, until_s) in contacts(schedule, perfect_s) {

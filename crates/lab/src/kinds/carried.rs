@@ -83,7 +83,7 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<(Carried, f64)> {
     let direction = if way(cell) == Way::Up { "a_to_b" } else { "b_to_a" };
     let mut carried = Carried::default();
     let mut age_s = 0.0;
-    for (number, link) in lab.links.iter().filter(|l| !l.is_ethernet).enumerate() {
+    for (number, link) in lab.hard_links().enumerate() {
         let stats = link.stats()?;
         let of = |name: &str| stats[direction][name].as_f64();
         carried.serialised_bytes += of("serialised_bytes").unwrap_or(0.0) as u64;
@@ -156,7 +156,8 @@ fn settled_share(by_window: &[f64], rate_bps: f64) -> Option<f64> {
     (!settled.is_empty() && rate_bps > 0.0).then(|| mean / rate_bps)
 }
 
-fn instant(seconds: f64) -> Instant {
+/// A time on the clock of a channel, in seconds since it began.
+pub(super) fn instant(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds.max(0.0))
 }
 

@@ -8,6 +8,7 @@ use anyhow::Result;
 use farlink_channel::{Channel, ChannelConfig};
 use serde_json::json;
 
+use super::carried;
 use crate::build::Lab;
 use crate::jobs::outage::Outage;
 
@@ -38,7 +39,7 @@ pub(super) fn play(lab: &mut Lab, outage: &Outage, began: Instant, count: &Atomi
 
 fn change(lab: &Lab, up: bool, is_announced: bool) -> Result<()> {
     let loss = if up { 0.0 } else { 1.0 };
-    for link in lab.links.iter().filter(|l| !l.is_ethernet) {
+    for link in lab.hard_links() {
         link.set(json!({ "loss": loss }))?;
     }
     if is_announced { announce(lab, up) } else { Ok(()) }
@@ -55,21 +56,19 @@ pub(super) fn follow(
     let patience = PATIENCE
         + schedule.contact_period.map_or(Duration::ZERO, |p| Duration::from_secs_f64(p.as_secs_f64()));
     let channel = Channel::<Vec<u8>>::new(schedule, 0);
-    let now =
-        || farlink_wire::Instant::ZERO + farlink_wire::Duration::from_secs_f64(began.elapsed().as_secs_f64());
     let mut told = true;
     let mut moved = (Instant::now(), 0);
-    while arrived.load(Ordering::Relaxed) < total && moved.0.elapsed() < patience {
-        let count = arrived.load(Ordering::Relaxed);
-        if count > moved.1 {
-            moved = (Instant::now(), count);
-        }
-        let up = channel.is_up(now());
+    while moved.1 < total && moved.0.elapsed() < patience {
+        let up = channel.is_up(carried::instant(began.elapsed().as_secs_f64()));
         if up != told {
             announce(lab, up)?;
             told = up;
         }
         thread::sleep(FOLLOW_EVERY);
+        let count = arrived.load(Ordering::Relaxed);
+        if count > moved.1 {
+            moved = (Instant::now(), count);
+        }
     }
     Ok(())
 }

@@ -199,6 +199,12 @@ impl Network {
         ends.filter_map(|i| self.port(&self.topology.nodes[i.neighbour].name, name)).collect()
     }
 
+    /// The ports of the two sides of each hard link.
+    fn ends_of_hard_links(&self) -> Vec<(usize, usize)> {
+        let links = self.topology.links().into_iter().filter(|link| !self.topology.is_ethernet(*link));
+        links.flat_map(|link| self.ends_of_link(link)).collect()
+    }
+
     /// The port of a gateway of this name towards its first declared link.
     pub(super) fn port_to_link(&self, gateway: &str) -> Option<(usize, usize)> {
         let number = self.topology.index(gateway).ok()?;
@@ -295,14 +301,12 @@ impl Network {
     /// What happens when all hard links go away or come back.
     fn links_change(&self, up: bool, is_announced: bool) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for link in self.topology.links().into_iter().filter(|l| !self.topology.is_ethernet(*l)) {
-            for (node, port) in self.ends_of_link(link) {
-                let usual = self.world.channel_config(node, port);
-                let config = if up { usual } else { ChannelConfig { loss: 1.0, ..usual } };
-                faults.push(Fault::Channel { node, port, config: Box::new(config) });
-                if is_announced {
-                    faults.push(Fault::LinkState { node, port, up });
-                }
+        for (node, port) in self.ends_of_hard_links() {
+            let usual = self.world.channel_config(node, port);
+            let config = if up { usual } else { ChannelConfig { loss: 1.0, ..usual } };
+            faults.push(Fault::Channel { node, port, config: Box::new(config) });
+            if is_announced {
+                faults.push(Fault::LinkState { node, port, up });
             }
         }
         faults
@@ -311,18 +315,16 @@ impl Network {
     /// Gateways are told when contacts of hard links begin and end, as by a carrier.
     pub(super) fn announce_contacts(&mut self) {
         let mut faults = Vec::new();
-        for link in self.topology.links().into_iter().filter(|l| !self.topology.is_ethernet(*l)) {
-            for (node, port) in self.ends_of_link(link) {
-                let channel = Channel::<Vec<u8>>::new(self.world.channel_config(node, port), 0);
-                let mut up = true;
-                let mut at = Some(Instant::ZERO + Duration::from_micros(1));
-                while let Some(now) = at.filter(|now| *now < Instant::ZERO + TIME_MAX) {
-                    if channel.is_up(now) != up {
-                        up = !up;
-                        faults.push((now, Fault::LinkState { node, port, up }));
-                    }
-                    at = channel.next_transition(now);
+        for (node, port) in self.ends_of_hard_links() {
+            let channel = Channel::<Vec<u8>>::new(self.world.channel_config(node, port), 0);
+            let mut up = true;
+            let mut at = Some(Instant::ZERO + Duration::from_micros(1));
+            while let Some(now) = at.filter(|now| *now < Instant::ZERO + TIME_MAX) {
+                if channel.is_up(now) != up {
+                    up = !up;
+                    faults.push((now, Fault::LinkState { node, port, up }));
                 }
+                at = channel.next_transition(now);
             }
         }
         self.world.add_faults(faults);
