@@ -171,6 +171,8 @@ impl Split<'_> {
             leg.note_heard(cx.now);
         }
         let before = leg.peer.hello().filter(|_| leg.peer.is_heard());
+        let introduction = self.relays.get_mut(from).rx.introduction_mut();
+        introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
         let told = leg.peer.on_segment(option);
         let heard = leg.peer.is_heard();
         if let Some(hello) = leg.peer.hello().filter(|hello| heard && before != Some(*hello))
@@ -180,9 +182,11 @@ impl Split<'_> {
         }
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
+        let link = cx.links.get(self.legs.get(from).out);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
+        towards.tx.expect_of_link(link);
         // What is said of bytes that were never sent from here is hearsay, in a gateway's message,
         // too.
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };

@@ -17,7 +17,7 @@ use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::handshake::{Answer, HalfOpen, Step, SynCache};
-use crate::link::{Link, LinkReport, Links};
+use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
 use crate::peer::{Hello, Peer, insert_farlink};
 use crate::promise::Promise;
@@ -45,6 +45,9 @@ pub enum Outcome {
 
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
+
+/// So many SYNs of a connection without an answer: what asks for a gateway may not pass any more.
+const SYNS_UNHEARD: u32 = 3;
 
 /// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
 /// segments.
@@ -346,17 +349,18 @@ impl Engine {
         net: &mut dyn World,
     ) {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        // A connection that does not find the other gateway is worse off for its whole life. But a
-        // box on the way may drop what it does not know: the host's second repetition goes as it
-        // came, and the first one, too, where no gateway answers. A link that is away has lost them
-        // itself.
-        let may_ask_again = syns == 2 || self.links.is_away(self.links.way(out));
-        let asks = syns == 1 || (may_ask_again && self.links.at(out).is_some_and(Link::may_answer));
-        if asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open {
-            let asked = insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
-            if let Some(h) = self.syns.get_mut(&key) {
-                h.asked |= asked;
-            }
+        let is_away = self.links.is_away(self.links.way(out));
+        let asks = match self.links.at_mut(out) {
+            // What its gateway has answered before, the way there passes: until three go unheard.
+            Some(link) if syns == SYNS_UNHEARD && !is_away => link.forget_answer(),
+            Some(link) => link.may_ask(syns, is_away),
+            None => false,
+        };
+        let asks = asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open;
+        let asked = asks && insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
+        if let Some(h) = self.syns.get_mut(&key) {
+            h.asked |= asked;
+            h.went_plain |= !asked;
         }
     }
 
@@ -410,8 +414,9 @@ impl Engine {
                         if !over_link {
                             answer.b.peer = Peer::None;
                         }
+                        let of_gateway = answer.b.peer.is_marked();
                         if let Some(link) = self.links.at_mut(via).filter(|_| h.asked) {
-                            link.note_answer(answer.b.peer.is_marked());
+                            h.introduces |= !link.note_answer(of_gateway) && h.went_plain;
                         }
                         let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if shown < s.window {
@@ -510,6 +515,9 @@ impl Engine {
         }
         let r = &mut *relays;
         r.b.rx = Receiver::new(s.ack, shown_b);
+        if h.introduces && !legs.b.peer.is_marked() {
+            r.b.rx.introduce(now);
+        }
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.forget_window_shown_max();
         r.a.rx = Receiver::new(answer.ack, shown_a);

@@ -45,6 +45,10 @@ pub struct HalfOpen {
     pub answer: Option<Box<Answer>>,
     /// Its SYN went on with our option: its answer may speak of a gateway.
     pub asked: bool,
+    /// One has gone on without it: its answer does not speak of a gateway that is there.
+    pub went_plain: bool,
+    /// A gateway that the answer did not speak of may be there all the same.
+    pub introduces: bool,
     /// SYNs seen.
     pub syns: u32,
     /// One SYN-ACK has been seen.
@@ -287,6 +291,8 @@ impl SynCache {
             shown_bytes: None,
             answer: None,
             asked: false,
+            went_plain: false,
+            introduces: false,
             syns: 1,
             answered_once: false,
             answered_silently: false,

@@ -353,7 +353,7 @@ impl Link {
 
     /// It is asked by a segment now; returns by which.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
-        if self.silence.is_asked() {
+        if self.silence.is_asked(now) {
             self.evidence.probe(now);
         }
         self.silence.probe(now)
@@ -492,16 +492,20 @@ impl Link {
     }
 
     /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host
-    /// alone.
-    pub(crate) fn note_answer(&mut self, of_gateway: bool) {
-        self.far_end.note_answer(of_gateway);
+    /// alone. Returns whether it was known that the host alone would.
+    pub(crate) fn note_answer(&mut self, of_gateway: bool) -> bool {
+        self.far_end.note_answer(of_gateway)
     }
 
-    /// Nothing speaks against a gateway there. A SYN that is repeated may ask once more: it was
-    /// lost, as far as is known.
+    /// The SYN that a host sends for the `syns`-th time may ask for a gateway there.
     #[must_use]
-    pub fn may_answer(&self) -> bool {
-        self.far_end.may_answer()
+    pub(crate) fn may_ask(&self, syns: u32, is_away: bool) -> bool {
+        self.far_end.may_ask(syns, is_away)
+    }
+
+    /// Whether a gateway answers is to be found out anew, where one has. Returns whether it had.
+    pub(crate) fn forget_answer(&mut self) -> bool {
+        self.far_end.forget_answer()
     }
 
     /// A burst has left from which the other gateway will tell the rate.
@@ -546,6 +550,12 @@ impl Link {
     /// Its budget goes by what is lost.
     pub(crate) fn reckon_with_losses(&mut self) {
         self.budget.losses_changed(self.losses.sent_and_lost());
+    }
+
+    /// It loses so much that a burst without an answer says little.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.losses.is_lossy()
     }
 
     /// It loses enough for repetitions before the loss is known.

@@ -26,6 +26,9 @@ use crate::world::World;
 /// The round trip of a link of which none is known (the initial RTO, RFC 6298 2.1).
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
 
+/// The next question to a silent link leaves a round trip after the last one, and this part of it.
+const QUESTION_SLACK_PARTS: u32 = 64;
+
 /// A link that is away is asked every 10 ms at most, and by one part in a hundred of what it would
 /// carry.
 const PROBES_APART_MIN: Duration = Duration::from_millis(10);
@@ -102,14 +105,21 @@ impl Split<'_> {
         if self.is_exempt(to) {
             return;
         }
-        let apart = link.rtt_in_force().unwrap_or(RTT_UNKNOWN).max(cx.config.timers.rto_min);
+        // An answer is here before the next question leaves: else it would count as the answer to
+        // that one, and would have come too soon (RFC 8985 6.2 step 2).
+        let rtt = link.rtt_in_force().unwrap_or(RTT_UNKNOWN);
+        let apart = (rtt + rtt / QUESTION_SLACK_PARTS).max(cx.config.timers.rto_min);
         // What was answered a round trip after the timer was set has left later than what this one
         // waits for.
         if link.answered_at() + after >= cx.now + apart {
             self.relays.get_mut(to.other()).tx.leave_alone();
             return;
         }
-        let expired = Expired { after, host: leg.addr, of_gateway: leg.peer.is_heard(), apart };
+        let of_gateway = leg.peer.is_heard();
+        let is_lossy = of_gateway && link.is_lossy();
+        // A host may be off, and of a link whose rate nobody knows a probe may take all.
+        let is_dense = of_gateway && link.rate_in_force_bps().is_some();
+        let expired = Expired { after, host: leg.addr, of_gateway, is_lossy, is_dense, apart };
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 

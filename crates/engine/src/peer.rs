@@ -6,12 +6,14 @@
 
 mod frame;
 mod hello;
+mod introduction;
 mod message;
 mod v1;
 
 use farlink_wire::{FARLINK_DATA, FarlinkOption, PacketBuf, Parsed, edit, parse};
 
 pub use hello::{Capability, Hello, Identity};
+pub use introduction::Introduction;
 pub use message::{Arrived, Message, TOLD_WINDOW_MAX, WINDOW_UNIT};
 
 use message::units;

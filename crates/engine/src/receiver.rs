@@ -6,7 +6,7 @@ use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
-use crate::peer::Arrived;
+use crate::peer::{Arrived, Introduction};
 
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
 const SEGMENTS_PER_ACK: u32 = 2;
@@ -82,6 +82,8 @@ pub struct Receiver {
     /// Acknowledgements come later and later, so that the source learns the path's RTT before it is
     /// left to it.
     pub stretch: Option<Stretch>,
+    /// What is left to be said towards the source of who speaks here.
+    introduction: Introduction,
     /// Where the window ended that the upstream gateway was told last.
     pub told_edge: Option<SeqNum>,
     /// Where the soft window ended that it was told last; `None`: none was told.
@@ -121,6 +123,7 @@ impl Receiver {
             far_told: None,
             ack_held_back: false,
             stretch: None,
+            introduction: Introduction::None,
             told_edge: None,
             told_soft_edge: None,
             raise_first: false,
@@ -133,6 +136,27 @@ impl Receiver {
             repeated: None,
             sack_is_lost: false,
         }
+    }
+
+    /// The handshake could not tell a gateway towards the source who speaks here.
+    pub fn introduce(&mut self, now: Instant) {
+        self.introduction = Introduction::begin(now);
+    }
+
+    /// The next segment towards the source is to say it.
+    #[must_use]
+    pub fn introduces(&self, now: Instant) -> bool {
+        self.introduction.is_due(now)
+    }
+
+    /// Who speaks on the leg of the source may be said there, too.
+    pub fn introduction_mut(&mut self) -> &mut Introduction {
+        &mut self.introduction
+    }
+
+    /// A segment has said it.
+    pub fn note_introduced(&mut self, now: Instant) {
+        self.introduction.note_said(now);
     }
 
     /// What the source has been shown before this receiver began: the right edge, and the largest

@@ -57,10 +57,20 @@ impl RttEstimator {
     /// RTO with back-off, within the bounds.
     #[must_use]
     pub fn rto(&self, min: Duration, max: Duration) -> Duration {
-        let base = match self.srtt {
-            None => RTO_INITIAL,
-            Some(srtt) => (srtt + (self.rttvar * 4).max(min)).max(min),
-        };
+        self.backed_off(self.base(min), max)
+    }
+    /// The same over a link whose queue is ours, with a gateway at its other end: the round trip
+    /// hardly varies. What seems to be a long one is an acknowledgement that took the place of a
+    /// lost one.
+    #[must_use]
+    pub fn rto_over_own_link(&self, min: Duration, max: Duration) -> Duration {
+        let most = self.srtt.map_or(RTO_INITIAL, |_| self.min_rtt + self.min_rtt / 2 + min);
+        self.backed_off(self.base(min).min(most), max)
+    }
+    fn base(&self, min: Duration) -> Duration {
+        self.srtt.map_or(RTO_INITIAL, |srtt| (srtt + (self.rttvar * 4).max(min)).max(min))
+    }
+    fn backed_off(&self, base: Duration, max: Duration) -> Duration {
         base.saturating_mul(1 << self.backoff.min(BACKOFF_MAX)).min(max.max(base))
     }
     /// The timer expired: doubled (RFC 6298 5.5).
@@ -76,6 +86,19 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn over_a_link_of_our_own_little_is_added_to_the_shortest_round_trip() {
+        let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
+        let mut e = RttEstimator::default();
+        assert_eq!(e.rto_over_own_link(min, max), Duration::from_secs(1));
+        e.sample(Duration::from_millis(500));
+        assert_eq!((e.rto(min, max).as_millis(), e.rto_over_own_link(min, max).as_millis()), (1500, 950));
+        (0..30).for_each(|_| e.sample(Duration::from_millis(500)));
+        assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
+        e.back_off();
+        assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
+    }
 
     #[test]
     fn rfc6298_rules() {

@@ -31,6 +31,8 @@ const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
 const OPTION_BODY_BYTES_MAX: usize = 36;
 const TIMESTAMPS_BYTES: usize = 12;
+/// What says who speaks: the head of the option, a frame, and what fills it up to a word.
+const HELLO_OPTION_BYTES: u32 = 16;
 
 /// What a pull sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,10 +251,16 @@ impl Split<'_> {
             | if cwr { Flags::CWR } else { Flags::default() };
         // What tries a larger size is one segment.
         let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss(), |p| p.len);
+        let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());
+        let mss = if introduces { mss.saturating_sub(HELLO_OPTION_BYTES).max(8) } else { mss };
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
-        let message = dst.peer.hello().map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
-        let body = message.as_ref().zip(dst.peer.hello()).map(|(message, hello)| message.encode(hello));
+        let gateway = dst.peer.hello().filter(|_| !introduces);
+        let message = gateway.map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
+        let body = match &message {
+            _ if introduces => Some(cx.links.hello().body()),
+            message => message.as_ref().zip(gateway).map(|(message, hello)| message.encode(hello)),
+        };
         let sack_max = if self.agreed.timestamps { 3 } else { 4 };
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let plain = Hosts { legs: self.legs, agreed: self.agreed }.header(to);
@@ -278,6 +286,9 @@ impl Split<'_> {
             outbound.tx.on_sent(cx.now, &p);
         }
         drop(slices);
+        if introduces {
+            self.relays.get_mut(to).rx.note_introduced(cx.now);
+        }
         self.note_told(cx, to, &word, message.as_ref());
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
         Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
@@ -481,6 +492,13 @@ impl Relay {
             None => (flags, 0),
         }
     }
+}
+
+/// The segment says who speaks here, to a gateway that the handshake could not tell it. What goes
+/// for the second time does not, nor one whose options have no room.
+fn introduces(now: Instant, inbound: &Relay, plan: Option<&Plan>, sack_blocks: usize) -> bool {
+    let is_first = plan.is_none_or(|p| p.purpose == Purpose::New && !p.mtu_probe);
+    is_first && sack_blocks < 2 && inbound.rx.introduces(now)
 }
 
 fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {

@@ -183,10 +183,8 @@ impl Split<'_> {
             if !said && let Some(newest) = delivers {
                 relay.tx.wait_in_line(cx.now, newest);
             }
-            let kind = relay.tx.cc().kind();
-            // Of others: behind the link, or in it where its rate is only a guess.
-            relay.tx.expect_queues(kind.goes_by_link_rate() && !(kind.is_clocked_by_queue() && said));
-            let rto = relay.tx.rto();
+            relay.tx.expect_of_link(cx.links.get(out));
+            let ran = relay.tx.rto().min(cx.now.since(relay.tx.progress_at()));
             let happened = relay.tx.on_timer(cx.now);
             if happened.recovery {
                 cx.happened(self.legs, Event::Recovers(side.other()));
@@ -202,7 +200,7 @@ impl Split<'_> {
                 }
                 self.pass_round(side);
                 self.ask_for_echo(cx.now, side);
-                self.doubt_link(cx, side.other(), rto);
+                self.doubt_link(cx, side.other(), ran);
             }
             self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }

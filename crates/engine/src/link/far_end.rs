@@ -48,6 +48,7 @@ impl FarEnd {
 
     /// A gateway has been heard.
     pub fn meet(&mut self, hello: Hello) {
+        self.answers = Some(true);
         // Of one that says nothing of itself only the reports tell which it is, and they come
         // later.
         let is_same = |known: &Hello| {
@@ -78,15 +79,29 @@ impl FarEnd {
         self.carried.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(sent_at, _)| sent_at)
     }
 
-    /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone.
-    pub fn note_answer(&mut self, of_gateway: bool) {
-        self.answers = Some(of_gateway);
+    /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone. Returns
+    /// whether it was known that the host alone would.
+    pub fn note_answer(&mut self, of_gateway: bool) -> bool {
+        self.answers.replace(of_gateway) == Some(false)
     }
 
-    /// Nothing speaks against a gateway there.
+    /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A connection that
+    /// does not find the other gateway is worse off for its whole life. But a box on the way may
+    /// drop what it does not know: as long as nothing is known, each second repetition goes as it
+    /// came, and where the host alone has answered, each one. A link that is away has lost them
+    /// itself.
     #[must_use]
-    pub fn may_answer(&self) -> bool {
-        self.answers != Some(false)
+    pub fn may_ask(&self, syns: u32, is_away: bool) -> bool {
+        match self.answers {
+            _ if syns == 1 => true,
+            Some(of_gateway) => of_gateway,
+            None => is_away || syns.is_multiple_of(2),
+        }
+    }
+
+    /// Whether a gateway answers is to be found out anew, where one has. Returns whether it had.
+    pub fn forget_answer(&mut self) -> bool {
+        self.answers.take_if(|of_gateway| *of_gateway).is_some()
     }
 
     /// A burst has left from which it will tell the rate.

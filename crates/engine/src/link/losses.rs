@@ -6,6 +6,9 @@ const ASSUMED_LOST_BYTES: u64 = 1_500;
 const ASSUMED_BYTES: u64 = 300 * 1_500;
 /// Early repetition is worth while above one loss in so many bytes (0.05 %).
 const WORTH_ONE_IN: u64 = 2_000;
+/// A link that loses more than one byte in so many (2 %) loses whole bursts, and what asks for an
+/// answer, or the answer, as well.
+const LOSSY_ONE_IN: u64 = 50;
 /// Older knowledge counts half after so many bytes.
 const FADE_BYTES: u64 = 32 << 20;
 
@@ -39,11 +42,29 @@ impl Losses {
         let lost = self.lost_bytes + ASSUMED_LOST_BYTES;
         lost.saturating_mul(WORTH_ONE_IN) >= self.sent_bytes + ASSUMED_BYTES
     }
+
+    /// It loses so much that a burst without an answer says little.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        let (sent, lost) = self.sent_and_lost();
+        lost.saturating_mul(LOSSY_ONE_IN) >= sent
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_is_lossy_from_two_percent_on_once_there_is_enough_to_tell() {
+        let mut losses = Losses::default();
+        losses.note(0, 5_000);
+        assert!(!losses.is_lossy(), "a few segments");
+        losses.note(0, 5_000);
+        assert!(losses.is_lossy());
+        losses.note(200_000, 0);
+        assert!(!losses.is_lossy());
+    }
 
     #[test]
     fn a_clean_link_is_known_as_one_after_a_while_and_a_loss_changes_that() {

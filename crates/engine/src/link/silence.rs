@@ -28,12 +28,17 @@ use farlink_wire::{Duration, Instant};
 const PART: u32 = 32;
 /// Probes are never farther apart than this, or than the round trip.
 const APART_MAX: Duration = Duration::from_secs(4);
-/// The same where somebody near by has not answered: 2 % of the silence, a second at most.
-const PART_NEAR: u32 = 50;
-const APART_MAX_NEAR: Duration = Duration::from_secs(1);
-/// So many stay unanswered before all else waits: what stands in a queue of others, or in a link
-/// that pauses, comes late.
-const QUESTIONS: u32 = 2;
+/// The same where a gateway has not answered, or somebody near by: 2 % of the silence, a second at
+/// most.
+const PART_DENSE: u32 = 50;
+const APART_MAX_DENSE: Duration = Duration::from_secs(1);
+/// All else waits when so many answers one after the other could have come: what stands in a queue
+/// of others, or in a link that pauses, comes late.
+const ANSWERS: u32 = 3;
+/// The same over a link that loses whole bursts, and answers as well.
+const ANSWERS_LOSSY: u32 = 6;
+/// A probe to somebody near by counts from here on: neither a small one nor one in turn is next.
+const FIRST_PROBE_NEAR: u32 = 2;
 /// Each of so many is a small one: large segments alone may get lost (RFC 2923), and then the link
 /// carries others.
 const SMALL_EVERY: u32 = 4;
@@ -50,6 +55,10 @@ pub struct Expired {
     pub host: IpAddr,
     /// A gateway is heard on the leg.
     pub of_gateway: bool,
+    /// The link loses whole bursts.
+    pub is_lossy: bool,
+    /// Probes cost little: a gateway is to answer, and the link's rate is known.
+    pub is_dense: bool,
     /// Probes are at least so far apart.
     pub apart: Duration,
 }
@@ -77,12 +86,14 @@ pub struct Silence {
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     since: Instant,
+    /// All else waits from then on.
+    until: Instant,
     apart: Duration,
     probe_at: Instant,
     probed_at: Instant,
     probes: u32,
-    /// Somebody near by has not answered.
-    is_near: bool,
+    /// Probes cost little.
+    is_dense: bool,
 }
 
 impl Silence {
@@ -102,10 +113,17 @@ impl Silence {
         if !expired.of_gateway && !of_another {
             return false;
         }
-        let (since, apart) = (now, expired.apart);
+        let answers = if expired.is_lossy { ANSWERS_LOSSY } else { ANSWERS };
         // Its own head has just been sent again: that is the first question.
-        let (probe_at, probed_at) = (now + apart, now);
-        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes: 0, is_near: false });
+        self.doubt = Some(Doubt {
+            since: now,
+            until: now + expired.apart * answers,
+            apart: expired.apart,
+            probe_at: now + expired.apart,
+            probed_at: now,
+            probes: 0,
+            is_dense: expired.is_dense,
+        });
         true
     }
 
@@ -117,8 +135,8 @@ impl Silence {
             return false;
         }
         let probe_at = if of_gateway { now } else { now + apart };
-        let (since, probed_at, probes) = (now, now, QUESTIONS);
-        self.doubt = Some(Doubt { since, apart, probe_at, probed_at, probes, is_near: true });
+        let (since, until, probed_at, probes) = (now, now, now, FIRST_PROBE_NEAR);
+        self.doubt = Some(Doubt { since, until, apart, probe_at, probed_at, probes, is_dense: true });
         true
     }
 
@@ -137,9 +155,9 @@ impl Silence {
         self.doubt.map(|d| d.probe_at)
     }
 
-    /// It has been asked often enough, and nobody was answered since.
-    pub fn is_asked(&self) -> bool {
-        self.doubt.is_some_and(|d| d.probes >= QUESTIONS)
+    /// It has been asked for long enough, and nobody was answered since.
+    pub fn is_asked(&self, now: Instant) -> bool {
+        self.doubt.is_some_and(|d| now >= d.until)
     }
 
     /// A probe leaves; returns which.
@@ -147,7 +165,7 @@ impl Silence {
         let d = self.doubt.as_mut()?;
         d.probes = d.probes.wrapping_add(1);
         d.probed_at = now;
-        let (part, most) = if d.is_near { (PART_NEAR, APART_MAX_NEAR) } else { (PART, APART_MAX) };
+        let (part, most) = if d.is_dense { (PART_DENSE, APART_MAX_DENSE) } else { (PART, APART_MAX) };
         d.probe_at = now + d.apart.max((now.since(d.since) / part).min(most));
         let every = |n| d.probes.is_multiple_of(n);
         Some(Probe { small: every(SMALL_EVERY), in_turn: every(IN_TURN_EVERY) })
@@ -183,7 +201,8 @@ mod tests {
 
     fn expired(host: u8, of_gateway: bool) -> Expired {
         let (after, apart) = (Duration::from_millis(300), Duration::from_millis(200));
-        Expired { after, host: IpAddr::from(Ipv4Addr::new(10, 0, 0, host)), of_gateway, apart }
+        let host = IpAddr::from(Ipv4Addr::new(10, 0, 0, host));
+        Expired { after, host, of_gateway, is_lossy: false, is_dense: of_gateway, apart }
     }
 
     #[test]
@@ -223,11 +242,11 @@ mod tests {
             small += u32::from(probe.small);
             small_in_turn += u32::from(probe.small && probe.in_turn);
             let apart = s.probe_at().unwrap().since(now);
-            let most = Duration::from_millis(200).max(now.since(at(1_000)) / PART);
-            assert!(apart <= most && (Duration::from_millis(200)..=APART_MAX).contains(&apart));
+            let most = Duration::from_millis(200).max(now.since(at(1_000)) / PART_DENSE);
+            assert!(apart <= most && (Duration::from_millis(200)..=APART_MAX_DENSE).contains(&apart));
             now = s.probe_at().unwrap();
         }
-        assert!(now.since(at(1_000_000)) <= APART_MAX);
+        assert!(now.since(at(1_000_000)) <= APART_MAX_DENSE);
         assert!(small > 10 && small_in_turn * 3 + 2 >= small, "{small}, {small_in_turn} in turn");
         s.probe(now);
         s.hasten(now + Duration::from_millis(100));

@@ -126,16 +126,16 @@ impl Hello {
     /// From such a body. Older gateways put nothing there.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
-        let value = Frames::of(body).find(|(kind, _)| *kind == Kind::Hello).map(|(_, value)| value);
-        match value.and_then(|v| v.first_chunk::<HELLO_BYTES>()) {
-            Some(&[i, j, k, l, version, a, b, key_id]) => Self {
-                identity: Identity([i, j, k, l]),
-                version,
-                capabilities: u16::from_be_bytes([a, b]),
-                key_id,
-            },
-            None => Self::SILENT,
-        }
+        Self::find(body).unwrap_or(Self::SILENT)
+    }
+
+    /// The same in any body; `None`: nothing is said there of who speaks.
+    #[must_use]
+    pub fn find(body: &[u8]) -> Option<Self> {
+        let (_, value) = Frames::of(body).find(|(kind, _)| *kind == Kind::Hello)?;
+        let &[i, j, k, l, version, a, b, key_id] = value.first_chunk::<HELLO_BYTES>()?;
+        let capabilities = u16::from_be_bytes([a, b]);
+        Some(Self { identity: Identity([i, j, k, l]), version, capabilities, key_id })
     }
 }
 

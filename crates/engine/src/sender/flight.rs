@@ -133,9 +133,11 @@ impl Flight {
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
-    /// The retransmission timeout, backed off as it is.
-    pub fn rto(&self) -> Duration {
-        self.rtt.rto(self.rto_bounds.min, self.rto_bounds.max)
+    /// The retransmission timeout, backed off as it is; `is_own`: over a link of our own that loses
+    /// whole bursts.
+    pub fn rto(&self, is_own: bool) -> Duration {
+        let RtoBounds { min, max } = self.rto_bounds;
+        if is_own { self.rtt.rto_over_own_link(min, max) } else { self.rtt.rto(min, max) }
     }
     /// Its bounds.
     pub fn rto_bounds(&self) -> RtoBounds {

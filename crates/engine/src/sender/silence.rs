@@ -13,6 +13,10 @@ const ASK_AFTER: u32 = 2;
 /// early.
 const ASK_AFTER_WAITING: u32 = 1;
 
+/// The same where the link loses whole bursts: until then all of it is sent again, without
+/// back-off.
+const ASK_AFTER_LOSSES: u32 = 5;
+
 /// How long nothing has been heard of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
@@ -24,8 +28,12 @@ pub(super) struct Silence {
     pub since: Instant,
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
+    /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.
+    pub is_own: bool,
+    /// Such a link loses whole bursts.
+    pub is_lossy: bool,
     /// Silences of the link that ended since the receiver acknowledged anything; a long one counts
-    /// as many short ones.
+    /// as several short ones.
     pub outlived: u8,
     /// The link has answered others meanwhile, so this silence is the receiver's own.
     pub is_alone: bool,
@@ -33,6 +41,8 @@ pub(super) struct Silence {
 
 /// A silence in which a timer expired counts as so many in which none did.
 const SHORT_SILENCES: u8 = 8;
+/// The same where a gateway is to answer: it does so whether its host lives or not.
+const SHORT_SILENCES_OWN: u8 = 3;
 /// A receiver that acknowledges at once may be later than usual by this at least.
 const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
 
@@ -50,7 +60,16 @@ impl Silence {
     /// window of its own would send all there is at every timeout, and a link would carry nothing
     /// but repetitions for hosts that are off.
     pub fn asks(&self) -> bool {
-        self.timeouts >= if self.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER }
+        self.timeouts >= if self.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER } && !self.persists()
+    }
+    /// It is over. What its link lets expect remains.
+    fn over(self) -> Self {
+        let Self { may_wait, is_own, is_lossy, .. } = self;
+        Self { may_wait, is_own, is_lossy, ..Self::default() }
+    }
+    /// All that is under way is sent again at each timeout: it may have been lost as a whole.
+    pub fn persists(&self) -> bool {
+        self.is_lossy && self.timeouts < ASK_AFTER_LOSSES
     }
     /// It has been asked, and nothing else is sent before the answer or the next timeout.
     pub fn waits(&self, mss: u32) -> bool {
@@ -103,7 +122,7 @@ impl Sender {
         if self.silence.asks() {
             self.flight.note_outage();
         }
-        self.silence = Silence::default();
+        self.silence = self.silence.over();
         self.blind = Blind::default();
     }
 
@@ -207,14 +226,17 @@ impl Sender {
     /// Timeouts of that time come due now, without back-off, and congestion control hears nothing
     /// of them (compare RFC 5682: they were no sign of congestion).
     pub fn resume_after_silence(&mut self, now: Instant) {
-        let may_wait = self.silence.may_wait;
         // Where no timer has expired it was a short one, and several in a row are the link's.
-        let counts = if self.silence.timeouts > 0 { SHORT_SILENCES } else { 1 };
+        let counts = match self.silence {
+            Silence { timeouts: 0, .. } => 1,
+            Silence { is_own: true, .. } => SHORT_SILENCES_OWN,
+            _ => SHORT_SILENCES,
+        };
         let outlived = self.silence.outlived.saturating_add(counts);
         // Once it may have been the link, which was heard for a moment only.
         let is_alone = self.silence.is_alone || outlived > SHORT_SILENCES && !self.flight.is_empty();
         self.begin_anew_after_outage(now);
-        self.silence = Silence { outlived, is_alone, may_wait, ..Silence::default() };
+        self.silence = Silence { outlived, is_alone, ..self.silence.over() };
         if self.flight.is_empty() {
             return;
         }

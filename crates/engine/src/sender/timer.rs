@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
+use crate::link::Link;
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
@@ -64,8 +65,17 @@ impl Sender {
             self.timers.early = None;
             return;
         }
-        self.timers.rto = Some(now + self.rto());
+        self.timers.rto = Some((self.rto_begins_at(now) + self.rto()).max(now + PTO_MIN));
         self.arm_probe(now);
+    }
+
+    /// When the timer that is restarted now began to run. At the end of what there is to send to a
+    /// gateway, over a link whose queue is here, it is when the oldest segment left (RFC 7765): an
+    /// end that is lost would cost a round trip more. Else it is now: there may be other queues.
+    fn rto_begins_at(&self, now: Instant) -> Instant {
+        let oldest = self.flight.board().first().filter(|r| !r.lost && !r.sacked);
+        let is_end = self.tail_after && self.silence.is_own && self.silence.timeouts == 0;
+        oldest.filter(|_| is_end).map_or(now, |r| r.sent_at.min(now))
     }
 
     /// Starts the timers that do not run yet, after sending.
@@ -112,10 +122,17 @@ impl Sender {
         self.peer.watch_hole(now, hole, self.rto() * 2, self.flight.rto_bounds().max);
     }
 
-    /// Segments may wait in a queue that is not ours: a timeout of everything at once says little,
-    /// so the first segment asks.
-    pub fn expect_queues(&mut self, may_wait: bool) {
-        self.silence.may_wait = may_wait;
+    /// What its link lets expect. Segments may wait in a queue of others, behind the link, or in it
+    /// where its rate is only a guess: a timeout of everything at once says little then, so the
+    /// first segment asks.
+    pub fn expect_of_link(&mut self, link: Option<&Link>) {
+        let kind = self.cc().kind();
+        let is_said = kind.is_clocked_by_queue() && link.is_some_and(Link::is_rate_declared);
+        // A link that carries less than was said has a queue, too.
+        let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
+        self.silence.is_own = is_said && !queues;
+        self.silence.may_wait = kind.goes_by_link_rate() && !is_said;
+        self.silence.is_lossy = self.silence.is_own && link.is_some_and(Link::is_lossy);
     }
 
     /// The way delivers, and nothing has arrived that left after `newest`. What left later stands
@@ -180,6 +197,9 @@ impl Sender {
         self.probe_wanted = false;
         self.silence.timeouts = self.silence.timeouts.saturating_add(1);
         self.silence.asked_bytes = 0;
+        if self.silence.persists() {
+            self.flight.reset_backoff();
+        }
         self.timers.rto = Some(now + self.rto());
         true
     }
@@ -187,6 +207,6 @@ impl Sender {
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.flight.rto()
+        self.flight.rto(self.silence.is_lossy)
     }
 }

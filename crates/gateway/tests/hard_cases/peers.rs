@@ -41,16 +41,16 @@ fn the_option_goes_only_into_syns_that_leave_over_a_declared_link() {
     t.play("a > S 0 win 65535 <mss 1460>\n b < S 0 <no flsyn>");
 }
 
-/// A connection on a port of its own, whose SYN the host repeats twice; `second` is what the first
-/// repetition carries. Then the handshake is answered with `answer`.
-fn repeated(port: u32, second: &str, answer: &str) -> String {
+/// A connection on a port of its own, whose SYN the host repeats twice; `second` and `third` are
+/// what the repetitions carry. Then the handshake is answered with `answer`.
+fn repeated(port: u32, second: &str, third: &str, answer: &str) -> String {
     format!(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
          b < S 0 <flsyn> {{port {port}}}
          a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
          b < S 0 <{second}> {{port {port}}}
          a > S 0 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}
-         b < S 0 <no flsyn> {{port {port}}}
+         b < S 0 <{third}> {{port {port}}}
          b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}
          a < S. 0 ack 1 <no flsynack> {{port {port}}}
          a > . 1 ack 1 {{port {port}}}
@@ -63,16 +63,49 @@ fn a_repeated_syn_asks_again_where_no_connection_has_shown_that_nobody_answers()
     // The first connection of all: that the SYN was lost is likelier than that the option was in
     // its way.
     let mut t = linked();
-    t.play(&repeated(41_000, "flsyn", ",flsynack"));
-    t.play(&repeated(41_001, "flsyn", ",flsynack"));
+    t.play(&repeated(41_000, "flsyn", "no flsyn", ",flsynack"));
+    // A gateway has answered, so the option passes.
+    t.play(&repeated(41_001, "flsyn", "flsyn", ",flsynack"));
     t.play("b > . 1 ack 1 <fl 1 1024> {port 41001}\n drop");
     t.assert(t.status().flows_with_peer == 1, "the answer counts");
     // A host has answered in a gateway's stead: here the option may be what is in the way, and
     // nobody waits for it twice.
-    t.play(&repeated(41_002, "flsyn", ""));
-    t.play(&repeated(41_003, "no flsyn", ""));
-    t.play(&repeated(41_004, "no flsyn", ",flsynack"));
-    t.play(&repeated(41_005, "flsyn", ",flsynack"));
+    t.play(&repeated(41_002, "flsyn", "flsyn", ""));
+    t.play(&repeated(41_003, "no flsyn", "no flsyn", ""));
+    t.play(&repeated(41_004, "no flsyn", "no flsyn", ",flsynack"));
+    t.play(&repeated(41_005, "flsyn", "flsyn", ",flsynack"));
+}
+
+/// A third SYN, which goes as it came, is answered, and the two that asked were lost. Then what is
+/// said of who speaks.
+fn answered_without(t: &mut Script, port: u32) {
+    t.play(&repeated(port, "flsyn", "no flsyn", ""));
+}
+
+#[test]
+fn a_gateway_that_no_syn_has_reached_is_asked_by_what_follows() {
+    let mut t = linked();
+    answered_without(&mut t, 41_000);
+    // Data says who speaks, and leaves room for it. The far gateway answers so, and both are heard.
+    t.play(
+        "a > P. 1:1461 ack 1 {port 41000}
+         b < P. 1:1461 ack 1 <fl> {port 41000,gso 1444}
+         b > . 1 ack 1461 win 65535 <flraw 53 680000000702000700> {port 41000}",
+    );
+    t.assert(t.status().flows_with_peer == 1, "the gateway is heard");
+    // The link has shown a gateway: the next connection asks each time.
+    t.play("drop a");
+    t.play(&repeated(41_001, "flsyn", "flsyn", ",flsynack"));
+}
+
+#[test]
+fn who_has_not_answered_once_is_not_asked_so_again() {
+    let mut t = linked();
+    answered_without(&mut t, 41_000);
+    t.play("a > P. 1:101 ack 1 {port 41000}\n b < P. 1:101 ack 1 <fl> {port 41000}");
+    t.play("b > . 1 ack 101 {port 41000}\n drop");
+    t.play(&repeated(41_001, "no flsyn", "no flsyn", ""));
+    t.play("a > P. 1:101 ack 1 {port 41001}\n b < P. 1:101 ack 1 <no fl> {port 41001}");
 }
 
 #[test]

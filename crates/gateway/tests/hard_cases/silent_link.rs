@@ -214,17 +214,18 @@ fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Out
     bed.t.assert(crossed.iter().all(is_made_by_gateway), &format!("{what}: nothing is forwarded unsplit"));
     // After the first timeouts, and two questions, one segment at a time asks.
     let asked = Bed::data_since(&crossed, cut_at + (rtt * 8).max(Duration::from_secs(2)));
-    // A gateway near by answers at once, so its link is asked more often.
-    let near = rtt < Duration::from_millis(40) && link.rate_bps.is_some();
+    // Where the rate is known a link that has a gateway at its other end is asked more often.
+    let dense = link.rate_bps.is_some();
+    let near = dense && rtt < Duration::from_millis(40);
     let apart = if near { Duration::from_millis(10) } else { rtt.max(LEAST) };
-    let patient = 180 + if near { outage.as_secs_f64() as u128 } else { 0 };
+    let patient = 180 + if dense { outage.as_secs_f64() as u128 } else { 0 };
     let most = if announced { 0 } else { (outage.as_nanos() / apart.as_nanos()).min(patient) };
     assert!(asked.len() as u128 <= most, "{what}: {} segments into a dead link", asked.len());
     bed.t.cut(Cut::Nothing);
     if announced {
         bed.t.set_carrier(TO_B, true);
     }
-    let part = if near {
+    let part = if dense {
         (outage / 50).min(Duration::from_secs(1))
     } else {
         (outage / 32).min(Duration::from_secs(4))
@@ -242,6 +243,8 @@ fn endures(rtt: Duration, outage: Duration, ports: &[u16], link: Link, kind: Out
         let in_time = first.is_some_and(|after| after <= bound);
         bed.t.assert(in_time, &format!("{what}: port {port} resumed after {first:?} of {bound:?}"));
     }
+    // The gateway is heard again on each connection.
+    bed.run(rtt * 2);
     // Shorter outages may be over before anybody doubts the link: then they are losses like any
     // others.
     let is_outage = announced || outage >= (rtt * 6).max(Duration::from_secs(2));
