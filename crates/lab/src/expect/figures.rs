@@ -22,6 +22,7 @@ pub const DERIVED: &[(&str, &str)] = &[
     ),
     ("repaired_share", "the part of it that had been taken for lost"),
     ("early_share", "the part of it that an idle link carried before a loss could be known"),
+    ("wasted_share", "what the link carried in vain, for each byte delivered"),
     ("round_trips_late", "round trips of the link beyond 1.05 times the limit"),
     (
         "ratio_after_handshake",
@@ -72,6 +73,7 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "retransmitted_share" => Some(metric("retransmitted_bytes")? / payload()?),
         "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
         "early_share" => Some(metric("early_bytes")? / payload()?),
+        "wasted_share" => Some(metric("wasted_bytes")? / payload()?),
         "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),
         // A lost SYN waits for its host's timer, which no gateway can shorten.
         "ratio_after_handshake" if flows() <= 1.0 => {
@@ -105,7 +107,7 @@ mod tests {
             "repeat": 0, "seed": 1, "seconds": 4.0, "goodput_bps": 2_000_000.0, "limit_seconds": 3.0,
             "ratio_to_limit": 1.333, "intact": true, "paper_seconds": null,
             "metrics": { "ack_packets": 40.0, "retransmitted_bytes": 300_000.0, "repaired_bytes": 100_000.0,
-                "early_bytes": 200_000.0, "flows_split": 200.0, "gw1_held_max_bytes": 500_000.0,
+                "early_bytes": 200_000.0, "wasted_bytes": 50_000.0, "flows_split": 200.0, "gw1_held_max_bytes": 500_000.0,
                 "gw2_held_max_bytes": 2_000_000.0 },
             "round_trip_bps": [1e6, 4e6],
         }))
@@ -117,6 +119,7 @@ mod tests {
             ("retransmitted_share", 0.3),
             ("repaired_share", 0.1),
             ("early_share", 0.2),
+            ("wasted_share", 0.05),
             ("round_trips_late", 1.7),
             ("splits_per_flow", 2.0),
             ("held_over_aim", 2.0),

@@ -12,7 +12,7 @@ pub use figures::{DERIVED, figure};
 pub use text::{mark, render};
 
 use crate::report::{CellReport, Report};
-use crate::scenario::{Cell, Driver, Expect, Params, Runs, Scenario};
+use crate::scenario::{Across, Cell, Driver, Expect, Params, Runs, Scenario};
 
 /// So much later is nothing: kernels, programs and the cables of a simulated network take that.
 const ALLOWANCE_S: f64 = 0.005;
@@ -156,18 +156,23 @@ impl<'a> Judge<'a> {
                 continue;
             }
             let (mut verdicts, mut reason) = (Vec::new(), None);
-            for cell in expect.cells(self.cells) {
-                let from = verdicts.len();
-                // The first that says more than that nobody asked for the cell.
-                if let Err(why) = self.judge_cell(expect, cell, report, &mut verdicts) {
-                    reason = reason.or(why);
+            // The first that says more than that nobody asked for the cells.
+            if expect.across == Across::Mean {
+                for (variant, cells) in by_variant(expect.cells(self.cells)) {
+                    let judged = judge_mean(expect, (variant, &cells), report, &mut verdicts);
+                    reason = reason.or(judged.err().flatten());
                 }
-                for verdict in &mut verdicts[from..] {
-                    verdict.expectation = number;
-                    verdict.why.clone_from(&expect.why);
-                    let of = |name: &String| verdict.params.get(name).cloned().unwrap_or(Value::Null);
-                    verdict.params = shown.iter().map(|name| (name.clone(), of(name))).collect();
+            } else {
+                for cell in expect.cells(self.cells) {
+                    let judged = self.judge_cell(expect, cell, report, &mut verdicts);
+                    reason = reason.or(judged.err().flatten());
                 }
+            }
+            for verdict in &mut verdicts {
+                verdict.expectation = number;
+                verdict.why.clone_from(&expect.why);
+                let of = |name: &String| verdict.params.get(name).cloned().unwrap_or(Value::Null);
+                verdict.params = shown.iter().map(|name| (name.clone(), of(name))).collect();
             }
             if verdicts.is_empty() {
                 not_judged(reason.unwrap_or_else(|| "none of its cells was selected".into()));
@@ -222,6 +227,57 @@ fn runs_of<'a>(report: &'a Report, cell: &Cell) -> Vec<&'a CellReport> {
     report.cells.iter().filter(|c| c.variant == cell.variant && c.params == cell.params).collect()
 }
 
+/// Cells of each variant, in the order of the first.
+fn by_variant<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<(&'a str, Vec<&'a Cell>)> {
+    let mut variants: Vec<(&str, Vec<&Cell>)> = Vec::new();
+    for cell in cells {
+        match variants.iter_mut().find(|(name, _)| *name == cell.variant) {
+            Some((_, all)) => all.push(cell),
+            None => variants.push((&cell.variant, vec![cell])),
+        }
+    }
+    variants
+}
+
+/// The verdicts on the mean of all cells of a variant; an error as of [`Judge::judge_cell`].
+fn judge_mean(
+    expect: &Expect,
+    (variant, cells): (&str, &[&Cell]),
+    report: &Report,
+    verdicts: &mut Vec<Verdict>,
+) -> std::result::Result<(), Option<String>> {
+    let runs: Vec<_> = cells.iter().map(|cell| runs_of(report, cell)).collect();
+    let ran = runs.iter().filter(|runs| runs.len() >= expect.runs_min as usize).count();
+    if ran < cells.len() {
+        let why = format!("{ran} of the {} cells of {variant} ran, and the mean is of all", cells.len());
+        return Err((ran > 0).then_some(why));
+    }
+    let bounds = [("<=", &expect.at_most), (">=", &expect.at_least)];
+    for (relation, bounds) in bounds {
+        for (name, bound) in bounds {
+            let each: Vec<Verdict> = cells
+                .iter()
+                .zip(&runs)
+                .map(|(cell, runs)| of_bound(expect, cell, runs, name, relation, *bound))
+                .collect();
+            let values: Option<Vec<f64>> = each.iter().map(|v| v.value).collect();
+            let value = values.map(|values| values.iter().sum::<f64>() / values.len() as f64);
+            let holds = value.is_some_and(|v| if relation == "<=" { v <= *bound } else { v >= *bound });
+            let missing = each.iter().find(|v| v.value.is_none()).map(|v| v.note.clone());
+            verdicts.push(Verdict {
+                variant: variant.into(),
+                params: Params::new(),
+                value,
+                runs: runs.iter().map(Vec::len).sum(),
+                holds,
+                note: missing.unwrap_or_else(|| format!("mean of {} cells", cells.len())),
+                ..each.into_iter().next().unwrap_or_else(|| verdict_of(cells[0], name, relation, 0))
+            });
+        }
+    }
+    Ok(())
+}
+
 fn of_bound(
     expect: &Expect,
     cell: &Cell,
@@ -257,6 +313,11 @@ fn compared(
     others: &[&CellReport],
     measure: &str,
 ) -> Verdict {
+    let mut pairs: Vec<u64> = runs.iter().map(|run| run.seed).collect();
+    pairs.retain(|seed| expect.runs != Runs::Paired || others.iter().any(|run| run.seed == *seed));
+    let is_paired = |run: &&&CellReport| expect.runs != Runs::Paired || pairs.contains(&run.seed);
+    let [runs, others] = [runs, others].map(|of| of.iter().filter(is_paired).copied().collect::<Vec<_>>());
+    let (runs, others) = (runs.as_slice(), others.as_slice());
     let time = |runs: &[&CellReport]| {
         let of = |run: &&CellReport| {
             if run.intact { figure(run, measure) } else { Some(f64::INFINITY) }
@@ -295,7 +356,7 @@ fn verdict_of(cell: &Cell, figure: &str, relation: &str, runs: usize) -> Verdict
 
 /// The value that stands for all runs. `is_largest`: large ones are bad.
 fn one_of(values: &[f64], runs: Runs, is_largest: bool) -> f64 {
-    if runs == Runs::Mean {
+    if matches!(runs, Runs::Mean | Runs::Paired) {
         return values.iter().sum::<f64>() / values.len() as f64;
     }
     let mut sorted = values.to_vec();
@@ -304,7 +365,7 @@ fn one_of(values: &[f64], runs: Runs, is_largest: bool) -> f64 {
         sorted.reverse();
     }
     let share = match runs {
-        Runs::Mean | Runs::Median => 0.5,
+        Runs::Mean | Runs::Paired | Runs::Median => 0.5,
         Runs::P90 => 0.9,
         Runs::Worst => 1.0,
     };

@@ -108,6 +108,37 @@ fn of_several_runs_the_one_that_was_named_counts() {
 }
 
 #[test]
+fn a_bound_of_all_cells_together_waits_for_all_of_them() {
+    let text = "[[expect]]\nof = { variant = 'farlink' }\ncells = 'mean'\nruns = 'mean'\nat_most = { seconds = 1.5 }";
+    let judgement = judged(text, &[(1000, "farlink", &[1.0, 3.0]), (2000, "farlink", &[0.5])]);
+    let [verdict] = &judgement.verdicts[..] else { panic!("{judgement:?}") };
+    assert_eq!((verdict.value, verdict.holds, verdict.runs), (Some(1.25), true, 3));
+    let text_of = render(&judgement);
+    assert!(text_of.contains("mean of 2 cells"), "{text_of}");
+    let judgement = judged(text, &[(1000, "farlink", &[4.0]), (2000, "farlink", &[0.5])]);
+    assert!(!judgement.verdicts[0].holds);
+    let judgement = judged(text, &[(1000, "farlink", &[1.0])]);
+    assert!(judgement.verdicts.is_empty() && judgement.not_judged[0].reason.contains("1 of the 2 cells"));
+}
+
+#[test]
+fn paired_runs_are_those_of_the_same_seeds() {
+    let text = "[[expect]]\nof = { variant = 'farlink' }\nruns = 'paired'\nnot_slower_than = { variant = 'direct', host_cc = 'bbr' }";
+    let scenario = scenario(text);
+    let cells = scenario.cells().unwrap();
+    let mut report = report(&scenario, &[(1000, "farlink", &[2.0, 4.0, 90.0]), (1000, "bbr", &[3.0, 3.0])]);
+    for cell in &mut report.cells {
+        cell.seed = u64::from(cell.repeat);
+    }
+    let judgement = Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report);
+    let verdict = &judgement.verdicts[0];
+    assert_eq!((verdict.value, verdict.holds), (Some(3.0), true), "the third has no pair");
+    report.cells[0].seed = 7;
+    let judgement = Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report);
+    assert_eq!((judgement.verdicts[0].value, judgement.verdicts[0].holds), (Some(4.0), false));
+}
+
+#[test]
 fn what_was_not_run_is_not_judged_and_said() {
     let text = "[[expect]]\nof = { variant = 'farlink', size_bytes = 2000 }\nat_most = { seconds = 1 }
         [[expect]]\ndriver = 'lab'\nat_most = { seconds = 1 }";

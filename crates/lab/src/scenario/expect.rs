@@ -42,6 +42,8 @@ pub enum Runs {
     P90,
     /// The worst one.
     Worst,
+    /// The mean of those whose seeds the cell compared with has, too.
+    Paired,
 }
 
 impl fmt::Display for Runs {
@@ -51,8 +53,21 @@ impl fmt::Display for Runs {
             Self::Mean => "mean",
             Self::P90 => "p90",
             Self::Worst => "worst",
+            Self::Paired => "paired",
         })
     }
+}
+
+/// Whether a bound is each cell's, or that of all of them together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Across {
+    /// It holds in each cell.
+    #[default]
+    Each,
+    /// It holds for the mean of all cells of a variant, each of which counts once. Nothing is
+    /// judged unless all of them ran.
+    Mean,
 }
 
 /// What must hold of some cells: bounds of figures, by name, or a comparison with another variant.
@@ -72,6 +87,9 @@ pub struct Expect {
     /// Which of several runs counts.
     #[serde(default)]
     pub runs: Runs,
+    /// Whether each cell is judged, or the mean of all.
+    #[serde(default, rename = "cells")]
+    pub across: Across,
     /// With fewer runs of a cell it is not judged.
     #[serde(default = "one")]
     pub runs_min: u32,
@@ -129,6 +147,14 @@ impl Expect {
         let bounds = self.at_most.values().chain(self.at_least.values()).chain([&self.tolerance]);
         if bounds.copied().any(|b| !b.is_finite()) {
             bail!("a bound is a finite number");
+        }
+        let is_comparison_alone =
+            self.not_slower_than.is_some() && self.at_most.is_empty() && self.at_least.is_empty();
+        if self.runs == Runs::Paired && !is_comparison_alone {
+            bail!("runs = \"paired\" needs not_slower_than, and no other bound beside it");
+        }
+        if self.across == Across::Mean && self.not_slower_than.is_some() {
+            bail!("cells = \"mean\" is for at_most and at_least, not for not_slower_than");
         }
         if self.runs_min == 0 {
             bail!("runs_min = 0: it is 1 at least");
@@ -243,6 +269,11 @@ mod tests {
             ("[[expect]]\nof = { size_bytes = [1000, 3000] }\nat_most = { seconds = 1 }", "3000"),
             ("[[expect]]\nof = { size_bytes = [] }\nat_most = { seconds = 1 }", "size_bytes"),
             ("[[expect]]\nat_most = { seconds = nan }", "finite"),
+            ("[[expect]]\nat_most = { seconds = 1 }\nruns = 'paired'", "not_slower_than"),
+            (
+                "[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'direct' }\ncells = 'mean'",
+                "at_most",
+            ),
             ("[[expect]]\nat_moost = { seconds = 1 }", "at_moost"),
             ("[[expect]]\nat_most = { seconds = 1 }\ndriver = 'simulator'", "driver"),
             ("[[subset]]\nname = 'test'\nrepeats = 2", "repeats"),

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use cells::{Cell, Params};
 pub use chosen::Chosen;
-pub use expect::{Driver, Expect, Runs, Subset, Wanted};
+pub use expect::{Across, Driver, Expect, Runs, Subset, Wanted};
 pub use only::Only;
 pub use paper::{Clocks, Figures, Paper};
 
