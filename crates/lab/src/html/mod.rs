@@ -1,9 +1,9 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
-//! [`captured`], [`flows`], [`held`] and [`progress`] which plots there are data for, [`figure`]
-//! what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`] draws
-//! calculations over results. The same input gives the same page.
+//! [`captured`], [`flows`], [`held`], [`progress`] and [`winks`] which plots there are data for,
+//! [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`]
+//! draws calculations over results. The same input gives the same page.
 
 mod beside;
 mod captured;
@@ -21,6 +21,7 @@ mod subjects;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod winks;
 mod words;
 
 use anyhow::{Result, bail};
@@ -122,6 +123,7 @@ impl Writer {
         }
         body += &format!("<h3>All cells</h3>\n{}", tables::cells(&table));
         body += &beside::figures(&table);
+        body += &winks::numbers_of_the_text(report);
         body += &tables::metrics(&table);
         body += &tables::failures(&table);
         body += &notes(report);

@@ -32,6 +32,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
         plots.extend(sweep(table, name));
     }
     plots.extend(heat_maps(table));
+    plots.extend(super::winks::all(table));
     plots.extend(distributions(table));
     plots.extend(ratios(table));
     plots.extend(super::held::plot(table));
@@ -51,7 +52,7 @@ fn mark(subject: &Subject) -> Mark {
     if subject.role == Role::Other { Mark::Dashed } else { Mark::Dotted }
 }
 
-fn title(what: &str, group: &Group<'_>, table: &Table) -> String {
+pub(super) fn title(what: &str, group: &Group<'_>, table: &Table) -> String {
     let mut all = table.fixed.clone();
     all.extend(group.of.clone());
     let of = conditions(&all);
@@ -59,7 +60,12 @@ fn title(what: &str, group: &Group<'_>, table: &Table) -> String {
 }
 
 /// Mean of a quantity by a numeric condition, in its order.
-fn line(group: &Group<'_>, subject: &Subject, x: &str, y: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+pub(super) fn line(
+    group: &Group<'_>,
+    subject: &Subject,
+    x: &str,
+    y: impl Fn(&Point) -> Option<f64>,
+) -> Vec<(f64, f64)> {
     let mut line: Vec<_> = group.of_subject(subject).filter_map(|p| Some((p.number(x)?, y(p)?))).collect();
     line.sort_by(|a, b| a.0.total_cmp(&b.0));
     line
@@ -67,7 +73,12 @@ fn line(group: &Group<'_>, subject: &Subject, x: &str, y: impl Fn(&Point) -> Opt
 
 /// The limit by a numeric condition. Hosts of different kinds have slightly different headers: the
 /// least limit stands for all.
-fn limit(group: &Group<'_>, x: &str, y: impl Fn(&Point) -> Option<f64>, least: bool) -> Vec<(f64, f64)> {
+pub(super) fn limit(
+    group: &Group<'_>,
+    x: &str,
+    y: impl Fn(&Point) -> Option<f64>,
+    least: bool,
+) -> Vec<(f64, f64)> {
     let mut limits: Vec<(f64, f64)> = Vec::new();
     for (at, value) in group.points.iter().filter_map(|p| Some((p.number(x)?, y(p)?))) {
         match limits.iter_mut().find(|(known, _)| *known == at) {
@@ -80,7 +91,7 @@ fn limit(group: &Group<'_>, x: &str, y: impl Fn(&Point) -> Option<f64>, least: b
     limits
 }
 
-fn values(series: &[Series], of: impl Fn(&(f64, f64)) -> f64 + Copy) -> impl Iterator<Item = f64> {
+pub(super) fn values(series: &[Series], of: impl Fn(&(f64, f64)) -> f64 + Copy) -> impl Iterator<Item = f64> {
     series.iter().flat_map(move |s| s.points.iter().map(of))
 }
 
@@ -152,7 +163,7 @@ fn time_over_limit(table: &Table, group: &Group<'_>) -> Option<Plot> {
     is_line.then(|| plot("ratio", group, Drawing::Figure(figure)))
 }
 
-fn plot(kind: &str, group: &Group<'_>, drawing: Drawing) -> Plot {
+pub(super) fn plot(kind: &str, group: &Group<'_>, drawing: Drawing) -> Plot {
     let of = super::words::slug(&conditions(&group.of));
     Plot { name: format!("{kind}{}{of}", if of.is_empty() { "" } else { "-" }), drawing }
 }

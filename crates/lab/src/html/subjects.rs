@@ -323,6 +323,7 @@ impl Names {
             "farlink-auto" => (Role::Ours, "Farlink, rate unknown".to_string()),
             "haproxy" => (Role::Other, "HAProxy".to_string()),
             "pepsal" => (Role::Other, "PEPsal".to_string()),
+            "farlink-custody-paper" => (Role::Other, "custody as in the paper".to_string()),
             other if other.starts_with("farlink") => {
                 (Role::Ours, format!("Farlink{}", other.trim_start_matches("farlink").replace('-', " ")))
             }

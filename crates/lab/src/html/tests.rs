@@ -192,6 +192,42 @@ fn winks_become_a_heat_map() {
 }
 
 #[test]
+fn a_grid_of_winks_becomes_the_papers_figures() {
+    let mut cells = Vec::new();
+    for wink_p in [0.05, 0.4] {
+        for (wink_i_ms, factor) in [(40, 9.0), (240, 3.0), (620, 1.5)] {
+            for (variant, factor) in [("direct", factor), ("farlink-custody", 1.1)] {
+                let params = json!({ "size_bytes": 20_971_520, "rate_bps": 100_000_000, "rtt_ms": 0.5,
+                    "wink_p": wink_p, "wink_i_ms": wink_i_ms });
+                let mut own = cell(variant, params, 0, 2.9 * factor, None);
+                own.limit_seconds = Some(2.9);
+                own.metrics.insert("perfect_seconds".into(), 2.8);
+                cells.push(own);
+            }
+        }
+    }
+    let all = rendered(cells.clone());
+    plot(&all, "tiny-paper-4-1", &["(paper: 4.1)", "paper, hosts alone", "perfect, same winks"]);
+    plot(&all, "tiny-paper-4-2", &["(paper: 4.2, 4.3)", "length of an interval i, ms"]);
+    plot(&all, "tiny-paper-4-4", &["p = 0.4", "equation 3.12", "paper, Unfair with", "hosts alone, CUBIC"]);
+    for number in [14, 15, 16] {
+        plot(&all, &format!("tiny-paper-4-{number}"), &["runs", "paper, least time"]);
+    }
+    // 26.1, 8.7 and 4.35 s: their mean beside the paper's 10 s, and each where it stands.
+    has(
+        &all.html,
+        &["Beside the numbers in Reynolds", "<td><b>13.05</b></td><td>3.19</td>", "217.6", "<b>26.10</b>"],
+    );
+    // Of another transfer his numbers say nothing.
+    for cell in &mut cells {
+        cell.params.insert("rtt_ms".into(), 5.into());
+    }
+    let other = rendered(cells);
+    assert!(!other.html.contains("Reynolds' text") && !other.html.contains("paper, hosts alone"));
+    assert!(other.plots.iter().any(|(name, _)| name == "tiny-paper-4-1"));
+}
+
+#[test]
 fn what_failed_or_was_skipped_is_said() {
     let mut cells = grid("size_bytes", &[1e5, 1e6], 1);
     cells[0].intact = false;
