@@ -118,6 +118,13 @@ impl ChannelConfig {
             None => Ok(()),
         }
     }
+
+    /// Whether the link is always there and always as fast: it neither winks nor follows a
+    /// schedule.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        self.wink.is_none() && self.contact_plan.is_empty() && self.rate_changes.is_empty()
+    }
 }
 
 /// Two-state loss model of Gilbert and Elliott. The state moves once per packet, then the packet is

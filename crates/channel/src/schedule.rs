@@ -15,8 +15,11 @@ pub(crate) struct Section {
     pub(crate) until: Option<Instant>,
 }
 
-/// The section that contains `at`.
+/// The section that contains `at`. Before the start the link is there, at its usual rate.
 pub(crate) fn section(config: &ChannelConfig, at: Instant) -> Section {
+    if at < config.start {
+        return Section { open: true, rate_bps: config.rate_bps, until: Some(config.start) };
+    }
     let elapsed = at.since(config.start);
     let later = config.rate_changes.partition_point(|change| change.at <= elapsed);
     let current = later.checked_sub(1).and_then(|i| config.rate_changes.get(i));
@@ -100,6 +103,8 @@ mod tests {
             Contact { start: ms(150), end: ms(350), rate_bps: Some(9) },
         ];
         assert_eq!(at(&config, 0), Section { open: false, rate_bps: Some(5), until: until(10) });
+        let before = section(&config, start - Duration::from_nanos(1));
+        assert_eq!(before, Section { open: true, rate_bps: Some(5), until: Some(start) });
         assert_eq!(at(&config, 10), Section { open: true, rate_bps: Some(5), until: until(20) });
         assert_eq!(at(&config, 20), Section { open: false, rate_bps: Some(5), until: until(100) });
         assert_eq!(at(&config, 160), Section { open: true, rate_bps: Some(9), until: until(200) });

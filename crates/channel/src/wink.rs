@@ -29,14 +29,14 @@ impl Winker {
         Self { p: wink.p, interval_ns, start, stream, last: None }
     }
 
+    /// Nothing winks before the start.
     pub(crate) fn is_down(&mut self, at: Instant) -> bool {
-        self.is_interval_down(self.interval(at))
+        at >= self.start && self.is_interval_down(self.interval(at))
     }
 
     /// Down at any time from `begin` to before `end` (or at `begin`, if they are the same).
     pub(crate) fn is_down_within(&mut self, begin: Instant, end: Instant) -> bool {
-        let first = self.interval(begin);
-        let last = self.interval(end - Duration::from_nanos(1)).max(first);
+        let Some((first, last)) = self.intervals(begin, end) else { return false };
         if self.p <= 0.0 {
             return false;
         }
@@ -48,8 +48,8 @@ impl Winker {
 
     /// The same, and when first.
     pub(crate) fn first_down_within(&mut self, begin: Instant, end: Instant) -> Option<Instant> {
-        let first = self.interval(begin);
-        let last = self.interval(end - Duration::from_nanos(1)).max(first).min(first + SPAN_MAX);
+        let (first, last) = self.intervals(begin, end)?;
+        let last = last.min(first + SPAN_MAX);
         let down = (first..=last).find(|interval| self.is_interval_down(*interval))?;
         let start = self.start + Duration::from_nanos(down.saturating_mul(self.interval_ns));
         Some(start.max(begin))
@@ -57,7 +57,17 @@ impl Winker {
 
     /// When the interval after the one of `at` begins.
     pub(crate) fn next_interval(&self, at: Instant) -> Instant {
+        if at < self.start {
+            return self.start;
+        }
         self.start + Duration::from_nanos((self.interval(at) + 1).saturating_mul(self.interval_ns))
+    }
+
+    /// The first and the last interval from `begin` to before `end`; `None`: all of it lies before
+    /// the start.
+    fn intervals(&self, begin: Instant, end: Instant) -> Option<(u64, u64)> {
+        let last = (end - Duration::from_nanos(1)).max(begin);
+        (last >= self.start).then(|| (self.interval(begin), self.interval(last)))
     }
 
     fn interval(&self, at: Instant) -> u64 {

@@ -49,6 +49,24 @@ fn both_directions_wink_together() {
     assert_ne!(down(&a, 100, 500), down(&b, 100, 500));
 }
 
+/// What begins later, such as with the first byte of a transfer, is there before.
+#[test]
+fn nothing_winks_before_the_start() {
+    let always = winking(1.0, 40, WinkSide::Entry);
+    let mut channel = Channel::<Packet>::new(always.clone(), 1);
+    assert!(channel.is_up(at_ms(499)) && !channel.is_up(at_ms(500)));
+    assert_eq!(channel.next_transition(Instant::ZERO), Some(at_ms(500)));
+    channel.push(at_ms(100), packet(0, 1500));
+    assert!(channel.pop(at_ms(499)).is_some());
+    channel.push(at_ms(600), packet(1, 1500));
+    assert!(channel.pop(at_ms(10_000)).is_none());
+    assert_eq!(channel.stats().dropped_wink, 1);
+    // The perfect sender has until then.
+    let rate = ChannelConfig { rate_bps: Some(8_000_000), ..always };
+    assert_eq!(perfect_arrival(&rate, 1, Instant::ZERO, 500_000, 1000), Some(at_ms(500)));
+    assert_eq!(perfect_arrival(&rate, 1, Instant::ZERO, 501_000, 1000), None);
+}
+
 #[test]
 fn transitions_are_found() {
     let channel = Channel::<Packet>::new(winking(0.3, 100, WinkSide::Entry), 1);
@@ -65,7 +83,10 @@ fn transitions_are_found() {
         at = next;
     }
     assert_eq!(Channel::<Packet>::new(winking(0.0, 100, WinkSide::Entry), 1).next_transition(at_ms(1)), None);
-    assert_eq!(Channel::<Packet>::new(winking(1.0, 100, WinkSide::Entry), 1).next_transition(at_ms(1)), None);
+    assert_eq!(
+        Channel::<Packet>::new(winking(1.0, 100, WinkSide::Entry), 1).next_transition(at_ms(500)),
+        None
+    );
     assert_eq!(Channel::<Packet>::new(ChannelConfig::default(), 1).next_transition(at_ms(1)), None);
 }
 

@@ -10,6 +10,9 @@ use crate::process::Started;
 use crate::scenario::Cell;
 use crate::sh;
 
+/// The gateway of Reynolds' paper, which there is in the simulator alone.
+pub(crate) const TCP_STORE: &str = "tcpstore";
+const KNOWN: &str = "haproxy, pepsal and, in the simulator, tcpstore";
 /// The port at which HAProxy takes what is diverted to it.
 const HAPROXY_PORT: u16 = 8888;
 /// And PEPsal.
@@ -27,7 +30,8 @@ pub fn cannot_run(cell: &Cell) -> Option<String> {
         "" => None,
         "haproxy" => missing("haproxy").then(|| "haproxy is not installed".into()),
         "pepsal" => cannot_run_pepsal(&cell.settings.pepsal),
-        other => Some(format!("unknown baseline `{other}`; known are haproxy and pepsal")),
+        TCP_STORE => Some("the gateway of a paper; it exists in the simulator only".into()),
+        other => Some(format!("unknown baseline `{other}`; known are {KNOWN}")),
     }
 }
 
@@ -38,7 +42,7 @@ pub fn start(lab: &mut Lab, cell: &Cell, port: u16) -> Result<bool> {
         "haproxy" => haproxy(lab, "gw2", port)?,
         // On both sides of the link, as its authors use it.
         "pepsal" => ["gw1", "gw2"].into_iter().try_for_each(|node| pepsal(lab, node, port))?,
-        other => bail!("unknown baseline `{other}`; known are haproxy and pepsal"),
+        other => bail!("unknown baseline `{other}`; known are {KNOWN}"),
     }
     Ok(true)
 }

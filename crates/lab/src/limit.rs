@@ -133,12 +133,14 @@ impl Job {
     #[must_use]
     pub fn perfect_seconds(&self, config: &ChannelConfig, began: Instant, packet_bytes: u32) -> Option<f64> {
         let before = Duration::from_secs_f64(self.seconds() - self.data_seconds());
-        // The first data may enter the link when the request has crossed it.
-        let from = (began + before) - config.delay;
+        // The first data may enter the link when the request has crossed it: before the schedule
+        // begins, where that begins with the first byte.
+        let config = ChannelConfig { start: config.start + config.delay, ..config.clone() };
+        let from = began + before;
         let bytes = self.bytes / self.eta / (1.0 - self.loss).max(f64::MIN_POSITIVE);
         // Winks have a seed of their own, and nothing else of the channel is drawn here.
-        let end = perfect_arrival(config, 0, from, bytes.ceil() as u64, packet_bytes)?;
-        Some(end.since(began).as_secs_f64())
+        let end = perfect_arrival(&config, 0, from, bytes.ceil() as u64, packet_bytes)?;
+        Some(end.since(began + config.delay).as_secs_f64())
     }
 }
 

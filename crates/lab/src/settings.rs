@@ -162,6 +162,9 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// The PEPsal program, for the baseline of this name; empty: there is none.
     pub pepsal: String,
+    /// Milliseconds between two rounds of the custody gateway of Reynolds (his 4.3), in the
+    /// simulator.
+    pub round_ms: f64,
     /// Seed of everything random.
     pub seed: u64,
     /// Lines added to the configuration file of each gateway.
@@ -229,6 +232,7 @@ impl Default for Settings {
             link_mtu: 1500,
             memory_bytes: None,
             pepsal: String::new(),
+            round_ms: 10.0,
             seed: 1,
             gateway_config: String::new(),
             gateway_log: "info".into(),

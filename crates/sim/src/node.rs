@@ -45,6 +45,21 @@ pub enum Kind {
     Router,
     /// A router that runs Farlink, at times.
     Gateway(Box<GatewayNode>),
+    /// A router with something of other people's in it.
+    Other(Box<dyn Middlebox>),
+}
+
+/// What another gateway than Farlink makes of the packets that pass a router. What it puts out is
+/// routed by its destination.
+pub trait Middlebox {
+    /// A packet has come.
+    fn receive(&mut self, now: Instant, packet: Vec<u8>);
+    /// Lets timers run.
+    fn run(&mut self, now: Instant);
+    /// The next packet that goes on.
+    fn take_output(&mut self) -> Option<Vec<u8>>;
+    /// When [`Middlebox::run`] wants to be called next.
+    fn deadline(&self) -> Option<Instant>;
 }
 
 /// The router part and the Farlink part of a gateway.

@@ -3,7 +3,7 @@
 use farlink_channel::Payload;
 use farlink_wire::checksum;
 use farlink_wire::ip::PROTOCOL_TCP;
-use farlink_wire::options::{KIND_NOP, OptionWalk};
+use farlink_wire::options::{KIND_NOP, KIND_TIMESTAMPS, OptionWalk};
 use farlink_wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
 use farlink_wire::{Parsed, TcpSegment, parse};
 
@@ -105,6 +105,17 @@ pub fn finish(bytes: &mut [u8]) {
     let pseudo = checksum::pseudo_header(s.ip.src, s.ip.dst, PROTOCOL_TCP, len);
     let check = !checksum::add(pseudo, checksum::sum(&bytes[at..]));
     bytes[field..field + 2].copy_from_slice(&check.to_be_bytes());
+}
+
+/// Gives a segment that leaves late a timestamp of now (RFC 7323 5.3), and right checksums.
+pub fn renew(packet: &mut [u8], tsval: u32) {
+    let Some(s) = tcp(packet) else { return };
+    let from = s.tcp_offset() + TCP_HEADER_BYTES;
+    let area = packet[from..s.payload_offset].to_vec();
+    if let Some(option) = OptionWalk::new(&area).find(|o| o.kind == KIND_TIMESTAMPS) {
+        packet[from + option.offset + 2..from + option.offset + 6].copy_from_slice(&tsval.to_be_bytes());
+        finish(packet);
+    }
 }
 
 /// Overwrites the options of the given kinds with NOPs. `true` when there were any; checksums are

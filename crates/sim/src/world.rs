@@ -29,11 +29,19 @@ struct Wire {
     meter: Option<Meter>,
 }
 
+/// Wires whose schedules have not begun, and whether it is time.
+struct Held {
+    wires: Vec<usize>,
+    is_time: Box<dyn Fn() -> bool>,
+}
+
 /// The network.
 pub struct World {
     now: Instant,
     nodes: Vec<Node>,
     wires: Vec<Wire>,
+    held: Option<Held>,
+    schedules_began: Instant,
     faults: std::collections::VecDeque<(Instant, Fault)>,
     node_due: Vec<Option<Instant>>,
     seed: u64,
@@ -55,6 +63,8 @@ impl World {
             now: Instant::ZERO,
             nodes: Vec::new(),
             wires: Vec::new(),
+            held: None,
+            schedules_began: Instant::ZERO,
             faults: std::collections::VecDeque::new(),
             node_due: Vec::new(),
             seed,
@@ -99,6 +109,28 @@ impl World {
         let medium = Medium::new();
         for wire in [there, back] {
             self.wires[wire].channel.share(&medium);
+        }
+    }
+
+    /// The schedules (winks, contacts, rates) of the links at these ports of nodes begin as soon as
+    /// it `is_time`, instead of at time zero. Until then the links are there.
+    pub fn hold_schedules(&mut self, ends: &[(usize, usize)], is_time: Box<dyn Fn() -> bool>) {
+        let wires: Vec<usize> = ends.iter().map(|(node, port)| self.nodes[*node].ports[*port].wire).collect();
+        self.set_starts(&wires, Instant::FAR_FUTURE);
+        self.held = Some(Held { wires, is_time });
+    }
+
+    /// When schedules began.
+    #[must_use]
+    pub fn schedules_began(&self) -> Instant {
+        self.schedules_began
+    }
+
+    fn set_starts(&mut self, wires: &[usize], start: Instant) {
+        for wire in wires {
+            let wire = &mut self.wires[*wire];
+            wire.channel.update(self.now, |config| config.start = start);
+            wire.due = wire.channel.poll_timeout();
         }
     }
 
@@ -206,9 +238,7 @@ impl World {
             if next > limit || self.packets > packets_max {
                 return false;
             }
-            self.now = self.now.max(next);
-            self.observer.now = self.now;
-            self.step();
+            self.step_to(next);
         }
         self.is_finished()
     }
@@ -217,11 +247,7 @@ impl World {
     pub fn run_until(&mut self, until: Instant) {
         while self.failure.is_none() {
             match self.next_event() {
-                Some(next) if next < until => {
-                    self.now = self.now.max(next);
-                    self.observer.now = self.now;
-                    self.step();
-                }
+                Some(next) if next < until => self.step_to(next),
                 _ => break,
             }
         }
@@ -240,6 +266,16 @@ impl World {
             let at = self.now.as_nanos() as f64 / 1e9;
             let name = self.nodes.get(node).map_or("?", |n| n.name.as_str());
             self.failure = Some(format!("{at:.6} s, {name}: {}", what.as_ref()));
+        }
+    }
+
+    fn step_to(&mut self, next: Instant) {
+        self.now = self.now.max(next);
+        self.observer.now = self.now;
+        self.step();
+        if let Some(held) = self.held.take_if(|held| (held.is_time)()) {
+            self.schedules_began = self.now;
+            self.set_starts(&held.wires, self.now);
         }
     }
 
@@ -342,6 +378,14 @@ impl World {
         if !router_accepts(&bytes) || !hop(&mut bytes) {
             return;
         }
+        if let Kind::Other(other) = &mut self.nodes[node].kind
+            && !corrupted
+        {
+            other.receive(now, bytes);
+            self.node_due[node] = other.deadline();
+            self.pass_on(node);
+            return;
+        }
         let Kind::Gateway(g) = &mut self.nodes[node].kind else {
             self.forward(node, bytes, corrupted);
             return;
@@ -403,12 +447,27 @@ impl World {
                 self.collect(node);
             }
             Kind::Gateway(_) => self.work_gateway(node),
+            Kind::Other(other) => {
+                other.run(now);
+                self.pass_on(node);
+            }
         }
         self.node_due[node] = match &mut self.nodes[node].kind {
             Kind::Router => None,
             Kind::Host(_, host) => host.deadline(),
             Kind::Gateway(g) => g.deadline(),
+            Kind::Other(other) => other.deadline(),
         };
+    }
+
+    /// Sends on what another gateway than ours has put out.
+    fn pass_on(&mut self, node: usize) {
+        while let Kind::Other(other) = &mut self.nodes[node].kind
+            && let Some(bytes) = other.take_output()
+        {
+            self.trace.packet(self.now, &self.nodes[node].name, ">", &bytes, &self.observer);
+            self.forward(node, bytes, false);
+        }
     }
 
     fn work_gateway(&mut self, node: usize) {

@@ -164,8 +164,7 @@ pub(super) fn instant(seconds: f64) -> Instant {
 /// When the link was away, and its rates, until the last byte was carried; nothing if it has no
 /// schedule.
 fn schedule(config: &ChannelConfig, began_s: f64, end_s: f64) -> Option<Schedule> {
-    let is_steady = config.wink.is_none() && config.contact_plan.is_empty() && config.rate_changes.is_empty();
-    if is_steady {
+    if config.is_steady() {
         return None;
     }
     let channel = Channel::<Vec<u8>>::new(config.clone(), 0);

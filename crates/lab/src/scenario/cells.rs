@@ -238,6 +238,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("link_mtu", json!(s.link_mtu), s.link_mtu != usual.link_mtu),
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
+        ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
     ];
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))

@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 53] = [
+pub static SETTINGS: [Setting; 54] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -195,6 +195,7 @@ pub static SETTINGS: [Setting; 53] = [
     of_lab("eth_queue", "what may wait before them", Size(ANY_SIZE, |s, bytes| s.eth_queue_bytes = bytes)),
     of_lab("eth_rtt", "their round-trip time", Time(|s, ms| s.eth_rtt_ms = ms)),
     of_lab("pepsal", "path of that program", Text(|s, text| s.pepsal = text.into())),
+    of_lab("round", "of tcpstore: time between two of its rounds", Time(|s, ms| s.round_ms = ms)),
     of_lab(
         "seed",
         "of everything random",

@@ -41,14 +41,19 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
     (0..earlier + cell.number("flows", 1)).map(transfer).collect()
 }
 
+/// When a scenario's clock started; `None`: it has not yet.
+pub(super) fn started(clock: Clock, transfer: &Transfer, o: &Outcome) -> Option<Instant> {
+    match (clock, transfer.direction) {
+        (Clock::Connect, _) => Some(o.began),
+        (Clock::FirstByte, Direction::Download) => o.first_byte,
+        (Clock::Source, Direction::Download) => o.answered,
+        (Clock::Request | Clock::FirstByte | Clock::Source, _) => o.asked,
+    }
+}
+
 /// Seconds by the scenario's clock.
 fn seconds(clock: Clock, transfer: &Transfer, o: &Outcome) -> f64 {
-    let start = match (clock, transfer.direction) {
-        (Clock::Connect, _) => o.began,
-        (Clock::FirstByte, Direction::Download) => o.first_byte.unwrap_or(o.began),
-        (Clock::Source, Direction::Download) => o.answered.unwrap_or(o.began),
-        (Clock::Request | Clock::FirstByte | Clock::Source, _) => o.asked.unwrap_or(o.began),
-    };
+    let start = started(clock, transfer, o).unwrap_or(o.began);
     let end = o.last_byte.unwrap_or(start);
     since(end, start)
 }
@@ -106,9 +111,11 @@ pub(super) fn of_transfers(
     let over =
         all().filter_map(|(_, o)| o.last_byte).min().map_or(f64::INFINITY, |t| since(t, Instant::ZERO));
     gauges::of_samples(cell, samples, over, &mut measured);
+    // Another transfer may have begun the schedule later.
+    let schedules_began = network.world.schedules_began().as_nanos() as i128;
     let began = all().map(|(t, o)| {
-        let end = o.last_byte.unwrap_or(o.began);
-        since(end, Instant::ZERO) - seconds(scenario.clock, t, o)
+        let start = started(scenario.clock, t, o).unwrap_or(o.began).as_nanos();
+        (i128::from(start) - schedules_began) as f64 / 1e9
     });
     let began_s = began.reduce(f64::min);
     carried::measure(scenario, cell, seed, &carried_of(cell, network), began_s, &mut measured);

@@ -16,14 +16,19 @@ use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play};
 use farlink_sim::meter::Meter;
 use farlink_sim::node::{self, GatewayNode, router_address};
 use farlink_sim::observer::Allowances;
+use farlink_sim::tcp_store::TcpStore;
 use farlink_sim::trace::Trace;
 use farlink_sim::world::World;
 use farlink_wire::{Duration, Instant};
 
 use super::ReadConfig;
+use super::measure::started;
+use crate::baseline::TCP_STORE;
 use crate::gateway::config_text;
 use crate::jobs::outage::Outage;
 use crate::kinds::gauges::{Gauge, Sample};
+use crate::kinds::transfer::{EARLIER, is_upload};
+use crate::limit::Clock;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Duplex, Hosts, Mode, Settings, Way};
 use crate::topology::{Role, Topology};
@@ -44,6 +49,9 @@ const QUESTION_BYTES_MAX: u64 = 64;
 const WATCH_EVERY: Duration = Duration::from_micros(100);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
+
+/// The shortest time between two rounds of the gateway of Reynolds.
+const ROUND_MIN: Duration = Duration::from_micros(100);
 
 /// A cell's network, built and perhaps run.
 pub(super) struct Network {
@@ -74,7 +82,7 @@ pub(super) fn cannot_run(scenario: &Scenario, cell: &Cell) -> Option<String> {
     }
     for program in ["baseline", "program"] {
         let name = cell.word(program, "");
-        if !name.is_empty() {
+        if !name.is_empty() && name != TCP_STORE {
             return Some(format!("`{name}` is a program and not simulated"));
         }
     }
@@ -112,14 +120,16 @@ impl Network {
                 Role::Link => continue,
                 Role::Host => {
                     let host = host_number(&node.name)?;
-                    let mut linux =
-                        LinuxHost::new(host, host_config(&settings, &node.name)?, play.clone(), seed);
+                    let iack = cell.word("baseline", "") == TCP_STORE;
+                    let config = LinuxConfig { iack, ..host_config(&settings, &node.name)? };
+                    let mut linux = LinuxHost::new(host, config, play.clone(), seed);
                     if host == CLIENT {
                         let floods = (0..floods).filter_map(|id| flood(&topology, number, id));
                         floods.for_each(|f| linux.add_flood(f));
                     }
                     node::Kind::Host(host, Box::new(linux))
                 }
+                Role::Gateway if is_tcp_store(cell, &node.name) => tcp_store(cell),
                 Role::Gateway | Role::Router => router(&topology, number, &settings, read_config)?,
             };
             kinds.push((number, kind));
@@ -148,7 +158,26 @@ impl Network {
         }
         let mut network = Self { world, topology, play, nodes, ports };
         network.set_routes()?;
+        if scenario.clock == Clock::FirstByte && !cell.is_announced() {
+            network.hold_schedules(cell.number(EARLIER, 0) as usize);
+        }
         Ok(network)
+    }
+
+    /// Schedules of hard links begin when the clock of the first transfer that is timed does.
+    fn hold_schedules(&mut self, earlier: usize) {
+        let mut ends = self.ends_of_hard_links();
+        ends.retain(|(node, port)| !self.world.channel_config(*node, *port).is_steady());
+        if ends.is_empty() {
+            return;
+        }
+        let play = self.play.clone();
+        let is_time = move || {
+            let outcomes = play.outcomes.borrow();
+            let timed = play.transfers.iter().zip(outcomes.iter()).skip(earlier);
+            timed.into_iter().any(|(t, o)| started(Clock::FirstByte, t, o).is_some())
+        };
+        self.world.hold_schedules(&ends, Box::new(is_time));
     }
 
     fn set_routes(&mut self) -> Result<()> {
@@ -431,6 +460,17 @@ fn allowances<'a>(nodes: impl Iterator<Item = &'a node::Kind>) -> Allowances {
         allowed.dormant_after = config.timers.dormant_after;
     }
     allowed
+}
+
+/// It stands at the end of the link where the data comes from.
+fn is_tcp_store(cell: &Cell, node: &str) -> bool {
+    cell.word("baseline", "") == TCP_STORE && node == if is_upload(cell) { "gw1" } else { "gw2" }
+}
+
+fn tcp_store(cell: &Cell) -> node::Kind {
+    let source = if is_upload(cell) { CLIENT } else { SERVER };
+    let round = Duration::from_secs_f64(cell.settings.round_ms / 1e3).max(ROUND_MIN);
+    node::Kind::Other(Box::new(TcpStore::new(source, round)))
 }
 
 fn router(

@@ -45,6 +45,9 @@ pub struct LinuxConfig {
     pub window_scaling: bool,
     /// Its applications have asked for keepalives (`SO_KEEPALIVE`).
     pub keepalive: Option<Keepalive>,
+    /// It knows intermediate acknowledgements (Reynolds, AFIT 2006, 3.4.5): what they cover is not
+    /// repeated, and not taken for delivered either.
+    pub iack: bool,
     /// Sockets without an application that it keeps (Linux `net.ipv4.tcp_max_orphans`); a further
     /// one is reset.
     pub orphans_max: usize,
@@ -85,6 +88,7 @@ impl LinuxConfig {
             sack: true,
             window_scaling: true,
             keepalive: None,
+            iack: false,
             orphans_max: ORPHANS_MAX,
         }
     }

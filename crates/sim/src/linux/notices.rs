@@ -8,15 +8,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
 
-use farlink_wire::options::{KIND_TIMESTAMPS, OptionWalk};
-use farlink_wire::tcp::TCP_HEADER_BYTES;
 use farlink_wire::{Duration, Flags, Instant, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps};
 
 use super::config::LinuxConfig;
 use super::congestion::Kind;
 use super::conn::Conn;
 use crate::content::Endpoint;
-use crate::packet::{finish, tcp};
+use crate::packet::{finish, renew, tcp};
 
 /// Delay of the link, each way.
 const ONE_WAY: Duration = Duration::from_millis(10);
@@ -302,17 +300,6 @@ impl Keeper {
         let mut bytes = header.write(0).ok()?.0.to_vec();
         finish(&mut bytes);
         Some(bytes)
-    }
-}
-
-/// Gives a segment that leaves late a timestamp of now (RFC 7323 5.3).
-fn renew(packet: &mut [u8], value: u32) {
-    let Some(s) = tcp(packet) else { return };
-    let from = s.tcp_offset() + TCP_HEADER_BYTES;
-    let area = packet[from..s.payload_offset].to_vec();
-    if let Some(option) = OptionWalk::new(&area).find(|o| o.kind == KIND_TIMESTAMPS) {
-        packet[from + option.offset + 2..from + option.offset + 6].copy_from_slice(&value.to_be_bytes());
-        finish(packet);
     }
 }
 

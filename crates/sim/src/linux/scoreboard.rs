@@ -292,12 +292,18 @@ impl Scoreboard {
         }
     }
 
-    /// The first segment that is lost and not sent again.
-    pub fn next_lost(&mut self) -> Option<&mut Segment> {
+    /// Whether a segment beyond `spared` is lost and not sent again.
+    pub fn has_lost(&self, spared: u64) -> bool {
+        self.lost_out > self.resent_out
+            && self.segments.iter().any(|s| s.lost && !s.resent && s.end() > spared)
+    }
+
+    /// The first segment beyond `spared` that is lost and not sent again.
+    pub fn next_lost(&mut self, spared: u64) -> Option<&mut Segment> {
         if self.lost_out == self.resent_out {
             return None;
         }
-        self.segments.iter_mut().find(|s| s.lost && !s.resent)
+        self.segments.iter_mut().find(|s| s.lost && !s.resent && s.end() > spared)
     }
 }
 

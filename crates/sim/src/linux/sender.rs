@@ -138,6 +138,8 @@ pub(super) struct Sender {
     cwnd_limited: bool,
     most_out: u32,
     usage_end: u64,
+    /// What lies before it is not sent again: a gateway has it.
+    spared: u64,
     /// Segments that were sent again.
     pub retransmits: u64,
     patience: Patience,
@@ -184,6 +186,7 @@ impl Sender {
             cwnd_limited: false,
             most_out: 0,
             usage_end: 0,
+            spared: 0,
             retransmits: 0,
             patience: Patience::default(),
         }
@@ -227,6 +230,11 @@ impl Sender {
     /// Everything, the FIN included, was acknowledged.
     pub fn is_done(&self) -> bool {
         self.closed && self.una == self.end()
+    }
+
+    /// A gateway has all before `end`, and will deliver it.
+    pub fn spare(&mut self, end: u64) {
+        self.spared = self.spared.max(end.min(self.nxt));
     }
 
     /// Takes an acknowledgement.
@@ -388,7 +396,7 @@ impl Sender {
     fn is_held_by_pacing(&self) -> bool {
         self.controller.pacing_bps().is_some()
             && self.board.in_flight() < self.window.cwnd
-            && (self.board.lost_out > self.board.resent_out || self.may_send_new(self.pace_at).is_some())
+            && (self.board.has_lost(self.spared) || self.may_send_new(self.pace_at).is_some())
     }
 
     /// New data that the windows allow, but for the congestion window.
@@ -440,7 +448,7 @@ impl Sender {
                 return None;
             }
         }
-        if self.board.next_lost().is_some() {
+        if self.board.next_lost(self.spared).is_some() {
             return self.resend(now, clock_ms);
         }
         match self.may_send_new(now) {
@@ -513,7 +521,7 @@ impl Sender {
     fn resend(&mut self, now: Instant, clock_ms: u32) -> Option<Piece> {
         let stamp = self.rate.stamp(now, self.board.packets_out());
         let (una, edge) = (self.una, self.edge);
-        let s = self.board.next_lost().filter(|s| is_within(s.seq, una, edge))?;
+        let s = self.board.next_lost(self.spared).filter(|s| is_within(s.seq, una, edge))?;
         s.resent = true;
         s.ever_resent = true;
         s.sent = now;
@@ -542,7 +550,8 @@ impl Sender {
             return Some(piece);
         }
         let (una, edge) = (self.una, self.edge);
-        let s = self.board.last_mut().filter(|s| is_within(s.seq, una, edge))?;
+        let spared = self.spared;
+        let s = self.board.last_mut().filter(|s| s.end() > spared && is_within(s.seq, una, edge))?;
         s.ever_resent = true;
         s.sent = now;
         let (seq, len) = (s.seq, s.len);

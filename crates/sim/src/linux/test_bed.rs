@@ -120,6 +120,21 @@ impl Pair {
         }
     }
 
+    /// An intermediate acknowledgement of all that host 0 has sent reaches it (Reynolds 3.4.5).
+    /// Where that ends.
+    pub fn tell_that_all_is_kept(&mut self) -> u32 {
+        let (ours, theirs) = (endpoint(1, 1000), endpoint(2, 80));
+        let ack = SeqNum(self.ends[0].isn()) + 1 + self.ends[0].tx.nxt as u32;
+        let mut packet = data_segment(theirs, ours, 0);
+        let at = tcp(&packet).expect("TCP").tcp_offset();
+        packet[at + 8..at + 12].copy_from_slice(&ack.0.to_be_bytes());
+        packet[at + 13] |= Flags::URG.0 as u8;
+        finish(&mut packet);
+        let segment = tcp(&packet).expect("TCP");
+        self.ends[0].receive(self.now, &segment, &packet);
+        ack.0
+    }
+
     /// For so long.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;

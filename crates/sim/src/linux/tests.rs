@@ -310,3 +310,20 @@ fn outages_as_a_kernel_takes_them() {
         }
     }
 }
+
+/// Reynolds 3.4.5: what an intermediate acknowledgement covers is not sent again, and new data goes
+/// on.
+#[test]
+fn what_a_gateway_has_is_not_repeated() {
+    for (iack, repeats) in [(true, false), (false, true)] {
+        let (mut pair, _) = busy(&LinuxConfig { iack, ..plain() });
+        pair.judge = Box::new(|_, from, _| if from == 0 { Fate::Lose } else { Fate::Pass });
+        pair.run(seconds(0.05));
+        let kept_to = pair.tell_that_all_is_kept();
+        let told = pair.now;
+        pair.run(seconds(2.0));
+        let again = pair.sent.iter().filter(|(at, seq, _)| *at > told && *seq < kept_to);
+        assert_eq!(again.count() > 0, repeats, "IACK known: {iack}");
+        assert!(pair.sent.iter().any(|(_, seq, _)| *seq >= kept_to), "new data leaves");
+    }
+}

@@ -1,4 +1,5 @@
-//! Congestion control as Linux does it, in packets: Reno, CUBIC with HyStart, BBR.
+//! Congestion control as Linux does it, in packets: Reno, CUBIC with HyStart, BBR; and the one that
+//! Reynolds added to his.
 
 mod bbr;
 mod cubic;
@@ -20,6 +21,8 @@ pub enum Kind {
     Cubic,
     /// Linux `bbr` (version 1).
     Bbr,
+    /// A window of 2 GB, whatever happens (Reynolds, AFIT 2006, 3.2.3).
+    Unfair,
 }
 
 impl FromStr for Kind {
@@ -29,7 +32,10 @@ impl FromStr for Kind {
             "reno" => Ok(Self::Reno),
             "cubic" => Ok(Self::Cubic),
             "bbr" => Ok(Self::Bbr),
-            _ => Err(format!("simulated hosts have no congestion control `{s}`; they have reno, cubic, bbr")),
+            "unfair" => Ok(Self::Unfair),
+            _ => Err(format!(
+                "simulated hosts have no congestion control `{s}`; they have reno, cubic, bbr, unfair"
+            )),
         }
     }
 }
@@ -117,6 +123,9 @@ pub struct Acked {
     pub in_loss: bool,
 }
 
+/// Window of [`Kind::Unfair`], bytes.
+const UNFAIR_BYTES: u32 = 2_000_000_000;
+
 /// A controller.
 #[derive(Clone, Debug)]
 pub enum Controller {
@@ -126,6 +135,8 @@ pub enum Controller {
     Cubic(Box<Cubic>),
     /// BBR.
     Bbr(Box<Bbr>),
+    /// A fixed window, in packets.
+    Unfair(u32),
 }
 
 impl Controller {
@@ -136,13 +147,14 @@ impl Controller {
             Kind::Reno => Self::Reno,
             Kind::Cubic => Self::Cubic(Box::default()),
             Kind::Bbr => Self::Bbr(Box::new(Bbr::new(mss))),
+            Kind::Unfair => Self::Unfair(UNFAIR_BYTES / mss.max(1)),
         }
     }
 
     /// Whether it governs the window in recovery too, in place of PRR.
     #[must_use]
     pub fn governs_recovery(&self) -> bool {
-        matches!(self, Self::Bbr(_))
+        matches!(self, Self::Bbr(_) | Self::Unfair(_))
     }
 
     /// Congestion: the new threshold.
@@ -151,13 +163,14 @@ impl Controller {
             Self::Reno => (w.cwnd / 2).max(2),
             Self::Cubic(c) => c.ssthresh(w.cwnd),
             Self::Bbr(b) => b.save_window(w.cwnd, w.ssthresh),
+            Self::Unfair(window) => *window,
         }
     }
 
     /// A retransmission timeout.
     pub fn on_timeout(&mut self) {
         match self {
-            Self::Reno => {}
+            Self::Reno | Self::Unfair(_) => {}
             Self::Cubic(c) => c.on_timeout(),
             Self::Bbr(b) => b.on_timeout(),
         }
@@ -180,7 +193,7 @@ impl Controller {
     /// A segment is sent after nothing was in flight for a time.
     pub fn on_restart(&mut self, now: Instant, last_sent: Instant) {
         match self {
-            Self::Reno => {}
+            Self::Reno | Self::Unfair(_) => {}
             Self::Cubic(c) => c.on_restart(now, last_sent),
             Self::Bbr(b) => b.on_restart(),
         }
@@ -208,6 +221,7 @@ impl Controller {
                 }
             }
             Self::Bbr(b) => b.on_ack(w, a),
+            Self::Unfair(window) => w.cwnd = *window,
         }
     }
 
