@@ -49,6 +49,10 @@ impl Split<'_> {
         if s.flags.rst() {
             return self.on_rst(cx, from, s, packet);
         }
+        if s.is_iack() && !self.is_in_window(from, s) {
+            // Of a gateway further on, for hosts that know it.
+            return Fate::Forward(packet);
+        }
         let kind = match self.judge(cx, from, s) {
             Judged::Dropped => return Fate::taken(cx.pool, packet),
             Judged::Passed => return Fate::Forward(packet),
@@ -561,6 +565,7 @@ impl Split<'_> {
         if (s.flags.fin() || (report_due && bulk)) && !matches!(policy, AckPolicy::Silent { .. }) {
             relay.rx.owe_now();
         }
+        self.notify(cx, from);
         Fate::Taken
     }
 

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use farlink_cc as cc;
 use farlink_wire::Duration;
+use serde::{Deserialize, Serialize};
 
 use crate::net::IfaceId;
 
@@ -187,8 +188,9 @@ impl Default for InitialWindow {
 pub enum Action {
     /// It is split.
     Split,
-    /// It is held while a link is away, and nothing is promised to its hosts: custody mode.
-    Custody,
+    /// It is held while a link is away, and nothing is promised to its hosts: custody mode. Its
+    /// sources hear this of it.
+    Custody(Notice),
     /// It is forwarded as a plain router would.
     Pass,
     /// It is refused with ICMP administratively prohibited, never with a RST.
@@ -199,7 +201,39 @@ impl Action {
     /// The gateway takes part in it, whatever it promises.
     #[must_use]
     pub fn is_split(self) -> bool {
-        matches!(self, Self::Split | Self::Custody)
+        matches!(self, Self::Split | Self::Custody(_))
+    }
+}
+
+/// What a source in custody mode hears while the link is away for which its data is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Notice {
+    /// Nothing for some seconds, then that the window is closed.
+    #[default]
+    Silence,
+    /// What is held, in SACK blocks (RFC 2018). Hosts that have not agreed on SACK: as `Silence`.
+    Sack,
+    /// What is held, in intermediate acknowledgements (Reynolds, 3.4.5). Hosts that do not know
+    /// them drop them.
+    Iack,
+    /// That the window is closed, from the beginning.
+    ZeroWindow,
+}
+
+impl Notice {
+    /// All that there are.
+    pub const ALL: [Self; 4] = [Self::Silence, Self::Sack, Self::Iack, Self::ZeroWindow];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Silence => "silence",
+            Self::Sack => "sack",
+            Self::Iack => "iack",
+            Self::ZeroWindow => "zero-window",
+        }
     }
 }
 

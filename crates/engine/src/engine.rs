@@ -275,7 +275,7 @@ impl Engine {
         }
         let decision = self.decide(via, key, s, net);
         match decision.action {
-            Action::Split | Action::Custody => {}
+            Action::Split | Action::Custody(_) => {}
             Action::Pass => return self.pass(via, s, packet, net),
             Action::Refuse => return Outcome::Refuse(packet),
         }
@@ -327,7 +327,7 @@ impl Engine {
         }
         let decision = self.rules.decide(via, key, s, self.rule_of(&key));
         let what = match decision.action {
-            Action::Split | Action::Custody => None,
+            Action::Split | Action::Custody(_) => None,
             Action::Pass => Some(Event::Passed),
             Action::Refuse => Some(Event::Refused),
         };
@@ -526,7 +526,7 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        flow.promise = Promise::of(h.is_custody, self.config.pinned, answer.agreed.window_scale);
+        flow.promise = Promise::of(h.custody, self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

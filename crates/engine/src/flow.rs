@@ -457,6 +457,7 @@ impl Flow {
                 let is_away = [Side::A, Side::B].into_iter().any(|to| split.is_down(cx, to));
                 if is_away {
                     split.find_routes(cx);
+                    split.notify_of_outage(cx);
                     self.route_generation = generation;
                 }
                 is_away
@@ -467,7 +468,7 @@ impl Flow {
 
     /// What it holds cannot be delivered. Returns how it ends.
     pub fn give_up(&mut self) -> Over {
-        let over = self.promise.given_up();
+        let over = self.promise.given_up(self.relays().is_some_and(Relays::has_noticed));
         self.end_split(over);
         over
     }

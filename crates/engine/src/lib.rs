@@ -49,6 +49,8 @@ mod leg;
 mod limited_by;
 pub mod link;
 pub mod net;
+mod notice;
+mod noticed;
 mod outage;
 mod owed;
 mod pacing;

@@ -280,7 +280,8 @@ impl Links {
     }
 
     /// Some link or interface is.
-    pub(crate) fn is_any_away(&self) -> bool {
+    #[must_use]
+    pub fn is_any_away(&self) -> bool {
         let links = self.links.iter().map(|l| l.evidence);
         links.chain(self.ordinary.iter().map(|(_, evidence)| *evidence)).any(Evidence::is_away)
     }

@@ -33,9 +33,6 @@ const QUESTION_SLACK_PARTS: u32 = 64;
 /// carry.
 const PROBES_APART_MIN: Duration = Duration::from_millis(10);
 const PROBE_SHARE: u64 = 100;
-/// A source that repeats in vain for so long after its link has gone is told that the window is
-/// closed, so that it waits. Windows would give up after 20 s, Linux after 15 minutes.
-const CALMED_AFTER: Duration = Duration::from_secs(10);
 /// Each second packet of a connection is answered at once, so one in so many of each.
 const ANSWERED_PACKETS: u64 = 2;
 /// Finding whose segment asks takes about this for each connection.
@@ -64,7 +61,7 @@ impl Split<'_> {
     }
 
     /// Since when the link is away that what is due towards a host waits for.
-    fn waits_for_link_since(&self, links: &Links, to: Side) -> Option<Instant> {
+    pub(crate) fn waits_for_link_since(&self, links: &Links, to: Side) -> Option<Instant> {
         links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))
     }
 
@@ -72,17 +69,6 @@ impl Split<'_> {
     /// other one could not answer.
     pub(crate) fn answers_for(&self, cx: &Cx<'_>, host: Side) -> bool {
         self.outage_ends_at(cx.config, cx.links, host).is_some_and(|end| cx.now < end)
-    }
-
-    /// A source to which nothing is promised repeats what is held here for a link that has been
-    /// away for long. It does not give up while it hears that the window is closed. Before that
-    /// silence is better: it keeps its congestion window.
-    pub(crate) fn is_calmed(&self, cx: &Cx<'_>, source: Side) -> bool {
-        if self.binds() || self.legs.get(source).peer.is_heard() || !self.relays.get(source).holds() {
-            return false;
-        }
-        let since = self.waits_for_link_since(cx.links, source.other());
-        since.is_some_and(|at| cx.now.since(at) >= CALMED_AFTER)
     }
 
     /// It is not clear whether what is lost towards a host is lost by its link.

@@ -4,6 +4,7 @@
 //! That is all that is here in order: it is acknowledged, or about to be. What was only SACKed is
 //! the source's still (RFC 2018 section 8).
 
+use crate::config::Notice;
 use crate::relays::Over;
 use crate::split::Split;
 
@@ -14,10 +15,16 @@ impl Split<'_> {
         self.promise.binds()
     }
 
+    /// What sources hear while the link is away, where nothing is promised to them.
+    #[must_use]
+    pub fn notice(&self) -> Option<Notice> {
+        self.promise.notice()
+    }
+
     /// How the connection ends if what is held cannot be delivered.
     #[must_use]
     pub fn given_up(&self) -> Over {
-        self.promise.given_up()
+        self.promise.given_up(self.relays.has_noticed())
     }
 
     /// Something was acknowledged to one of the hosts that the other one has not acknowledged.

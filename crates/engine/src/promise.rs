@@ -2,7 +2,7 @@
 
 use farlink_wire::SeqNum;
 
-use crate::config::Pinned;
+use crate::config::{Notice, Pinned};
 use crate::relays::Over;
 
 /// What an acknowledgement made here promises its source. It is read in two places: how far one may
@@ -17,18 +17,19 @@ pub enum Promise {
     /// held, however much that is.
     Held,
     /// Custody mode: the source hears what the far host says and nothing else, in acknowledgements
-    /// and windows. What is held here is its own still, so a gateway that dies loses nothing.
-    Nothing,
+    /// and windows. What is held here is its own still, so a gateway that dies loses nothing. While
+    /// the link is away it may hear more.
+    Nothing(Notice),
 }
 
 impl Promise {
     /// Of a connection in custody mode, or else of one whose hosts scale their windows, or do not.
     #[must_use]
-    pub fn of(is_custody: bool, pinned: Pinned, window_scale: bool) -> Self {
-        match (is_custody, pinned == Pinned::Never || window_scale) {
-            (true, _) => Self::Nothing,
-            (false, true) => Self::Shown,
-            (false, false) => Self::Held,
+    pub fn of(custody: Option<Notice>, pinned: Pinned, window_scale: bool) -> Self {
+        match (custody, pinned == Pinned::Never || window_scale) {
+            (Some(notice), _) => Self::Nothing(notice),
+            (None, true) => Self::Shown,
+            (None, false) => Self::Held,
         }
     }
 
@@ -39,7 +40,7 @@ impl Promise {
         match self {
             Self::Shown => Some(far_acked + shown_max_bytes),
             Self::Held => None,
-            Self::Nothing => Some(far_acked),
+            Self::Nothing(_) => Some(far_acked),
         }
     }
 
@@ -52,14 +53,20 @@ impl Promise {
     /// What is held in order is owed to its source: it is acknowledged, or about to be.
     #[must_use]
     pub fn binds(self) -> bool {
-        self != Self::Nothing
+        self.notice().is_none()
+    }
+
+    /// What sources hear while the link is away, where nothing is promised to them.
+    #[must_use]
+    pub fn notice(self) -> Option<Notice> {
+        if let Self::Nothing(notice) = self { Some(notice) } else { None }
     }
 
     /// How a connection ends whose data cannot be delivered: its hosts learn it, or go on by
-    /// themselves.
+    /// themselves. Who was told that it is held (`noticed`) would not send it again.
     #[must_use]
-    pub fn given_up(self) -> Over {
-        if self.binds() { Over::Abandoned } else { Over::Asleep }
+    pub fn given_up(self, noticed: bool) -> Over {
+        if self.binds() || noticed { Over::Abandoned } else { Over::Asleep }
     }
 
     /// A larger window is shown before anything is acknowledged that lies in it.

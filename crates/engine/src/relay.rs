@@ -9,6 +9,7 @@ use crate::config::Limits;
 use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::link::{Entry, Link, Links};
+use crate::noticed::Noticed;
 use crate::peer::{Message, Peer};
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
@@ -89,6 +90,8 @@ pub struct Relay {
     pub keepalive_passed: bool,
     /// Evidence of a path round us: what the destination acknowledges and never passed here.
     pub beyond: Beyond,
+    /// What its source was told of outages.
+    pub noticed: Noticed,
     /// What it is booked with.
     booked: Entry,
 }
@@ -139,6 +142,7 @@ impl Relay {
             waits_since: None,
             keepalive_passed: false,
             beyond: Beyond::default(),
+            noticed: Noticed::default(),
             booked: Entry::default(),
         }
     }

@@ -121,6 +121,12 @@ impl Relays {
         self.a.holds() || self.b.holds()
     }
 
+    /// A source was told that something is held here, and the far host has not acknowledged it.
+    #[must_use]
+    pub fn has_noticed(&self) -> bool {
+        [&self.a, &self.b].into_iter().any(Relay::has_noticed)
+    }
+
     /// What the hosts have acknowledged since it was split last.
     #[must_use]
     pub fn carried(&self) -> Carried {

@@ -5,6 +5,7 @@ use farlink_wire::{
 };
 
 use crate::buffer::{SeqBuffer, Slices};
+use crate::config::Notice;
 use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
@@ -77,7 +78,8 @@ impl Split<'_> {
             // promised.
             ack = ack.min(reach.max(relay.rx.last_ack_sent()));
         }
-        relay.with_beyond(ack)
+        let ack = relay.with_beyond(ack);
+        if self.notice() == Some(Notice::Sack) { relay.ack_beside_blocks(ack) } else { ack }
     }
 
     /// The acknowledgement number for the next segment to a host. Before the first early
@@ -229,14 +231,17 @@ impl Split<'_> {
         let from = to.other();
         let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
         let binds = self.binds();
+        let held = if word.pure { self.tell_held(cx, to, word.ack) } else { None };
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
         let tells_holes = binds || word.far.after_eq(inbound.rcv_nxt());
-        let sack = if word.pure && self.agreed.sack && !word.tells_runs && tells_holes {
-            inbound.rx.sack_blocks(&inbound.buffer)
-        } else {
-            Default::default()
+        let sack = match held {
+            Some(held) => [held].into_iter().collect(),
+            None if word.pure && self.agreed.sack && !word.tells_runs && tells_holes => {
+                inbound.rx.sack_blocks(&inbound.buffer)
+            }
+            None => Default::default(),
         };
         let (slices, plan) = gather(&outbound.buffer, plan);
         if plan.is_some_and(|p| p.len == 0 && !p.fin && p.purpose != Purpose::WindowProbe) {
@@ -394,6 +399,9 @@ impl Split<'_> {
         if plan.is_some() {
             return self.emit(cx, to, plan);
         }
+        if !silent && what != What::Repeat && self.relays.get_mut(to).take_iack() {
+            return self.emit_iack(cx, to);
+        }
         if !silent && what != What::Repeat && self.owes_ack(cx, to) {
             return self.emit(cx, to, None);
         }
@@ -403,7 +411,8 @@ impl Split<'_> {
     /// An acknowledgement to this host is due, or a window update worth sending.
     #[must_use]
     pub fn owes_ack(&self, cx: &Cx<'_>, to: Side) -> bool {
-        let due = self.relays.get(to).rx.due().is_some_and(|d| d <= cx.now);
+        let relay = self.relays.get(to);
+        let due = relay.rx.due().is_some_and(|d| d <= cx.now) || relay.owes_iack();
         due || self.wants_window_update(cx, to)
     }
 

@@ -37,6 +37,12 @@ impl Gateway {
         self.outlet.links().iter().filter_map(|link| Some((link.name(), links.evidence(link.way())?)))
     }
 
+    /// A link or an ordinary interface is down or silent, or has been until just now.
+    #[must_use]
+    pub fn knows_of_outage(&self) -> bool {
+        self.engine.links().is_any_away()
+    }
+
     /// The same for the next flush to follow.
     pub(crate) fn tell(&mut self, now: Instant, way: Way, witness: Witness, up: bool) {
         self.engine.apply(now, way, Change::Up(witness, up));

@@ -255,7 +255,11 @@ impl World for Exit<'_> {
         let payload_bytes = made.payload_bytes();
         let shape = Shape::of(made);
         let (src, dst) = (made.header.src, made.header.dst);
-        let ip_id = self.outlet.identifications.take(src, dst, shape.packets(payload_bytes));
+        let ip_id = match made.header.ip_id {
+            0 => self.outlet.identifications.take(src, dst, shape.packets(payload_bytes)),
+            // It is told by this.
+            fixed => fixed,
+        };
         let fields = SegmentHeader { ip_id, ..made.header };
         let Ok((header, mut offload)) = fields.write(payload_bytes) else {
             return WireSize::default();

@@ -40,7 +40,10 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
     let mut text = String::from("# Written by `farlink lab`.\n");
     match lab.mode {
         Mode::Split => {}
-        Mode::Custody => text.push_str("default_action = \"custody\"\n"),
+        Mode::Custody => {
+            text.push_str("default_action = \"custody\"\n");
+            text.push_str(&format!("custody_notice = \"{}\"\n", lab.custody_notice.name()));
+        }
         Mode::Forward => text.push_str("default_action = \"pass\"\n"),
     }
     let declared = &topology.nodes[node].declared;

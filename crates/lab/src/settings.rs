@@ -7,6 +7,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
+use farlink_gateway::config::Notice;
 use serde::{Deserialize, Serialize};
 
 pub use direction::{Contacts, Duplex, RateChanges, Way, WinkAt};
@@ -142,6 +143,8 @@ pub struct Settings {
     pub rtt_known: bool,
     /// What gateways do with connections.
     pub mode: Mode,
+    /// What sources in custody mode hear of an outage.
+    pub custody_notice: Notice,
     /// Which TCP the hosts have.
     pub hosts: Hosts,
     /// Congestion control of the hosts, by route.
@@ -222,6 +225,7 @@ impl Default for Settings {
             rate_known: true,
             rtt_known: true,
             mode: Mode::Split,
+            custody_notice: Notice::Silence,
             hosts: Hosts::Modern,
             host_cc: "cubic".into(),
             client2_cc: String::new(),

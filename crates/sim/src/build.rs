@@ -92,8 +92,8 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
             .collect();
         let node = world
             .add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(GatewayNode::new(config, g.merge))));
-        if g.config.default_action == Action::Custody {
-            world.observer.expect_no_promise(node);
+        if let Action::Custody(notice) = g.config.default_action {
+            world.observer.expect_no_promise(node, notice);
         }
         let before = chain.gap_ends[i].1;
         let behind = chain.gap_ends[i + 1].0;

@@ -1,9 +1,10 @@
 //! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say
 //! in a host's name must be what that host has said.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use farlink_gateway::Record;
+use farlink_gateway::config::Notice;
 use farlink_wire::tcp::TCP_HEADER_BYTES;
 use farlink_wire::{
     Duration, FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, parse, verify_checksums,
@@ -11,7 +12,7 @@ use farlink_wire::{
 
 use crate::display::{self, Origins};
 use crate::hostile::Hostile;
-use crate::promised::{check_promises_nothing, custody_beyond_reach};
+use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
@@ -96,7 +97,8 @@ pub struct Observer {
     pub hostile: Hostile,
     gateways: BTreeMap<usize, GatewayView>,
     /// Gateways that promise nothing.
-    in_custody_mode: BTreeSet<usize>,
+    in_custody_mode: BTreeMap<usize, InCustody>,
+    iacks: Iacks,
     /// The most bytes that gateways in touch together held beyond the largest window that their
     /// source was shown.
     pub beyond_windows_bytes: u64,
@@ -118,7 +120,8 @@ impl Observer {
             truth: Truth::default(),
             hostile: Hostile::default(),
             gateways: BTreeMap::new(),
-            in_custody_mode: BTreeSet::new(),
+            in_custody_mode: BTreeMap::new(),
+            iacks: Iacks::default(),
             beyond_windows_bytes: 0,
         }
     }
@@ -129,9 +132,16 @@ impl Observer {
         self.gateways.insert(node, view);
     }
 
-    /// This gateway promises nothing.
-    pub fn expect_no_promise(&mut self, node: usize) {
-        self.in_custody_mode.insert(node);
+    /// This gateway promises nothing, and tells its sources of outages so.
+    pub fn expect_no_promise(&mut self, node: usize, notice: Notice) {
+        self.in_custody_mode.insert(node, InCustody::new(notice));
+    }
+
+    /// One of the gateway's links is silent or down, as far as it knows, or none is.
+    pub fn note_links(&mut self, node: usize, is_away: bool) {
+        if let Some(custody) = self.in_custody_mode.get_mut(&node) {
+            custody.note_links(self.now, is_away);
+        }
     }
 
     /// A gateway gave up flows, or was killed with custody of those in `records`: they need not
@@ -195,7 +205,7 @@ impl Observer {
             view.damaged += 1;
             return;
         }
-        if self.hostile.excludes(bytes, &s) {
+        if self.hostile.excludes(bytes, &s) || s.is_iack() {
             return;
         }
         let (key, side) = flow_of(&s);
@@ -283,6 +293,14 @@ impl Observer {
         if s.flags.rst() {
             return check_reset(flow, &s, side, self.allowed.abandonment || view.may_reset.contains(&key));
         }
+        if s.is_iack() {
+            if forwarded {
+                return self.iacks.check_came(&s);
+            }
+            let custody = self.in_custody_mode.get(&node);
+            let heard = |index| view.conns.get(&(key, index)).map(|h| (&h[1 - side].bytes, h[side].acked));
+            return self.iacks.check_made(&s, flow, side, (self.now, custody), heard);
+        }
         // The newest incarnation that it can belong to; if there is none, what is wrong with the
         // newest of all.
         let (mut wrong, mut judged) = (None, None);
@@ -297,8 +315,12 @@ impl Observer {
                         check_ttl(&s, least, most)?;
                     }
                     let tsval = view.tsvals.get(&key).and_then(|t| t[side]);
-                    let in_custody = self.in_custody_mode.contains(&node);
-                    check_made(&s, conn, side, heard, tsval, (forwarded, in_custody), &self.allowed)?;
+                    let custody = self.in_custody_mode.get(&node);
+                    let closes = custody.is_some_and(|custody| custody.may_close_window(self.now));
+                    check_made(&s, conn, side, heard, tsval, (forwarded, closes), &self.allowed)?;
+                    if custody.is_some() && !forwarded {
+                        check_blocks(&s, conn, side, &heard[1 - side].bytes)?;
+                    }
                     judged = Some((index, u64::from(s.window) << conn.shift(side)));
                     break;
                 }
@@ -308,7 +330,7 @@ impl Observer {
         let Some((index, shown)) = judged else {
             return Err(wrong.unwrap_or_else(|| "a segment of no connection".into()));
         };
-        if self.in_custody_mode.contains(&node) && !forwarded {
+        if self.in_custody_mode.contains_key(&node) && !forwarded {
             // A gateway further on that does not show itself is the receiver for all before it.
             let at = |view: &GatewayView| view.conns.get(&(key, index)).map(|h| h[side].acked_unmarked);
             let acked = self.gateways.values().filter_map(at).max().unwrap_or(0);
@@ -333,6 +355,9 @@ impl Observer {
         }
         if self.hostile.is_forged_but_edited(bytes, &s) {
             return Ok(());
+        }
+        if s.is_iack() {
+            return self.iacks.check_came(&s);
         }
         let (key, side) = flow_of(&s);
         if let Some(flow) = self.truth.flows.get(&key)
@@ -552,7 +577,7 @@ fn check_made(
     side: usize,
     heard: &mut [Heard; 2],
     newest_tsval: Option<u32>,
-    (forwarded, in_custody): (bool, bool),
+    (forwarded, may_close): (bool, bool),
     allowed: &Allowances,
 ) -> Checked {
     let other = conn.sides[1 - side].as_ref();
@@ -617,7 +642,7 @@ fn check_made(
     // Once the FIN is acknowledged nothing more can come, and the window means nothing.
     let over = other.fin_at.is_some_and(|f| s.ack == f + 1);
     // A source to which nothing is promised is told to wait.
-    let calms = in_custody && s.window == 0 && s.payload_len == 0 && !s.flags.fin();
+    let calms = may_close && s.window == 0 && s.payload_len == 0 && !s.flags.fin();
     if let Some(before) = heard[side].edge
         && edge + (1 << conn.shift(side)) <= before
         && !over

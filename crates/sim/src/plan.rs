@@ -8,7 +8,7 @@
 
 use farlink_channel::{ChannelConfig, GilbertElliott};
 use farlink_gateway::Config;
-use farlink_gateway::config::{Action, FlowControl, Pinned};
+use farlink_gateway::config::{Action, FlowControl, Notice, Pinned};
 use farlink_wire::{Duration, Instant};
 
 use crate::rng::Rng;
@@ -287,7 +287,8 @@ impl SimPlan {
             gateways.iter_mut().for_each(|g| g.config.flow_control = policy);
         }
         if mode == Mode::Custody {
-            promise_nothing(&mut Rng::new(seed, "custody"), &mut gateways);
+            let mut notices = Rng::new(seed, "notices");
+            promise_nothing(&mut Rng::new(seed, "custody"), &mut notices, &mut gateways);
         }
         let mut rng = Rng::new(seed, "hosts");
         let mut hosts = vec![host(&mut rng, 0), host(&mut rng, 1)];
@@ -309,12 +310,13 @@ impl SimPlan {
     }
 }
 
-/// One gateway at least, and most of the others, are in custody mode.
-fn promise_nothing(rng: &mut Rng, gateways: &mut [GatewayPlan]) {
+/// One gateway at least, and most of the others, are in custody mode. Each tells its sources of
+/// outages in its own way.
+fn promise_nothing(rng: &mut Rng, notices: &mut Rng, gateways: &mut [GatewayPlan]) {
     let one = rng.range(0, gateways.len().max(1) as u64) as usize;
     for (n, gateway) in gateways.iter_mut().enumerate() {
         if n == one || rng.chance(CUSTODY_SHARE) {
-            gateway.config.default_action = Action::Custody;
+            gateway.config.default_action = Action::Custody(notices.pick(&Notice::ALL));
         }
     }
 }

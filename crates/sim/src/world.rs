@@ -354,11 +354,20 @@ impl World {
     }
 
     fn with_gateway(&mut self, node: usize, f: impl FnOnce(&mut GatewayNode, &[Port], &[usize])) {
+        self.note_links(node);
         let n = &mut self.nodes[node];
         if let Kind::Gateway(g) = &mut n.kind {
             f(g, &n.ports, &n.routes);
         }
         self.ship(node);
+    }
+
+    /// What a gateway knows of its links, before it does something and after it.
+    fn note_links(&mut self, node: usize) {
+        let Kind::Gateway(g) = &self.nodes[node].kind else { return };
+        if let Some(gateway) = &g.gateway {
+            self.observer.note_links(node, gateway.knows_of_outage());
+        }
     }
 
     /// A packet arrives at a node.
@@ -431,6 +440,7 @@ impl World {
             return;
         };
         let is_away = gateway.link_states().any(|(_, said)| said.is_away());
+        self.observer.note_links(node, gateway.knows_of_outage());
         self.observer.gateway_in(node, &m.bytes, &m.offload, (m.damaged, is_away));
         g.handle_packet(now, &n.ports, &n.routes, m.port, &m.bytes, m.offload);
         self.ship(node);
@@ -554,6 +564,7 @@ impl World {
     /// Sends on what a gateway has transmitted: cut to the wire's packets, checked, one hop
     /// counted.
     fn ship(&mut self, node: usize) {
+        self.note_links(node);
         let Some(g) = self.gateway(node) else { return };
         let outbox = std::mem::take(&mut g.outbox);
         for o in outbox {

@@ -121,7 +121,28 @@ pub struct TcpSegment {
     pub options: TcpOptions,
 }
 
+/// IPv4 identification of an intermediate acknowledgement (Reynolds, 3.4.5).
+pub const IACK_IP_ID: u16 = 0xffff;
+/// Its time to live (Reynolds, 3.4.5).
+pub const IACK_TTL: u8 = 255;
+/// Its sequence number (Reynolds, 3.4.5), and the one that takes its place where a host that knows
+/// no such packets could take 0 for a number of its connection.
+pub const IACK_SEQS: [SeqNum; 2] = [SeqNum(0), SeqNum(1 << 31)];
+
 impl TcpSegment {
+    /// An intermediate acknowledgement: a gateway on the way holds what stands before its
+    /// acknowledgement number, and its destination has not got it (Reynolds, 3.4.5). It carries
+    /// nothing, and its sequence number means nothing.
+    #[must_use]
+    pub fn is_iack(&self) -> bool {
+        self.flags == Flags::ACK.with(Flags::URG)
+            && self.payload_len == 0
+            && self.urgent == 0
+            && self.payload_offset == self.tcp_offset() + TCP_HEADER_BYTES
+            && IACK_SEQS.contains(&self.seq)
+            && (!self.ip.is_v4() || self.ip.id == IACK_IP_ID)
+    }
+
     /// Sequence space it takes: payload, and one each for SYN and FIN.
     #[must_use]
     pub fn seq_len(&self) -> u32 {

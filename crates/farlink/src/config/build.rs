@@ -100,7 +100,9 @@ pub fn build(
     let gateway = Config {
         rules: rules(file, source, &interfaces)?,
         interfaces,
-        default_action: file.default_action.map_or(defaults.default_action, action),
+        default_action: file
+            .default_action
+            .map_or(defaults.default_action, |a| action(a, file.custody_notice)),
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
@@ -298,10 +300,16 @@ fn controller(
     })
 }
 
-fn action(a: file::Action) -> engine::Action {
+fn action(a: file::Action, notice: Option<file::Notice>) -> engine::Action {
     match a {
         file::Action::Split => engine::Action::Split,
-        file::Action::Custody => engine::Action::Custody,
+        file::Action::Custody => engine::Action::Custody(match notice {
+            None => engine::Notice::default(),
+            Some(file::Notice::Silence) => engine::Notice::Silence,
+            Some(file::Notice::Sack) => engine::Notice::Sack,
+            Some(file::Notice::Iack) => engine::Notice::Iack,
+            Some(file::Notice::ZeroWindow) => engine::Notice::ZeroWindow,
+        }),
         file::Action::Pass => engine::Action::Pass,
         file::Action::Refuse => engine::Action::Refuse,
     }
@@ -325,6 +333,11 @@ fn rules(
             let wrong = "there is no limit to be over; allowed: together with `connections_max`";
             return Err(source.error(Some(answer.span()), wrong));
         }
+        if let (true, Some(notice)) = (r.action != file::Action::Custody, &r.custody_notice) {
+            let wrong = "nobody is told anything; allowed: together with `action = \"custody\"`";
+            return Err(source.error(Some(notice.span()), wrong));
+        }
+        let notice = r.custody_notice.as_ref().map(|n| *n.get_ref()).or(file.custody_notice);
         let ids = r.interfaces.iter().map(|wanted| {
             interfaces.iter().find(|i| i.name == *wanted.get_ref()).map(|i| i.id).ok_or_else(|| {
                 let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
@@ -339,7 +352,7 @@ fn rules(
             destinations: r.destinations.iter().map(|p| (p.0, p.1)).collect(),
             ports: r.ports.iter().map(|p| (p.0, p.1)).collect(),
             dscps: r.dscp.iter().map(|d| d.0).collect(),
-            action: action(r.action),
+            action: action(r.action, notice),
             connections_max: r.connections_max.map(|n| n.0 as u32),
             over_limit: match r.over_limit.as_ref().map(|o| *o.get_ref()) {
                 None | Some(file::OverLimit::Pass) => engine::Action::Pass,

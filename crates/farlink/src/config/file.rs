@@ -21,6 +21,8 @@ pub struct File {
     pub rule: Vec<Rule>,
     /// What happens to a connection that no rule matches.
     pub default_action: Option<Action>,
+    /// What sources in custody mode hear of an outage, unless a rule says otherwise.
+    pub custody_notice: Option<Notice>,
     /// Whether flows may depend on their gateways.
     pub pinned: Option<Pinned>,
     /// How long SIGTERM waits for custody to be delivered.
@@ -102,6 +104,8 @@ pub struct Rule {
     pub dscp: Vec<Dscp>,
     pub action: Action,
     #[serde(default)]
+    pub custody_notice: Option<Spanned<Notice>>,
+    #[serde(default)]
     pub connections_max: Option<Number<0, { u32::MAX as u64 }>>,
     #[serde(default)]
     pub over_limit: Option<Spanned<OverLimit>>,
@@ -117,6 +121,16 @@ pub enum Action {
     Custody,
     Pass,
     Refuse,
+}
+
+/// What sources in custody mode hear of an outage.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Notice {
+    Silence,
+    Sack,
+    Iack,
+    ZeroWindow,
 }
 
 /// What is done with connections above `connections_max`.

@@ -278,6 +278,22 @@ fn rules_become_the_engines() {
     assert_eq!(settings("").unwrap().gateway.default_action, Config::default().default_action);
 }
 
+#[test]
+fn a_rule_says_by_itself_what_its_sources_hear_or_the_file_does() {
+    let s = settings(
+        "default_action='custody'\ncustody_notice='zero-window'\n\
+         [[rule]]\nname='a'\naction='custody'\ncustody_notice='sack'\n\
+         [[rule]]\nname='b'\naction='custody'",
+    )
+    .unwrap();
+    let custody = engine::Action::Custody;
+    assert_eq!(s.gateway.default_action, custody(engine::Notice::ZeroWindow));
+    let of_rules: Vec<_> = s.gateway.rules.iter().map(|r| r.action).collect();
+    assert_eq!(of_rules, [custody(engine::Notice::Sack), custody(engine::Notice::ZeroWindow)]);
+    let silent = settings("default_action='custody'").unwrap().gateway.default_action;
+    assert_eq!(silent, custody(engine::Notice::Silence));
+}
+
 /// Each mistake, and what its one message has to contain: place, key, what is wrong, what is
 /// allowed.
 #[test]
@@ -361,6 +377,11 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
             "[[rule]]\nname='r'\naction='pass'\nover_limit='pass'",
             &["4:12", "allowed: together with `connections_max`"],
         ),
+        (
+            "[[rule]]\nname='r'\naction='split'\ncustody_notice='sack'",
+            &["4:16", "allowed: together with `action = \"custody\"`"],
+        ),
+        ("custody_notice='loud'", &["1:16", "unknown value `loud`; allowed: `silence`"]),
         ("[timers]\ndelayed_ack='600 ms'", &["2:13", "allowed: less than 500 ms"]),
         ("[timers]\nrto_min='2 s'\nrto_max='1 s'", &["2:9", "allowed: rto_min <= rto_max"]),
         ("[divert]\nmark_mask=0x5", &["2:11: [divert], key `mark_mask`", "has gaps; allowed: one run"]),

@@ -2,11 +2,11 @@
 
 use crate::script::network::TO_B;
 use crate::script::{Host, Script, Setup};
-use farlink_gateway::config::{Action, Link};
+use farlink_gateway::config::{Action, Link, Notice};
 use farlink_wire::Duration;
 
 fn in_custody(s: &mut Setup) {
-    s.config.default_action = Action::Custody;
+    s.config.default_action = Action::Custody(Notice::Silence);
     s.link = Some(Link { name: "sat".into(), ..Link::default() });
 }
 

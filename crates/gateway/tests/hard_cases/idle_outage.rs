@@ -3,7 +3,7 @@
 
 use crate::script::network::TO_B;
 use crate::script::{Host, Script, USUAL};
-use farlink_gateway::config::{Action, Link};
+use farlink_gateway::config::{Action, Link, Notice};
 use farlink_wire::Duration;
 
 fn idle(v6: bool) -> Script {
@@ -106,7 +106,7 @@ fn after_the_operators_limit_both_hosts_are_told_and_keepalives_pass() {
 #[test]
 fn after_the_operators_limit_custody_mode_lets_go() {
     let mut t = Script::with(|s| {
-        s.config.default_action = Action::Custody;
+        s.config.default_action = Action::Custody(Notice::Silence);
         s.config.timers.outage_limit = Duration::from_secs(3600);
         s.link = Some(Link { name: "sat".into(), ..Link::default() });
     });

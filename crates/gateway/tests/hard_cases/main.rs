@@ -9,6 +9,7 @@ mod bypass;
 mod chain;
 mod charged;
 mod custody;
+mod custody_notices;
 mod deadlines;
 mod direct;
 mod dormant;

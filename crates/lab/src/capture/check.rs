@@ -215,6 +215,14 @@ impl Checker {
         let direction = usize::from(!a_to_b);
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.seen_ns = frame.at_ns;
+        if segment.is_iack() {
+            // No host has said it: a gateway tells what it holds (docs/custody.md).
+            if out == 1 && !flow.has_come(segment, node, direction) && self.early_failures.is_empty() {
+                let (node, arrow) = (&self.nodes[node], key.arrow(a_to_b));
+                self.early_failures.push(format!("{node}, {arrow}: an IACK left of what never came in"));
+            }
+            return;
+        }
         let Some(number) = flow.take(segment, self.nodes.len(), node, out, direction) else { return };
         let incarnation = &mut flow.incarnations[number];
         incarnation.note(segment, node, out, direction);

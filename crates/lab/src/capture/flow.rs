@@ -215,6 +215,16 @@ impl Flow {
         number
     }
 
+    /// What an intermediate acknowledgement in this direction tells to be held has come in at this
+    /// node.
+    pub(super) fn has_come(&self, segment: &TcpSegment, node: usize, direction: usize) -> bool {
+        self.incarnations.iter().rev().any(|i| {
+            let (Some(isn), Some(at)) = (i.isns.0[1 - direction], i.nodes.get(node)) else { return false };
+            let came = at[0][1 - direction].end_max;
+            place(isn, segment.ack.0, came).is_some_and(|told| told <= came)
+        })
+    }
+
     /// The incarnation that a segment belongs to; a SYN with an ISN of its own begins one.
     fn incarnation_of(&mut self, segment: &TcpSegment, direction: usize) -> Option<usize> {
         if segment.flags.syn() {

@@ -167,6 +167,11 @@ pub static SETTINGS: [Setting; 54] = [
         "custody: gateways promise nothing; forward: they split nothing",
         Read("split|custody|forward", set_mode),
     ),
+    of_lab(
+        "custody_notice",
+        "what sources in custody mode hear of an outage",
+        OneOf("silence|sack|iack|zero-window", |s, word| choice(word).map(|told| s.custody_notice = told)),
+    ),
     of_lab("gateway_log", "how much gateways log", Text(|s, text| s.gateway_log = text.into())),
     of_lab("gateway_config", "lines for their configuration", Text(|s, text| s.gateway_config = text.into())),
     of_lab("link_config", "lines for each [[link]] in it", Text(|s, text| s.link_config = text.into())),

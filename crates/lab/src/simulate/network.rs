@@ -140,7 +140,7 @@ impl Network {
             let is_gateway = matches!(kind, node::Kind::Gateway(_));
             let node = world.add_node(topology.nodes[number].name.clone(), kind);
             if is_gateway && settings.mode == Mode::Custody {
-                world.observer.expect_no_promise(node);
+                world.observer.expect_no_promise(node, settings.custody_notice);
             }
             nodes.insert(number, node);
         }
