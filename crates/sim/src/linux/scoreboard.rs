@@ -92,6 +92,12 @@ impl Scoreboard {
         self.segments.back_mut()
     }
 
+    /// What the receiver has told to have it has not acknowledged, though everything before it: it
+    /// has given it up (Linux `FLAG_SACK_RENEGING`, RFC 2018 section 8).
+    pub fn is_given_up(&self) -> bool {
+        self.segments.front().is_some_and(|s| s.sacked)
+    }
+
     /// Takes a segment that is known to have arrived into account.
     fn note(rack: &mut Rack, news: &mut News, now: Instant, s: &Segment, min_rtt: Duration) {
         news.delivered += 1;
@@ -231,11 +237,13 @@ impl Scoreboard {
     /// lately that its answer is not due (Linux `tcp_timeout_mark_lost`). How many did not before.
     pub fn lose_all(&mut self, now: Instant, has_sack: bool) -> u32 {
         let mut lost = 0;
-        if !has_sack {
+        let is_given_up = self.is_given_up();
+        if !has_sack || is_given_up {
             self.sacked_out = 0;
+            self.segments.iter_mut().for_each(|s| s.sacked = false);
         }
         let rack = self.rack;
-        let is_due = |s: &Segment| !has_sack || !rack.known || s.sent + rack.rtt <= now;
+        let is_due = |s: &Segment| !has_sack || is_given_up || !rack.known || s.sent + rack.rtt <= now;
         for (n, s) in self.segments.iter_mut().enumerate().filter(|(_, s)| !s.sacked) {
             if n > 0 && !is_due(s) {
                 continue;

@@ -15,6 +15,8 @@ use super::undo::Undo;
 
 /// Linux `tcp_reordering`.
 const REORDERING: u32 = 3;
+/// Linux `tcp_check_sack_reneging`: so long a receiver has at least to mend its word.
+const RENEGING_WAIT_MIN: Duration = Duration::from_millis(10);
 /// Linux `TCP_TIMEOUT_MIN`.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
 
@@ -295,6 +297,11 @@ impl Sender {
         self.control(a, &news, advanced, lost, prior_in_flight, sample);
         if advanced || news.delivered > 0 {
             self.arm(a.now);
+        }
+        if told.advanced && self.board.is_given_up() {
+            // All of it is taken for lost, unless the receiver says otherwise soon.
+            self.rto_at = Some(a.now + (self.rtt.srtt / 2).max(RENEGING_WAIT_MIN));
+            self.probe_at = None;
         }
         if self.board.is_empty() {
             self.reorder_at = None;

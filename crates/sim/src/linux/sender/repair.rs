@@ -11,6 +11,9 @@ impl Sender {
     /// segments were newly judged lost.
     pub(super) fn judge(&mut self, a: &Arrived<'_>, told: Told) -> u32 {
         self.new_only = false;
+        if told.advanced && self.board.is_given_up() {
+            return 0;
+        }
         match self.state {
             State::Recovery if self.una >= self.high => self.end_recovery(a),
             State::Recovery if told.advanced && self.undo.was_delayed(a.echo_ms) => {
