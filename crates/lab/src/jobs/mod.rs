@@ -144,15 +144,15 @@ impl Plan {
         match self {
             Self::Web => web::jobs(cell),
             Self::Mixed => mixed::jobs(cell, seed),
-            Self::Outage => outage::jobs(cell),
+            Self::Outage => outage::jobs(cell, seed),
         }
     }
 
-    /// When the link of a cell is away, beside what its settings say.
-    pub fn outage(self, cell: &Cell) -> Result<Option<Outage>> {
+    /// When the link of a cell is away with this seed, beside what its settings say.
+    pub fn outage(self, cell: &Cell, seed: u64) -> Result<Option<Outage>> {
         match self {
             Self::Web | Self::Mixed => Ok(None),
-            Self::Outage => outage::of(cell).map(Some),
+            Self::Outage => outage::of_seed(cell, seed).map(Some),
         }
     }
 

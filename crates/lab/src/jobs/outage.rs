@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use farlink_sim::rng::Rng;
 
 use super::{Done, Exchange, Job, Task};
 use crate::report::Measured;
@@ -13,6 +14,10 @@ use crate::scenario::Cell;
 const AWAY_FROM: Duration = Duration::from_secs(2);
 /// When the connection is opened that is to stand by then.
 const BEGIN: Duration = Duration::from_millis(100);
+/// A supervisor starts a gateway again so long after it was killed.
+const RESTARTED_AFTER: Duration = Duration::from_millis(700);
+/// Transfers in which a gateway dies begin later by less than this, milliseconds.
+const JITTER_MAX_MS: u64 = 300;
 /// From the moment at which the link goes away or comes back to what a host does then.
 const LATER: Duration = Duration::from_millis(500);
 /// How long hosts may take after the link is back. They ask seldom then.
@@ -32,6 +37,38 @@ pub struct Outage {
     pub until: Duration,
     /// Gateways are told of both.
     pub is_announced: bool,
+    /// The gateway next to the source is killed.
+    pub kill: Option<Kill>,
+}
+
+/// The gateway next to the server: it holds what the server sends.
+pub const KILLED: &str = "gw2";
+
+/// A gateway is killed in mid-transfer, and started again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kill {
+    /// When it is killed.
+    pub at: Duration,
+    /// When the next one starts.
+    pub restart_at: Duration,
+}
+
+impl Kill {
+    /// While the link is there, or while it is away; each seed at its own moment.
+    fn of(cell: &Cell, seed: u64, until: Duration) -> Result<Option<Self>> {
+        let (from, to) = match cell.word("killed", "no") {
+            "no" => return Ok(None),
+            "link-up" => (BEGIN + LATER, AWAY_FROM),
+            "link-away" => (AWAY_FROM + LATER / 10, until),
+            other => bail!("killed = `{other}`: known are no, link-up, link-away"),
+        };
+        let Some(last) = to.checked_sub(RESTARTED_AFTER + LATER / 5).filter(|last| *last > from) else {
+            bail!("the link is away for too short a time for a gateway to be killed and started again")
+        };
+        let [from, last] = [from, last].map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
+        let at = Duration::from_micros(Rng::new(seed, "killed gateway").range(from, last));
+        Ok(Some(Self { at, restart_at: at + RESTARTED_AFTER }))
+    }
 }
 
 impl Outage {
@@ -77,20 +114,29 @@ impl When {
     }
 }
 
+/// The outage of a cell, and what else happens then with this seed.
+pub(super) fn of_seed(cell: &Cell, seed: u64) -> Result<Outage> {
+    let outage = of(cell)?;
+    Ok(Outage { kill: Kill::of(cell, seed, outage.until)?, ..outage })
+}
+
 /// The outage of a cell.
-pub(super) fn of(cell: &Cell) -> Result<Outage> {
+fn of(cell: &Cell) -> Result<Outage> {
     let seconds = cell.number("outage_s", 30);
     if !(1..=OUTAGE_MAX_S).contains(&seconds) {
         bail!("outage_s = {seconds}: 1 to {OUTAGE_MAX_S} seconds");
     }
     let until = AWAY_FROM + Duration::from_secs(seconds);
-    Ok(Outage { from: AWAY_FROM, until, is_announced: cell.is_announced() })
+    Ok(Outage { from: AWAY_FROM, until, is_announced: cell.is_announced(), kill: None })
 }
 
 /// The connection of a cell.
-pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
-    let outage = of(cell)?;
+pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
+    let outage = of_seed(cell, seed)?;
     let when = When::of(cell)?;
+    if when != When::Transfer && outage.kill.is_some() {
+        bail!("a gateway is killed in the middle of a transfer, not where `when` is something else");
+    }
     // A connection that stands has been opened, and its first question is answered.
     let ready = BEGIN + Duration::from_secs_f64(2.0 * cell.settings.rtt_ms / 1e3);
     if ready > AWAY_FROM {
@@ -104,7 +150,13 @@ pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
     };
     let (start, task) = match when {
         When::Opening => (outage.from + LATER, once(Duration::ZERO)),
-        When::Transfer => (BEGIN, Task::Download(cell.number("size_bytes", 5_000_000))),
+        When::Transfer => {
+            // Where a gateway dies, each seed meets another moment of the source's timers.
+            let jitter_ms = Rng::new(seed, "beginning").range(0, JITTER_MAX_MS);
+            let jitter_ms = outage.kill.map_or(0, |_| jitter_ms);
+            let bytes = cell.number("size_bytes", 5_000_000);
+            (BEGIN + Duration::from_millis(jitter_ms), Task::Download(bytes))
+        }
         When::Idle => (BEGIN, twice(outage.until + LATER)),
         When::Asking => (BEGIN, twice(outage.from + LATER)),
         When::AskingLate => (BEGIN, twice(outage.until.saturating_sub(LATER))),
@@ -148,7 +200,7 @@ mod tests {
         };
         let resumed = |when: &str, done: Done, progress_s| {
             let cell = of(when);
-            let jobs = jobs(cell).unwrap();
+            let jobs = jobs(cell, 1).unwrap();
             measure(cell, &jobs, &[done], progress_s).unwrap().metrics["resumed_seconds"]
         };
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");

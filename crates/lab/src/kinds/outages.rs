@@ -10,23 +10,37 @@ use serde_json::json;
 
 use super::carried;
 use crate::build::Lab;
-use crate::jobs::outage::Outage;
+use crate::jobs::outage::{KILLED, Outage};
 
 /// After an outage the first byte is looked for so often.
 const WATCH_EVERY: Duration = Duration::from_micros(200);
 /// Who follows a plan looks at it so often.
 const FOLLOW_EVERY: Duration = Duration::from_millis(2);
+/// How long a killed gateway may take to be gone.
+const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 /// Nobody follows a plan any more when nothing has come for so long, and a period of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays an outage of all hard links. Returns when the first payload byte arrived after they were
 /// back, in seconds since `began`, if one did soon. `count`: payload bytes that have arrived.
 pub(super) fn play(lab: &mut Lab, outage: &Outage, began: Instant, count: &AtomicU64) -> Result<Option<f64>> {
-    thread::sleep(outage.from.saturating_sub(began.elapsed()));
-    change(lab, false, outage.is_announced)?;
-    thread::sleep(outage.until.saturating_sub(began.elapsed()));
-    let before = count.load(Ordering::Relaxed);
-    change(lab, true, outage.is_announced)?;
+    let mut before = 0;
+    for (at, act) in acts(outage) {
+        thread::sleep(at.saturating_sub(began.elapsed()));
+        match act {
+            Act::Away => change(lab, false, outage.is_announced)?,
+            Act::Back => {
+                before = count.load(Ordering::Relaxed);
+                change(lab, true, outage.is_announced)?;
+            }
+            Act::Kill => {
+                let gateway = lab.gateway(KILLED)?;
+                gateway.process.signal(libc::SIGKILL);
+                gateway.wait_end(DEATH_PATIENCE)?;
+            }
+            Act::Restart => lab.restart_gateway(KILLED)?,
+        }
+    }
     let end = outage.until + outage.patience();
     while count.load(Ordering::Relaxed) == before {
         if began.elapsed() > end {
@@ -35,6 +49,24 @@ pub(super) fn play(lab: &mut Lab, outage: &Outage, began: Instant, count: &Atomi
         thread::sleep(WATCH_EVERY);
     }
     Ok(Some(began.elapsed().as_secs_f64()))
+}
+
+/// What happens to link and gateway.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Away,
+    Back,
+    Kill,
+    Restart,
+}
+
+/// All of it in the order of time; the link is back at the end.
+fn acts(outage: &Outage) -> Vec<(Duration, Act)> {
+    let killed = outage.kill.map(|k| [(k.at, Act::Kill), (k.restart_at, Act::Restart)]);
+    let mut acts: Vec<_> = killed.into_iter().flatten().collect();
+    acts.extend([(outage.from, Act::Away), (outage.until, Act::Back)]);
+    acts.sort_by_key(|(at, _)| *at);
+    acts
 }
 
 fn change(lab: &Lab, up: bool, is_announced: bool) -> Result<()> {

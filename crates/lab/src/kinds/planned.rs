@@ -24,7 +24,7 @@ impl Kind for PlannedKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         let jobs = self.0.jobs(cell, run.seed)?;
-        let outage = self.0.outage(cell)?;
+        let outage = self.0.outage(cell, run.seed)?;
         let place = lab::Place {
             ns: session.lab.ns("client"),
             to: session.lab.address("server", cell.v6())?,
@@ -35,11 +35,11 @@ impl Kind for PlannedKind {
         let progress = run.progress.bytes(jobs.iter().map(|j| j.task.bytes()).sum());
         let ran = thread::scope(|scope| -> Result<Ran> {
             let (began, lab, count) = (Instant::now(), &mut session.lab, &progress.count);
-            let away = outage.map(|o| scope.spawn(move || outages::play(lab, &o, began, count)));
-            let done = lab::run_all(&place, &jobs, count);
-            let Some(away) = away else { return Ok(Ran { done, progress_s: None }) };
-            let progress_s = away.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            Ok(Ran { done, progress_s })
+            let working = scope.spawn(|| lab::run_all(&place, &jobs, count));
+            // A gateway that is started on the way ends with the thread that has started it.
+            let away = outage.map(|o| outages::play(lab, &o, began, count));
+            let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok(Ran { done, progress_s: away.transpose()?.flatten() })
         })?;
         let mut measured = self.0.measure(scenario, cell, &jobs, &ran)?;
         let sound = measured.failures.len();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::paper::{Figures, of_cells};
 use super::{Only, Scenario};
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 
 /// What stands under `params` in the report.
 pub type Params = BTreeMap<String, Value>;
@@ -33,6 +33,8 @@ const JOB: &[&str] = &[
     "outage_s",
     "when",
     "announced",
+    "killed",
+    "source",
     "earlier",
 ];
 
@@ -239,6 +241,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
+        ("custody_notice", json!(s.custody_notice), s.mode == Mode::Custody),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
     ];
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))

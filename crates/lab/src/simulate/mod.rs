@@ -247,7 +247,7 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
         return Ok(measure::of_transfers(scenario, cell, seed, &mut network, &samples));
     };
     let jobs = plan.jobs(cell, seed)?;
-    let outage = plan.outage(cell)?;
+    let outage = plan.outage(cell, seed)?;
     let cast = planned::Cast::new(&jobs, cell.v6(), outage.as_ref());
     let mut network = build(cast.play.clone())?;
     let ran = match &outage {

@@ -25,7 +25,7 @@ use super::ReadConfig;
 use super::measure::started;
 use crate::baseline::TCP_STORE;
 use crate::gateway::config_text;
-use crate::jobs::outage::Outage;
+use crate::jobs::outage::{KILLED, Outage};
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::kinds::transfer::{EARLIER, is_upload};
 use crate::limit::Clock;
@@ -311,6 +311,10 @@ impl Network {
         for (time, up) in [(outage.from, false), (outage.until, true)] {
             let faults = self.links_change(up, outage.is_announced);
             self.world.add_faults(faults.into_iter().map(|fault| (at(time), fault)));
+        }
+        if let (Some(kill), Some(node)) = (outage.kill, self.node(KILLED)) {
+            let restart_after = super::planned::nanos(kill.restart_at - kill.at);
+            self.world.add_faults([(at(kill.at), Fault::Kill { node, restart_after })]);
         }
         let received = |play: &Play| play.outcomes.borrow().iter().map(|o| o.received[0]).sum::<u64>();
         let back = at(outage.until);
