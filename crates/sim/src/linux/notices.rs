@@ -3,27 +3,38 @@
 //!
 //! [`Keeper`] is the link with the box, without a clock and without sockets, so that both stand on
 //! the same bench: the simulated host by [`simulate`], a kernel by the laboratory (`farlink lab run
-//! notices`).
+//! notices`). The box answers as it is told to ([`Notice`]), or is a real gateway in custody mode
+//! ([`gateway`]).
+
+pub mod gateway;
+pub mod source;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
 
-use farlink_wire::{Duration, Flags, Instant, SackBlock, SegmentHeader, SeqNum, TcpSegment, Timestamps};
+use farlink_gateway::config;
+use farlink_wire::{Duration, Flags, Instant, SackBlock, SegmentHeader, SeqNum, Timestamps};
 
+use self::gateway::{GatewayBox, Leaving, TO_LINK, TO_SOURCE};
+use self::source::{Source, Stack, far_end, own_end};
 use super::config::LinuxConfig;
 use super::congestion::Kind;
 use super::conn::Conn;
-use crate::content::Endpoint;
 use crate::packet::{finish, renew, tcp};
+use crate::ranges::Ranges;
 
-/// Delay of the link, each way.
-const ONE_WAY: Duration = Duration::from_millis(10);
+/// Round trip of the link of [`Bench::notice`].
+const RTT: Duration = Duration::from_millis(20);
 /// So long the link is away.
 pub const OUTAGE: Duration = Duration::from_secs(5);
 /// The link goes when so many bytes have been acknowledged.
 const ACKED_BYTES: u32 = 300_000;
 /// Payload of a full segment with timestamps.
 pub const SEGMENT_BYTES: u32 = 1448;
+/// The link has gone by then, in the simulator, and all that was held has been acknowledged so long
+/// after it should be back.
+const BEGINNING: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(150);
 /// Between source and box, in the simulator.
 const CABLE: Duration = Duration::from_micros(50);
 /// The window before the outage is looked at when the source has heard all that was under way to
@@ -76,10 +87,52 @@ impl FromStr for Notice {
     }
 }
 
+/// What stands before the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// A box that answers so.
+    Box(Notice),
+    /// A gateway in custody mode that tells of outages so.
+    Gateway(config::Notice),
+}
+
+/// What a source is put on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bench {
+    /// What keeps its data.
+    pub holder: Holder,
+    /// Round trip of the link.
+    pub rtt: Duration,
+    /// A gateway dies in the middle of the outage, and what it held is gone. From then on there is
+    /// a plain router.
+    pub dies: bool,
+}
+
+impl Bench {
+    /// A box before a link of 20 ms.
+    #[must_use]
+    pub fn notice(notice: Notice) -> Self {
+        Self { holder: Holder::Box(notice), rtt: RTT, dies: false }
+    }
+}
+
 /// The link and the box on the source's side of it.
 #[derive(Debug)]
 pub struct Keeper {
-    notice: Notice,
+    bench: Bench,
+    gateway: Option<GatewayBox>,
+    /// What has arrived at the receiver.
+    arrived: Ranges,
+    /// Payload bytes that have arrived once more.
+    pub arrived_again_bytes: u64,
+    /// Payload bytes of the source's own repetitions that a gateway has let pass.
+    pub let_pass_bytes: u64,
+    /// The packet at hand is a repetition of the source's.
+    is_again: bool,
+    /// Repetitions of the source after the link was back.
+    pub again_later: u64,
+    /// What the source has been told to be acknowledged.
+    told_acked: u32,
     /// What is on the link towards the receiver and from it, with the time of its arrival.
     link: [VecDeque<(Instant, Vec<u8>)>; 2],
     to_source: VecDeque<Vec<u8>>,
@@ -109,9 +162,20 @@ pub struct Keeper {
 impl Keeper {
     /// A link that is there.
     #[must_use]
-    pub fn new(notice: Notice) -> Self {
+    pub fn new(bench: Bench) -> Self {
+        let gateway = match bench.holder {
+            Holder::Gateway(notice) => Some(GatewayBox::new(notice, bench.rtt)),
+            Holder::Box(_) => None,
+        };
         Self {
-            notice,
+            bench,
+            gateway,
+            arrived: Ranges::default(),
+            arrived_again_bytes: 0,
+            let_pass_bytes: 0,
+            is_again: false,
+            again_later: 0,
+            told_acked: 0,
             link: Default::default(),
             to_source: VecDeque::new(),
             to_receiver: VecDeque::new(),
@@ -140,7 +204,18 @@ impl Keeper {
     /// delayed acknowledgement may be late with.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        self.is_back && self.acked_bytes + 2 * SEGMENT_BYTES >= self.held_end
+        let arrived = self.is_back && self.acked_bytes + 2 * SEGMENT_BYTES >= self.held_end;
+        arrived && self.told_acked >= self.acked_bytes
+    }
+
+    /// Bytes that the source has sent, each counted once.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u32 {
+        self.highest
+    }
+
+    fn one_way(&self) -> Duration {
+        self.bench.rtt / 2
     }
 
     fn is_away(&self) -> bool {
@@ -165,11 +240,19 @@ impl Keeper {
             self.highest = self.highest.max(end);
             self.newest_ts = s.options.timestamps.map_or(0, |t| t.val);
         }
-        if !self.is_away() {
-            return self.link[0].push_back((now + ONE_WAY, packet));
-        }
         if is_again && let Some(since) = self.away_since {
-            self.again.push(now.since(since));
+            if self.is_away() {
+                self.again.push(now.since(since));
+            } else {
+                self.again_later += 1;
+            }
+        }
+        if let Holder::Gateway(_) = self.bench.holder {
+            self.is_again = is_again;
+            return self.pass(now, TO_SOURCE, packet);
+        }
+        if !self.is_away() {
+            return self.link[0].push_back((now + self.one_way(), packet));
         }
         if s.payload_len > 0 {
             self.held.entry(self.offset(s.seq)).or_insert(packet);
@@ -182,14 +265,43 @@ impl Keeper {
     pub fn from_receiver(&mut self, now: Instant, packet: Vec<u8>) {
         self.run(now);
         if !self.is_away() {
-            self.link[1].push_back((now + ONE_WAY, packet));
+            self.link[1].push_back((now + self.one_way(), packet));
+        }
+    }
+
+    /// A packet passes the gateway, or what is left of it.
+    fn pass(&mut self, now: Instant, from: usize, packet: Vec<u8>) {
+        let leaves = match &mut self.gateway {
+            Some(gateway) => gateway.take(now, from, &packet),
+            None => vec![Leaving { to: TO_SOURCE + TO_LINK - from, bytes: packet, is_made: false }],
+        };
+        self.leave(now, leaves);
+        self.is_again = false;
+    }
+
+    fn leave(&mut self, now: Instant, packets: Vec<Leaving>) {
+        for Leaving { to, bytes, is_made } in packets {
+            if to == TO_SOURCE {
+                self.to_source.push_back(bytes);
+                continue;
+            }
+            if self.is_again && !is_made && self.gateway.is_some() {
+                self.let_pass_bytes += tcp(&bytes).map_or(0, |s| s.payload_len as u64);
+            }
+            if !self.is_away() {
+                self.link[0].push_back((now + self.one_way(), bytes));
+            }
         }
     }
 
     /// What the source receives now.
     pub fn next_to_source(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.run(now);
-        self.to_source.pop_front()
+        let packet = self.to_source.pop_front()?;
+        if let Some(s) = tcp(&packet).filter(|s| s.flags.ack() && !s.flags.any(Flags::SYN | Flags::URG)) {
+            self.told_acked = self.told_acked.max(self.offset(s.ack));
+        }
+        Some(packet)
     }
 
     /// What the receiver receives now.
@@ -210,20 +322,46 @@ impl Keeper {
     pub fn deadline(&self) -> Option<Instant> {
         let back = self.away_since.filter(|_| !self.is_back).map(|since| since + OUTAGE);
         let arrivals = self.link.iter().filter_map(|l| l.front()).map(|(at, _)| *at);
-        arrivals.chain(back).min()
+        let gateway = self.gateway.as_ref().and_then(GatewayBox::deadline);
+        arrivals.chain(back).chain(gateway).chain(self.dies_at()).min()
+    }
+
+    /// When the gateway dies, if it lives still.
+    fn dies_at(&self) -> Option<Instant> {
+        let since = self.away_since.filter(|_| self.bench.dies && self.gateway.is_some())?;
+        Some(since + OUTAGE / 2)
     }
 
     fn run(&mut self, now: Instant) {
         if self.is_away() && self.away_since.is_some_and(|since| since + OUTAGE <= now) {
             self.come_back(now);
         }
+        if self.dies_at().is_some_and(|at| at <= now) {
+            self.gateway = None;
+        }
+        if let Some(gateway) = &mut self.gateway {
+            let leaves = gateway.run(now);
+            self.leave(now, leaves);
+        }
         while let Some((_, packet)) = self.link[0].pop_front_if(|(at, _)| *at <= now) {
+            self.note_arrival(&packet);
             self.to_receiver.push_back(packet);
         }
         while let Some((_, packet)) = self.link[1].pop_front_if(|(at, _)| *at <= now) {
+            match self.bench.holder {
+                Holder::Gateway(_) => self.pass(now, TO_LINK, packet.clone()),
+                Holder::Box(_) => self.to_source.push_back(packet.clone()),
+            }
             self.note_ack(now, &packet);
-            self.to_source.push_back(packet);
         }
+    }
+
+    fn note_arrival(&mut self, packet: &[u8]) {
+        let Some(s) = tcp(packet).filter(|s| s.payload_len > 0) else { return };
+        let from = u64::from(self.offset(s.seq));
+        let to = from + s.payload_len as u64;
+        self.arrived_again_bytes += self.arrived.unbroken_end(from).min(to) - from;
+        self.arrived.add(from, to);
     }
 
     fn note_ack(&mut self, now: Instant, packet: &[u8]) {
@@ -244,6 +382,14 @@ impl Keeper {
                     self.held.insert(self.offset(s.seq), packet);
                 }
             }
+            self.tell_gateway(now, false);
+        }
+    }
+
+    fn tell_gateway(&mut self, now: Instant, up: bool) {
+        if let Some(gateway) = &mut self.gateway {
+            let leaves = gateway.link_is_up(now, up);
+            self.leave(now, leaves);
         }
     }
 
@@ -251,9 +397,12 @@ impl Keeper {
     fn come_back(&mut self, now: Instant) {
         self.is_back = true;
         self.held_end = self.highest;
+        if let Holder::Gateway(_) = self.bench.holder {
+            return self.tell_gateway(now, true);
+        }
         for mut packet in std::mem::take(&mut self.held).into_values() {
             renew(&mut packet, self.newest_ts);
-            self.link[0].push_back((now + ONE_WAY, packet));
+            self.link[0].push_back((now + self.one_way(), packet));
         }
     }
 
@@ -263,7 +412,8 @@ impl Keeper {
         let highest = self.first? + self.highest;
         let (_, newest) = self.held.last_key_value()?;
         let mss = self.held.values().filter_map(|p| tcp(p)).map(|s| s.payload_len).max()? as u32;
-        let (ack, window, block) = match self.notice {
+        let Holder::Box(notice) = self.bench.holder else { return None };
+        let (ack, window, block) = match notice {
             Notice::Silence => return None,
             Notice::SackAbove => (s.ack, s.window, Some(s.ack + mss)),
             Notice::SackAtAck => (s.ack, s.window, Some(s.ack)),
@@ -308,66 +458,81 @@ impl Keeper {
 pub struct Seen {
     /// When the source sent something again, since the link went away.
     pub again: Vec<Duration>,
-    /// Congestion window in segments when the link went away.
-    pub cwnd_before: u32,
+    /// How often it did when the link was back.
+    pub again_later: u64,
+    /// Payload bytes that arrived at the receiver more than once: a gateway's own copies, too.
+    pub arrived_again_bytes: u64,
+    /// Payload bytes of the source's repetitions that a gateway let pass.
+    pub let_pass_bytes: u64,
+    /// Congestion window in segments when the link went away; `None`: the source does not tell.
+    pub cwnd_before: Option<u32>,
     /// When all that was held has been acknowledged, and [`LATER`].
-    pub cwnd_after: [u32; 2],
+    pub cwnd_after: [Option<u32>; 2],
+    /// New bytes that the source has sent between the two.
+    pub sent_later_bytes: u32,
     /// Bytes held just before the link came back, and those that the receiver's window allowed.
     pub held_and_allowed: [u64; 2],
-    /// From when the link went away until all that was held was acknowledged.
-    pub caught_up_after: Duration,
+    /// From when the link went away until all that was held was acknowledged, and the source knew;
+    /// `None`: it never was.
+    pub caught_up_after: Option<Duration>,
 }
 
 /// Two simulated hosts and the bench between them.
 struct Simulated {
     now: Instant,
-    source: Conn,
-    receiver: Conn,
+    source: Source,
+    /// From the source's SYN on.
+    receiver: Option<Conn>,
     keeper: Keeper,
     /// What is on the cables between the box and the hosts; `true`: towards the box.
     cable: VecDeque<(Instant, bool, Vec<u8>)>,
 }
 
-fn endpoint(last: u8, port: u16) -> Endpoint {
-    (core::net::Ipv4Addr::new(10, 0, 0, last).into(), port)
-}
-
-fn segment(packet: &[u8]) -> Option<(TcpSegment, &[u8])> {
-    tcp(packet).map(|s| (s, packet))
-}
-
 impl Simulated {
     /// All that happens now.
     fn step(&mut self) {
-        let fill = |_: u64, into: &mut [u8]| into.fill(7);
         let now = self.now;
         self.source.timeout(now);
-        self.receiver.timeout(now);
         while let Some((_, to_box, packet)) = self.cable.pop_front_if(|(at, ..)| *at <= now) {
             if to_box {
                 self.keeper.from_source(now, packet);
-            } else if let Some((s, packet)) = segment(&packet) {
-                self.source.receive(now, &s, packet);
+            } else {
+                self.source.receive(now, &packet);
             }
         }
-        while let Some(packet) = self.keeper.next_to_receiver(now) {
-            if let Some((s, packet)) = segment(&packet) {
-                self.receiver.receive(now, &s, packet);
-            }
-            let rtt = self.receiver.tx.rtt.srtt;
-            self.receiver.rx.read(now, rtt, &mut Vec::new());
-            while let Some(packet) = self.receiver.next_packet(now, &fill) {
-                self.keeper.from_receiver(now, packet);
-            }
-        }
-        while let Some(packet) = self.receiver.next_packet(now, &fill) {
-            self.keeper.from_receiver(now, packet);
-        }
+        self.receive();
         while let Some(packet) = self.keeper.next_to_source(now) {
             self.cable.push_back((now + CABLE, false, packet));
         }
-        while let Some(packet) = self.source.next_packet(now, &fill) {
+        while let Some(packet) = self.source.next_packet(now) {
             self.cable.push_back((now + CABLE, true, packet));
+        }
+    }
+
+    /// The receiver takes what arrives, and answers.
+    fn receive(&mut self) {
+        let (now, nothing) = (self.now, |_: u64, _: &mut [u8]| ());
+        while let Some(packet) = self.keeper.next_to_receiver(now) {
+            let Some(s) = tcp(&packet) else { continue };
+            match &mut self.receiver {
+                None => {
+                    let config = LinuxConfig::modern(Kind::Cubic);
+                    self.receiver = Some(Conn::accept(config, far_end(), own_end(), 99, &s));
+                }
+                Some(receiver) => {
+                    receiver.receive(now, &s, &packet);
+                    let rtt = receiver.tx.rtt.srtt;
+                    receiver.rx.read(now, rtt, &mut Vec::new());
+                    while let Some(packet) = receiver.next_packet(now, &nothing) {
+                        self.keeper.from_receiver(now, packet);
+                    }
+                }
+            }
+        }
+        let Some(receiver) = &mut self.receiver else { return };
+        receiver.timeout(now);
+        while let Some(packet) = receiver.next_packet(now, &nothing) {
+            self.keeper.from_receiver(now, packet);
         }
     }
 
@@ -379,7 +544,8 @@ impl Simulated {
                 return true;
             }
             let cable = self.cable.front().map(|(at, ..)| *at);
-            let own = [self.source.deadline(), self.receiver.deadline(), self.keeper.deadline(), cable];
+            let receiver = self.receiver.as_ref().and_then(Conn::deadline);
+            let own = [self.source.deadline(), receiver, self.keeper.deadline(), cable];
             match own.into_iter().flatten().min().filter(|at| *at <= end) {
                 Some(next) => self.now = self.now.max(next),
                 None => {
@@ -394,42 +560,50 @@ impl Simulated {
 /// A simulated source on the bench.
 ///
 /// # Errors
-/// The link never went away, or what was held was never acknowledged.
-pub fn simulate(notice: Notice, congestion: Kind) -> Result<Seen, String> {
-    let config = LinuxConfig::modern(congestion);
-    let (a, b) = (endpoint(1, 1000), endpoint(2, 80));
-    let mut source = Conn::connect(config.clone(), a, b, 77);
-    let nothing = |_: u64, _: &mut [u8]| ();
-    let syn = source.next_packet(Instant::ZERO, &nothing).ok_or("no SYN")?;
-    let mut keeper = Keeper::new(notice);
-    let (s, _) = segment(&syn).ok_or("no SYN")?;
-    let receiver = Conn::accept(config, b, a, 99, &s);
-    keeper.first = Some(s.seq + 1);
-    let mut bench =
-        Simulated { now: Instant::ZERO + ONE_WAY, source, receiver, keeper, cable: VecDeque::new() };
-    let limit = bench.now + Duration::from_secs(10);
-    if !bench.run(limit, |b| b.source.is_open()) {
+/// The link never went away, or what was held was never acknowledged although nobody has died.
+pub fn simulate(bench: Bench, stack: Stack) -> Result<Seen, String> {
+    let mut b = Simulated {
+        now: Instant::ZERO,
+        source: Source::new(stack),
+        receiver: None,
+        keeper: Keeper::new(bench),
+        cable: VecDeque::new(),
+    };
+    let limit = b.now + BEGINNING;
+    if !b.run(limit, |b| b.source.is_open()) {
         return Err("no connection".into());
     }
-    bench.source.tx.write(1 << 30);
-    if !bench.run(limit, |b| b.keeper.away_since().is_some()) {
+    b.source.write();
+    if !b.run(limit, |b| b.keeper.away_since().is_some()) {
         return Err("the link never went away".into());
     }
-    let settled = bench.now + SETTLE;
-    bench.run(settled, |_| false);
-    let cwnd_before = bench.source.tx.window.cwnd;
-    let back = bench.now + (OUTAGE - SETTLE * 2);
-    bench.run(back, |_| false);
-    let held_and_allowed = bench.keeper.held_and_allowed();
-    let limit = bench.now + OUTAGE + Duration::from_secs(150);
-    let has_heard = |b: &Simulated| u64::from(b.keeper.acked_bytes) <= b.source.tx.una;
-    if !bench.run(limit, |b| b.keeper.is_caught_up() && has_heard(b)) {
+    let settled = b.now + SETTLE;
+    b.run(settled, |_| false);
+    let cwnd_before = b.source.cwnd();
+    let back = b.now + (OUTAGE - SETTLE * 2);
+    b.run(back, |_| false);
+    let held_and_allowed = b.keeper.held_and_allowed();
+    let limit = b.now + OUTAGE + PATIENCE;
+    let is_over = b.run(limit, |b| b.keeper.is_caught_up());
+    if !is_over && !bench.dies {
         return Err("what was held is never acknowledged".into());
     }
-    let first = bench.source.tx.window.cwnd;
-    let caught_up_after = bench.keeper.away_since().map_or(Duration::ZERO, |since| bench.now.since(since));
-    let later = bench.now + LATER;
-    bench.run(later, |_| false);
-    let cwnd_after = [first, bench.source.tx.window.cwnd];
-    Ok(Seen { again: bench.keeper.again, cwnd_before, cwnd_after, held_and_allowed, caught_up_after })
+    let since = b.keeper.away_since().unwrap_or(b.now);
+    let caught_up_after = is_over.then(|| b.now.since(since));
+    let heard = b.now + CABLE;
+    b.run(heard, |_| false);
+    let (first, sent) = (b.source.cwnd(), b.keeper.sent_bytes());
+    let later = b.now + LATER;
+    b.run(later, |_| false);
+    Ok(Seen {
+        cwnd_before,
+        cwnd_after: [first, b.source.cwnd()],
+        sent_later_bytes: b.keeper.sent_bytes() - sent,
+        held_and_allowed,
+        caught_up_after,
+        again_later: b.keeper.again_later,
+        arrived_again_bytes: b.keeper.arrived_again_bytes,
+        let_pass_bytes: b.keeper.let_pass_bytes,
+        again: b.keeper.again,
+    })
 }

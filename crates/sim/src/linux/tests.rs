@@ -10,7 +10,8 @@ use super::LinuxHost;
 use super::config::{Keepalive, LinuxConfig};
 use super::congestion::Kind;
 use super::host::{CLIENT, SERVER};
-use super::notices::{Notice, SEGMENT_BYTES, simulate};
+use super::notices::source::Stack;
+use super::notices::{Bench, Notice, SEGMENT_BYTES, simulate};
 use super::test_bed::{Fate, ONE_WAY, Pair};
 use super::transfer::{Direction, Play, Transfer};
 use crate::node;
@@ -296,10 +297,10 @@ fn a_host_keeps_only_so_many_sockets_that_nobody_has() {
 fn outages_as_a_kernel_takes_them() {
     let repetitions = [4, 6, 4, 4, 5];
     for (notice, repetitions) in Notice::ALL.into_iter().zip(repetitions) {
-        let seen = simulate(notice, Kind::Cubic).expect("a whole run");
+        let seen = simulate(Bench::notice(notice), Stack::Linux(Kind::Cubic)).expect("a whole run");
         assert_eq!(seen.again.len(), repetitions, "{notice:?} {seen:?}");
         let held = seen.held_and_allowed[0] / u64::from(SEGMENT_BYTES);
-        let window = u64::from(seen.cwnd_after[0]);
+        let window = u64::from(seen.cwnd_after[0].unwrap());
         match notice {
             Notice::Silence | Notice::SackAtAck => {
                 assert!(window.abs_diff(2 * held) * 20 <= 2 * held, "{notice:?} {seen:?}");

@@ -9,7 +9,8 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use farlink_linux::clock;
 use farlink_linux::event_loop::{Interest, Poller, precise_timers};
-use farlink_sim::linux::notices::{Keeper, LATER, Notice, OUTAGE, SETTLE, Seen};
+use farlink_sim::linux::notices::source::Stack;
+use farlink_sim::linux::notices::{Bench, Keeper, LATER, OUTAGE, SETTLE, Seen};
 use farlink_wire::{Duration, Instant};
 
 use crate::netns::Ns;
@@ -26,6 +27,8 @@ const INTERFACE: &str = "to-link";
 const QUEUE_PACKETS: u32 = 10_000;
 /// Beyond this the bench stands still.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// A source whose gateway has died hangs if nothing is acknowledged for so long.
+const HANG_AFTER: Duration = Duration::from_secs(60);
 const PACKET_BYTES_MAX: usize = 65_535;
 
 /// Two namespaces, gone when this is dropped.
@@ -136,13 +139,13 @@ fn send(source: &Ns, congestion: &str, tell: &mpsc::Sender<TcpStream>) -> Result
 }
 
 /// The link between the two devices.
-struct Bench {
+struct Carrier {
     devices: [OwnedFd; 2],
     keeper: Keeper,
     poller: Poller,
 }
 
-impl Bench {
+impl Carrier {
     /// Carries packets until `done` or `until`; whether it was done.
     fn carry(&mut self, until: Instant, mut done: impl FnMut(&Keeper) -> bool) -> Result<bool> {
         loop {
@@ -171,21 +174,34 @@ impl Bench {
     }
 }
 
-/// A kernel's source with this congestion control on the bench.
-pub(super) fn measure(notice: Notice, congestion: &str, prefix: &str) -> Result<Seen> {
+/// What a source's kernel is told, so that it has this TCP.
+fn sysctls(stack: Stack) -> Vec<(String, String)> {
+    let off = |name: &str| vec![(format!("net.ipv4.{name}"), "0".to_owned())];
+    match stack {
+        Stack::NoSack => off("tcp_sack"),
+        Stack::NoTimestamps => off("tcp_timestamps"),
+        Stack::Linux(_) | Stack::Smoltcp | Stack::Reynolds => Vec::new(),
+    }
+}
+
+/// A kernel's source with this TCP on the bench.
+pub(super) fn measure(what: Bench, stack: Stack, prefix: &str) -> Result<Seen> {
+    let congestion = stack.kernels().context("no kernel has this TCP")?;
     let ends = Ends::make(prefix)?;
+    ends.ns[0].sysctls(&sysctls(stack))?;
     let devices = [ends.device(0)?, ends.device(1)?];
     let listener = ends.ns[1].enter(|| Ok(TcpListener::bind((RECEIVER, PORT))?))?;
     let (tell, told) = mpsc::channel();
-    let (source, name) = (ends.ns[0].clone(), congestion.to_owned());
+    let source = ends.ns[0].clone();
     thread::Builder::new().name("receiver".into()).spawn(move || receive(&listener))?;
-    let sending = thread::Builder::new().name("source".into()).spawn(move || send(&source, &name, &tell))?;
+    let sending =
+        thread::Builder::new().name("source".into()).spawn(move || send(&source, congestion, &tell))?;
     precise_timers();
     let poller = Poller::new()?;
     for (token, device) in (0..).zip(&devices) {
         poller.add(device, token, Interest::Read)?;
     }
-    let mut bench = Bench { devices, keeper: Keeper::new(notice), poller };
+    let mut bench = Carrier { devices, keeper: Keeper::new(what), poller };
     let limit = clock::now() + PATIENCE;
     if !bench.carry(limit, |k| k.away_since().is_some())? {
         let why = if sending.is_finished() { sending.join().ok() } else { None };
@@ -197,14 +213,27 @@ pub(super) fn measure(notice: Notice, congestion: &str, prefix: &str) -> Result<
     let cwnd_before = socket::cwnd(&stream)?;
     bench.carry(since + (OUTAGE - SETTLE), |_| false)?;
     let held_and_allowed = bench.keeper.held_and_allowed();
-    if !bench.carry(limit + OUTAGE, Keeper::is_caught_up)? {
+    // A source that waits for what nobody holds any more is not waited for.
+    let limit = if what.dies { clock::now() + HANG_AFTER } else { limit + OUTAGE };
+    let is_over = bench.carry(limit, Keeper::is_caught_up)?;
+    if !is_over && !what.dies {
         bail!("what was held is never acknowledged");
     }
-    let cwnd_first = socket::cwnd(&stream)?;
-    let caught_up_after = clock::now().since(since);
+    let caught_up_after = is_over.then(|| clock::now().since(since));
+    let (first, sent) = (socket::cwnd(&stream)?, bench.keeper.sent_bytes());
     bench.carry(clock::now() + LATER, |_| false)?;
-    let cwnd_after = [cwnd_first, socket::cwnd(&stream)?];
+    let cwnd_after = [first, socket::cwnd(&stream)?].map(Some);
     // Wakes the thread that writes; the other ends with its namespace.
     let _ = stream.shutdown(Shutdown::Both);
-    Ok(Seen { again: bench.keeper.again, cwnd_before, cwnd_after, held_and_allowed, caught_up_after })
+    Ok(Seen {
+        cwnd_before: Some(cwnd_before),
+        cwnd_after,
+        sent_later_bytes: bench.keeper.sent_bytes() - sent,
+        held_and_allowed,
+        caught_up_after,
+        again_later: bench.keeper.again_later,
+        arrived_again_bytes: bench.keeper.arrived_again_bytes,
+        let_pass_bytes: bench.keeper.let_pass_bytes,
+        again: bench.keeper.again,
+    })
 }
