@@ -93,7 +93,8 @@ pub struct Acked {
     pub now: Instant,
     /// Packets newly acknowledged or selectively acknowledged.
     pub packets: u32,
-    /// Those of them that the cumulative acknowledgement covers.
+    /// The same, if more is acknowledged in order; else none. What was told in SACK blocks before
+    /// does not count again (Linux `tcp_newly_delivered`).
     pub cumulative: u32,
     /// RTT of the newest one that was sent only once.
     pub rtt: Option<Duration>,
