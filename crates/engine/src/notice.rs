@@ -34,6 +34,10 @@ impl Relay {
     pub fn has_noticed(&self) -> bool {
         self.noticed.held_beyond(self.tx.snd_una()).is_some()
     }
+    /// Its source is told that everything before this has arrived.
+    pub fn forget_notices(&mut self, acked: SeqNum) {
+        self.noticed.forget_before(acked);
+    }
     /// The acknowledgement that goes with the SACK blocks that its source was told.
     #[must_use]
     pub fn ack_beside_blocks(&self, ack: SeqNum) -> SeqNum {

@@ -33,6 +33,11 @@ impl Noticed {
     pub fn note_held(&mut self, held: SackBlock, since: Instant) {
         self.held = Some((held, since));
     }
+    /// It is told that everything before this has arrived: what lies there is not remembered until
+    /// the numbers have wrapped.
+    pub fn forget_before(&mut self, acked: SeqNum) {
+        self.held = self.held_beyond(acked);
+    }
     /// What SACK blocks have told is acknowledged as a whole (RFC 2018 section 4): where the far
     /// host stands within it, its source hears what it has heard before. Linux would take the rest
     /// for given up, and begin anew.
@@ -53,5 +58,24 @@ impl Noticed {
     /// One is sent now, if one is owed.
     pub fn take_iack(&mut self) -> bool {
         core::mem::take(&mut self.iack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_acknowledged_as_a_whole_and_then_forgotten() {
+        let mut noticed = Noticed::default();
+        let held = SackBlock { start: SeqNum(2000), end: SeqNum(5000) };
+        noticed.note_held(held, Instant::ZERO);
+        let acked = |noticed: &Noticed, ack| noticed.acked_as_a_whole(SeqNum(ack), SeqNum(1000)).0;
+        assert_eq!([1500, 2000, 4999, 5000].map(|ack| acked(&noticed, ack)), [1500, 1000, 1000, 5000]);
+        noticed.forget_before(SeqNum(1500));
+        assert!(noticed.held_beyond(SeqNum(4999)).is_some());
+        noticed.forget_before(SeqNum(5000));
+        assert!(noticed.held_beyond(SeqNum(1000)).is_none(), "also when the numbers have wrapped");
+        assert_eq!(acked(&noticed, 3000), 3000);
     }
 }

@@ -334,6 +334,7 @@ impl Split<'_> {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
         let r = &mut *self.relays;
         let inbound = r.get_mut(to);
+        inbound.forget_notices(word.ack);
         let rx = &mut inbound.rx;
         let raised = word.pure && rx.raise_first;
         if word.pure {
