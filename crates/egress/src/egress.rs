@@ -64,7 +64,8 @@ impl<P> Egress<P> {
     /// A packet waits for the link.
     ///
     /// When the queue is full the oldest packets of the longest flow (of the group that holds most
-    /// for its weight) are dropped and handed back; the new one may be among them.
+    /// for its weight) are dropped and handed back; the new one may be among them. Packets of
+    /// [`Class::Background`] and below go first, whoever holds more.
     pub fn enqueue(
         &mut self,
         now: Instant,

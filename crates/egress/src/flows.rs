@@ -36,8 +36,9 @@ pub(crate) fn queued_bytes(size: WireSize) -> usize {
 pub(crate) struct Flows<P> {
     slots: Slab<Flow<P>>,
     by_id: BTreeMap<(Class, u64), usize>,
-    /// Flows with owned packets by the bytes they hold.
-    by_backlog: BTreeSet<(usize, usize)>,
+    /// Flows with owned packets: whether they only get what others leave, the bytes they hold, and
+    /// where they are.
+    by_backlog: BTreeSet<(bool, usize, usize)>,
     backlog_bytes: usize,
     rounds: PerClass<Round>,
     /// The place of the newest flow.
@@ -199,9 +200,10 @@ impl<P> Flows<P> {
         Some((size, packet))
     }
 
-    /// The flow that holds most bytes.
-    pub(crate) fn longest(&self) -> Option<usize> {
-        self.by_backlog.last().map(|(_, slot)| *slot)
+    /// The flow that a full queue takes from: the one that holds most bytes of those that only get
+    /// what others leave, or else of all. With it, whether it is one of the former.
+    pub(crate) fn longest(&self) -> Option<(bool, usize)> {
+        self.by_backlog.last().map(|(is_low, _, slot)| (*is_low, *slot))
     }
 
     /// Bytes of all packets that wait.
@@ -246,9 +248,10 @@ impl<P> Flows<P> {
 
     fn reorder(&mut self, slot: usize, before: usize, after: usize) {
         self.backlog_bytes = self.backlog_bytes.saturating_sub(before).saturating_add(after);
-        self.by_backlog.remove(&(before, slot));
+        let is_low = self.slots.get(slot).is_some_and(|flow| flow.class >= Class::Background);
+        self.by_backlog.remove(&(is_low, before, slot));
         if after > 0 {
-            self.by_backlog.insert((after, slot));
+            self.by_backlog.insert((is_low, after, slot));
         }
     }
 

@@ -231,13 +231,18 @@ impl<P> Groups<P> {
         self.groups.get_mut(at.group)?.flows.get_mut(at.slot)
     }
 
-    /// The flow that holds most bytes of the group that holds most for its weight.
+    /// The flow that holds most bytes of the group that holds most for its weight. What only gets
+    /// what others leave goes before all others.
     pub(crate) fn longest(&self) -> Option<At> {
         let load = |of: &Group<P>, other: &Group<P>| {
             (of.flows.backlog_bytes() as u64).saturating_mul(u64::from(other.weight))
         };
-        let (index, group) = self.groups.iter().max_by(|(_, a), (_, b)| load(a, b).cmp(&load(b, a)))?;
-        Some(At { group: index, slot: group.flows.longest()? })
+        let has_low = |g: &Group<P>| g.flows.longest().is_some_and(|(is_low, _)| is_low);
+        let order = |a: &Group<P>, b: &Group<P>| {
+            has_low(a).cmp(&has_low(b)).then_with(|| load(a, b).cmp(&load(b, a)))
+        };
+        let (index, group) = self.groups.iter().max_by(|(_, a), (_, b)| order(a, b))?;
+        Some(At { group: index, slot: group.flows.longest()?.1 })
     }
 
     /// Where all flows are.

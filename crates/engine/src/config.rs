@@ -244,6 +244,8 @@ pub struct Rule {
     pub name: String,
     /// Interfaces by which the SYN may come.
     pub interfaces: Vec<IfaceId>,
+    /// IP protocols.
+    pub protocols: Vec<u8>,
     /// Source prefixes of the SYN.
     pub sources: Vec<(IpAddr, u8)>,
     /// Destination prefixes of the SYN.
@@ -258,8 +260,8 @@ pub struct Rule {
     pub connections_max: Option<u32>,
     /// What happens to connections above `connections_max`.
     pub over_limit: Action,
-    /// Egress class of its data.
-    pub class: Class,
+    /// Egress class of what falls under it; `None`: by its DSCP.
+    pub class: Option<Class>,
 }
 
 /// Priority class of a flow's data on a declared link.

@@ -10,7 +10,7 @@ use farlink_wire::{
 use crate::census::Census;
 use crate::challenge::Challenges;
 use crate::checked::Turns;
-use crate::config::{Action, Class, Config, FlowControl};
+use crate::config::{Action, Config, FlowControl};
 use crate::cx::Cx;
 use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
@@ -323,7 +323,7 @@ impl Engine {
     /// What the rules say of a connection that begins.
     fn decide(&mut self, via: IfaceId, key: Key, s: &TcpSegment, net: &mut dyn World) -> Decision {
         if self.syns.get_mut(&key).is_some_and(|h| h.isn == s.seq) {
-            return Decision { rule: usize::MAX, class: Class::Bulk, ..Decision::SPLIT };
+            return Decision { rule: usize::MAX, ..Decision::SPLIT };
         }
         let decision = self.rules.decide(via, key, s, self.rule_of(&key));
         let what = match decision.action {

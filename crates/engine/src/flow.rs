@@ -37,8 +37,8 @@ pub struct Flow {
     treatment: Treatment,
     /// Index of the rule it came under; the number of rules for the default action.
     pub rule: usize,
-    /// Class of its data on declared links.
-    pub class: Class,
+    /// Class of its data on declared links; `None`: by its DSCP.
+    pub class: Option<Class>,
     /// What an acknowledgement made here promises.
     pub promise: Promise,
     /// When it was split for the first time.
@@ -101,7 +101,7 @@ impl Flow {
             agreed,
             treatment,
             rule: usize::MAX,
-            class: Class::default(),
+            class: None,
             promise: Promise::default(),
             began_at: now,
             handshake: Duration::ZERO,

@@ -33,10 +33,10 @@ pub struct HalfOpen {
     pub syn_payload: u32,
     /// Options of the SYN.
     pub offered: Offered,
-    /// Rule index and class.
+    /// Rule index.
     pub rule: usize,
-    /// Class of its data.
-    pub class: Class,
+    /// Class of its data; `None`: by its DSCP.
+    pub class: Option<Class>,
     /// Nothing is to be promised to its hosts, and they hear this of it.
     pub custody: Option<Notice>,
     /// The window that host B was shown, bytes: host A's own at most. Repetitions show no other.

@@ -115,6 +115,12 @@ impl Leg {
         }
     }
 
+    /// DSCP of its newest packet.
+    #[must_use]
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class >> 2
+    }
+
     /// The host has spoken: what segments made in its name copy from it.
     pub fn hear(&mut self, now: Instant, s: &TcpSegment) {
         self.ttl = s.ip.ttl;

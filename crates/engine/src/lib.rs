@@ -27,6 +27,7 @@ mod challenge;
 mod changed;
 mod check;
 mod checked;
+pub mod classes;
 mod closed;
 pub mod config;
 mod counted;

@@ -1,9 +1,8 @@
 //! What is split: the first rule that matches a SYN decides, and counts.
 
-use core::net::IpAddr;
-
 use farlink_wire::TcpSegment;
 
+use crate::classes::Label;
 use crate::config::{Action, Class, Config, Rule};
 use crate::net::IfaceId;
 use crate::passed::{PASSED_MAX, Passed};
@@ -17,16 +16,15 @@ pub struct Decision {
     pub action: Action,
     /// Which rule said so; the number of rules for the default.
     pub rule: usize,
-    /// Class of the connection's data.
-    pub class: Class,
+    /// Class of the connection's data; `None`: by its DSCP.
+    pub class: Option<Class>,
     /// The SYN is no repetition of one that was passed by or refused.
     pub is_first: bool,
 }
 
 impl Decision {
     /// It is split, under no rule.
-    pub const SPLIT: Self =
-        Self { action: Action::Split, rule: usize::MAX, class: Class::Bulk, is_first: true };
+    pub const SPLIT: Self = Self { action: Action::Split, rule: usize::MAX, class: None, is_first: true };
 }
 
 /// The rules and their counters.
@@ -57,10 +55,11 @@ impl Rules {
             // The hosts are on their own already.
             return Decision { action: Action::Pass, rule, ..d };
         }
-        d.rule = self.rules.iter().position(|r| matches(r, via, s)).unwrap_or(self.rules.len());
+        let label = Label::of(s);
+        d.rule = self.rules.iter().position(|r| r.matches(via, &label)).unwrap_or(self.rules.len());
         let rule = self.rules.get(d.rule);
         d.action = rule.map_or(self.default_action, |r| r.action);
-        d.class = rule.map_or(Class::Bulk, |r| r.class);
+        d.class = rule.and_then(|r| r.class);
         if let Some(c) = self.counters.get_mut(d.rule) {
             c.connections += u64::from(d.is_first);
             if let Some(r) = rule
@@ -123,48 +122,5 @@ impl Rules {
     #[must_use]
     pub fn name(&self, rule: usize) -> String {
         self.counters.get(rule).map_or_else(String::new, |c| c.name.clone())
-    }
-}
-
-fn matches(r: &Rule, via: IfaceId, s: &TcpSegment) -> bool {
-    let Rule { interfaces, sources, destinations, ports, dscps, .. } = r;
-    (interfaces.is_empty() || interfaces.contains(&via))
-        && (sources.is_empty() || sources.iter().any(|p| in_prefix(s.ip.src, *p)))
-        && (destinations.is_empty() || destinations.iter().any(|p| in_prefix(s.ip.dst, *p)))
-        && (ports.is_empty() || ports.iter().any(|(lo, hi)| (*lo..=*hi).contains(&s.dst_port)))
-        && (dscps.is_empty() || dscps.contains(&s.ip.dscp()))
-}
-
-/// Whether an address lies in a prefix of the same family.
-#[must_use]
-pub fn in_prefix(addr: IpAddr, (net, len): (IpAddr, u8)) -> bool {
-    match (addr, net) {
-        (IpAddr::V4(a), IpAddr::V4(n)) => {
-            let shift = 32 - u32::from(len.min(32));
-            (u64::from(a.to_bits()) >> shift) == (u64::from(n.to_bits()) >> shift)
-        }
-        (IpAddr::V6(a), IpAddr::V6(n)) => {
-            let shift = 128 - u32::from(len.min(128));
-            a.to_bits().checked_shr(shift).unwrap_or(0) == n.to_bits().checked_shr(shift).unwrap_or(0)
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefixes_of_every_length() {
-        let p = |s: &str| s.parse::<IpAddr>().unwrap();
-        assert!(in_prefix(p("10.1.2.3"), (p("10.0.0.0"), 8)));
-        assert!(!in_prefix(p("11.1.2.3"), (p("10.0.0.0"), 8)));
-        assert!(in_prefix(p("1.2.3.4"), (p("0.0.0.0"), 0)));
-        assert!(in_prefix(p("1.2.3.4"), (p("1.2.3.4"), 32)));
-        assert!(in_prefix(p("fd00::1"), (p("fd00::"), 64)));
-        assert!(!in_prefix(p("fd01::1"), (p("fd00::"), 64)));
-        assert!(in_prefix(p("::1"), (p("::"), 0)));
-        assert!(!in_prefix(p("1.2.3.4"), (p("::"), 0)));
     }
 }

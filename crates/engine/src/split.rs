@@ -38,8 +38,8 @@ pub struct Split<'a> {
     pub answers: &'a mut Answers,
     /// What the hosts agreed on.
     pub agreed: Agreed,
-    /// Class of its data on declared links.
-    pub class: Class,
+    /// Class of its data on declared links; `None`: by its DSCP.
+    pub class: Option<Class>,
     /// What an acknowledgement made here promises.
     pub promise: Promise,
     /// When it was split for the first time.

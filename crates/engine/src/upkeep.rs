@@ -76,11 +76,13 @@ impl Split<'_> {
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
     }
 
-    /// The class of what is sent next to a host. Data that the gateway before it could not pass on
-    /// in time takes only what the rest leaves of the link.
+    /// The class of what is sent next to a host: by its rule, else by the DSCP of its source's
+    /// newest packet, since programs change theirs in the middle of a connection. Data that the
+    /// gateway before it could not pass on in time takes only what the rest leaves of the link.
     fn class_towards(&self, cx: &Cx<'_>, to: Side) -> Class {
+        let class = self.class.unwrap_or(Class::of_dscp(self.legs.get(to.other()).dscp()));
         if !cx.config.soft_window {
-            return self.class;
+            return class;
         }
         let tx = &self.relays.get(to.other()).tx;
         let beyond = self.legs.get(to).soft_edge().is_some_and(|edge| tx.snd_nxt().after_eq(edge));
@@ -88,7 +90,7 @@ impl Split<'_> {
         if beyond && !tx.board().is_empty() && tx.board().lost_bytes() == 0 {
             Class::Background
         } else {
-            self.class
+            class
         }
     }
 

@@ -14,7 +14,7 @@ use farlink_wire::{
 };
 
 use crate::due::{Deadline, Due, Wakes};
-use crate::links::{self, LinkQueue};
+use crate::links::LinkQueue;
 use crate::network::Network;
 use crate::ordinary::Ordinary;
 use crate::outlet::{Grants, Outlet};
@@ -63,7 +63,7 @@ impl Gateway {
         };
         let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
-            outlet: Outlet::new(links::queues(&config), config.seed),
+            outlet: Outlet::new(&config),
             engine: Engine::new(config),
             reassemblers,
             ordinary: Ordinary::default(),

@@ -2,7 +2,7 @@
 //! bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
-use farlink_engine::config::{self, Class as FlowClass, Config, Interface};
+use farlink_engine::config::{self, Config, Interface};
 use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
@@ -10,6 +10,7 @@ use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
 
 use crate::due::{Deadline, Due};
+use crate::place;
 use crate::status::LinkStatus;
 
 /// Marks the queue numbers of forwarded packets; the engine's never have this bit.
@@ -56,9 +57,7 @@ pub struct LinkQueue {
 pub fn class_of(wants: Wants) -> Class {
     match wants {
         Wants::Ack => Class::Control,
-        Wants::Data(FlowClass::Interactive) => Class::Interactive,
-        Wants::Data(FlowClass::Bulk) => Class::Bulk,
-        Wants::Data(FlowClass::Background) => Class::Background,
+        Wants::Data(class) => place::class_of(class),
         Wants::Repeat => Class::Spare,
     }
 }

@@ -4,6 +4,7 @@
 
 use core::net::IpAddr;
 
+use farlink_engine::config::{Config, Rule};
 use farlink_engine::event::{Ends, Event};
 use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
@@ -14,7 +15,7 @@ use farlink_wire::{
 };
 
 use crate::identification::Identifications;
-use crate::links::{LinkQueue, Waiting};
+use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
 use crate::place::Place;
 use crate::status::Traffic;
@@ -23,6 +24,8 @@ use crate::tap::Tap;
 /// See the module.
 pub struct Outlet {
     links: Vec<LinkQueue>,
+    /// They say which class a forwarded packet has.
+    rules: Vec<Rule>,
     identifications: Identifications,
     /// The trace of a connection, while one is wanted.
     tap: Option<Box<Tap>>,
@@ -87,9 +90,15 @@ pub struct Exit<'a> {
 }
 
 impl Outlet {
-    /// An outlet with these links.
-    pub fn new(links: Vec<LinkQueue>, seed: u64) -> Self {
-        Self { links, identifications: Identifications::new(seed), tap: None, traffic: Traffic::default() }
+    /// The outlet of a gateway of this configuration.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            links: links::queues(config),
+            rules: config.rules.clone(),
+            identifications: Identifications::new(config.seed),
+            tap: None,
+            traffic: Traffic::default(),
+        }
     }
 
     /// The declared links.
@@ -144,8 +153,10 @@ impl Outlet {
             .then(|| ip::addresses(packet.bytes()))
             .flatten()
             .and_then(|(src, dst)| net.route(from, src, dst));
-        let out = self.way(route.map_or(IfaceId::OTHER, |r| r.iface));
-        let Some(link) = self.link_mut(out) else {
+        let iface = route.map_or(IfaceId::OTHER, |r| r.iface);
+        let out = self.way(iface);
+        let rules = &self.rules;
+        let Some(link) = self.links.iter_mut().find(|l| l.way() == out) else {
             self.write_packet(now, (from, out), &packet, net);
             packet.recycle(pool);
             return None;
@@ -158,7 +169,8 @@ impl Outlet {
                 return None;
             }
         }
-        let Place { class, hash } = place;
+        let class = place.class(rules, (from, iface), packet.bytes());
+        let hash = place.hash;
         link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);
         Some(out)
     }

@@ -4,52 +4,66 @@
 use core::net::IpAddr;
 
 use farlink_egress::Class;
+use farlink_engine::classes::Label;
+use farlink_engine::config::{Class as FlowClass, Rule};
+use farlink_engine::net::IfaceId;
 use farlink_wire::{FragmentInfo, Parsed, TcpSegment, ip, parse};
 
-/// Protocols whose first four bytes are ports: UDP, DCCP, SCTP, UDP-Lite.
-const WITH_PORTS: [u8; 4] = [17, 33, 132, 136];
+/// Protocols whose first four bytes are ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+const WITH_PORTS: [u8; 5] = [ip::PROTOCOL_TCP, 17, 33, 132, 136];
 
 /// A place in a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// What it goes before, and behind.
-    pub class: Class,
+    /// What it is.
+    pub what: What,
     /// Packets of one connection have the same.
     pub hash: u64,
 }
 
+/// Which packets rules and DSCPs have a say about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// What keeps connections going, and goes first: handshakes, acknowledgements, ICMP errors.
+    Control,
+    /// All others.
+    Data,
+}
+
+/// Class of what an engine's class names.
+pub fn class_of(class: FlowClass) -> Class {
+    match class {
+        FlowClass::Interactive => Class::Interactive,
+        FlowClass::Bulk => Class::Bulk,
+        FlowClass::Background => Class::Background,
+    }
+}
+
 impl Place {
     /// ICMP errors.
-    pub const CONTROL: Self = Self { class: Class::Control, hash: 0 };
+    pub const CONTROL: Self = Self { what: What::Control, hash: 0 };
 
     /// Of a segment: what carries no data goes first.
     pub fn of(s: &TcpSegment) -> Self {
-        let class = if s.payload_len == 0 { Class::Control } else { Class::Bulk };
+        let what = if s.payload_len == 0 { What::Control } else { What::Data };
         let ports = u64::from(s.src_port) << 16 | u64::from(s.dst_port);
-        Self { class, hash: mix(of_addresses(s.ip.src, s.ip.dst), ports) }
+        Self { what, hash: mix(of_addresses(s.ip.src, s.ip.dst), ports) }
     }
 
     /// Of a fragment of a segment that was not put together: it is data, and only its addresses are
     /// known.
     pub fn of_fragment(info: &FragmentInfo) -> Self {
-        Self { class: Class::Bulk, hash: of_addresses(info.ip.src, info.ip.dst) }
+        Self { what: What::Data, hash: of_addresses(info.ip.src, info.ip.dst) }
     }
 
-    /// Of what is no TCP, or no TCP that could be read. It shares with the data, each conversation
-    /// for itself. One that sends little finds its turn soon: the queue serves new ones first.
+    /// Of what is no TCP, or no TCP that could be read. In its class it shares with the rest, each
+    /// conversation for itself. One that sends little finds its turn soon: the queue serves new
+    /// ones first.
     pub fn of_other(bytes: &[u8]) -> Self {
-        let Some((src, dst)) = ip::addresses(bytes) else { return Self { class: Class::Bulk, hash: 0 } };
-        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-        let (protocol, ports_at, is_fragment) = match src {
-            IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0),
-            IpAddr::V6(_) => (byte(6), 40, false),
-        };
-        // Fragments after the first have no ports, so the first goes without, too: they keep their
-        // order.
-        let has_ports = WITH_PORTS.contains(&protocol) && !is_fragment;
-        let ports = (0..4).map(|n| u64::from(byte(ports_at + n))).fold(0, |all, b| all << 8 | b);
-        let what = u64::from(protocol) << 32 | if has_ports { ports } else { 0 };
-        Self { class: Class::Bulk, hash: mix(of_addresses(src, dst), what) }
+        let Some(label) = label(bytes) else { return Self { what: What::Data, hash: 0 } };
+        let ports = label.ports.map_or(0, |(src, dst)| u64::from(src) << 16 | u64::from(dst));
+        let what = u64::from(label.protocol) << 32 | ports;
+        Self { what: What::Data, hash: mix(of_addresses(label.src, label.dst), what) }
     }
 
     /// Of a packet of any kind.
@@ -61,6 +75,31 @@ impl Place {
             Parsed::Fragment(_) | Parsed::Other => Self::of_other(bytes),
         }
     }
+
+    /// The class of the packet that stands there, on its way between these interfaces.
+    pub fn class(self, rules: &[Rule], ways: (IfaceId, IfaceId), bytes: &[u8]) -> Class {
+        match (self.what, label(bytes)) {
+            (What::Control, _) => Class::Control,
+            (What::Data, Some(label)) => class_of(FlowClass::of_packet(rules, ways, &label)),
+            (What::Data, None) => Class::Bulk,
+        }
+    }
+}
+
+/// What rules look at, without a check of any kind; `None`: it has no addresses.
+fn label(bytes: &[u8]) -> Option<Label> {
+    let (src, dst) = ip::addresses(bytes)?;
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    let (protocol, ports_at, is_fragment, traffic_class) = match src {
+        IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0, byte(1)),
+        IpAddr::V6(_) => (byte(6), 40, false, byte(0) << 4 | byte(1) >> 4),
+    };
+    // Fragments after the first have no ports, so the first goes without, too: they keep their
+    // order.
+    let has_ports = WITH_PORTS.contains(&protocol) && !is_fragment;
+    let port = |at: usize| u16::from_be_bytes([byte(at), byte(at + 1)]);
+    let ports = has_ports.then(|| (port(ports_at), port(ports_at + 2)));
+    Some(Label { src, dst, protocol, ports, dscp: traffic_class >> 2 })
 }
 
 /// Which direction does not matter in a queue that only one of them uses.
@@ -91,9 +130,11 @@ mod tests {
             Place::of_packet(&bytes)
         };
         let first = fragment(1, 0);
-        assert_eq!((first.class, first), (Class::Bulk, fragment(1, 3)));
+        assert_eq!((first.what, first), (What::Data, fragment(1, 3)));
         assert_ne!(first.hash, fragment(2, 0).hash, "not all in one heap");
-        assert_eq!(Place::of_packet(&[7; 24]).class, Class::Bulk, "garbage goes before nobody");
+        let garbage = [7; 24];
+        let class = Place::of_packet(&garbage).class(&[], (IfaceId(0), IfaceId(1)), &garbage);
+        assert_eq!(class, Class::Bulk, "garbage goes before nobody");
     }
 
     #[test]
@@ -106,7 +147,7 @@ mod tests {
             Place::of_packet(&bytes)
         };
         let udp = v4(17, [0x40, 0], 1);
-        assert_eq!(udp.class, Class::Bulk);
+        assert_eq!(udp.what, What::Data);
         assert_ne!(udp, v4(17, [0, 0], 2), "two ports, two flows");
         assert_eq!(udp, v4(17, [0, 0], 1), "DF makes no difference");
         assert_ne!(udp, v4(50, [0, 0], 1), "nor do others stand in its place");
@@ -120,5 +161,25 @@ mod tests {
         };
         assert_eq!(v6(1), v6(1));
         assert_ne!(v6(1), v6(2));
+    }
+
+    #[test]
+    fn the_dscp_stands_where_the_family_has_it() {
+        let class = |bytes: &[u8]| Place::of_packet(bytes).class(&[], (IfaceId(0), IfaceId(1)), bytes);
+        let v4 = |traffic_class: u8| {
+            let mut bytes = vec![0x45, traffic_class, 0, 28, 0, 9, 0x40, 0, 63, 17, 0, 0];
+            bytes.extend_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1, 0, 7, 0, 53, 0, 8, 0, 0]);
+            bytes
+        };
+        let v6 = |traffic_class: u8| {
+            let mut bytes = vec![0x60 | traffic_class >> 4, traffic_class << 4, 0, 0, 0, 8, 58, 63];
+            bytes.extend_from_slice(&[1; 32]);
+            bytes.extend_from_slice(&[128, 0, 0, 0, 0, 0, 0, 0]);
+            bytes
+        };
+        for (dscp, wanted) in [(46, Class::Interactive), (1, Class::Background), (0, Class::Bulk)] {
+            // Whatever ECN says.
+            assert_eq!((class(&v4(dscp << 2 | 3)), class(&v6(dscp << 2 | 3))), (wanted, wanted));
+        }
     }
 }

@@ -9,6 +9,7 @@ use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
+use farlink_wire::ip::PROTOCOL_TCP;
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
@@ -315,6 +316,14 @@ fn action(a: file::Action, notice: Option<file::Notice>) -> engine::Action {
     }
 }
 
+fn class(c: file::Class) -> engine::Class {
+    match c {
+        file::Class::Interactive => engine::Class::Interactive,
+        file::Class::Bulk => engine::Class::Bulk,
+        file::Class::Background => engine::Class::Background,
+    }
+}
+
 fn rules(
     file: &File,
     source: Source<'_>,
@@ -333,11 +342,17 @@ fn rules(
             let wrong = "there is no limit to be over; allowed: together with `connections_max`";
             return Err(source.error(Some(answer.span()), wrong));
         }
-        if let (true, Some(notice)) = (r.action != file::Action::Custody, &r.custody_notice) {
+        if let (true, Some(notice)) = (*r.action.get_ref() != file::Action::Custody, &r.custody_notice) {
             let wrong = "nobody is told anything; allowed: together with `action = \"custody\"`";
             return Err(source.error(Some(notice.span()), wrong));
         }
         let notice = r.custody_notice.as_ref().map(|n| *n.get_ref()).or(file.custody_notice);
+        let protocols: Vec<u8> = r.protocols.iter().map(|p| p.0).collect();
+        let is_of_tcp = protocols.is_empty() || protocols.contains(&PROTOCOL_TCP);
+        if !is_of_tcp && *r.action.get_ref() != file::Action::Pass {
+            let wrong = "only TCP is split, held or refused; allowed: \"pass\", or `protocols` with \"tcp\"";
+            return Err(source.error(Some(r.action.span()), wrong));
+        }
         let ids = r.interfaces.iter().map(|wanted| {
             interfaces.iter().find(|i| i.name == *wanted.get_ref()).map(|i| i.id).ok_or_else(|| {
                 let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
@@ -348,22 +363,18 @@ fn rules(
         rules.push(engine::Rule {
             name: name.clone(),
             interfaces: ids.collect::<Result<_, _>>()?,
+            protocols,
             sources: r.sources.iter().map(|p| (p.0, p.1)).collect(),
             destinations: r.destinations.iter().map(|p| (p.0, p.1)).collect(),
             ports: r.ports.iter().map(|p| (p.0, p.1)).collect(),
             dscps: r.dscp.iter().map(|d| d.0).collect(),
-            action: action(r.action, notice),
+            action: action(*r.action.get_ref(), notice),
             connections_max: r.connections_max.map(|n| n.0 as u32),
             over_limit: match r.over_limit.as_ref().map(|o| *o.get_ref()) {
                 None | Some(file::OverLimit::Pass) => engine::Action::Pass,
                 Some(file::OverLimit::Refuse) => engine::Action::Refuse,
             },
-            class: match r.class {
-                None => engine::Class::default(),
-                Some(file::Class::Interactive) => engine::Class::Interactive,
-                Some(file::Class::Bulk) => engine::Class::Bulk,
-                Some(file::Class::Background) => engine::Class::Background,
-            },
+            class: r.class.map(class),
         });
     }
     Ok(rules)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::values::{Dscp, Number, Ports, Prefix, Rate, Segments, Size, Time};
+use super::values::{Dscp, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
@@ -95,6 +95,8 @@ pub struct Rule {
     #[serde(default)]
     pub interfaces: Vec<Spanned<String>>,
     #[serde(default)]
+    pub protocols: Vec<Protocol>,
+    #[serde(default)]
     pub sources: Vec<Prefix>,
     #[serde(default)]
     pub destinations: Vec<Prefix>,
@@ -102,7 +104,7 @@ pub struct Rule {
     pub ports: Vec<Ports>,
     #[serde(default)]
     pub dscp: Vec<Dscp>,
-    pub action: Action,
+    pub action: Spanned<Action>,
     #[serde(default)]
     pub custody_notice: Option<Spanned<Notice>>,
     #[serde(default)]
@@ -141,7 +143,7 @@ pub enum OverLimit {
     Refuse,
 }
 
-/// Priority of a flow's data on a declared link.
+/// Priority in the queue of a declared link.
 #[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {

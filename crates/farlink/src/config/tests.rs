@@ -262,8 +262,9 @@ fn interfaces_are_found_only_when_none_is_named() {
 #[test]
 fn rules_become_the_engines() {
     let s = settings(
-        "[[interface]]\nname='lan0'\n[[rule]]\nname='a'\ninterfaces=['lan0']\nsources=['10.0.0.0/8']\nports=[80,'6000-6010']\n\
-         dscp=['ef',3]\naction='split'\nconnections_max=9\nover_limit='refuse'\nclass='background'",
+        "[[interface]]\nname='lan0'\n[[rule]]\nname='a'\ninterfaces=['lan0']\nprotocols=['tcp',17]\nsources=['10.0.0.0/8']\nports=[80,'6000-6010']\n\
+         dscp=['ef',3]\naction='split'\nconnections_max=9\nover_limit='refuse'\nclass='background'\n\
+         [[rule]]\nname='b'\nprotocols=['udp']\naction='pass'",
     )
     .unwrap();
     let r = &s.gateway.rules[0];
@@ -273,8 +274,10 @@ fn rules_become_the_engines() {
     );
     assert_eq!(
         (r.connections_max, r.over_limit, r.class),
-        (Some(9), engine::Action::Refuse, engine::Class::Background)
+        (Some(9), engine::Action::Refuse, Some(engine::Class::Background))
     );
+    assert_eq!(r.protocols, [6, 17]);
+    assert_eq!(s.gateway.rules[1].class, None, "the DSCP says it");
     assert_eq!(settings("").unwrap().gateway.default_action, Config::default().default_action);
 }
 
@@ -367,6 +370,14 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         (
             "[[rule]]\nname='r'\naction='pass'\nsources=['10.0.0.1/8']",
             &["4:10", "bits set behind the prefix; allowed:"],
+        ),
+        (
+            "[[rule]]\nname='r'\nprotocols=['udp']\naction='split'",
+            &["4:8", "only TCP is split, held or refused; allowed: \"pass\""],
+        ),
+        (
+            "[[rule]]\nname='r'\naction='pass'\nprotocols=['quic']",
+            &["4:12", "`quic` is not an IP protocol; allowed:"],
         ),
         ("[[rule]]\nname='r'\naction='pass'\ndscp=[64]", &["4:7", "64 is not a DSCP; allowed:"]),
         (

@@ -1,4 +1,5 @@
-//! Single values of the configuration file: rates, sizes, durations, prefixes, ports, DSCPs. Each
+//! Single values of the configuration file: rates, sizes, durations, prefixes, ports, DSCPs,
+//! protocols. Each
 //! reads what a person writes and, when it cannot, says what is allowed.
 
 use std::fmt;
@@ -33,6 +34,10 @@ pub struct Ports(pub u16, pub u16);
 /// A DSCP code point, 0 to 63.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dscp(pub u8);
+
+/// An IP protocol number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Protocol(pub u8);
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +104,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp);
+value!(Rate Size Time Prefix Ports Dscp Protocol);
 
 impl Value for Rate {
     const ALLOWED: &'static str =
@@ -261,6 +266,30 @@ impl Value for Dscp {
     }
 }
 
+impl Value for Protocol {
+    const ALLOWED: &'static str =
+        "a number from 0 to 255, or one of icmp, icmpv6, tcp, udp, dccp, sctp, udplite, gre, esp, ah";
+    fn from_text(text: &str) -> Result<Self, String> {
+        // IANA, Assigned Internet Protocol Numbers.
+        Ok(Self(match text {
+            "icmp" => 1,
+            "tcp" => 6,
+            "udp" => 17,
+            "dccp" => 33,
+            "gre" => 47,
+            "esp" => 50,
+            "ah" => 51,
+            "icmpv6" => 58,
+            "sctp" => 132,
+            "udplite" => 136,
+            _ => return text.parse().map(Self).map_err(|_| format!("`{text}` is not an IP protocol")),
+        }))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        u8::try_from(number).map(Self).map_err(|_| format!("{number} is not an IP protocol"))
+    }
+}
+
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Number<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         struct NumberVisitor<const MIN: u64, const MAX: u64>;
@@ -362,6 +391,16 @@ mod tests {
         assert_eq!("443".parse(), Ok(Ports(443, 443)));
         for bad in ["0", "65536", "10-5", "nosuchservice", "", "80-", "1-70000"] {
             assert!(bad.parse::<Ports>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn protocols() {
+        for (name, value) in [("tcp", 6), ("udp", 17), ("icmpv6", 58), ("41", 41), ("255", 255)] {
+            assert_eq!(name.parse(), Ok(Protocol(value)), "{name}");
+        }
+        for bad in ["", "UDP", "256", "-1", "quic"] {
+            assert!(bad.parse::<Protocol>().is_err(), "{bad}");
         }
     }
 

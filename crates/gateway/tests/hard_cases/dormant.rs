@@ -2,7 +2,7 @@
 //! same ports means.
 
 use crate::script::{Script, USUAL};
-use farlink_gateway::config::{Action, Class, Rule};
+use farlink_gateway::config::{Action, Rule};
 
 /// The handshake from this port of host a, with usual options.
 fn open_from(t: &mut Script, port: u32) {
@@ -108,6 +108,7 @@ fn what_has_ended_is_not_open_under_its_rule() {
     let rule = Rule {
         name: "r".into(),
         interfaces: Vec::new(),
+        protocols: Vec::new(),
         sources: Vec::new(),
         destinations: Vec::new(),
         ports: Vec::new(),
@@ -115,7 +116,7 @@ fn what_has_ended_is_not_open_under_its_rule() {
         action: Action::Split,
         connections_max: Some(2),
         over_limit: Action::Refuse,
-        class: Class::Bulk,
+        class: None,
     };
     for (pause, end) in [("+11s", fins as fn(&mut Script, u32)), ("+11s", reset)] {
         let mut t = Script::with(|s| s.config.rules = vec![rule.clone()]);

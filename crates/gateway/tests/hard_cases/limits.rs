@@ -2,12 +2,13 @@
 //! broken flow.
 
 use crate::script::{Host, Script, USUAL};
-use farlink_gateway::config::{Action, Class, Rule};
+use farlink_gateway::config::{Action, Rule};
 
 pub fn rule(action: Action) -> Rule {
     Rule {
         name: "r".into(),
         interfaces: Vec::new(),
+        protocols: Vec::new(),
         sources: Vec::new(),
         destinations: Vec::new(),
         ports: Vec::new(),
@@ -15,7 +16,7 @@ pub fn rule(action: Action) -> Rule {
         action,
         connections_max: None,
         over_limit: Action::Pass,
-        class: Class::Bulk,
+        class: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod basics;
 mod bypass;
 mod chain;
 mod charged;
+mod classes;
 mod custody;
 mod custody_notices;
 mod deadlines;

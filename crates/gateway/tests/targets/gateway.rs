@@ -3,7 +3,7 @@
 //! behind, at the end.
 
 use farlink_gateway::cc;
-use farlink_gateway::config::{Action, Class, Config, FlowControl, Interface, LegConfig, Link, Pinned, Rule};
+use farlink_gateway::config::{Action, Config, FlowControl, Interface, LegConfig, Link, Pinned, Rule};
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
 
@@ -74,6 +74,7 @@ fn config(from: &mut Source<'_>) -> Config {
     let refuse = Rule {
         name: "refuse".into(),
         interfaces: Vec::new(),
+        protocols: Vec::new(),
         sources: Vec::new(),
         destinations: Vec::new(),
         ports: vec![(REFUSED_PORT, REFUSED_PORT)],
@@ -81,7 +82,7 @@ fn config(from: &mut Source<'_>) -> Config {
         action: Action::Refuse,
         connections_max: None,
         over_limit: Action::Pass,
-        class: Class::Bulk,
+        class: None,
     };
     let mut c = Config {
         interfaces: vec![interface(0, None), interface(1, link)],
