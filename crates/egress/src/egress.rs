@@ -12,6 +12,10 @@ use crate::shaper::{Shaper, link_catch_up};
 /// What a flow of the class for acknowledgements may send in its turn: one of them, with SACK
 /// blocks.
 const CONTROL_QUANTUM_BYTES: u32 = 100;
+/// What an interactive flow may send in its turn: what the link carries in this time, but no more
+/// than so many packets.
+const INTERACTIVE_TURN_MS: u64 = 5;
+const INTERACTIVE_TURN_PACKETS: u32 = 4;
 
 /// A flow that has been granted bytes.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +170,7 @@ impl<P> Egress<P> {
         }
         // Late by some bytes: these may go at once, but no burst may grow from it.
         let overdue = u32::try_from(self.shaper.overdue_bytes(now, self.waiting_since)).unwrap_or(u32::MAX);
-        let burst = if class >= Class::Background { 0 } else { self.burst_bytes.saturating_sub(overdue) };
+        let burst = self.turn_bytes(class).saturating_sub(overdue);
         self.granted = Some(Granted { id: next.id, class, at: next.at });
         Some(Grant::Flow { id: next.id, class, bytes: next.bytes.min(burst).max(self.config.mtu_bytes) })
     }
@@ -189,12 +193,33 @@ impl<P> Egress<P> {
         }
     }
 
-    /// What a flow may send in its turn, bytes. Acknowledgements take turns one by one: a turn of a
-    /// whole packet's bytes would be twenty of one flow, and on a slow link the others would wait
-    /// for seconds.
+    /// The most that one of a class sends before others are asked again, in bytes: a packet where
+    /// it only gets what they leave. An owned packet of more bytes would keep them waiting for as
+    /// long: whoever has such puts it in in parts.
+    #[must_use]
+    pub fn turn_bytes(&self, class: Class) -> u32 {
+        match (self.config.rate_bps, class >= Class::Background) {
+            (Some(_), true) => self.config.mtu_bytes,
+            _ => self.burst_bytes,
+        }
+    }
+
+    /// What a flow may send in its turn, bytes.
+    ///
+    /// Acknowledgements take turns one by one: a turn of a whole packet's bytes would be twenty of
+    /// one flow, and on a slow link the others would wait for seconds. The few messages that an
+    /// interactive flow has waiting leave in one turn: one that waits for a second round is late by
+    /// all that others have, and nobody gains by it.
     fn quantum(&self, class: Class) -> i64 {
-        let bytes = if class == Class::Control { CONTROL_QUANTUM_BYTES } else { u32::MAX };
-        i64::from(self.quantum_bytes.min(bytes))
+        i64::from(match class {
+            Class::Control => self.quantum_bytes.min(CONTROL_QUANTUM_BYTES),
+            Class::Interactive => {
+                let carried = self.config.rate_bps.unwrap_or(0) / (1_000 / INTERACTIVE_TURN_MS) / 8;
+                let most = INTERACTIVE_TURN_PACKETS.saturating_mul(self.config.mtu_bytes);
+                self.quantum_bytes.max(u32::try_from(carried).unwrap_or(u32::MAX).min(most))
+            }
+            Class::Bulk | Class::Background | Class::Spare => self.quantum_bytes,
+        })
     }
 
     /// Packets went past the queue over the same link, and count for no group.
@@ -294,8 +319,12 @@ impl<P> Egress<P> {
 
     /// By how many bytes the foremost of the flows of a class may lead. Leads go from nothing to
     /// this, so of n flows of one size those behind have n times half of it left when the first
-    /// ends: what the link carries in a round trip.
+    /// ends: what the link carries in a round trip. Who is interactive ends nothing, and would wait
+    /// for those that lead.
     fn lead_max(&self, class: Class) -> i64 {
+        if class == Class::Interactive {
+            return 0;
+        }
         let flows = i64::try_from(*self.groups.waiting().of(class)).unwrap_or(i64::MAX).max(1);
         self.trip_bytes.saturating_mul(2) / flows
     }

@@ -109,3 +109,29 @@ fn the_low_class_gives_its_place_to_others() {
     let victims = egress.enqueue(now, 9, Class::Bulk, 1_000, (300, 1_000));
     assert!(matches!(victims[..], [(0, _)]), "{victims:?}");
 }
+
+/// Leads are for transfers that are to end one after the other. Whoever is interactive takes turns.
+#[test]
+fn interactive_flows_do_not_lead_each_other() {
+    let rtt = Some(Duration::from_millis(500));
+    let config = Config { rate_bps: Some(8_000_000), mtu_bytes: MTU_BYTES, rtt, ..Config::default() };
+    for (class, turns) in [(Class::Interactive, true), (Class::Bulk, false)] {
+        let mut egress: Egress<Packet> = Egress::new(config);
+        let mut now = Instant::from_millis(1);
+        let mut bytes = [0; 4];
+        for flow in 0..4 {
+            egress.set_ready(now, flow, class);
+        }
+        for _ in 0..100 {
+            now = egress.poll_timeout().unwrap().max(now);
+            let Some(Grant::Flow { id, bytes: granted, .. }) = egress.next_grant(now) else {
+                panic!("all wait")
+            };
+            egress.used(now, id, granted, 1, true);
+            bytes[id as usize] += granted;
+        }
+        // A turn is what the link carries in 5 ms.
+        let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+        assert_eq!(most - least <= 5_000 + MTU_BYTES, turns, "{class:?}: {bytes:?}");
+    }
+}

@@ -171,7 +171,9 @@ impl Outlet {
         }
         let class = place.class(rules, (from, iface), packet.bytes());
         let hash = place.hash;
-        link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);
+        for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
+            link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);
+        }
         Some(out)
     }
 
@@ -260,6 +262,22 @@ impl Outlet {
             self.tap = None;
         }
     }
+}
+
+/// A super-segment in parts of at most so many wire bytes, a packet at least: whoever goes before
+/// it does not wait for all of it. Only those of the kernel, which has found their checksums right.
+fn in_turns(packet: PacketBuf, turn_bytes: u32, pool: &mut Pool) -> Vec<PacketBuf> {
+    let size = supersegment::wire_size(packet.bytes(), &packet.offload);
+    if size.packets <= 1 || size.bytes <= turn_bytes || !packet.offload.is_partial() {
+        return vec![packet];
+    }
+    let packets = turn_bytes / size.bytes.div_ceil(size.packets).max(1);
+    let mut parts = Vec::new();
+    supersegment::cut(packet.bytes(), &packet.offload, packets as usize, &mut |bytes, offload| {
+        parts.push(PacketBuf::from_slice(pool, bytes, *offload));
+    });
+    packet.recycle(pool);
+    parts
 }
 
 impl World for Exit<'_> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_gateway::due::Deadline;
 use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit};
-use farlink_wire::{Duration, Gso, Instant, Offload, PacketBuf};
+use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf};
 
 use crate::gro::Merger;
 use crate::host::Host;
@@ -70,6 +70,8 @@ pub struct GatewayNode {
     pub gateway: Option<Gateway>,
     /// What outlives it: records of flows with custody.
     pub records: BTreeMap<u32, Record>,
+    /// Ports of links into which all traffic is diverted, not only TCP.
+    pub whole: Vec<usize>,
     /// Receive offload.
     pub merger: Option<Merger>,
     /// The gateway has been handed something since its last flush.
@@ -90,7 +92,7 @@ pub struct GatewayNode {
     idle: Idle,
 }
 
-/// Packets handed in and perhaps still to come out, the oldest forgotten first.
+/// Packets of the wire handed in and perhaps still to come out, the oldest forgotten first.
 #[derive(Default)]
 struct Waiting {
     order: VecDeque<Whole>,
@@ -98,7 +100,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    const MAX: usize = 8192;
+    const MAX: usize = 32_768;
 
     fn add(&mut self, w: Whole) {
         *self.count.entry(w).or_default() += 1;
@@ -174,10 +176,28 @@ struct Whole {
     tsval: Option<u32>,
 }
 
-fn whole(bytes: &[u8]) -> Option<Whole> {
-    let s = tcp(bytes)?;
+/// Of each packet that this one becomes on the wire.
+fn on_the_wire(bytes: &[u8], offload: &Offload) -> Vec<Whole> {
+    let (Some(s), Some(whole)) = (tcp(bytes), identity(bytes)) else { return Vec::new() };
     let tsval = s.options.timestamps.map(|t| t.val);
-    Some(Whole { identity: identity(bytes)?, flags: s.flags.0, tsval })
+    let size = match offload.gso {
+        Gso::None => s.payload_len,
+        Gso::Tcp4 | Gso::Tcp6 => usize::from(offload.gso_size),
+    };
+    let size = size.max(1);
+    let count = s.payload_len.div_ceil(size).max(1);
+    let one = |n: usize| {
+        let at = n * size;
+        let identity = Identity {
+            seq: whole.seq.wrapping_add(at as u32),
+            payload_len: size.min(s.payload_len - at),
+            ..whole
+        };
+        let first = if n > 0 { Flags::CWR.0 } else { 0 };
+        let last = if n + 1 < count { Flags::FIN.0 | Flags::PSH.0 } else { 0 };
+        Whole { identity, flags: s.flags.0 & !first & !last, tsval }
+    };
+    (0..count).map(one).collect()
 }
 
 /// What makes two packets the same in spite of edited fields.
@@ -226,7 +246,11 @@ impl Network for Driver<'_> {
         // What the gateway calls forwarded must be what came in, too: only then is it excused from
         // what made packets must obey.
         let now = !packet.is_made && self.input == Some(identity(&bytes));
-        let late = !packet.is_made && whole(&bytes).is_some_and(|w| self.waiting.take(&w));
+        // Waited packets may come in other parts than they went in.
+        let mut parts = if packet.is_made { Vec::new() } else { on_the_wire(&bytes, &packet.offload) };
+        let count = parts.len();
+        parts.retain(|w| self.waiting.take(w));
+        let late = count > 0 && parts.len() == count;
         let forwarded = now || late;
         self.outbox.push(Outgoing {
             via: packet.via,
@@ -257,6 +281,7 @@ impl GatewayNode {
         Self {
             gateway: None,
             records: BTreeMap::new(),
+            whole: Vec::new(),
             merger: merge.map(Merger::new),
             dirty: false,
             drain_limit: None,
@@ -290,6 +315,12 @@ impl GatewayNode {
         self.dirty = true;
     }
 
+    /// The same where all that leaves by these ports is diverted.
+    #[must_use]
+    pub fn with_whole(self, whole: Vec<usize>) -> Self {
+        Self { whole, ..self }
+    }
+
     /// A packet is diverted to the gateway.
     pub fn handle_packet(
         &mut self,
@@ -301,9 +332,7 @@ impl GatewayNode {
         offload: Offload,
     ) {
         let input = Some(identity(bytes));
-        if let Some(w) = whole(bytes) {
-            self.waiting.add(w);
-        }
+        on_the_wire(bytes, &offload).into_iter().for_each(|w| self.waiting.add(w));
         self.idle = Idle::default();
         self.call(ports, routes, input, |g, net| {
             let p = PacketBuf::from_slice(g.pool(), bytes, offload);

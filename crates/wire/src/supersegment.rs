@@ -6,7 +6,7 @@ use crate::bytes::{put, put_u16, u16_at};
 use crate::checksum;
 use crate::edit::{write_ipv4_fragment, write_total_len};
 use crate::ip::{PROTOCOL_TCP, Parsed, clear_jumbo, parse};
-use crate::offload::{Offload, WireSize};
+use crate::offload::{ChecksumState, Offload, WireSize};
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TcpSegment};
 
 /// How many packets [`segment`] makes of this one.
@@ -52,6 +52,45 @@ pub fn segment(packet: &[u8], offload: &Offload, f: &mut dyn FnMut(&[u8])) {
         out.extend_from_slice(chunk);
         write_header(&mut out, &s, n.saturating_mul(size), n, n == last);
         f(&out);
+    }
+}
+
+/// Give `f` super-segments of at most so many packets each, in order, and what is left to be done
+/// to each. Put together again they are the same as what [`segment`] makes of the whole. A packet
+/// that is no super-segment, or one of so few packets, comes out as it came. So does one with URG:
+/// its pointer counts from its own sequence number.
+pub fn cut(packet: &[u8], offload: &Offload, packets: usize, f: &mut dyn FnMut(&[u8], &Offload)) {
+    let parsed = if offload.is_super_segment() { parse(packet) } else { Parsed::Other };
+    let size = usize::from(offload.gso_size).saturating_mul(packets.max(1));
+    let Parsed::Tcp(s) = parsed else { return f(packet, offload) };
+    let Some(header) = packet.get(..s.payload_offset).filter(|_| s.payload_len > size && !s.flags.urg())
+    else {
+        return f(packet, offload);
+    };
+    let mut out = Vec::with_capacity(header.len().saturating_add(size));
+    let last = s.payload_len.div_ceil(size).saturating_sub(1);
+    for (n, chunk) in s.payload(packet).chunks(size).enumerate() {
+        out.clear();
+        out.extend_from_slice(header);
+        out.extend_from_slice(chunk);
+        write_header(&mut out, &s, n.saturating_mul(size), n.saturating_mul(packets.max(1)), n == last);
+        let is_super = chunk.len() > usize::from(offload.gso_size);
+        if is_super {
+            let tcp_len = out.len().saturating_sub(s.tcp_offset());
+            let pseudo = checksum::pseudo_header(
+                s.ip.src,
+                s.ip.dst,
+                PROTOCOL_TCP,
+                u32::try_from(tcp_len).unwrap_or(u32::MAX),
+            );
+            put_u16(&mut out, s.tcp_offset().saturating_add(TCP_CHECKSUM_OFFSET), pseudo);
+        }
+        let partial = ChecksumState::Partial {
+            start: u16::try_from(s.tcp_offset()).unwrap_or(u16::MAX),
+            offset: TCP_CHECKSUM_OFFSET as u16,
+        };
+        let rest = Offload { checksum: partial, gso_ecn: offload.gso_ecn && n == 0, ..*offload };
+        f(&out, &if is_super { rest } else { Offload::default() });
     }
 }
 

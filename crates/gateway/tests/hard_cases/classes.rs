@@ -69,3 +69,29 @@ fn a_split_connection_keeps_the_class_of_its_rule() {
     t.play("~10\n drop");
     assert_eq!(order(&mut t, &[(1, 2), (SPLIT, 46), (2, 2)]), [1, 2, SPLIT]);
 }
+
+/// A super-segment that is forwarded does not keep others waiting: they go after its first packet,
+/// or, in the middle classes, after a millisecond's worth of them.
+#[test]
+fn a_super_segment_waits_in_parts() {
+    for (dscp, rate_bps, first) in
+        [(1, 8_000_000, 1), (1, 100_000_000, 1), (0, 8_000_000, 1), (0, 100_000_000, 12)]
+    {
+        let link = Link { name: "sat".into(), rate_bps: Some(rate_bps), ..Link::default() };
+        let mut t = Script::with(|s| s.link = Some(link.clone()));
+        t.send(Host::A, &format!("P. 1:40001 ack 1 {{gso 1000,dscp {dscp},port 1}}"));
+        t.send(Host::A, "P. 1:101 ack 1 {dscp 46,port 2}");
+        t.play("~100");
+        let seen = t.take(Host::B);
+        let urgent = seen.iter().position(|s| s.segment.src_port == 2).unwrap();
+        let before: usize = seen[..urgent].iter().map(|s| s.segment.payload_len).sum();
+        assert_eq!(before, first * 1_000, "DSCP {dscp}, {rate_bps} bit/s");
+        // Nothing is missing, and all of it is in order.
+        let mut next = 1;
+        for s in seen.iter().filter(|s| s.segment.src_port == 1) {
+            assert_eq!(s.seq, next);
+            next += s.segment.payload_len as u32;
+        }
+        assert_eq!(next, 40_001);
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use farlink_wire::{
     Flags, IcmpKind, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, SeqNum,
-    TcpSegment, ip, parse, verify_checksums,
+    TcpSegment, ip, parse, segment, verify_checksums,
 };
 
 use super::spans::Spans;
@@ -84,6 +84,13 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// The same of each packet that it becomes on the wire.
+fn on_the_wire(bytes: &[u8], offload: &Offload) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    segment(bytes, offload, &mut |packet| packets.push(plain(packet)));
+    packets
+}
+
 fn identity(bytes: &[u8], s: &TcpSegment) -> (u32, u16, Vec<u8>) {
     (s.seq.0, s.flags.without(Flags::AE).0, s.payload(bytes).to_vec())
 }
@@ -114,6 +121,8 @@ impl Truth {
     /// `is_away`: a link of the gateway is silent or down, as far as it knows.
     pub fn hear(&mut self, bytes: &[u8], offload: &Offload, is_away: bool) {
         self.given.insert(plain(bytes));
+        // It may go on in parts.
+        self.given.extend(on_the_wire(bytes, offload));
         let Parsed::Tcp(s) = parse(bytes) else { return };
         if !verify_checksums(bytes, &s, offload) {
             self.damaged.insert(identity(bytes, &s));
@@ -183,7 +192,8 @@ impl Truth {
     pub fn check(&mut self, p: &Out) {
         assert!(p.via.0 <= 1 || p.via.0 == u16::MAX, "goes to a TUN that there is not: {:?}", p.via);
         assert!(p.out.0 <= 1 || p.out.0 == u16::MAX, "leaves by an interface that there is not: {:?}", p.out);
-        let as_given = self.given.contains(&plain(&p.bytes));
+        let as_given = self.given.contains(&plain(&p.bytes))
+            || on_the_wire(&p.bytes, &p.offload).iter().all(|part| self.given.contains(part));
         let s = match parse(&p.bytes) {
             Parsed::Tcp(s) => s,
             Parsed::Icmp(e) if !as_given => {

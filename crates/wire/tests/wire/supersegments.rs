@@ -91,3 +91,30 @@ fn virtio_net_header() {
         assert_eq!(got, Err(OffloadError::UnsupportedGso(unsupported)));
     }
 }
+
+/// Cut into smaller super-segments first, or at once: the packets are the same.
+#[test]
+fn in_parts_it_is_the_same() {
+    for v6 in [false, true] {
+        let h = SegmentHeader {
+            flags: Flags::ACK | Flags::PSH | Flags::FIN | Flags::CWR,
+            ip_id: 0xfff0,
+            ..header(v6)
+        };
+        for (bytes, packets) in
+            [(65_000, 7), (65_000, 1), (20_000, 5), (1_448 * 4, 2), (1_448, 1), (9_000, 100)]
+        {
+            let p = finished(&h, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], &payload(bytes));
+            let gso = if v6 { Gso::Tcp6 } else { Gso::Tcp4 };
+            let offload = Offload { gso, gso_size: 1_448, gso_ecn: true, ..Offload::default() };
+            let mut out = Vec::new();
+            supersegment::cut(&p, &offload, packets, &mut |part, offload| {
+                let all = supersegment::wire_size(part, offload).packets as usize;
+                assert!(all <= packets.max(1) || packets == 100, "{all} packets");
+                assert_eq!(offload.is_partial(), all > 1 && packets < 100);
+                segment(part, offload, &mut |s| out.push(s.to_vec()));
+            });
+            assert_eq!(out, cut(&p, 1_448), "{bytes} bytes, {packets} packets");
+        }
+    }
+}
