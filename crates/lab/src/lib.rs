@@ -5,6 +5,7 @@ pub mod behaviour;
 pub mod build;
 pub mod capture;
 pub mod compare;
+mod draw;
 pub mod expect;
 pub mod gateway;
 pub mod helper;

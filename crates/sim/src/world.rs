@@ -395,11 +395,13 @@ impl World {
             self.pass_on(node);
             return;
         }
+        let out = parse_dst(&bytes).and_then(|host| self.nodes[node].routes.get(host).copied());
         let Kind::Gateway(g) = &mut self.nodes[node].kind else {
             self.forward(node, bytes, corrupted);
             return;
         };
-        if g.gateway.is_none() || !is_diverted(&bytes) {
+        let is_whole = out.is_some_and(|port| g.whole.contains(&port));
+        if g.gateway.is_none() || !(is_whole || is_diverted(&bytes)) {
             self.forward(node, bytes, corrupted);
             return;
         }

@@ -44,9 +44,15 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
 /// # Errors
 /// Whatever is wrong with the text, as with a file.
 #[cfg(feature = "lab")]
-pub fn gateway_of(text: &str) -> anyhow::Result<farlink_gateway::Config> {
+pub fn gateway_of(text: &str) -> anyhow::Result<farlink_lab::simulate::Read> {
     let source = Source { file: "generated configuration", text };
-    Ok(build(&parse(source)?, source, &Quick::default(), &Vec::new)?.gateway)
+    let settings = build(&parse(source)?, source, &Quick::default(), &Vec::new)?;
+    let of = |name: &str| settings.gateway.interfaces.iter().find(|i| i.name == name).map(|i| i.id);
+    let whole = settings.divert.selections.iter().filter_map(|selection| match selection {
+        farlink_linux::divert::Selection::LeavesBy(name) => of(name),
+        _ => None,
+    });
+    Ok(farlink_lab::simulate::Read { whole: whole.collect(), gateway: settings.gateway })
 }
 
 /// Reads a file's text.

@@ -6,39 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::{Done, Exchange, Job, Style, Task, quantile};
+use crate::draw::Draw;
 use crate::report::Measured;
 use crate::scenario::Cell;
 
 /// A key and its echo, as ssh sends them.
 const KEY_BYTES: u64 = 36;
-
-/// Draws from a seed: SplitMix64.
-struct Draw(u64);
-
-impl Draw {
-    /// Uniform in 0 to 1.
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + self.uniform() * (high - low)
-    }
-
-    /// Every order of magnitude alike.
-    fn log_between(&mut self, low: f64, high: f64) -> u64 {
-        self.between(low.ln(), high.ln()).exp() as u64
-    }
-
-    /// The gap before the next of events that come at random, so many seconds apart on average.
-    fn gap(&mut self, mean_s: f64) -> f64 {
-        -mean_s * (1.0 - self.uniform()).ln()
-    }
-}
 
 /// A class of jobs: its name, the mean time between two of them, and how one is made.
 type Class = (&'static str, f64, fn(&mut Draw) -> Task);
@@ -68,7 +41,7 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
     }
     let mut jobs = Vec::new();
     for (number, (class, mean_s, make)) in (1..).zip(CLASSES) {
-        let mut draw = Draw(seed.wrapping_mul(0x1000_0001).wrapping_add(number));
+        let mut draw = Draw::new(seed.wrapping_mul(0x1000_0001).wrapping_add(number));
         // One of each at the beginning, so that a short run has all.
         let mut at_s = draw.between(0.0, 5.0);
         while at_s < duration_s {

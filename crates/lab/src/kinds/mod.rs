@@ -5,6 +5,7 @@ mod accuracy;
 mod applications;
 mod behaviour;
 pub(crate) mod carried;
+pub(crate) mod classes;
 mod drain;
 mod fragmenting;
 pub(crate) mod gauges;
@@ -87,6 +88,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
     Ok(match name {
         "applications" => Box::new(applications::ApplicationsKind),
         "behaviour" => Box::new(behaviour::BehaviourKind::default()),
+        classes::NAME => Box::new(classes::ClassesKind),
         "drain" => Box::new(drain::DrainKind),
         "emulator-accuracy" => Box::new(accuracy::AccuracyKind),
         "fragmenting-host" => Box::new(fragmenting::FragmentingKind),

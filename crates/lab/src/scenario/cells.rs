@@ -31,6 +31,7 @@ const JOB: &[&str] = &[
     "transport",
     "duration_s",
     "outage_s",
+    "load_percent",
     "when",
     "announced",
     "killed",
@@ -39,8 +40,17 @@ const JOB: &[&str] = &[
 ];
 
 /// Those of them that are whole numbers.
-const COUNTS: &[&str] =
-    &["size_bytes", "total_bytes", "flows", "clients", "floods", "ip", "duration_s", "outage_s"];
+const COUNTS: &[&str] = &[
+    "size_bytes",
+    "total_bytes",
+    "flows",
+    "clients",
+    "floods",
+    "ip",
+    "duration_s",
+    "outage_s",
+    "load_percent",
+];
 
 /// Least size of a flow where `total_bytes` is given.
 const BULK_BYTES: u64 = 30_000;

@@ -5,6 +5,7 @@
 //! the laboratory would write, the link is the emulator's channel. [`network`] builds a cell,
 //! [`measure`] says what came of it.
 
+mod classes;
 mod measure;
 mod network;
 mod planned;
@@ -22,7 +23,7 @@ use network::Network;
 
 use crate::expect::Judge;
 use crate::jobs::{Plan, Ran};
-use crate::kinds::notices;
+use crate::kinds::{self, notices};
 use crate::report::{CellReport, Measured, Report, Skipped, command_line};
 use crate::runner::{judged, line_of, name_of, skipped};
 use crate::scenario::{Cell, Chosen, Driver, Scenario, Wanted};
@@ -30,7 +31,16 @@ use farlink_gateway::flow_trace::FlowTrace;
 
 /// Reads the text of a gateway's configuration file. The format is the command's, not the
 /// laboratory's.
-pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<farlink_gateway::Config> + Sync);
+pub type ReadConfig<'a> = &'a (dyn Fn(&str) -> Result<Read> + Sync);
+
+/// What a configuration file says.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// To the gateway.
+    pub gateway: farlink_gateway::Config,
+    /// Links into which everything is diverted, not only TCP.
+    pub whole: Vec<farlink_gateway::IfaceId>,
+}
 
 /// What `sim run` is told.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +68,7 @@ enum Done {
 /// Whether scenarios of this kind can be simulated.
 #[must_use]
 pub fn has_kind(kind: &str) -> bool {
-    kind == "transfer" || kind == notices::NAME || Plan::of(kind).is_some()
+    kind == "transfer" || kind == notices::NAME || kind == kinds::classes::NAME || Plan::of(kind).is_some()
 }
 
 /// Runs it. `say` hears a line about each run that has ended, in no particular order.
@@ -67,7 +77,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
-             scenarios of the kinds `transfer`, `web`, `mixed`, `outage` and `notices`",
+             scenarios of the kinds `transfer`, `web`, `mixed`, `outage`, `classes` and `notices`",
             scenario.name,
             scenario.kind,
             options.chosen.scenario
@@ -231,6 +241,17 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
         Some((directory, begin)) => network.write_captures(directory, begin),
         None => Ok(()),
     };
+    if scenario.kind == kinds::classes::NAME {
+        let plan = kinds::classes::Plan::new(cell, seed)?;
+        let mut alone = build(classes::play(&plan, false))?;
+        let of_alone = classes::run(&plan, false, &mut alone)?;
+        let mut network = build(classes::play(&plan, true))?;
+        let of_beside = classes::run(&plan, true, &mut network)?;
+        captured(&mut network)?;
+        let mut measured = plan.measure(&of_alone, &of_beside);
+        measure::of_network(cell, &mut network, &mut measured);
+        return Ok(measured);
+    }
     let Some(plan) = Plan::of(&scenario.kind) else {
         let transfers = measure::transfers(scenario, cell, seed)?;
         let mut network = build(Play::new(transfers, Vec::new()))?;

@@ -21,8 +21,8 @@ use farlink_sim::trace::Trace;
 use farlink_sim::world::World;
 use farlink_wire::{Duration, Instant};
 
-use super::ReadConfig;
 use super::measure::started;
+use super::{Read, ReadConfig};
 use crate::baseline::TCP_STORE;
 use crate::gateway::config_text;
 use crate::jobs::outage::{KILLED, Outage};
@@ -488,11 +488,13 @@ fn router(
         return Ok(node::Kind::Router);
     }
     let text = config_text(topology, number, settings, Path::new("/run/farlink/simulated.sock"))?;
-    let mut config = read_config(&text).with_context(|| format!("the configuration of {name}:\n{text}"))?;
+    let Read { gateway: mut config, whole } =
+        read_config(&text).with_context(|| format!("the configuration of {name}:\n{text}"))?;
     config.seed = settings.seed ^ number as u64;
     // What arrives at one instant is one super-segment, as from a network card with receive
     // offload.
-    Ok(node::Kind::Gateway(Box::new(GatewayNode::new(config, Some(Duration::ZERO)))))
+    let whole = whole.into_iter().map(|iface| usize::from(iface.0)).collect();
+    Ok(node::Kind::Gateway(Box::new(GatewayNode::new(config, Some(Duration::ZERO)).with_whole(whole))))
 }
 
 fn host_config(settings: &Settings, host: &str) -> Result<LinuxConfig> {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::scenario::Only;
 
-fn no_gateway(_: &str) -> Result<farlink_gateway::Config> {
+fn no_gateway(_: &str) -> Result<Read> {
     bail!("these tests run without gateways")
 }
 

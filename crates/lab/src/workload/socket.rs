@@ -52,6 +52,13 @@ fn set_int(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int)
     .map(drop)
 }
 
+/// Sets the DSCP of all that a socket of this family sends.
+pub fn set_dscp(fd: RawFd, v6: bool, dscp: u8) -> io::Result<()> {
+    let (level, name) =
+        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+    set_int(fd, level, name, libc::c_int::from(dscp) << 2)
+}
+
 /// Sets TCP_CONGESTION.
 pub fn set_congestion_control(fd: RawFd, name: &str) -> io::Result<()> {
     // SAFETY: bytes with their length.
@@ -159,9 +166,7 @@ pub fn client(ns: &Ns, v6: bool, options: &Options) -> Result<TcpStream> {
             set_congestion_control(fd, &options.congestion_control)
                 .with_context(|| format!("congestion control {}", options.congestion_control))?;
         }
-        let (level, name) =
-            if v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
-        set_int(fd, level, name, libc::c_int::from(options.dscp) << 2)?;
+        set_dscp(fd, v6, options.dscp)?;
         if options.receive_buffer_bytes > 0 {
             set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, options.receive_buffer_bytes as libc::c_int)?;
         }

@@ -43,6 +43,8 @@ pub struct LinuxConfig {
     pub sack: bool,
     /// It offers and takes window scaling.
     pub window_scaling: bool,
+    /// DSCP that its applications have asked for (`IP_TOS`).
+    pub dscp: u8,
     /// Its applications have asked for keepalives (`SO_KEEPALIVE`).
     pub keepalive: Option<Keepalive>,
     /// It knows intermediate acknowledgements (Reynolds, AFIT 2006, 3.4.5): what they cover is not
@@ -87,6 +89,7 @@ impl LinuxConfig {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            dscp: 0,
             keepalive: None,
             iack: false,
             orphans_max: ORPHANS_MAX,

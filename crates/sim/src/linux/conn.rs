@@ -485,7 +485,7 @@ impl Conn {
             src_port: self.local.1,
             dst_port: self.remote.1,
             ttl: 64,
-            traffic_class: 0,
+            traffic_class: self.config.dscp << 2,
             flow_label: 0,
             ip_id: self.ip_id,
             dont_fragment: self.path.is_none_or(|p| !p.is_locked),

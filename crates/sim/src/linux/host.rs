@@ -42,6 +42,7 @@ struct Task {
     due_bytes: u64,
     /// Steps that this side has begun: asked or answered.
     begun: usize,
+    messages: Messages,
     /// The client waits for an answer since then.
     asked: Option<Instant>,
     /// The client's next question is due then.
@@ -53,6 +54,33 @@ struct Task {
     is_retired: bool,
     /// It stands in the list of deadlines with this.
     due: Option<Instant>,
+}
+
+/// How many messages of a transfer the client has written, or the server has read.
+#[derive(Default)]
+struct Messages {
+    count: usize,
+    bytes: u64,
+}
+
+impl Messages {
+    /// The next of them, if it is due.
+    fn next_due(&mut self, now: Instant, all: &[(Duration, u64)]) -> Option<u64> {
+        let (_, bytes) = all.get(self.count).filter(|(at, _)| Instant::ZERO + *at <= now)?;
+        self.count += 1;
+        Some(*bytes)
+    }
+
+    /// So many bytes have been read: notes which messages have come with them.
+    fn hear(&mut self, now: Instant, read: u64, all: &[(Duration, u64)], heard: &mut Vec<Instant>) {
+        while let Some((_, bytes)) = all.get(self.count)
+            && self.bytes + bytes <= read
+        {
+            self.bytes += bytes;
+            self.count += 1;
+            heard.push(now);
+        }
+    }
 }
 
 /// See the module.
@@ -135,6 +163,11 @@ impl LinuxHost {
         if self.is_client() { [client, server] } else { [server, client] }
     }
 
+    /// The stack as the application of a transfer has set its socket.
+    fn config_of(&self, n: usize) -> LinuxConfig {
+        LinuxConfig { dscp: self.play.transfers[n].dscp, ..self.config.clone() }
+    }
+
     fn isn(&self, now: Instant, n: usize) -> u32 {
         hash(self.seed ^ n as u64, &now.as_nanos().to_le_bytes()) as u32
     }
@@ -209,6 +242,9 @@ impl LinuxHost {
             }
             task.read += self.scratch.len() as u64;
             outcome.received[side] = task.read;
+            if !is_client {
+                task.messages.hear(now, task.read, &transfer.messages, &mut outcome.heard);
+            }
             if is_client {
                 outcome.first_byte.get_or_insert(now);
                 outcome.last_byte = Some(now);
@@ -238,7 +274,9 @@ impl LinuxHost {
                     outcome.steps.extend(step);
                 }
                 if let Some(step) = outcome.steps.get(task.begun) {
-                    conn.tx.write(step.up_bytes);
+                    if transfer.messages.is_empty() {
+                        conn.tx.write(step.up_bytes);
+                    }
                     task.begun += 1;
                     task.due_bytes += step.down_bytes;
                     task.asked = Some(now);
@@ -248,6 +286,10 @@ impl LinuxHost {
                     task.closed = true;
                     conn.tx.close();
                 }
+            }
+            while let Some(bytes) = task.messages.next_due(now, &transfer.messages) {
+                conn.tx.write(bytes);
+                task.moved = now;
             }
         } else {
             while let Some(step) = outcome.steps.get(task.begun)
@@ -321,7 +363,7 @@ impl LinuxHost {
             self.waiting.pop_first();
             let [client, server] = self.ends_of(n);
             let isn = self.isn(now, n);
-            let conn = Conn::connect(self.config.clone(), client, server, isn);
+            let conn = Conn::connect(self.config_of(n), client, server, isn);
             self.open(now, n, conn);
             self.play.outcomes.borrow_mut()[n].began = now;
         }
@@ -397,7 +439,10 @@ impl LinuxHost {
         }
         let may_stand = task.over_at.is_none() && task.ask_at.is_none() && self.is_watched(n);
         let stall = may_stand.then(|| task.moved + self.play.transfers[n].patience);
-        [conn.deadline(), task.ask_at, stall].into_iter().flatten().min()
+        let is_talking = self.is_client() && conn.is_open();
+        let message = self.play.transfers[n].messages.get(task.messages.count).filter(|_| is_talking);
+        let message = message.map(|(at, _)| Instant::ZERO + *at);
+        [conn.deadline(), task.ask_at, stall, message].into_iter().flatten().min()
     }
 
     fn receive_segment(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
@@ -408,7 +453,7 @@ impl LinuxHost {
         if !self.is_client() && self.tasks[n].conn.is_none() && s.flags.syn() && !s.flags.ack() {
             let [client, server] = self.ends_of(n);
             let isn = self.isn(now, n);
-            let conn = Conn::accept(self.config.clone(), server, client, isn, s);
+            let conn = Conn::accept(self.config_of(n), server, client, isn, s);
             self.open(now, n, conn);
         } else if let Some(conn) = &mut self.tasks[n].conn {
             conn.receive(now, s, packet);
@@ -455,7 +500,12 @@ impl Host for LinuxHost {
                 }
             }
             Parsed::Icmp(error) => self.receive_error(now, &error, packet),
-            Parsed::Other => self.floods.iter_mut().for_each(|f| f.receive(packet)),
+            Parsed::Other => {
+                self.floods.iter_mut().for_each(|f| f.receive(packet));
+                if self.number == SERVER {
+                    self.play.datagrams.receive(now, packet);
+                }
+            }
         }
     }
     fn run(&mut self, now: Instant) {
@@ -476,6 +526,11 @@ impl Host for LinuxHost {
         for flood in &mut self.floods {
             self.out.extend(flood.next(now));
         }
+        if self.number == CLIENT {
+            let ends = (address(CLIENT, false), address(SERVER, false));
+            let play = &self.play;
+            self.out.extend(std::iter::from_fn(|| play.datagrams.next(now, ends)));
+        }
     }
 
     fn take_output(&mut self) -> Option<Vec<u8>> {
@@ -486,7 +541,8 @@ impl Host for LinuxHost {
         let waiting = self.waiting.first().map(|(at, _)| *at);
         let floods = self.floods.iter().map(Flood::deadline);
         let first = self.deadlines.first().map(|(at, _)| *at);
-        first.into_iter().chain(waiting).chain(floods).min()
+        let datagrams = self.play.datagrams.deadline().filter(|_| self.number == CLIENT);
+        first.into_iter().chain(waiting).chain(floods).chain(datagrams).min()
     }
 
     fn is_finished(&self) -> bool {

@@ -13,6 +13,7 @@
 pub mod config;
 pub mod congestion;
 mod conn;
+pub mod datagrams;
 pub mod flood;
 pub mod host;
 pub mod notices;
@@ -31,6 +32,7 @@ mod test_bed;
 mod tests;
 
 pub use config::LinuxConfig;
+pub use datagrams::{Datagram, Datagrams};
 pub use flood::Flood;
 pub use host::LinuxHost;
 pub use transfer::{Direction, Outcome, Play, Start, Step, Transfer};

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use farlink_wire::{Duration, Instant};
 
+use super::datagrams::Datagrams;
 use super::host::CLIENT;
 
 /// A transfer that stands still for so long has failed, where the link is there. Hosts give up
@@ -64,6 +65,11 @@ pub struct Transfer {
     /// The server ends the connection with its last answer; else the client does when it has no
     /// more questions.
     pub server_closes: bool,
+    /// Bytes of its only question that the client writes at these times, whatever is answered
+    /// meanwhile. None: all of each question when it is due.
+    pub messages: Vec<(Duration, u64)>,
+    /// DSCP of what both ends send.
+    pub dscp: u8,
     /// The client ends the connection so long after its last answer.
     pub linger: Duration,
     /// It has failed when it stands still for so long.
@@ -87,6 +93,8 @@ impl Transfer {
             steps: vec![Step { wait: Duration::ZERO, up_bytes, down_bytes }],
             draws_from: None,
             server_closes: true,
+            messages: Vec::new(),
+            dscp: 0,
             linger: Duration::ZERO,
             patience: PATIENCE,
         }
@@ -112,6 +120,8 @@ pub struct Outcome {
     pub steps: Vec<Step>,
     /// When each was asked, and answered in full.
     pub answers: Vec<(Instant, Instant)>,
+    /// When the server had read each message.
+    pub heard: Vec<Instant>,
     /// Payload bytes that the client and the server read.
     pub received: [u64; 2],
     /// Client and server have seen the end of the other's stream, and all of theirs was
@@ -156,6 +166,8 @@ pub struct Play {
     pub outcomes: RefCell<Vec<Outcome>>,
     /// Lists of questions that several connections share.
     pub lists: RefCell<Vec<VecDeque<Step>>>,
+    /// What the client sends in datagrams meanwhile.
+    pub datagrams: Datagrams,
     open: Cell<usize>,
     /// Transfers that one host has ended: what the other has to hear of, the oldest first.
     pub(super) news: RefCell<Vec<usize>>,
@@ -176,7 +188,18 @@ impl Play {
         let outcomes: Vec<Outcome> = transfers.iter().map(begin).collect();
         let open = Cell::new(outcomes.len());
         let (outcomes, lists, news) = (RefCell::new(outcomes), RefCell::new(lists), RefCell::default());
-        Rc::new(Self { transfers, outcomes, lists, open, news })
+        Rc::new(Self { transfers, outcomes, lists, open, news, datagrams: Datagrams::default() })
+    }
+
+    /// The same with datagrams. Nobody waits for these to arrive.
+    ///
+    /// # Panics
+    /// Somebody has it already.
+    #[must_use]
+    pub fn with_datagrams(self: Rc<Self>, datagrams: Datagrams) -> Rc<Self> {
+        let mut own = Rc::try_unwrap(self).expect("nobody has it yet");
+        own.datagrams = datagrams;
+        Rc::new(own)
     }
 
     /// Every transfer is over.
