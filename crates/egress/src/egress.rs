@@ -12,6 +12,10 @@ use crate::shaper::{Shaper, link_catch_up};
 /// What a flow of the class for acknowledgements may send in its turn: one of them, with SACK
 /// blocks.
 const CONTROL_QUANTUM_BYTES: u32 = 100;
+/// A caller who is later than this loses what the low classes could have sent meanwhile. What is
+/// sent later than the link could have carried it stands before the link from then on, and others
+/// wait behind it until nothing waits here: with a low class that always has more, for ever.
+const LOW_CATCH_UP_MAX: Duration = Duration::from_micros(250);
 /// What an interactive flow may send in its turn: what the link carries in this time, but no more
 /// than so many packets.
 const INTERACTIVE_TURN_MS: u64 = 5;
@@ -169,7 +173,8 @@ impl<P> Egress<P> {
             return self.take_packet(now, next.at).map(|(_, packet)| Grant::Packet(packet));
         }
         // Late by some bytes: these may go at once, but no burst may grow from it.
-        let overdue = u32::try_from(self.shaper.overdue_bytes(now, self.waiting_since)).unwrap_or(u32::MAX);
+        let since = self.since(now, class);
+        let overdue = u32::try_from(self.shaper.overdue_bytes(now, since)).unwrap_or(u32::MAX);
         let burst = self.turn_bytes(class).saturating_sub(overdue);
         self.granted = Some(Granted { id: next.id, class, at: next.at });
         Some(Grant::Flow { id: next.id, class, bytes: next.bytes.min(burst).max(self.config.mtu_bytes) })
@@ -331,13 +336,20 @@ impl<P> Egress<P> {
 
     fn spend(&mut self, now: Instant, at: At, class: Class, size: WireSize) {
         let cost = self.cost(size);
-        self.shaper.spend(now, self.waiting_since, cost);
+        let since = self.since(now, class);
+        self.shaper.spend(now, since, cost);
         self.credits.spend(class, cost, self.groups.waiting());
         if self.groups.spend(now, at, class, cost) {
             self.update_waiting_since(now);
         }
         self.stats.sent_bytes += u64::from(size.bytes);
         self.stats.sent_grants += 1;
+    }
+
+    /// Since when the link would have carried something of this class, had the caller been in time.
+    fn since(&self, now: Instant, class: Class) -> Option<Instant> {
+        let earliest = if class >= Class::Background { now - LOW_CATCH_UP_MAX } else { Instant::ZERO };
+        self.waiting_since.map(|since| since.max(earliest))
     }
 
     fn cost(&self, size: WireSize) -> u64 {

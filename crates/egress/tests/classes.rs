@@ -135,3 +135,33 @@ fn interactive_flows_do_not_lead_each_other() {
         assert_eq!(most - least <= 5_000 + MTU_BYTES, turns, "{class:?}: {bytes:?}");
     }
 }
+
+/// The caller is always late. A low class makes up for a quarter of a millisecond of it: what it
+/// sent beyond would stand before the link, where others wait behind it.
+#[test]
+fn a_late_caller_costs_the_low_class_and_nobody_else() {
+    let late = Duration::from_millis(4);
+    for (class, from, until) in [(Class::Bulk, 0.99, 1.01), (Class::Background, 0.28, 0.31)] {
+        let mut egress = queue(8_000_000);
+        let start = Instant::from_millis(100);
+        let mut now = start;
+        egress.set_ready(now, 7, class);
+        // The link itself, which sends on what has come.
+        let (mut sent, mut free_at, mut stands) = (0_u64, now, Duration::ZERO);
+        while now < start + Duration::from_secs(2) {
+            while let Some(Grant::Flow { id, bytes, .. }) = egress.next_grant(now) {
+                egress.used(now, id, bytes, 1, true);
+                sent += u64::from(bytes);
+                free_at = free_at.max(now) + Duration::from_micros(u64::from(bytes));
+                stands = stands.max(free_at.since(now));
+            }
+            now = egress.poll_timeout().unwrap().max(now) + late;
+        }
+        let share = sent as f64 / 2e6;
+        assert!((from..until).contains(&share), "{class:?}: {share}");
+        assert!(
+            (stands <= Duration::from_millis(2)) == (class == Class::Background),
+            "{class:?}: {stands:?}"
+        );
+    }
+}
