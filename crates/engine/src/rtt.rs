@@ -13,12 +13,14 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
+    /// What the handshake took, or what the link was said to take.
+    expected: Option<Duration>,
     backoff: u32,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min_rtt: Duration::MAX, backoff: 0 }
+        Self { srtt: None, rttvar: Duration::ZERO, min_rtt: Duration::MAX, expected: None, backoff: 0 }
     }
 }
 
@@ -68,7 +70,16 @@ impl RttEstimator {
         self.backed_off(self.base(min).min(most), max)
     }
     fn base(&self, min: Duration) -> Duration {
-        self.srtt.map_or(RTO_INITIAL, |srtt| (srtt + (self.rttvar * 4).max(min)).max(min))
+        match (self.srtt, self.expected) {
+            (Some(srtt), _) => (srtt + (self.rttvar * 4).max(min)).max(min),
+            // As if that had been the first sample, and never later than without it.
+            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min)),
+            (None, None) => RTO_INITIAL,
+        }
+    }
+    /// Before the first sample this is expected.
+    pub fn expect(&mut self, rtt: Option<Duration>) {
+        self.expected = rtt;
     }
     fn backed_off(&self, base: Duration, max: Duration) -> Duration {
         base.saturating_mul(1 << self.backoff.min(BACKOFF_MAX)).min(max.max(base))
@@ -98,6 +109,20 @@ mod tests {
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
         e.back_off();
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
+    }
+
+    #[test]
+    fn what_the_handshake_took_makes_the_first_timeout() {
+        let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
+        let mut e = RttEstimator::default();
+        for (rtt_ms, rto_ms) in [(1, 201), (150, 450), (500, 1000), (3000, 3200)] {
+            e.expect(Some(Duration::from_millis(rtt_ms)));
+            assert_eq!(e.rto(min, max), Duration::from_millis(rto_ms));
+        }
+        e.back_off();
+        assert_eq!(e.rto(min, max), Duration::from_millis(6400));
+        e.sample(Duration::from_millis(100));
+        assert_eq!(e.rto(min, max), Duration::from_millis(300));
     }
 
     #[test]

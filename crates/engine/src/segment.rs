@@ -235,12 +235,12 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
         // A gateway that speaks on the leg is told in our own option, a host in the standard one.
-        let tells_holes = binds || word.far.after_eq(inbound.rcv_nxt());
+        let tells_holes = self.agreed.sack
+            && (word.pure && !word.tells_runs)
+            && (binds || word.far.after_eq(inbound.rcv_nxt()));
         let sack = match held {
             Some(held) => [held].into_iter().collect(),
-            None if word.pure && self.agreed.sack && !word.tells_runs && tells_holes => {
-                inbound.rx.sack_blocks(&inbound.buffer)
-            }
+            None if tells_holes => inbound.rx.sack_blocks(&inbound.buffer),
             None => Default::default(),
         };
         let (slices, plan) = gather(&outbound.buffer, plan);
@@ -251,9 +251,8 @@ impl Split<'_> {
         let new_data = plan.is_some_and(|p| p.purpose == Purpose::New && p.len > 0);
         let cwr = new_data && outbound.tx.take_cwr();
         let (flags, urgent) = outbound.flags_of(plan.as_ref());
-        let flags = flags
-            | if inbound.rx.ece { Flags::ECE } else { Flags::default() }
-            | if cwr { Flags::CWR } else { Flags::default() };
+        let set = |flag: Flags, is_set: bool| if is_set { flag } else { Flags::default() };
+        let flags = flags | set(Flags::ECE, inbound.rx.ece) | set(Flags::CWR, cwr);
         // What tries a larger size is one segment.
         let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss(), |p| p.len);
         let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());

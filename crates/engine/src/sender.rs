@@ -209,6 +209,10 @@ impl Sender {
     pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
         self.flight.declare_rtt(rtt);
     }
+    /// Before the first sample its timers go by this RTT.
+    pub fn expect_rtt(&mut self, rtt: Option<Duration>) {
+        self.flight.expect_rtt(rtt);
+    }
     /// The leg has had this RTT before.
     pub fn remember_rtt(&mut self, rtt: Duration) {
         self.flight.sample_rtt(rtt);

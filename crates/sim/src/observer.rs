@@ -98,7 +98,8 @@ pub struct Observer {
     gateways: BTreeMap<usize, GatewayView>,
     /// Gateways that promise nothing.
     in_custody_mode: BTreeMap<usize, InCustody>,
-    iacks: Iacks,
+    /// Intermediate acknowledgements that may come.
+    pub iacks: Iacks,
     /// The most bytes that gateways in touch together held beyond the largest window that their
     /// source was shown.
     pub beyond_windows_bytes: u64,

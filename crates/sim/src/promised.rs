@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use farlink_gateway::config::Notice;
 use farlink_wire::tcp::IACK_TTL;
-use farlink_wire::{Duration, Flags, Instant, TcpSegment};
+use farlink_wire::{Duration, Flags, Instant, Parsed, TcpSegment, parse};
 
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, flow_of};
@@ -87,6 +87,15 @@ impl Iacks {
     /// No gateway has made it.
     pub fn check_came(&self, s: &TcpSegment) -> Result<(), String> {
         if self.0.contains(&Self::name(s)) { Ok(()) } else { Err("an IACK that no gateway has made".into()) }
+    }
+
+    /// A gateway of another kind has made one, which nobody judges.
+    pub fn let_in(&mut self, bytes: &[u8]) {
+        if let Parsed::Tcp(s) = parse(bytes)
+            && s.is_iack()
+        {
+            self.0.insert(Self::name(&s));
+        }
     }
 
     /// A gateway makes one. `heard`: what came to it of a connection, and what the receiver has

@@ -478,6 +478,7 @@ impl World {
             && let Some(bytes) = other.take_output()
         {
             self.trace.packet(self.now, &self.nodes[node].name, ">", &bytes, &self.observer);
+            self.observer.iacks.let_in(&bytes);
             self.forward(node, bytes, false);
         }
     }

@@ -197,6 +197,10 @@ impl Flight {
     pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
         self.declared_rtt = rtt;
     }
+    /// Before the first sample this RTT is expected.
+    pub fn expect_rtt(&mut self, rtt: Option<Duration>) {
+        self.rtt.expect(rtt);
+    }
     /// An RTT that is known from elsewhere.
     pub fn sample_rtt(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
