@@ -35,7 +35,7 @@ fn a_full_link_is_the_reason_while_losses_are_repaired() {
 #[test]
 fn a_repetition_that_is_all_there_is_left_is_the_reason() {
     let mut t = linked(Some(1_000_000), Kind::FixedRate);
-    t.play("a > P. 1:14601 ack 1 {gso 1460}\n ~300\n drop");
+    t.play("a > P. 1:14601 ack 1 {gso 1460}\n ~150\n drop");
     t.play("b > . 1 ack 1461 <sack 2921:14601>\n ~30\n drop");
     assert_eq!(held(&mut t), ("loss", "repairs losses", 1460));
 }

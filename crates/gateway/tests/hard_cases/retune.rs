@@ -93,7 +93,7 @@ fn another_rate_reaches_open_connections() {
             t.play(&format!("a > P. {at}:{} ack 1\n ~6\n drop", at + 1_400));
             at += 1_400;
         }
-        t.play("~94\n drop");
+        t.play("~40\n drop");
         let mark = if gateway { " <fl>" } else { "" };
         for n in 1..=40 {
             t.play(&format!("b > . 1 ack {} win 8192{mark}\n ~6\n drop", 1 + 1_400 * n));
