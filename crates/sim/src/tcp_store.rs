@@ -12,14 +12,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use farlink_wire::tcp::{IACK_IP_ID, IACK_TTL};
 use farlink_wire::{Duration, Flags, Instant, SegmentHeader, SeqNum, TcpSegment};
 
 use crate::node::{Middlebox, host_of};
 use crate::packet::{finish, renew, tcp};
 
-/// Time to live and identification of an intermediate acknowledgement (3.4.5).
-const IACK_TTL: u8 = 255;
-const IACK_ID: u16 = 0xffff;
 /// So many duplicate acknowledgements draw the missing segment (3.4.6).
 const DUPLICATES: u32 = 3;
 
@@ -83,7 +81,7 @@ impl Flow {
             ttl: IACK_TTL,
             traffic_class: 0,
             flow_label: 0,
-            ip_id: IACK_ID,
+            ip_id: IACK_IP_ID,
             dont_fragment: false,
             seq: SeqNum(0),
             ack: self.first + self.end(),

@@ -5,7 +5,7 @@
 //! it answers so. A box on the way may drop what it does not know: nothing is said so in a
 //! repetition, and not often.
 
-use farlink_wire::{Duration, FarlinkOption, Instant};
+use farlink_wire::{Duration, FARLINK_DATA, FarlinkOption, Instant};
 
 use super::{Hello, Peer};
 
@@ -70,7 +70,8 @@ impl Introduction {
         of_client: bool,
         own: Hello,
     ) {
-        let Some(hello) = option.and_then(|o| Hello::find(&o.body)) else { return };
+        let told = option.filter(|o| o.form == FARLINK_DATA);
+        let Some(hello) = told.and_then(|o| Hello::find(&o.body)) else { return };
         let is_unasked = *self == Self::None && (!of_client || *peer != Peer::None);
         if is_unasked || hello.identity == own.identity {
             return;
@@ -89,7 +90,6 @@ impl Introduction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farlink_wire::FARLINK_DATA;
 
     const ASKING: Hello = Hello::of(super::super::Identity([0, 0, 0, 1]));
     const ANSWERING: Hello = Hello::of(super::super::Identity([0, 0, 0, 2]));
