@@ -203,7 +203,7 @@ impl Conn {
             }
             Stage::Open => {}
         }
-        if self.config.iack && s.is_iack() {
+        if self.config.iack && s.flags.contains(Flags::URG | Flags::ACK) && s.seq_len() == 0 {
             // Reynolds 3.4.5: before anything else of it is looked at.
             let ahead = s.ack.diff(self.isn + 1 + self.tx.una as u32);
             self.tx.spare(self.tx.una.saturating_add_signed(i64::from(ahead)));
