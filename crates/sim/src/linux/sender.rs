@@ -328,7 +328,7 @@ impl Sender {
         let acked = Acked {
             now: a.now,
             packets: news.delivered,
-            cumulative: if advanced { news.delivered } else { 0 },
+            cumulative: if advanced { news.acked } else { 0 },
             rtt: news.rtt_last,
             srtt: self.rtt.srtt,
             min_rtt: self.rtt.min,

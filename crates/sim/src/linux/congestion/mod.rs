@@ -93,8 +93,7 @@ pub struct Acked {
     pub now: Instant,
     /// Packets newly acknowledged or selectively acknowledged.
     pub packets: u32,
-    /// The same, if more is acknowledged in order; else none. What was told in SACK blocks before
-    /// does not count again (Linux `tcp_newly_delivered`).
+    /// Those of them that the cumulative acknowledgement covers.
     pub cumulative: u32,
     /// RTT of the newest one that was sent only once.
     pub rtt: Option<Duration>,
