@@ -46,9 +46,6 @@ pub enum Outcome {
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
 
-/// So many SYNs of a connection without an answer: what asks for a gateway may not pass any more.
-const SYNS_UNHEARD: u32 = 3;
-
 /// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
 /// segments.
 const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
@@ -350,12 +347,7 @@ impl Engine {
     ) {
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
-        let asks = match self.links.at_mut(out) {
-            // What its gateway has answered before, the way there passes: until three go unheard.
-            Some(link) if syns == SYNS_UNHEARD && !is_away => link.forget_answer(),
-            Some(link) => link.may_ask(syns, is_away),
-            None => false,
-        };
+        let asks = self.links.at_mut(out).is_some_and(|link| link.may_ask(syns, is_away));
         let asks = asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open;
         let asked = asks && insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
         if let Some(h) = self.syns.get_mut(&key) {

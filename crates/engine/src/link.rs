@@ -499,14 +499,8 @@ impl Link {
     }
 
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway there.
-    #[must_use]
-    pub(crate) fn may_ask(&self, syns: u32, is_away: bool) -> bool {
+    pub(crate) fn may_ask(&mut self, syns: u32, is_away: bool) -> bool {
         self.far_end.may_ask(syns, is_away)
-    }
-
-    /// Whether a gateway answers is to be found out anew, where one has. Returns whether it had.
-    pub(crate) fn forget_answer(&mut self) -> bool {
-        self.far_end.forget_answer()
     }
 
     /// A burst has left from which the other gateway will tell the rate.

@@ -8,6 +8,10 @@ use crate::peer::{Arrived, Hello, Identity};
 /// Gateways that are remembered: a link may lead to several.
 const GATEWAYS_MAX: usize = 8;
 
+/// When a host sends so many SYNs that ask for a gateway, and none is answered, whether one is
+/// there is doubted.
+const SYNS_UNHEARD: u32 = 3;
+
 /// The round trip that counts while none is known.
 const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
 
@@ -88,20 +92,17 @@ impl FarEnd {
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A connection that
     /// does not find the other gateway is worse off for its whole life. But a box on the way may
     /// drop what it does not know: as long as nothing is known, each second repetition goes as it
-    /// came, and where the host alone has answered, each one. A link that is away has lost them
-    /// itself.
-    #[must_use]
-    pub fn may_ask(&self, syns: u32, is_away: bool) -> bool {
+    /// came, and where the host alone has answered, each one. What a gateway has answered before,
+    /// the way there passes, until [`SYNS_UNHEARD`] of one connection bring nothing. A link that is
+    /// away has lost them itself.
+    pub fn may_ask(&mut self, syns: u32, is_away: bool) -> bool {
+        let is_doubted = syns == SYNS_UNHEARD && !is_away;
         match self.answers {
             _ if syns == 1 => true,
+            Some(true) if is_doubted => self.answers.take().is_some(),
             Some(of_gateway) => of_gateway,
             None => is_away || syns.is_multiple_of(2),
         }
-    }
-
-    /// Whether a gateway answers is to be found out anew, where one has. Returns whether it had.
-    pub fn forget_answer(&mut self) -> bool {
-        self.answers.take_if(|of_gateway| *of_gateway).is_some()
     }
 
     /// A burst has left from which it will tell the rate.

@@ -133,11 +133,11 @@ impl Flight {
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
-    /// The retransmission timeout, backed off as it is; `is_own`: over a link of our own that loses
-    /// whole bursts.
-    pub fn rto(&self, is_own: bool) -> Duration {
+    /// The retransmission timeout, backed off as it is; `over_lossy_link`: over one of our own that
+    /// loses whole bursts.
+    pub fn rto(&self, over_lossy_link: bool) -> Duration {
         let RtoBounds { min, max } = self.rto_bounds;
-        if is_own { self.rtt.rto_over_own_link(min, max) } else { self.rtt.rto(min, max) }
+        if over_lossy_link { self.rtt.rto_over_own_link(min, max) } else { self.rtt.rto(min, max) }
     }
     /// Its bounds.
     pub fn rto_bounds(&self) -> RtoBounds {
