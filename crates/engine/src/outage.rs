@@ -120,9 +120,9 @@ impl Split<'_> {
         }
         // Where nobody says the rate there may be queues that are not ours.
         let rate_bps = link.rate_in_force_bps().filter(|_| link.is_rate_declared())?;
-        let due = self.relays.get(to.other()).tx.answer_due(link.answered_at())?;
         // One answer may be lost.
-        Some(due + packets(rate_bps, ANSWERED_PACKETS * links.sharers(leg.out).saturating_add(1)))
+        let spared = packets(rate_bps, ANSWERED_PACKETS * links.sharers(leg.out).saturating_add(1));
+        self.relays.get(to.other()).tx.answer_due(link.answered_at(), spared)
     }
 
     /// It has not answered. The link is away if that was a gateway. A host may take its time, so it

@@ -7,6 +7,7 @@ mod early;
 mod flight;
 mod governor;
 mod held;
+mod lateness;
 mod peer_window;
 mod plan;
 mod silence;
@@ -20,6 +21,7 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use flight::Flight;
 use governor::Governor;
+use lateness::Lateness;
 use peer_window::PeerWindow;
 use silence::{Blind, Silence};
 use timer::Timers;
@@ -68,6 +70,7 @@ pub struct Sender {
     early: early::Early,
     mtu: way::MtuProbe,
     silence: Silence,
+    lateness: Lateness,
     blind: Blind,
     /// The next segment asks the link, whatever else holds it back.
     link_question: Option<Question>,
@@ -106,6 +109,7 @@ impl Sender {
             early: early::Early::default(),
             mtu: way::MtuProbe::default(),
             silence: Silence::default(),
+            lateness: Lateness::default(),
             blind: Blind::default(),
             link_question: None,
             probe_wanted: false,

@@ -33,6 +33,7 @@ impl Sender {
         if ack.before(una) || (!advanced && self.flight.is_empty()) {
             return happened;
         }
+        self.note_lateness(now, advanced);
         let acked = self.flight.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
         if advanced || acked.delivered_bytes > 0 {

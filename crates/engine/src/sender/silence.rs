@@ -2,7 +2,7 @@
 //! receiver. Where it is known to be there and to answer round us, all that is held goes to it
 //! blindly.
 
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::{Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
 
@@ -43,8 +43,6 @@ pub(super) struct Silence {
 const SHORT_SILENCES: u8 = 8;
 /// The same where a gateway is to answer: it does so whether its host lives or not.
 const SHORT_SILENCES_OWN: u8 = 3;
-/// A receiver that acknowledges at once may be later than usual by this at least.
-const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
 
 /// How a link is asked whether it carries anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,18 +178,6 @@ impl Sender {
     /// It has: the silence is the receiver's own, until it is heard again.
     pub fn leave_alone(&mut self) {
         self.silence.is_alone = true;
-    }
-
-    /// When a receiver that acknowledges every second segment at once has answered, and was heard
-    /// over its link at `heard_at` last. `None`: it need not answer yet, or what is usual is not
-    /// known.
-    #[must_use]
-    pub fn answer_due(&self, heard_at: Instant) -> Option<Instant> {
-        let oldest = self.flight.board().first().filter(|r| !r.sacked)?;
-        let is_known = self.rtt().srtt().is_some() && self.silence.timeouts == 0;
-        let must_answer = self.flight.board().pipe() > u64::from(self.mss());
-        let usual = self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max);
-        (is_known && must_answer).then(|| oldest.sent_at.max(heard_at) + usual)
     }
 
     /// Something waits for the link: an answer, or a window that was closed, or that there is

@@ -1,0 +1,102 @@
+//! How late the answers of a receiver come that answers all the time: from that shows soonest that
+//! they have stopped.
+
+use farlink_wire::{Duration, Instant};
+
+use super::Sender;
+
+/// A receiver that acknowledges at once may be later than usual by this at least.
+const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
+/// It is not known before so many answers.
+const ANSWERS_MIN: u8 = 16;
+/// What was late once is remembered for so long at least, and twice as long at most.
+const REMEMBERED: Duration = Duration::from_millis(500);
+/// An answer may be later than all of them by this factor.
+const FACTOR: u32 = 2;
+/// And this late at any rate: where it is processed somebody else may have his turn.
+const LATE_MIN: Duration = Duration::from_micros(750);
+
+/// How much later answers come of late than the usual round trip and the answer before let expect.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lateness {
+    answers: u8,
+    since: Instant,
+    /// The worst since then.
+    worst: Duration,
+    /// The worst of the time before.
+    worst_before: Duration,
+}
+
+impl Lateness {
+    fn note(&mut self, now: Instant, late: Duration) {
+        if now.since(self.since) > REMEMBERED {
+            self.worst_before = core::mem::take(&mut self.worst);
+            self.since = now;
+        }
+        self.worst = self.worst.max(late);
+        self.answers = self.answers.saturating_add(1);
+    }
+
+    /// An answer that is later than this is missing.
+    fn bound(&self) -> Option<Duration> {
+        let worst = self.worst.max(self.worst_before);
+        (self.answers >= ANSWERS_MIN).then(|| (worst * FACTOR).max(LATE_MIN))
+    }
+}
+
+impl Sender {
+    /// When the oldest segment left, if its receiver acknowledges it at once.
+    fn to_be_answered(&self) -> Option<Instant> {
+        let oldest = self.flight.board().first().filter(|r| !r.sacked)?;
+        let at_once = self.flight.board().pipe() > u64::from(self.mss());
+        (at_once && self.silence.timeouts == 0).then_some(oldest.sent_at)
+    }
+
+    /// When it is answered if nothing disturbs, and whatever was heard before is no answer to it.
+    /// `None`: what is usual is not known.
+    fn answer_expected(&self, heard_at: Instant) -> Option<Instant> {
+        let usual = self.rtt().srtt().filter(|_| !self.flight.is_after_outage())?;
+        Some(heard_at.max(self.to_be_answered()? + usual))
+    }
+
+    /// Something is heard; `advanced`: the oldest segment is acknowledged.
+    pub(super) fn note_lateness(&mut self, now: Instant, advanced: bool) {
+        if advanced && let Some(expected) = self.answer_expected(self.flight.progress_at()) {
+            self.lateness.note(now, now.since(expected));
+        }
+    }
+
+    /// When a receiver that acknowledges every second segment at once has answered, and was heard
+    /// over its link at `heard_at` last: `spared` is for answers that get lost. Sooner, where it
+    /// has answered sooner of late. `None`: it need not answer yet, or what is usual is not known.
+    #[must_use]
+    pub fn answer_due(&self, heard_at: Instant, spared: Duration) -> Option<Instant> {
+        self.rtt().srtt()?;
+        let usual = self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max);
+        let due = self.to_be_answered()?.max(heard_at) + usual + spared;
+        let sooner = self.answer_expected(heard_at).zip(self.lateness.bound());
+        Some(sooner.map_or(due, |(expected, late)| due.min(expected + late)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_late_once_may_be_late_again_and_is_forgotten() {
+        let (at, ms) = (Instant::from_millis, Duration::from_millis);
+        let mut lateness = Lateness::default();
+        for n in 1..u64::from(ANSWERS_MIN) {
+            lateness.note(at(n), Duration::ZERO);
+        }
+        assert_eq!(lateness.bound(), None, "too few");
+        lateness.note(at(100), Duration::ZERO);
+        assert_eq!(lateness.bound(), Some(LATE_MIN));
+        lateness.note(at(200), ms(20));
+        lateness.note(at(600), ms(3));
+        assert_eq!(lateness.bound(), Some(ms(40)));
+        lateness.note(at(1_200), ms(1));
+        assert_eq!(lateness.bound(), Some(ms(6)));
+    }
+}
