@@ -6,6 +6,10 @@ use farlink_wire::{Duration, Instant};
 /// Below this RTT gateways acknowledge as hosts do.
 const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 
+/// In custody mode a gateway near by hears what is held here when the far host has not spoken for so
+/// long.
+const HELD_TOLD_AFTER: Duration = Duration::from_millis(2);
+
 /// The acknowledgement that is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
@@ -81,6 +85,12 @@ impl AckPolicy {
     pub fn to_gateway(rtt: Duration) -> Option<Self> {
         let second = Duration::from_secs(1);
         (rtt >= GATEWAY_RTT_MIN).then(|| Self::Gateway((rtt / 8).max((rtt / 3).min(second / 12))))
+    }
+
+    /// The same where the acknowledgement is the far host's, and tells beside that what is held here.
+    #[must_use]
+    pub fn of_held_to_gateway(rtt: Duration) -> Self {
+        Self::to_gateway(rtt).unwrap_or(Self::Gateway(HELD_TOLD_AFTER))
     }
 
     /// The acknowledgement that is owed for what came.

@@ -621,21 +621,25 @@ impl Split<'_> {
     /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
     #[must_use]
     pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
-        let leg = self.legs.get(to);
-        let link = || cx.links.get(leg.out);
+        let is_gateway = self.legs.get(to).peer.is_speaking();
+        let rtt = self.leg_rtt(cx, to).filter(|_| is_gateway);
+        rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+    }
+
+    /// The round trip of the leg towards a host, declared or measured.
+    fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+        let link = cx.links.get(self.legs.get(to).out);
         let measured = || self.relays.get(to.other()).tx.rtt().srtt();
-        leg.peer
-            .is_speaking()
-            .then(|| link().and_then(Link::declared_rtt).or_else(measured))
-            .flatten()
-            .and_then(AckPolicy::to_gateway)
-            .unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+        link.and_then(Link::declared_rtt).or_else(measured)
     }
 
     /// The same for this segment of its own.
     fn policy_for(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckPolicy {
         if self.binds() {
             return self.ack_policy(cx, from);
+        }
+        if self.tells_held(cx.links, from) {
+            return AckPolicy::of_held_to_gateway(self.leg_rtt(cx, from).unwrap_or_default());
         }
         let relay = self.relays.get(from);
         let (nxt, end) = (relay.rcv_nxt(), s.end_seq());

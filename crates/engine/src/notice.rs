@@ -6,6 +6,8 @@ use farlink_wire::{Duration, Flags, Instant, SackBlock, SegmentHeader, SeqNum};
 
 use crate::config::Notice;
 use crate::cx::Cx;
+use crate::link::Links;
+use crate::peer::Capability;
 use crate::relay::Relay;
 use crate::segment::Pulled;
 use crate::side::Side;
@@ -68,7 +70,15 @@ impl Split<'_> {
     /// knows what to do by itself.
     fn outage_of(&self, cx: &Cx<'_>, source: Side) -> Option<(Notice, Instant)> {
         let notice = self.notice().filter(|_| !self.legs.get(source).peer.is_heard())?;
-        Some((notice, self.waits_for_link_since(cx.links, source.other())?))
+        Some((notice, self.outage_since(cx.links, source.other())?))
+    }
+
+    /// A gateway speaks on the leg of a source to which nothing is promised, and what it has sent
+    /// waits for a link. The gateway is told what is held here, does not send it again, and does
+    /// not take its own link for the one that is away. What it has stays there: this one may die.
+    pub(crate) fn tells_held(&self, links: &Links, source: Side) -> bool {
+        let is_gateway = self.legs.get(source).peer.speaks(Capability::Runs);
+        is_gateway && !self.binds() && self.outage_since(links, source.other()).is_some()
     }
 
     /// Something that this source has sent came while the link is away, or the link has just gone.
@@ -91,6 +101,9 @@ impl Split<'_> {
     /// A link has gone: sources that have not heard of it do now.
     pub(crate) fn notify_of_outage(&mut self, cx: &Cx<'_>) {
         for source in [Side::A, Side::B] {
+            if self.tells_held(cx.links, source) && self.relays.get(source).is_busy() {
+                self.owe_now(source);
+            }
             let told_of = self.relays.get(source).noticed.outage();
             if self.outage_of(cx, source).is_some_and(|(_, since)| told_of != Some(since)) {
                 self.notify(cx, source);

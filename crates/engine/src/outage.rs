@@ -57,11 +57,18 @@ impl Split<'_> {
 
     /// When what waits for a link towards a host has waited for as long as the operator allows.
     pub(crate) fn outage_ends_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
-        Some(self.waits_for_link_since(links, to)? + config.timers.outage_limit)
+        Some(self.outage_since(links, to)? + config.timers.outage_limit)
+    }
+
+    /// Since when what is due towards a host waits for a link: for the one here or, as the next
+    /// gateway tells, for one further on.
+    pub(crate) fn outage_since(&self, links: &Links, to: Side) -> Option<Instant> {
+        let further_on = || self.relays.get(to.other()).tx.kept_since();
+        self.waits_for_link_since(links, to).or_else(further_on)
     }
 
     /// Since when the link is away that what is due towards a host waits for.
-    pub(crate) fn waits_for_link_since(&self, links: &Links, to: Side) -> Option<Instant> {
+    fn waits_for_link_since(&self, links: &Links, to: Side) -> Option<Instant> {
         links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))
     }
 

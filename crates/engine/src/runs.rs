@@ -1,4 +1,5 @@
-//! What a gateway holds above a gap, told to the gateway before it in a few bytes.
+//! What a gateway holds above a gap, told to the gateway before it in a few bytes. In custody mode,
+//! where it acknowledges nothing by itself, that is all that it holds.
 //!
 //! A SACK block takes eight bytes, and two of them are all that fits beside timestamps and our own
 //! option. Between gateways the runs are told in units of a segment instead: two bytes for most of
@@ -26,7 +27,7 @@ pub struct Runs(ArrayVec<u8, RUNS_BYTES_MAX>);
 
 impl Runs {
     /// The most urgent of `runs` (they are given in that order) that fit into `room_bytes`. All lie
-    /// above `ack`.
+    /// above `ack`, or begin there.
     #[must_use]
     pub fn encode(ack: SeqNum, unit_bytes: u32, runs: &[SackBlock], room_bytes: usize) -> Self {
         let unit = u16::try_from(unit_bytes).unwrap_or(u16::MAX).max(1);
@@ -51,7 +52,7 @@ impl Runs {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
-    /// The runs above `ack`, the highest first. What cannot be read ends them.
+    /// The runs from `ack` on, the highest first. What cannot be read ends them.
     #[must_use]
     pub fn blocks(&self, ack: SeqNum) -> ArrayVec<SackBlock, RUNS_MAX> {
         let mut out = ArrayVec::new();
@@ -59,7 +60,7 @@ impl Runs {
         let unit = u64::from(u16::from_be_bytes(*unit));
         let Some(mut end) = read(&mut rest, unit) else { return out };
         while let Some(len) = read(&mut rest, unit) {
-            if len == 0 || len >= end || out.is_full() {
+            if len == 0 || len > end || out.is_full() {
                 break;
             }
             let at = |distance: u64| ack + u32::try_from(distance).unwrap_or(0);
@@ -139,6 +140,12 @@ mod tests {
     }
 
     #[test]
+    fn the_lowest_may_begin_at_the_acknowledgement() {
+        let down = [run(20_000, 30_000), run(0, 14_440)];
+        assert_eq!(Runs::encode(ACK, 1444, &down, 23).blocks(ACK).as_slice(), &down);
+    }
+
+    #[test]
     fn the_urgent_ones_stay_and_odd_lengths_are_exact() {
         let urgent = [run(50_001, 60_000), run(2888, 4000), run(9_000, 9_001)];
         let told = Runs::encode(ACK, 1444, &urgent, 35).blocks(ACK);
@@ -156,7 +163,7 @@ mod tests {
             &[5, 0xa4],
             &[5, 0xa4, 0],
             &[0, 0, 8, 2],
-            &[0, 1, 8, 8],
+            &[0, 1, 8, 10],
             &[0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2],
         ] {
             assert!(Runs::from_bytes(bytes).blocks(ACK).is_empty(), "{bytes:?}");

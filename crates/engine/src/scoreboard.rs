@@ -507,6 +507,21 @@ impl Scoreboard {
         self.lost_bytes - before
     }
 
+    /// The first `len` bytes are to be sent again although the receiver holds them: it is asked by
+    /// them whether it still does. They count as no loss.
+    pub fn doubt_head(&mut self, len: u32) {
+        let Some(head) = self.records.front().filter(|r| r.sacked) else { return };
+        let end = (head.seq + len).min(head.end);
+        self.cut(end);
+        if let Some(head) = self.records.front_mut() {
+            head.sacked = false;
+            head.lost = true;
+            self.sacked_bytes -= head.len();
+            self.lost_bytes += head.len();
+            self.lost_from = Some(head.seq);
+        }
+    }
+
     /// The receiver may have thrown away what it SACKed (RFC 2018 section 8), as a timeout must
     /// assume when the head itself is SACKed.
     pub fn forget_sacks(&mut self) {

@@ -1,7 +1,7 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use farlink_wire::{
-    Duration, Ecn, Flags, Instant, PacketBuf, SegmentHeader, SeqNum, TcpSegment, WireSize, edit,
+    Duration, Ecn, Flags, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, WireSize, edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
@@ -13,7 +13,7 @@ use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
-use crate::runs::Runs;
+use crate::runs::{RUNS_MAX, Runs};
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
@@ -319,6 +319,7 @@ impl Split<'_> {
             edge,
             pure,
             tells_runs: dst.peer.speaks(Capability::Runs),
+            held: self.tells_held(cx.links, to).then(|| inbound.rcv_nxt()).filter(|end| end.after(ack)),
             timestamps: self.agreed.timestamps,
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
@@ -442,6 +443,8 @@ struct Word {
     pure: bool,
     /// What is held above a gap is told in our option.
     tells_runs: bool,
+    /// What stands from the acknowledgement to here is held, and that is told there, too.
+    held: Option<SeqNum>,
     timestamps: bool,
     told_window: u32,
     soft_window: Option<u32>,
@@ -465,7 +468,7 @@ impl Word {
             arrived: self.arrived,
             ..Message::default()
         };
-        if self.pure && self.tells_runs && inbound.buffer.has_early() {
+        if self.pure && self.tells_runs && (inbound.buffer.has_early() || self.held.is_some()) {
             // The window each time: the gateway may wait for it, and the word before may have been
             // lost or gone round it.
             let message = Message { far_ack: news.then_some(self.far), ..full };
@@ -476,7 +479,11 @@ impl Word {
                 message.encode(to).len().max(1)
             };
             let room = body_bytes.saturating_sub(used);
-            let runs = inbound.buffer.runs_to_tell();
+            let mut runs = inbound.buffer.runs_to_tell();
+            if let Some(end) = self.held {
+                runs.truncate(RUNS_MAX - 1);
+                runs.insert(0, SackBlock { start: self.ack, end });
+            }
             let runs = Runs::encode(self.ack, inbound.rx.segment_bytes(), &runs, room);
             return Message { runs, ..message }.fit(to, body_bytes);
         }

@@ -7,6 +7,7 @@ mod early;
 mod flight;
 mod governor;
 mod held;
+mod kept;
 mod lateness;
 mod peer_window;
 mod plan;
@@ -21,6 +22,7 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use flight::Flight;
 use governor::Governor;
+use kept::Kept;
 use lateness::Lateness;
 use peer_window::PeerWindow;
 use silence::{Blind, Silence};
@@ -71,6 +73,7 @@ pub struct Sender {
     mtu: way::MtuProbe,
     silence: Silence,
     lateness: Lateness,
+    kept: Option<Kept>,
     blind: Blind,
     /// The next segment asks the link, whatever else holds it back.
     link_question: Option<Question>,
@@ -110,6 +113,7 @@ impl Sender {
             mtu: way::MtuProbe::default(),
             silence: Silence::default(),
             lateness: Lateness::default(),
+            kept: None,
             blind: Blind::default(),
             link_question: None,
             probe_wanted: false,

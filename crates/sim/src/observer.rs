@@ -298,9 +298,9 @@ impl Observer {
             if forwarded {
                 return self.iacks.check_came(&s);
             }
-            let custody = self.in_custody_mode.get(&node);
+            let custody = InCustody::of(&self.in_custody_mode, node, self.now);
             let heard = |index| view.conns.get(&(key, index)).map(|h| (&h[1 - side].bytes, h[side].acked));
-            return self.iacks.check_made(&s, flow, side, (self.now, custody), heard);
+            return self.iacks.check_made(&s, flow, side, (self.now, custody.as_ref()), heard);
         }
         // The newest incarnation that it can belong to; if there is none, what is wrong with the
         // newest of all.
@@ -316,7 +316,7 @@ impl Observer {
                         check_ttl(&s, least, most)?;
                     }
                     let tsval = view.tsvals.get(&key).and_then(|t| t[side]);
-                    let custody = self.in_custody_mode.get(&node);
+                    let custody = InCustody::of(&self.in_custody_mode, node, self.now);
                     let closes = custody.is_some_and(|custody| custody.may_close_window(self.now));
                     check_made(&s, conn, side, heard, tsval, (forwarded, closes), &self.allowed)?;
                     if custody.is_some() && !forwarded {

@@ -1,7 +1,7 @@
 //! What gateways say of data that the receiver has not acknowledged: how far they run ahead of its
 //! own word, and what those that promise nothing tell of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use farlink_gateway::config::Notice;
 use farlink_wire::tcp::IACK_TTL;
@@ -12,6 +12,9 @@ use crate::truth::{Conn, Flow, FlowKey, flow_of};
 
 /// Every source in custody mode may hear of a closed window when its link has been away so long.
 const CALMED_AFTER: Duration = Duration::from_secs(10);
+/// A gateway that was told of an outage further on asks about it so often at least, and may hear
+/// late that it is over.
+const TOLD_OVER_AFTER: Duration = Duration::from_secs(20);
 
 /// What a gateway that promises nothing may tell of outages.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +24,15 @@ pub struct InCustody {
     away_since: Option<Instant>,
     /// Since when one was, and until when.
     was_away: Option<(Instant, Instant)>,
+    /// Since when one has ever been.
+    first_away: Option<Instant>,
 }
 
 impl InCustody {
     /// All of its links are there.
     #[must_use]
     pub fn new(notice: Notice) -> Self {
-        Self { notice, away_since: None, was_away: None }
+        Self { notice, away_since: None, was_away: None, first_away: None }
     }
 
     /// One of its links is silent or down, as far as it knows, or none is.
@@ -36,7 +41,22 @@ impl InCustody {
             self.was_away = Some((since, now));
         } else if is_away {
             self.away_since.get_or_insert(now);
+            self.first_away.get_or_insert(now);
         }
+    }
+
+    /// What the gateway at `node` may tell, if it promises nothing. Others may have told it of their
+    /// links.
+    #[must_use]
+    pub fn of(all: &BTreeMap<usize, Self>, node: usize, now: Instant) -> Option<Self> {
+        let own = *all.get(&node)?;
+        let may_tell = |other: &&Self| {
+            other.away_since.is_some()
+                || other.was_away.is_some_and(|(_, until)| now.since(until) < TOLD_OVER_AFTER)
+        };
+        let others = all.iter().filter(|(at, _)| **at != node).map(|(_, other)| other);
+        let told = others.filter(may_tell).filter_map(|other| other.first_away);
+        Some(Self { away_since: own.outage(now).into_iter().chain(told).min(), ..own })
     }
 
     /// Since when a link is away. What left just before it came back counts.

@@ -33,8 +33,7 @@ impl Sender {
         if ack.before(una) || (!advanced && self.flight.is_empty()) {
             return happened;
         }
-        self.note_lateness(now, advanced);
-        let acked = self.flight.acknowledge(now, ack, sack);
+        let acked = self.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
         if advanced || acked.delivered_bytes > 0 {
             self.end_silence();
@@ -85,6 +84,13 @@ impl Sender {
             self.arm(now);
         }
         happened
+    }
+
+    fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
+        self.note_lateness(now, ack);
+        let acked = self.flight.acknowledge(now, ack, sack);
+        self.note_kept(now, ack, sack);
+        acked
     }
 
     /// Everything before `ack` has arrived.

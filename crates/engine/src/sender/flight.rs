@@ -180,6 +180,9 @@ impl Flight {
     /// A gateway is heard on this leg, or not. It tells what it holds above a gap in its own
     /// option, whatever the hosts have agreed on.
     pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
+        if self.gateway && !heard && self.is_head_kept() {
+            self.board.forget_sacks();
+        }
         self.gateway = heard;
         let sack = hosts_use_sack || heard;
         if sack == self.sack_permitted {
@@ -191,6 +194,17 @@ impl Flight {
         if !sack {
             // What the gateway held is gone with it.
             self.board.forget_sacks();
+        }
+    }
+    /// A gateway keeps the oldest segment for its far host, which has not acknowledged it.
+    pub fn is_head_kept(&self) -> bool {
+        self.gateway && self.board.first().is_some_and(|r| r.sacked)
+    }
+    /// It is asked by that segment whether it still does.
+    pub fn doubt_head(&mut self) {
+        if self.is_head_kept() {
+            self.board.doubt_head(self.mss);
+            self.head_due = true;
         }
     }
     /// The owner of the link has declared its RTT.

@@ -1,7 +1,7 @@
 //! How late the answers of a receiver come that answers all the time: from that shows soonest that
 //! they have stopped.
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::Sender;
 
@@ -59,8 +59,9 @@ impl Sender {
         Some(heard_at.max(self.to_be_answered()? + usual))
     }
 
-    /// Something is heard; `advanced`: the oldest segment is acknowledged.
-    pub(super) fn note_lateness(&mut self, now: Instant, advanced: bool) {
+    /// An acknowledgement has come.
+    pub(super) fn note_lateness(&mut self, now: Instant, ack: SeqNum) {
+        let advanced = ack.after(self.snd_una());
         if advanced && let Some(expected) = self.answer_expected(self.flight.progress_at()) {
             self.lateness.note(now, now.since(expected));
         }

@@ -226,6 +226,7 @@ impl Sender {
         if self.flight.is_empty() {
             return;
         }
+        self.flight.doubt_head();
         self.note_outage();
         self.governor.undo_timeout(now);
         self.flight.mark_lost_by_timeout(now);

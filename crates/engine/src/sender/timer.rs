@@ -184,7 +184,7 @@ impl Sender {
     }
 
     fn on_rto(&mut self, now: Instant) -> bool {
-        if self.flight.is_empty() {
+        if self.flight.is_empty() || self.waits_for_keeper(now) {
             return false;
         }
         self.flight.on_rto(now);
