@@ -6,8 +6,8 @@ use farlink_wire::{Duration, Instant};
 /// Below this RTT gateways acknowledge as hosts do.
 const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 
-/// In custody mode a gateway near by hears what is held here when the far host has not spoken for so
-/// long.
+/// In custody mode a gateway near by hears what is held here when the far host has not spoken for
+/// so long.
 const HELD_TOLD_AFTER: Duration = Duration::from_millis(2);
 
 /// The acknowledgement that is owed.
@@ -87,7 +87,7 @@ impl AckPolicy {
         (rtt >= GATEWAY_RTT_MIN).then(|| Self::Gateway((rtt / 8).max((rtt / 3).min(second / 12))))
     }
 
-    /// The same where the acknowledgement is the far host's, and tells beside that what is held here.
+    /// The same where the acknowledgement is the far host's, and tells what is held here.
     #[must_use]
     pub fn of_held_to_gateway(rtt: Duration) -> Self {
         Self::to_gateway(rtt).unwrap_or(Self::Gateway(HELD_TOLD_AFTER))

@@ -27,6 +27,7 @@ mod hostile;
 mod icmp_mtu;
 mod idle_outage;
 mod keepalive;
+mod kept;
 mod killed;
 mod limits;
 mod memory;
