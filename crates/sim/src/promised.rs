@@ -45,8 +45,8 @@ impl InCustody {
         }
     }
 
-    /// What the gateway at `node` may tell, if it promises nothing. Others may have told it of their
-    /// links.
+    /// What the gateway at `node` may tell, if it promises nothing. Others may have told it of
+    /// their links.
     #[must_use]
     pub fn of(all: &BTreeMap<usize, Self>, node: usize, now: Instant) -> Option<Self> {
         let own = *all.get(&node)?;

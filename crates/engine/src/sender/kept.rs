@@ -1,6 +1,6 @@
 //! What the next gateway keeps for its far host while its own link is away, in custody mode: it
-//! tells so, and acknowledges nothing by itself. It is not sent again, but asked for now and then: a
-//! gateway may die.
+//! tells so, and acknowledges nothing by itself. It is not sent again, but asked for now and then,
+//! because a gateway may die.
 
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
