@@ -6,8 +6,8 @@ use farlink_wire::time::{Duration, Instant};
 pub const CARRIED_INTERVAL_MS: u64 = 10;
 /// How many of them are kept: ten minutes.
 const INTERVALS_MAX: usize = 60_000;
-/// Handshakes and acknowledgements are smaller than this, full segments larger.
-const DATA_BYTES_MIN: usize = 200;
+/// Handshakes and acknowledgements are smaller than this, full segments larger. Bytes.
+pub const DATA_BYTES_MIN: usize = 200;
 
 /// Bytes by time since the channel's start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -10,9 +10,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::gateway::{self, Gateway};
+use crate::limit::Clock;
 use crate::link::{self, Link};
 use crate::netns::Ns;
 use crate::process::{self, Recorded, Started};
+use crate::scenario::Cell;
 use crate::settings::Settings;
 use crate::state::{self, State};
 use crate::topology::{Role, Topology};
@@ -117,9 +119,11 @@ impl Lab {
         self.links.iter().filter(|link| !link.is_ethernet)
     }
 
-    /// What is timed begins: schedules of emulated links count from here on.
-    pub fn begin_schedules(&self) -> Result<()> {
-        self.hard_links().try_for_each(Link::begin)
+    /// What is timed begins: schedules of emulated links count from here on, or from their first
+    /// data where the clock begins with that. Whoever announces them goes by the time of now.
+    pub fn begin_schedules(&self, clock: Clock, cell: &Cell) -> Result<()> {
+        let with_data = clock == Clock::FirstByte && !cell.is_announced();
+        self.hard_links().try_for_each(if with_data { Link::begin_with_data } else { Link::begin })
     }
 
     /// The gateway on a node.

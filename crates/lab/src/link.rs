@@ -94,6 +94,11 @@ impl Link {
         self.ask(&json!({"begin": true})).map(drop)
     }
 
+    /// The same when the first data has arrived.
+    pub fn begin_with_data(&self) -> Result<()> {
+        self.ask(&json!({"begin": "data"})).map(drop)
+    }
+
     /// Its counters, by direction: `a_to_b` is towards the server.
     pub fn stats(&self) -> Result<Value> {
         self.ask(&json!({"stats": true}))

@@ -29,7 +29,8 @@ use crate::event_loop::Waker;
 use crate::netlink::Socket;
 use crate::netns::Namespace;
 use crate::{clock, ethtool, sysctl};
-use pipe::{Command, Pipe};
+use farlink_wire::Instant;
+use pipe::{Command, Held, Pipe};
 
 /// Names of the directions, as prefixes of keys and in reports.
 pub const DIRECTIONS: [&str; 2] = ["a_to_b", "b_to_a"];
@@ -66,6 +67,7 @@ pub struct Emulator {
 /// The way to the two directions.
 pub(crate) struct Control {
     lines: [Line; 2],
+    held: Held,
 }
 
 struct Line {
@@ -118,10 +120,14 @@ impl Control {
         self.configure(configs).map_err(|e| e.to_string())
     }
 
-    /// Schedules begin now, and so does the record of what was carried.
-    fn begin(&self) -> Result<()> {
+    /// Schedules begin now, and so does the record of what was carried, or both when the first data
+    /// has arrived.
+    fn begin(&self, with_data: bool) -> Result<()> {
         let configs = self.stats()?.map(|s| s.config);
-        let start = clock::now();
+        let start = if with_data { Instant::FAR_FUTURE } else { clock::now() };
+        if with_data {
+            self.held.hold();
+        }
         self.configure(configs.map(|config| ChannelConfig { start, ..config }))
     }
 
@@ -154,6 +160,7 @@ impl Emulator {
         let namespace = Namespace::current()?;
         let directions = [(a, b, config.a_to_b), (b, a, config.b_to_a)];
         let medium = config.is_half_duplex.then(Medium::new);
+        let held = Held::default();
         let mut threads = Vec::new();
         let mut lines = Vec::new();
         for (n, (from, to, mut channel_config)) in (0u64..).zip(directions) {
@@ -162,7 +169,7 @@ impl Emulator {
                 .map_err(|e| Error::Refused(format!("emulated link: {} must be {}", e.field, e.allowed)))?;
             channel_config.start = start;
             let seed = config.seed.wrapping_mul(2).wrapping_add(n);
-            let pipe = Pipe::open(from, to, channel_config, seed, medium.as_ref())?;
+            let pipe = Pipe::open(from, to, channel_config, seed, medium.as_ref(), held.clone())?;
             let (outbox, inbox) = channel();
             let waker = Arc::new(Waker::new()?);
             lines.push(Line { outbox: Mutex::new(outbox), waker: Arc::clone(&waker) });
@@ -175,7 +182,7 @@ impl Emulator {
             }));
         }
         let Ok(lines) = <[Line; 2]>::try_from(lines) else { return Err(ended()) };
-        let control = Arc::new(Control { lines });
+        let control = Arc::new(Control { lines, held });
         let server = match &config.control {
             Some(path) => Some(control::Server::start(path, Arc::clone(&control))?),
             None => None,

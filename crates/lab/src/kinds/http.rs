@@ -63,7 +63,7 @@ impl Kind for HttpKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         nginx(&mut session.lab, &file)?;
-        session.lab.begin_schedules()?;
+        session.lab.begin_schedules(scenario.clock, cell)?;
         let outcome = curl(&session.lab, cell.v6(), size, run)?;
         let (carried, age_s) = carried::of_lab(cell, &session.lab)?;
         // Then a perfect sender stands beside it, and no mean of all schedules.

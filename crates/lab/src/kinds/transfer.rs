@@ -51,7 +51,7 @@ impl Kind for TransferKind {
         }
         let counting = sets::Counting::start(scenario, cell, &session.lab)?;
         let total = transfers.iter().map(|t| t.bytes).sum();
-        session.lab.begin_schedules()?;
+        session.lab.begin_schedules(scenario.clock, cell)?;
         let called = Instant::now();
         let (outcomes, samples) = session.transfer_counted(&transfers, run, |lab, arrived| {
             if cell.is_announced() {

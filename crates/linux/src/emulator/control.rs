@@ -4,7 +4,7 @@
 //! of both directions), all or none; `{"set": {"contacts": "0s-10s 30s-40s@2M",
 //! "contact_period_ms": 60000}}` gives the link a schedule; `{"stats": true}` reports; `{"carried":
 //! true}` reports the bytes that left each line by time; with `{"begin": true}` schedules begin
-//! now. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
+//! now, with `{"begin": "data"}` when the first data has arrived. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -120,10 +120,10 @@ fn handle(line: &str, control: &Control) -> std::result::Result<Value, String> {
         }
         return Ok(reply);
     }
-    if request.get("begin").is_some() {
-        control.begin().map_err(|e| e.to_string())?;
+    if let Some(when) = request.get("begin") {
+        control.begin(when == "data").map_err(|e| e.to_string())?;
         return Ok(json!({ "ok": true }));
     }
-    Err("a line is {\"set\": {KEY: VALUE, ...}}, {\"stats\": true}, {\"carried\": true} or {\"begin\": true}"
+    Err("a line is {\"set\": {KEY: VALUE, ...}}, {\"stats\": true}, {\"carried\": true} or {\"begin\": true|\"data\"}"
         .to_owned())
 }

@@ -1,8 +1,10 @@
 //! One direction of the emulated link: frames off one interface, through a channel, onto the other.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox, TryRecvError};
 
-use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Payload, Stats};
+use farlink_channel::{Carried, Channel, ChannelConfig, DATA_BYTES_MIN, Medium, Payload, Stats};
 use farlink_wire::{Duration, Instant};
 
 use super::wire::{ETHERNET_BYTES, Receiver, Sender, WireFaults};
@@ -31,6 +33,32 @@ impl Payload for Frame {
         if let Some(byte) = self.0.get_mut(ETHERNET_BYTES + bit / 8) {
             *byte ^= 1 << (bit % 8);
         }
+    }
+}
+
+/// Schedules of both directions that begin when the first data arrives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(Arc<AtomicU64>);
+
+impl Held {
+    /// None are held.
+    const NONE: u64 = 0;
+    /// Nothing has arrived yet. Any other number is when it did, nanoseconds of the clock.
+    const WAITING: u64 = u64::MAX;
+
+    /// From now on they are.
+    pub(crate) fn hold(&self) {
+        self.0.store(Self::WAITING, Ordering::SeqCst);
+    }
+    /// Data arrives, for the first time or not.
+    fn note_data(&self, now: Instant) {
+        // Another packet has been the first one.
+        let _ = self.0.compare_exchange(Self::WAITING, now.as_nanos(), Ordering::SeqCst, Ordering::SeqCst);
+    }
+    /// When they began.
+    fn begun(&self) -> Option<Instant> {
+        let at = self.0.load(Ordering::SeqCst);
+        (at != Self::NONE && at != Self::WAITING).then_some(Instant::from_nanos(at))
     }
 }
 
@@ -67,6 +95,7 @@ pub(crate) struct Pipe {
     receiver: Receiver,
     sender: Sender,
     channel: Channel<Frame>,
+    held: Held,
     /// Latest time that the channel was told.
     latest: Instant,
     outgoing: Vec<Frame>,
@@ -81,6 +110,7 @@ impl Pipe {
         config: ChannelConfig,
         seed: u64,
         medium: Option<&Medium>,
+        held: Held,
     ) -> Result<Self> {
         let mut channel = Channel::new(config, seed);
         if let Some(medium) = medium {
@@ -90,6 +120,7 @@ impl Pipe {
             receiver: Receiver::open(from)?,
             sender: Sender::open(to)?,
             channel,
+            held,
             latest: clock::now(),
             outgoing: Vec::new(),
             spare: Vec::new(),
@@ -112,8 +143,17 @@ impl Pipe {
                     return Ok(());
                 }
             }
+            self.begin_held();
             self.take()?;
             self.deliver();
+        }
+    }
+
+    /// The schedule of this direction begins when the first data has arrived in either.
+    fn begin_held(&mut self) {
+        let is_held = self.channel.config().start == Instant::FAR_FUTURE;
+        if let Some(start) = self.held.begun().filter(|_| is_held) {
+            self.channel.update(self.latest.max(start), |config| config.start = start);
         }
     }
 
@@ -143,6 +183,9 @@ impl Pipe {
         // Not before a frame that was stamped a moment ahead of this thread's look at the clock.
         self.latest = self.latest.max(clock::now());
         while let Some(frame) = self.channel.pop(self.latest) {
+            if frame.len_bytes() > DATA_BYTES_MIN {
+                self.held.note_data(self.latest);
+            }
             self.outgoing.push(frame);
             if self.outgoing.len() >= SEND_BATCH {
                 break;
