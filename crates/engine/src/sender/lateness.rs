@@ -4,6 +4,7 @@
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::Sender;
+use crate::ack_policy::AckPolicy;
 
 /// A receiver that acknowledges at once may be later than usual by this at least.
 const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
@@ -11,10 +12,10 @@ const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
 const ANSWERS_MIN: u8 = 16;
 /// What was late once is remembered for so long at least, and twice as long at most.
 const REMEMBERED: Duration = Duration::from_millis(500);
-/// An answer may be later than all of them by this factor.
-const FACTOR: u32 = 2;
+/// An answer may be later than all of them by this part.
+const LATER_PART: u32 = 4;
 /// And this late at any rate: where it is processed somebody else may have his turn.
-const LATE_MIN: Duration = Duration::from_micros(750);
+const LATE_MIN: Duration = Duration::from_micros(500);
 
 /// How much later answers come of late than the usual round trip and the answer before let expect.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +41,7 @@ impl Lateness {
     /// An answer that is later than this is missing.
     fn bound(&self) -> Option<Duration> {
         let worst = self.worst.max(self.worst_before);
-        (self.answers >= ANSWERS_MIN).then(|| (worst * FACTOR).max(LATE_MIN))
+        (self.answers >= ANSWERS_MIN).then(|| (worst + worst / LATER_PART).max(LATE_MIN))
     }
 }
 
@@ -68,15 +69,21 @@ impl Sender {
     }
 
     /// When a receiver that acknowledges every second segment at once has answered, and was heard
-    /// over its link at `heard_at` last: `spared` is for answers that get lost. Sooner, where it
-    /// has answered sooner of late. `None`: it need not answer yet, or what is usual is not known.
+    /// over its link at `heard_at` last: `spared` is for answers that get lost. `None`: it need not
+    /// answer yet, or what is usual is not known.
     #[must_use]
     pub fn answer_due(&self, heard_at: Instant, spared: Duration) -> Option<Instant> {
         self.rtt().srtt()?;
         let usual = self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max);
-        let due = self.to_be_answered()?.max(heard_at) + usual + spared;
-        let sooner = self.answer_expected(heard_at).zip(self.lateness.bound());
-        Some(sooner.map_or(due, |(expected, late)| due.min(expected + late)))
+        Some(self.to_be_answered()?.max(heard_at) + usual + spared)
+    }
+
+    /// An answer is later than all were of late. Nothing new leaves then until one comes, or it is
+    /// clear that the link is away: it is near, and its queue is here.
+    pub(super) fn pauses(&self, now: Instant) -> bool {
+        let is_near = self.rtt().srtt().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
+        let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
+        self.silence.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
     }
 }
 
@@ -96,8 +103,8 @@ mod tests {
         assert_eq!(lateness.bound(), Some(LATE_MIN));
         lateness.note(at(200), ms(20));
         lateness.note(at(600), ms(3));
-        assert_eq!(lateness.bound(), Some(ms(40)));
+        assert_eq!(lateness.bound(), Some(ms(25)));
         lateness.note(at(1_200), ms(1));
-        assert_eq!(lateness.bound(), Some(ms(6)));
+        assert_eq!(lateness.bound(), Some(ms(3) + ms(3) / 4));
     }
 }

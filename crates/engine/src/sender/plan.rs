@@ -63,7 +63,7 @@ impl Sender {
             return true;
         }
         let lost = self.flight.has_lost();
-        if self.waits_for_answer() || (!lost && !self.has_new(supply)) {
+        if self.waits_for_answer() || (!lost && (!self.has_new(supply) || self.pauses(now))) {
             return false;
         }
         let paced = self.governor.paced_until().is_some_and(|t| t > now);
@@ -117,7 +117,7 @@ impl Sender {
         if let Some(plan) = self.plan_mtu_probe(supply, room) {
             return Some(plan);
         }
-        self.plan_new(now, supply, max, room)
+        if self.pauses(now) { None } else { self.plan_new(now, supply, max, room) }
     }
 
     /// The end of urgent data has become known: a receiver whose window is closed hears of it all

@@ -28,6 +28,8 @@ pub(super) struct Silence {
     pub since: Instant,
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
+    /// The link's rate is declared, and its queue is the clock here.
+    pub is_clocked: bool,
     /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.
     pub is_own: bool,
     /// Such a link loses whole bursts.
@@ -62,8 +64,8 @@ impl Silence {
     }
     /// It is over. What its link lets expect remains.
     fn over(self) -> Self {
-        let Self { may_wait, is_own, is_lossy, .. } = self;
-        Self { may_wait, is_own, is_lossy, ..Self::default() }
+        let Self { may_wait, is_clocked, is_own, is_lossy, .. } = self;
+        Self { may_wait, is_clocked, is_own, is_lossy, ..Self::default() }
     }
     /// All that is under way is sent again at each timeout: it may have been lost as a whole.
     pub fn persists(&self) -> bool {

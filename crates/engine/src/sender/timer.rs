@@ -130,6 +130,7 @@ impl Sender {
         let is_said = kind.is_clocked_by_queue() && link.is_some_and(Link::is_rate_declared);
         // A link that carries less than was said has a queue, too.
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
+        self.silence.is_clocked = is_said;
         self.silence.is_own = is_said && !queues;
         self.silence.may_wait = kind.goes_by_link_rate() && !is_said;
         self.silence.is_lossy = self.silence.is_own && link.is_some_and(Link::is_lossy);
