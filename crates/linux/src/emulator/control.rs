@@ -4,7 +4,8 @@
 //! of both directions), all or none; `{"set": {"contacts": "0s-10s 30s-40s@2M",
 //! "contact_period_ms": 60000}}` gives the link a schedule; `{"stats": true}` reports; `{"carried":
 //! true}` reports the bytes that left each line by time; with `{"begin": true}` schedules begin
-//! now, with `{"begin": "data"}` when the first data has arrived. The answer is `{"ok": true, ...}` or `{"error": "..."}`.
+//! now, with `{"begin": "data"}` when the first data has arrived. The answer is `{"ok": true, ...}`
+//! or `{"error": "..."}`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
