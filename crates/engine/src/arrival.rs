@@ -11,7 +11,7 @@ use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::link::{Link, LinkReport};
 use crate::net::{IfaceId, Way};
-use crate::peer::{Arrived, Peer, TOLD_WINDOW_MAX};
+use crate::peer::{Arrived, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, Early};
@@ -137,7 +137,7 @@ impl Split<'_> {
     /// A segment of a host that its other host would take, by what is known here.
     pub(crate) fn is_word_of(&self, from: Side, s: &TcpSegment) -> bool {
         let towards = self.relays.get(from.other());
-        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        let (age, reach) = towards.age_and_reach(s.ack);
         // It acknowledges nothing that was not sent from here, and nothing older than any window
         // reaches back.
         let of_sent = s.ack.before_eq(towards.tx.snd_nxt()) && age <= reach;
@@ -344,7 +344,7 @@ impl Split<'_> {
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
             // The upstream gateway lets the flow sleep, and counts custody, by what the far host
             // has.
-            let far = towards.far_acked(downstream);
+            let far = towards.far_acked();
             if towards.rx.far_told != Some(far) {
                 towards.rx.owe_by(now + told_delay);
             }
@@ -360,7 +360,7 @@ impl Split<'_> {
             self.owe_now(from.other());
         }
         self.tell_link(cx, from, answers || happened.delivered_bytes > 0);
-        happened.progress || opened
+        happened.progress || opened || says_more
     }
 
     /// A segment that only acknowledges: digested, unless it is about nothing that we hold
@@ -452,9 +452,14 @@ impl Split<'_> {
         }
     }
 
-    /// Whether a segment goes on as it came: a keepalive while nothing is held, or data for a host
-    /// that is not heard here any more.
+    /// Whether a segment goes on as it came: a keepalive while nothing is held, data for a host that
+    /// is not heard here any more, or what its source alone may have yet.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
+        let is_direct = !self.binds() && !self.legs.get(from.other()).peer.is_speaking();
+        if self.relays.get_mut(from).is_lost(cx.now, is_direct, s.seq, s.end_seq()) {
+            // Into a link that is away it would go in vain: its source sends it again.
+            return !self.waits_for_link(cx.links, from.other());
+        }
         let relay = self.relays.get(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
         let asks = s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !self.relays.holds();
@@ -509,7 +514,7 @@ impl Split<'_> {
         let arrived = over.map(|link| link.arrival(cx.now));
         let report_due = is_report_due(cx, via, policy);
         let shows_first = self.shows_before_acking(from);
-        let Leg { peer: downstream, window_scale: shift, out, .. } = *self.legs.get(from.other());
+        let Leg { window_scale: shift, out, .. } = *self.legs.get(from.other());
         let dropped = self.drop_first(cx, from, s);
         let (seq, len) = (s.seq + dropped, s.payload_len as u32 - dropped);
         if dropped > 0 && len == 0 {
@@ -558,7 +563,7 @@ impl Split<'_> {
             relay.note_push(end);
         }
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
-        relay.rx.raise_first = shows_first && bulk && relay.may_raise(downstream, limit, shift);
+        relay.rx.raise_first = shows_first && bulk && relay.may_raise(limit, shift);
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, policy);
@@ -644,7 +649,7 @@ impl Split<'_> {
         let relay = self.relays.get(from);
         let (nxt, end) = (relay.rcv_nxt(), s.end_seq());
         let goes_on = s.seq.before_eq(nxt) && end.after(nxt);
-        let far_acked = relay.far_acked(self.legs.get(from.other()).peer);
+        let far_acked = relay.far_acked();
         let has_it = far_acked.after_eq(end.min(nxt));
         AckPolicy::Silent { is_answered: !goes_on && (has_it || self.is_calmed(cx, from)) }
     }
@@ -686,8 +691,8 @@ fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy) -> bool {
 impl crate::relay::Relay {
     /// A larger window can be shown to the source while nothing has been acknowledged ahead of the
     /// far host.
-    fn may_raise(&self, downstream: Peer, limit_bytes: u32, shift: u8) -> bool {
-        let nothing_acked = self.rx.last_ack_sent().before_eq(self.far_acked(downstream));
+    fn may_raise(&self, limit_bytes: u32, shift: u8) -> bool {
+        let nothing_acked = self.rx.last_ack_sent().before_eq(self.far_acked());
         let larger = self.can_show_more(limit_bytes, shift, 65_535u32 << shift);
         nothing_acked && larger && !self.is_frozen()
     }

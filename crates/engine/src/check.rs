@@ -41,7 +41,7 @@ impl Split<'_> {
     fn check_promises(&self, from: Side) -> Checked {
         let relay = self.relays.get(from);
         let acked = relay.rx.last_ack_sent();
-        let far = relay.far_acked(self.legs.get(from.other()).peer);
+        let far = relay.far_acked();
         // A gateway counts for itself, and one that was heard may have been shown more than a host.
         let most = self.ack_reach(from).filter(|_| !self.legs.get(from).peer.is_marked());
         let within = |at: SeqNum, most: SeqNum| at.before_eq(relay.with_beyond(most));

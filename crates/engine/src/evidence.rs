@@ -21,7 +21,6 @@ use farlink_wire::{Duration, SeqNum, TcpSegment};
 use crate::beyond::{Belief, Beyond};
 use crate::cx::Cx;
 use crate::event::Event;
-use crate::peer::Peer;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::relay::Relay;
 use crate::side::Side;
@@ -78,7 +77,7 @@ impl Split<'_> {
         if s.ack.after(towards.tx.snd_nxt()) {
             return self.judge_beyond(cx, from, s);
         }
-        let (age, reach) = towards.age_and_reach(self.legs.get(from).peer, s.ack);
+        let (age, reach) = towards.age_and_reach(s.ack);
         let old = age > reach;
         if old && age > STRANGER_BYTES {
             return AckKind::Doubtful { exact: false, repeated: false };
@@ -239,8 +238,8 @@ impl Relay {
     /// How old an acknowledgement by the destination is, and how old it may be, bytes: MAX.SND.WND
     /// (RFC 5961 section 5). What a gateway there has acknowledged, the host behind it need not
     /// have. So it counts from what is known of the host, by which custody is bounded on every leg.
-    pub(crate) fn age_and_reach(&self, destination: Peer, ack: SeqNum) -> (u64, u64) {
-        let una = self.far_acked(destination).min(self.tx.snd_una());
+    pub(crate) fn age_and_reach(&self, ack: SeqNum) -> (u64, u64) {
+        let una = self.far_acked().min(self.tx.snd_una());
         let age = if ack.before(una) { u64::from(una.since(ack)) } else { 0 };
         (age, self.tx.window_max_bytes().max(OLD_ACK_SLACK))
     }

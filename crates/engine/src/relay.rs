@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::link::{Entry, Link, Links};
 use crate::noticed::Noticed;
-use crate::peer::{Message, Peer};
+use crate::peer::Message;
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
 use crate::regulator::{Adaptive, ReadRate};
@@ -19,6 +19,8 @@ use crate::side::Side;
 
 /// For each byte that its destination has taken beyond what a host takes for a program that reads
 /// nothing, a relay may hold so many more.
+/// A far host that stands still for less has lost nothing: Linux TCP_RTO_MIN.
+const LOST_AFTER: Duration = Duration::from_millis(200);
 const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
 /// So many timeouts in a row, and a destination makes no progress.
@@ -81,6 +83,8 @@ pub struct Relay {
     /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where
     /// it stands.
     pub far_waits: Option<(SeqNum, Instant)>,
+    /// What stands before this a gateway further on has taken, and has died with.
+    lost_until: Option<SeqNum>,
     /// Timeouts in a row without progress.
     timeouts: u32,
     /// Since when something is held that could be sent, and nothing is under way: the leg has given
@@ -140,6 +144,7 @@ impl Relay {
             source_nxt: next,
             believed: None,
             far_waits: None,
+            lost_until: None,
             timeouts: 0,
             waits_since: None,
             keepalive_passed: false,
@@ -207,8 +212,8 @@ impl Relay {
     /// round us. A source whose FIN is acknowledged may be gone and answer a destination that
     /// reaches it directly with RST, or begin anew on the same ports while we still hold its end.
     #[must_use]
-    pub fn ack(&self, downstream: Peer) -> SeqNum {
-        let delivered = self.far_acked(downstream).after_eq(self.buffer.end());
+    pub fn ack(&self) -> SeqNum {
+        let delivered = self.far_acked().after_eq(self.buffer.end());
         let early = self.fin_overdue && delivered && !self.bypassed;
         if self.fin_outstanding() && !early {
             self.rx.last_ack_sent().max(self.buffer.end())
@@ -280,11 +285,31 @@ impl Relay {
     }
     /// The far host's acknowledgement, as far as it is known.
     #[must_use]
-    pub fn far_acked(&self, peer: Peer) -> SeqNum {
-        match self.far_ack {
-            Some(a) if peer.is_heard() => a,
-            _ => self.tx.snd_una(),
+    pub fn far_acked(&self) -> SeqNum {
+        self.far_ack.unwrap_or(self.tx.snd_una())
+    }
+    /// The source repeats what has been here and is not any more: a gateway further on has taken it,
+    /// and has died with it. So it seems when the far host itself is heard (`is_direct`), and has
+    /// stood still for a timeout before what is repeated. From then on that holds of all that such
+    /// a gateway has taken by then.
+    pub fn is_lost(&mut self, now: Instant, is_direct: bool, seq: SeqNum, end: SeqNum) -> bool {
+        let (far, gone) = (self.far_acked(), self.tx.snd_una());
+        if !is_direct || !seq.before(gone) || end.after(self.rcv_nxt()) || !end.min(gone).after(far) {
+            return false;
         }
+        let patience = self.tx.rto().max(LOST_AFTER);
+        let stands = self.far_waits.is_some_and(|(at, since)| at == far && now.since(since) >= patience);
+        if stands && seq.before_eq(far) {
+            self.lost_until = Some(gone);
+        }
+        self.lost_until.is_some()
+    }
+    /// How far the far host has come, now: whether it waits for what a gateway holds.
+    pub fn watch_far(&mut self, now: Instant) {
+        let far = self.far_acked();
+        let waits = self.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
+        self.far_waits = far.before(self.tx.snd_una()).then_some(waits);
+        self.lost_until = self.lost_until.filter(|until| far.before(*until));
     }
     /// A gateway on the way to the destination has told of the far host's acknowledgement.
     #[must_use]
@@ -292,13 +317,12 @@ impl Relay {
         self.far_ack.is_some()
     }
     /// The destination's leg acknowledges `ack`: with a `told` message by a gateway, without one by
-    /// the far host itself, to which no gateway is heard any more if not `heard`.
+    /// the far host itself, to which no gateway is heard any more if not `heard`. Where such a one
+    /// has acknowledged more than the host, the host's word counts until it has come as far.
     pub fn hear_far(&mut self, ack: SeqNum, told: Option<&Message>, heard: bool) {
-        if !heard {
-            self.far_ack = None;
-        }
         let Some(told) = told else {
-            self.far_ack = self.far_ack.map(|far| far.max(ack.min(self.tx.snd_nxt())));
+            let far = self.far_ack.map(|far| far.max(ack.min(self.tx.snd_nxt())));
+            self.far_ack = far.filter(|far| heard || far.before(self.tx.snd_una()));
             return;
         };
         // What a gateway acknowledges is not the far host's word: that stands where it stood before

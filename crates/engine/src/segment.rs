@@ -63,7 +63,7 @@ impl Split<'_> {
     /// The most that may be acknowledged to a host, see [`Promise::ack_max`].
     pub(crate) fn ack_reach(&self, to: Side) -> Option<SeqNum> {
         let relay = self.relays.get(to);
-        let far_acked = relay.far_acked(self.legs.get(to.other()).peer);
+        let far_acked = relay.far_acked();
         self.promise_to(to).ack_max(far_acked, relay.rx.window_shown_max())
     }
 
@@ -72,7 +72,7 @@ impl Split<'_> {
     #[must_use]
     pub fn ack_for(&self, to: Side) -> SeqNum {
         let relay = self.relays.get(to);
-        let mut ack = relay.ack(self.legs.get(to.other()).peer);
+        let mut ack = relay.ack();
         if let Some(reach) = self.ack_reach(to) {
             // What has been acknowledged stays so, whatever a gateway that has gone since was
             // promised.
@@ -117,7 +117,7 @@ impl Split<'_> {
         let limit = self.held_limit(cx, to).min(share);
         let stalled = relay.is_stalled();
         let full = cx.pool.used_bytes() >= cx.pool.limit_bytes() / 4 * 3;
-        let far_acked = relay.far_acked(far.peer);
+        let far_acked = relay.far_acked();
         // A source that fills the window it was shown at first gets the whole one as soon as
         // nothing is in custody: the edge stands still until then, for a round trip at most, once
         // (invariant 7). While acknowledgements come often the larger one is shown at once where it
@@ -303,7 +303,7 @@ impl Split<'_> {
         let ack = self.next_ack_for(to, plan.is_none());
         let (window, edge, _) = self.window_for(cx, to, ack);
         let window = if plan.is_none() && self.is_calmed(cx, to) { 0 } else { window };
-        let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        let dst = self.legs.get(to);
         let inbound = self.relays.get(to);
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_policy(cx, to).longest();
@@ -324,7 +324,7 @@ impl Split<'_> {
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
             told_delay,
-            far: inbound.far_acked(src.peer),
+            far: inbound.far_acked(),
             arrived,
         })
     }

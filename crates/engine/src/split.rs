@@ -106,10 +106,8 @@ impl Split<'_> {
     /// their own.
     fn is_finished(&self) -> bool {
         let r = &*self.relays;
-        [(&r.a, Side::B), (&r.b, Side::A)].into_iter().all(|(relay, to)| {
-            let far_acked = relay.far_acked(self.legs.get(to).peer);
-            relay.is_finished() && (self.binds() || far_acked.after_eq(relay.rcv_nxt()))
-        })
+        let has_it = |relay: &Relay| self.binds() || relay.far_acked().after_eq(relay.rcv_nxt());
+        [&r.a, &r.b].into_iter().all(|relay| relay.is_finished() && has_it(relay))
     }
 
     /// Before draining: hosts whose timers know only the leg to us are shown the path's RTT, or

@@ -136,12 +136,9 @@ impl Split<'_> {
     /// Keeps the timers that ask the next TCP where it stands: whether a gap is one for it, too,
     /// and how far the host behind it has come (a lost acknowledgement may have said so last).
     pub fn watch_holes(&mut self, now: Instant) {
-        for (relay, to) in self.relays.each_mut() {
-            let far = relay.far_acked(self.legs.get(to).peer);
-            let behind = far.before(relay.tx.snd_una());
-            let waits = relay.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
-            relay.far_waits = behind.then_some(waits);
-            let untold = behind && relay.tx.board().is_empty();
+        for (relay, _) in self.relays.each_mut() {
+            relay.watch_far(now);
+            let untold = relay.far_waits.is_some() && relay.tx.board().is_empty();
             let hole = relay.waits_behind_hole() || untold;
             relay.tx.watch_hole(now, hole);
         }
@@ -222,9 +219,7 @@ impl Split<'_> {
     /// that was acknowledged here.
     fn holds_downstream(&self) -> bool {
         let r = &*self.relays;
-        let behind = [(&r.a, Side::B), (&r.b, Side::A)]
-            .into_iter()
-            .any(|(relay, to)| relay.far_acked(self.legs.get(to).peer).before(relay.tx.snd_una()));
+        let behind = [&r.a, &r.b].into_iter().any(|r| r.far_acked().before(r.tx.snd_una()));
         self.relays.holds() || behind
     }
 
@@ -236,12 +231,16 @@ impl Split<'_> {
         let limit = cx.config.timers.user_timeout;
         let down =
             Pair { a: self.waits_for_link(cx.links, Side::A), b: self.waits_for_link(cx.links, Side::B) };
+        let (binds, mut left_alone) = (self.binds(), false);
         for (relay, to) in self.relays.each_mut() {
             // A gateway that holds bytes for its host, which takes none of them: they are its own,
-            // we hold nothing.
+            // we hold nothing. Where nothing is promised they are the source's.
             let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
             if stands && !down.get(to) && !relay.holds() {
-                relay.forget_far();
+                left_alone |= !binds;
+                if binds {
+                    relay.forget_far();
+                }
             }
         }
         for (relay, to) in self.relays.each_mut() {
@@ -270,7 +269,7 @@ impl Split<'_> {
             let moved_at = relay.tx.progress_at().max(far_moved_at);
             (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
         });
-        if stuck {
+        if stuck || left_alone {
             self.relays.end(self.given_up());
         }
     }

@@ -11,6 +11,7 @@ mod charged;
 mod classes;
 mod custody;
 mod custody_notices;
+mod custody_pairs;
 mod deadlines;
 mod direct;
 mod dormant;

@@ -1,0 +1,120 @@
+//! Custody mode before a gateway that splits: what that one has acknowledged the far host need not
+//! have, and it may die with it.
+
+use crate::script::network::TO_B;
+use crate::script::{Host, Script};
+use farlink_gateway::config::{Action, Link, Notice};
+
+/// One gateway in custody mode, and behind its link another one that has promised 301 bytes of
+/// which host b has got 100.
+fn behind_one_that_splits() -> Script {
+    let mut t = Script::with(|s| {
+        s.config.default_action = Action::Custody(Notice::Silence);
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK>
+         drop b
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,flsynack>
+         drop a
+         a > . 1 ack 1
+         drop b
+         b > . 1 ack 1 <fl 1 64>
+         drop a
+         a > P. 1:101 ack 1
+         b < P. 1:101
+         b > . 1 ack 101 <fl 1 64>
+         a > P. 101:201 ack 1
+         b < P. 101:201
+         a > P. 201:301 ack 1
+         b < P. 201:301
+         ~1
+         drop a
+         b > . 1 ack 301 <fl 101 64>
+         a < . 1 ack 101",
+    );
+    t
+}
+
+/// Host b asks for what it lacks, again and again, and shows so that it is no gateway. What the
+/// gateway that died has said of it counts for nothing.
+#[test]
+fn what_a_gateway_took_with_it_is_never_acknowledged_to_the_source() {
+    let mut t = behind_one_that_splits();
+    for _ in 0..100 {
+        t.play("b > . 1 ack 101 win 65435\n ~10");
+        let acks: Vec<_> = t.take(Host::A).iter().map(|s| s.ack).collect();
+        // The gateway is asked where it stands.
+        t.play("drop b");
+        assert!(acks.iter().all(|ack| *ack == 101), "{acks:?}");
+    }
+}
+
+/// The source has it still, and sends it again. Nothing of it is held here.
+#[test]
+fn what_a_gateway_took_with_it_goes_from_end_to_end() {
+    let mut t = behind_one_that_splits();
+    // It may be alive as long as nobody else speaks on its leg. It is asked, and the host answers.
+    t.play(
+        "+300
+         a > P. 101:201 ack 1
+         ~200
+         b < . 300
+         b > . 1 ack 101 win 65435
+         ~1
+         drop a
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1
+         b > . 1 ack 201 win 65335
+         a < . 1 ack 201
+         a > P. 201:301 ack 1
+         b < P. 201:301 ack 1
+         b > . 1 ack 301 win 65235
+         a < . 1 ack 301
+         # And as ever from here on.
+         a > P. 301:401 ack 1
+         b < P. 301:401 ack 1
+         b > . 1 ack 401
+         a < . 1 ack 401
+         +1000
+         quiet",
+    );
+}
+
+/// It would be lost.
+#[test]
+fn nothing_is_passed_on_into_a_link_that_is_away() {
+    let mut t = behind_one_that_splits();
+    t.play("~1s\n drop b\n b > . 1 ack 101 win 65435\n ~1\n drop");
+    t.set_carrier(TO_B, false);
+    t.play("a > P. 101:201 ack 1\n +500\n quiet");
+    t.set_carrier(TO_B, true);
+    t.play("~1s\n drop\n a > P. 101:201 ack 1\n b < P. 101:201 ack 1");
+}
+
+/// A gateway that lives and holds them for a host that does not read needs no copies.
+#[test]
+fn what_a_gateway_holds_that_lives_goes_to_it_once() {
+    let mut t = behind_one_that_splits();
+    for _ in 0..20 {
+        t.play("~1s\n drop b\n b > . 1 ack 301 <fl 101 64>\n ~1\n drop\n a > P. 101:301 ack 1\n quiet");
+    }
+}
+
+/// The far host does not get on for so long that the connection is let go. What the other gateway
+/// took is the source's still, not the far host's.
+#[test]
+fn a_connection_that_stands_still_behind_a_gateway_is_left_to_its_hosts() {
+    let mut t = behind_one_that_splits();
+    t.play("~1s\n drop b\n b > . 1 ack 101 win 65435\n ~1\n drop");
+    for n in 0..30 {
+        let (from, to) = (1 + 10 * n, 11 + 10 * n);
+        t.play(&format!("b > P. {from}:{to} ack 101\n ~1"));
+        let mut acks: Vec<_> = t.take(Host::A).iter().map(|s| s.ack).collect();
+        t.play(&format!("a > . 301 ack {to}\n ~1\n drop b\n a > P. 101:301 ack {to}"));
+        t.play(&format!("b < P. 101:301 ack {to}\n ~60s\n drop b"));
+        acks.extend(t.take(Host::A).iter().map(|s| s.ack));
+        assert!(acks.iter().all(|ack| *ack == 101), "{n}: {acks:?}");
+    }
+    t.assert(t.mode() != "custody", "let go");
+}
