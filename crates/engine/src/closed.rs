@@ -8,8 +8,11 @@ use crate::fate::Fate;
 use crate::hosts::Hosts;
 use crate::side::{Pair, Side};
 
-/// After a crash the hosts are asked again after this time.
+/// After a crash the hosts are asked again after this time, then after twice as long, and so on.
 const ASK_AGAIN: Duration = Duration::from_millis(700);
+/// So often: as long as the connection is remembered. A host that only reads says nothing by
+/// itself, and its link may be silent for some seconds.
+pub const ASKS: u8 = 5;
 
 /// What is remembered of a closed flow.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,7 @@ impl Closed {
             let (acked, own) = (*self.next.get(to.other()), *self.next.get(to));
             hosts.make_bare(cx, to, Flags::ACK, acked - 1, own);
         }
-        self.ask = left.checked_sub(1).map(|left| (cx.now + ASK_AGAIN, left));
+        let after = ASK_AGAIN * (1 << ASKS.saturating_sub(left).min(ASKS));
+        self.ask = left.checked_sub(1).map(|left| (cx.now + after, left));
     }
 }

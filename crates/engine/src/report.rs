@@ -3,7 +3,7 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::census::Sums;
-use crate::closed::Closed;
+use crate::closed::{ASKS, Closed};
 use crate::engine::Engine;
 use crate::event::{Carried, Event};
 use crate::flow::Flow;
@@ -22,8 +22,6 @@ use crate::world::World;
 
 /// How long hosts of lost connections are waited for.
 const RESET_WAIT: Duration = Duration::from_secs(30);
-/// How often they are asked after the first time.
-const ASKS: u8 = 3;
 
 impl Engine {
     /// Flows that have given their buffers back since the start.

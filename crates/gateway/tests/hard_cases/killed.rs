@@ -37,10 +37,21 @@ fn a_host_whose_answer_is_lost_is_asked_again() {
     t.play("a > P. 1:101 ack 1\n b < P. 1:101");
     t.kill_and_restart();
     t.play(
-        "drop\n ~710\n a < . 0\n b < . 0\n ~700\n a < . 0\n b < . 0\n b > . 1 ack 1\n b < R. 1\n ~60s\n drop",
+        "drop\n ~710\n a < . 0\n b < . 0\n ~1400\n a < . 0\n b < . 0\n b > . 1 ack 1\n b < R. 1\n ~60s\n drop",
     );
     t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1");
     t.assert(t.mode() == "none", "forgotten in the end");
+}
+
+/// A host that only reads says nothing by itself. Where its link is silent for some seconds it
+/// hears of the reset when that is over.
+#[test]
+fn a_host_behind_a_silent_link_hears_of_the_reset_later() {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101");
+    t.kill_and_restart();
+    t.play("~10s\n drop\n ~1s\n drop a\n b < . 0\n b > . 1 ack 1\n b < R. 1");
 }
 
 #[test]
