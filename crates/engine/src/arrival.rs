@@ -445,6 +445,10 @@ impl Split<'_> {
         edit::set_window(packet, s, window);
         let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
         // What the host itself promises is taken here, too: the source cannot tell who promised.
+        if s.end_seq().before(self.relays.get(from).rcv_nxt()) && self.wants_window_update(cx, to) {
+            // A keepalive: the source drops it, and with it the window (RFC 9293 3.10.7.4).
+            self.owe_now(to);
+        }
         let rx = &mut self.relays.get_mut(to).rx;
         rx.note_shown_up_to(ack + (u32::from(window) << shift.min(14)));
         if self.agreed.timestamps && s.options.timestamps.is_some() {

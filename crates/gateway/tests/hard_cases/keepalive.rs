@@ -62,3 +62,28 @@ fn with_custody_the_gateway_answers() {
          quiet",
     );
 }
+
+/// Who gets a keepalive drops it unread, and with it the window in it (RFC 9293 3.10.7.4). A source
+/// that waits for room would wait on.
+#[test]
+fn a_window_that_a_keepalive_has_opened_is_shown_in_a_segment_of_its_own() {
+    let mut t = Script::with(|s| s.config.limits.relay_bytes = 2_000);
+    t.play(
+        "a > S 0 win 65535 <mss 1460>
+         drop b
+         b > S. 0 ack 1 win 2000 <mss 1460>
+         drop a
+         a > . 1 ack 1
+         drop b
+         a > . 1:1001 ack 1
+         b < . 1:1001
+         a > P. 1001:2001 ack 1
+         b < P. 1001:2001
+         ~40
+         drop a
+         # Its acknowledgement was lost. It asks whether the other one lives.
+         b > . 0 ack 2001 win 2000
+         a < . 0 ack 2001 win 2000
+         a < . 1 ack 2001 win 2000",
+    );
+}
