@@ -19,12 +19,12 @@ use crate::side::Side;
 
 /// For each byte that its destination has taken beyond what a host takes for a program that reads
 /// nothing, a relay may hold so many more.
-/// A far host that stands still for less has lost nothing: Linux TCP_RTO_MIN.
-const LOST_AFTER: Duration = Duration::from_millis(200);
 const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
 /// So many timeouts in a row, and a destination makes no progress.
 const STALLED_TIMEOUTS: u32 = 3;
+/// A far host that stands still for less has lost nothing: Linux TCP_RTO_MIN.
+const LOST_AFTER: Duration = Duration::from_millis(200);
 /// A FIN waits so long for its destination before its source is let go: Linux keeps a closed socket
 /// that is not acknowledged for about twice this (tcp_orphan_retries).
 const FIN_PATIENCE: Duration = Duration::from_secs(30);
