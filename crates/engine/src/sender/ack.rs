@@ -203,6 +203,22 @@ mod tests {
         s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
     }
 
+    /// A minute of timeouts counted as the time in which one segment was delivered. BBR sent the next
+    /// one at 67 bit/s then, and whatever followed that waited for minutes.
+    #[test]
+    fn timeouts_are_no_measure_of_the_rate() {
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = sender(now);
+        send(&mut s, now);
+        send(&mut s, now);
+        now += Duration::from_secs(60);
+        s.flight.on_rto(now);
+        s.flight.on_sent_again(now, SeqNum(0), 500, true);
+        now += Duration::from_millis(100);
+        let acked = s.flight.acknowledge(now, SeqNum(500), &[]);
+        assert_eq!(s.flight.sample_rate(now, &acked).sample.rate_bps, Some(40_000));
+    }
+
     /// A receiver may say of the last byte, too, that it has it, before it acknowledges it.
     #[test]
     fn nothing_is_waited_for_when_all_is_acknowledged() {

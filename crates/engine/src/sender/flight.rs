@@ -262,6 +262,11 @@ impl Flight {
     /// A repetition; `lost`: of what was taken for lost, so that it is in flight again.
     pub fn on_sent_again(&mut self, now: Instant, seq: SeqNum, len: u32, lost: bool) {
         self.head_due = false;
+        if self.board.pipe() == 0 {
+            // Nothing is under way: how long it has taken until now is not the rate of the path
+            // (draft-ietf-ccwg-bbr 4.1.2.2).
+            self.rate.restart(now);
+        }
         let again = if lost { u64::from(len) } else { 0 };
         let then = self.then(self.board.pipe() + again);
         self.board.resent(now, seq, len, self.mss, then);
