@@ -524,9 +524,9 @@ impl Split<'_> {
         if dropped > 0 && len == 0 {
             return Fate::taken(cx.pool, packet);
         }
-        let r = &mut *self.relays;
-        let relay = r.get_mut(from);
-        let taken = relay.room_for(cx.pool, packet.capacity(), seq, len);
+        let crowd = if self.binds() { None } else { cx.links.crowd(out) };
+        let relay = self.relays.get_mut(from);
+        let taken = relay.room_for(cx.pool, packet.capacity(), (seq, len), crowd);
         if taken < len {
             cx.happened(self.legs, Event::NoBuffer(from));
         }

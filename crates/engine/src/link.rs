@@ -21,7 +21,7 @@ use crate::peer::{Arrived, Hello, Identity};
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
-pub use shares::{Asking, Entry, Held};
+pub use shares::{Asking, Crowd, Entry, Held};
 pub use silence::Expired;
 pub use state::{Evidence, State, Witness};
 

@@ -100,10 +100,10 @@ impl Split<'_> {
             return relay.rx.edge().max(relay.acked() + far.window_bytes());
         }
         if !self.binds() {
-            // The far host's own, beside what it has acknowledged. Not more than before while the
-            // pool is full.
+            // The far host's own, beside what it has acknowledged, and what the pool has room for.
+            // Not more than before while it is full.
             let full = crate::room::is_full(cx.pool);
-            let own = relay.acked() + far.window_bytes();
+            let own = relay.acked() + far.window_bytes().min(crate::room::window(cx.pool));
             return if full { relay.rx.edge() } else { relay.rx.edge().max(own) };
         }
         let field_max = 65_535u32 << far.window_scale;

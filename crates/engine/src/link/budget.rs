@@ -100,6 +100,11 @@ impl Budget {
         }
     }
 
+    /// What relays into the link hold, but for what only waits behind a repetition, bytes.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
     /// So many bytes have been sent into a link, and so many of them were lost. What comes behind a
     /// loss waits until it is repaired, a round trip and a half later, and longer where repetitions
     /// are lost, too.

@@ -18,6 +18,15 @@ pub struct Entry {
     pub sacked_bytes: u32,
 }
 
+/// What all relays hold, and those that go into the same link as the one that asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crowd {
+    /// Of all, bytes.
+    pub all_bytes: u64,
+    /// Into that link, bytes.
+    pub of_link_bytes: u64,
+}
+
 /// A connection as it asks for room.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
@@ -156,6 +165,14 @@ impl Links {
     #[must_use]
     pub(crate) fn is_worth_a_pause(&self, way: Way, shown_bytes: u32) -> bool {
         self.budget(way).is_none_or(|budget| budget.is_worth_a_pause(shown_bytes))
+    }
+
+    /// What all hold, and those who go into the link that this way leads into. `None`: it leads
+    /// into none.
+    #[must_use]
+    pub(crate) fn crowd(&self, way: Way) -> Option<Crowd> {
+        let of_link_bytes = self.budget(way)?.held_bytes();
+        Some(Crowd { all_bytes: self.held.bytes, of_link_bytes })
     }
 
     /// [`Budget::has_budget`] of the link that this way leads into.

@@ -203,8 +203,8 @@ mod tests {
         s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
     }
 
-    /// A minute of timeouts counted as the time in which one segment was delivered. BBR sent the next
-    /// one at 67 bit/s then, and whatever followed that waited for minutes.
+    /// A minute of timeouts counted as the time in which one segment was delivered. BBR sent the
+    /// next one at 67 bit/s then, and whatever followed that waited for minutes.
     #[test]
     fn timeouts_are_no_measure_of_the_rate() {
         let mut now = Instant::from_millis(1_000_000);

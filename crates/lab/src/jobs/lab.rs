@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Done, Exchange, Job, REQUEST_BYTES, Style, Task};
+use super::{Client, Done, Exchange, Job, REQUEST_BYTES, Style, Task};
 use crate::limit::Clock;
 use crate::netns::Ns;
 use crate::workload::content::Check;
@@ -27,8 +27,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Where the jobs are done.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The client's namespace.
+    /// The namespace of the client whose job it is.
     pub ns: Ns,
+    /// That of the second client, where there is one.
+    pub ns_second: Option<Ns>,
     /// The server's address.
     pub to: IpAddr,
     /// And port.
@@ -51,7 +53,9 @@ pub fn run_all(place: &Place, jobs: &[Job], progress: &AtomicU64) -> Vec<Done> {
             thread::sleep(jobs[n].start.saturating_sub(called.elapsed()));
             let done = &done;
             let work = move || {
-                let outcome = run(place, n as u64, &jobs[n].task, progress);
+                let second = place.ns_second.as_ref().filter(|_| jobs[n].client == Client::Second);
+                let place = Place { ns: second.unwrap_or(&place.ns).clone(), ..place.clone() };
+                let outcome = run(&place, n as u64, &jobs[n].task, progress);
                 done.lock().unwrap_or_else(PoisonError::into_inner)[n] = outcome;
             };
             if let Err(e) = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work) {

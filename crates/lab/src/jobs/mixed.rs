@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{Done, Exchange, Job, Style, Task, quantile};
+use super::{Client, Done, Exchange, Job, Style, Task, of_classes, quantile, say};
 use crate::draw::Draw;
 use crate::report::Measured;
 use crate::scenario::Cell;
@@ -45,7 +45,12 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
         // One of each at the beginning, so that a short run has all.
         let mut at_s = draw.between(0.0, 5.0);
         while at_s < duration_s {
-            jobs.push(Job { class, start: Duration::from_secs_f64(at_s), task: make(&mut draw) });
+            jobs.push(Job {
+                class,
+                client: Client::First,
+                start: Duration::from_secs_f64(at_s),
+                task: make(&mut draw),
+            });
             at_s += draw.gap(mean_s);
         }
     }
@@ -56,23 +61,13 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
 /// Times of each class: median and 95th percentile of what a person waits for; of long transfers
 /// the goodput.
 pub(super) fn measure(jobs: &[Job], done: &[Done]) -> Measured {
-    let mut measured = Measured::default();
+    let mut measured = of_classes(&["short", "page", "upload"], jobs, done);
     let of = |class: &'static str| jobs.iter().zip(done).filter(move |(j, _)| j.class == class);
-    let mut say = |name: &str, values: &[f64]| {
-        measured.metric(&format!("{name}_count"), values.len() as f64);
-        measured.metric(&format!("{name}_median_s"), quantile(values, 0.5));
-        measured.metric(&format!("{name}_p95_s"), quantile(values, 0.95));
-    };
-    for class in ["short", "page", "upload"] {
-        say(class, &of(class).map(|(_, d)| d.seconds).collect::<Vec<_>>());
-    }
-    say("key", &of("typing").flat_map(|(_, d)| d.answers.iter().copied()).collect::<Vec<_>>());
+    let keys: Vec<f64> = of("typing").flat_map(|(_, d)| d.answers.iter().copied()).collect();
+    say(&mut measured, "key", &keys);
     let rates: Vec<f64> = of("long").map(|(_, d)| 8.0 * d.bytes as f64 / d.seconds.max(1e-9)).collect();
     measured.metric("long_count", rates.len() as f64);
     measured.metric("long_goodput_median_bps", quantile(&rates, 0.5));
-    let ends = jobs.iter().zip(done).map(|(j, d)| j.start.as_secs_f64() + d.seconds);
-    // Of a dialogue, `seconds` spans the waits too.
-    measured.seconds = ends.fold(0.0, f64::max);
     measured
 }
 

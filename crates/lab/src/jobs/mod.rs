@@ -1,9 +1,11 @@
 //! Jobs of people: pages, transfers and dialogues, as plain data. [`lab`] does them with sockets in
 //! the namespaces, the simulator in virtual time; both hand back the same [`Done`].
 
+pub mod field;
 pub mod lab;
 pub mod mixed;
 pub mod outage;
+pub mod stalled;
 pub mod web;
 
 use std::time::Duration;
@@ -71,10 +73,33 @@ pub enum Task {
 pub struct Job {
     /// What it is, for the figures: jobs of one class are judged together.
     pub class: &'static str,
+    /// Whose it is.
+    pub client: Client,
     /// When it begins.
     pub start: Duration,
     /// What is to be done.
     pub task: Task,
+}
+
+/// Who does a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Client {
+    /// The first client, beyond the link.
+    #[default]
+    First,
+    /// The second one, where the topology has it.
+    Second,
+}
+
+impl Client {
+    /// The name of its node.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::First => "client",
+            Self::Second => "client2",
+        }
+    }
 }
 
 /// What became of a job.
@@ -90,6 +115,17 @@ pub struct Done {
     pub ended_seconds: Option<f64>,
     /// What went wrong, in words; everything that arrived is what was sent if nothing did.
     pub error: Option<String>,
+    /// A host has given up by its own timers; of a simulated one this is known.
+    pub given_up: Option<GivenUp>,
+}
+
+/// A host has waited for too long, by its own timers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GivenUp {
+    /// Its SYNs were not answered.
+    Opening,
+    /// Nothing was acknowledged any more.
+    Open,
 }
 
 impl Task {
@@ -115,6 +151,10 @@ pub enum Plan {
     Mixed,
     /// `outage`: one connection over a link that is away once.
     Outage,
+    /// `field`: many connections over a link that is away often.
+    Field,
+    /// `stalled`: many connections whose link is away, beside one whose link is there.
+    Stalled,
 }
 
 /// What a plan's jobs came to.
@@ -135,6 +175,8 @@ impl Plan {
             "web" => Some(Self::Web),
             "mixed" => Some(Self::Mixed),
             "outage" => Some(Self::Outage),
+            "field" => Some(Self::Field),
+            "stalled" => Some(Self::Stalled),
             _ => None,
         }
     }
@@ -145,19 +187,30 @@ impl Plan {
             Self::Web => web::jobs(cell),
             Self::Mixed => mixed::jobs(cell, seed),
             Self::Outage => outage::jobs(cell, seed),
+            Self::Field => field::jobs(cell, seed),
+            Self::Stalled => Ok(stalled::jobs(cell)),
         }
     }
 
-    /// When the link of a cell is away with this seed, beside what its settings say.
-    pub fn outage(self, cell: &Cell, seed: u64) -> Result<Option<Outage>> {
+    /// When the link of a cell is away with this seed, beside what its settings say; in the order of
+    /// time.
+    pub fn outages(self, cell: &Cell, seed: u64) -> Result<Vec<Outage>> {
         match self {
-            Self::Web | Self::Mixed => Ok(None),
-            Self::Outage => outage::of_seed(cell, seed).map(Some),
+            Self::Web | Self::Mixed => Ok(Vec::new()),
+            Self::Outage => outage::of_seed(cell, seed).map(|outage| vec![outage]),
+            Self::Field => field::outages(cell, seed),
+            Self::Stalled => Ok(stalled::outages(cell)),
         }
     }
 
     /// What they came to.
-    pub fn measure(self, scenario: &Scenario, cell: &Cell, jobs: &[Job], ran: &Ran) -> Result<Measured> {
+    pub fn measure(
+        self,
+        scenario: &Scenario,
+        (cell, seed): (&Cell, u64),
+        jobs: &[Job],
+        ran: &Ran,
+    ) -> Result<Measured> {
         let done = &ran.done;
         if jobs.len() != done.len() {
             bail!("{} of {} jobs were done", done.len(), jobs.len());
@@ -166,10 +219,15 @@ impl Plan {
             Self::Web => web::measure(scenario, cell, jobs, done)?,
             Self::Mixed => mixed::measure(jobs, done),
             Self::Outage => outage::measure(cell, jobs, done, ran.progress_s)?,
+            Self::Field => field::measure(cell, seed, jobs, done)?,
+            Self::Stalled => stalled::measure(jobs, done),
         };
         measured.bytes = done.iter().map(|d| d.bytes).sum();
         for (number, (job, done)) in jobs.iter().zip(done).enumerate() {
             let wanted = job.task.bytes();
+            if self == Self::Field && done.given_up.is_some() {
+                continue;
+            }
             measured.expect(done.error.is_none() && done.bytes == wanted, || {
                 let why = done.error.clone().unwrap_or(format!("{} of {wanted} bytes arrived", done.bytes));
                 format!("job {number}, {}: {why}", job.class)
@@ -177,6 +235,27 @@ impl Plan {
         }
         Ok(measured)
     }
+}
+
+/// How many jobs of each class there were, with median and 95th percentile of what a person waits
+/// for. `seconds` is when the last of all was done.
+fn of_classes(classes: &[&'static str], jobs: &[Job], done: &[Done]) -> Measured {
+    let mut measured = Measured::default();
+    for class in classes {
+        let own = jobs.iter().zip(done).filter(|(j, _)| j.class == *class);
+        say(&mut measured, class, &own.map(|(_, d)| d.seconds).collect::<Vec<_>>());
+    }
+    let ends = jobs.iter().zip(done).map(|(j, d)| j.start.as_secs_f64() + d.seconds);
+    // Of a dialogue, `seconds` spans the waits too.
+    measured.seconds = ends.fold(0.0, f64::max);
+    measured
+}
+
+/// Count, median and 95th percentile of times, under this name.
+fn say(measured: &mut Measured, name: &str, seconds: &[f64]) {
+    measured.metric(&format!("{name}_count"), seconds.len() as f64);
+    measured.metric(&format!("{name}_median_s"), quantile(seconds, 0.5));
+    measured.metric(&format!("{name}_p95_s"), quantile(seconds, 0.95));
 }
 
 /// The value below which this share of the values lies; 0 of none.

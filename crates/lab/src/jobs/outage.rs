@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use farlink_sim::rng::Rng;
 
-use super::{Done, Exchange, Job, Task};
+use super::{Client, Done, Exchange, Job, Task};
 use crate::report::Measured;
 use crate::scenario::Cell;
 
@@ -72,10 +72,10 @@ impl Kill {
 }
 
 impl Outage {
-    /// How long a job may stand still.
+    /// How long a job may stand still for it.
     #[must_use]
     pub fn patience(&self) -> Duration {
-        self.until + PATIENCE
+        self.until.saturating_sub(self.from) + PATIENCE
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
         When::AskingLate => (BEGIN, twice(outage.until.saturating_sub(LATER))),
         When::Closing => (BEGIN, once((outage.from + LATER).saturating_sub(ready))),
     };
-    Ok(vec![Job { class: "connection", start, task }])
+    Ok(vec![Job { class: "connection", client: Client::First, start, task }])
 }
 
 /// What the outage came to. `progress_s`: when the first payload byte arrived after the link was

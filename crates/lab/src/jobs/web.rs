@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{Done, Job, REQUEST_BYTES, Style, Task};
+use super::{Client, Done, Job, REQUEST_BYTES, Style, Task};
 use crate::limit::{Clock, Packets};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -44,7 +44,7 @@ fn style(cell: &Cell) -> Result<Style> {
 pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
     let (document_bytes, object_bytes) = page(cell.number("page", 1))?;
     let task = Task::Page { document_bytes, object_bytes, style: style(cell)? };
-    Ok(vec![Job { class: "page", start: Duration::from_millis(1), task }])
+    Ok(vec![Job { class: "page", client: Client::First, start: Duration::from_millis(1), task }])
 }
 
 /// The limit of a page. `persistent` waits one round trip for each object with the link idle; the

@@ -21,11 +21,19 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 /// Nobody follows a plan any more when nothing has come for so long, and a period of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Plays an outage of all hard links. Returns when the first payload byte arrived after they were
-/// back, in seconds since `began`, if one did soon. `count`: payload bytes that have arrived.
-pub(super) fn play(lab: &mut Lab, outage: &Outage, began: Instant, count: &AtomicU64) -> Result<Option<f64>> {
+/// Plays outages of all hard links, in the order of time. Returns when the first payload byte
+/// arrived after the last of them, in seconds since `began`, if one did soon. `count`: payload bytes
+/// that have arrived.
+pub(super) fn play(
+    lab: &mut Lab,
+    outages: &[Outage],
+    began: Instant,
+    count: &AtomicU64,
+) -> Result<Option<f64>> {
+    let Some(last) = outages.last() else { return Ok(None) };
     let mut before = 0;
-    for (at, act) in acts(outage) {
+    let acts = outages.iter().flat_map(|outage| acts(outage).into_iter().map(move |act| (outage, act)));
+    for (outage, (at, act)) in acts {
         thread::sleep(at.saturating_sub(began.elapsed()));
         match act {
             Act::Away => change(lab, false, outage.is_announced)?,
@@ -41,7 +49,7 @@ pub(super) fn play(lab: &mut Lab, outage: &Outage, began: Instant, count: &Atomi
             Act::Restart => lab.restart_gateway(KILLED)?,
         }
     }
-    let end = outage.until + outage.patience();
+    let end = last.until + last.patience();
     while count.load(Ordering::Relaxed) == before {
         if began.elapsed() > end {
             return Ok(None);

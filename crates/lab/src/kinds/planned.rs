@@ -1,4 +1,4 @@
-//! `web`, `mixed` and `outage`: jobs of people, done with sockets.
+//! `web`, `mixed`, `outage`, `field` and `stalled`: jobs of people, done with sockets.
 
 use std::thread;
 use std::time::Instant;
@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::session::{Allowed, PORT, Session};
 use super::{Kind, Run, outages};
 use crate::baseline;
-use crate::jobs::{Plan, Ran, lab};
+use crate::jobs::outage::Outage;
+use crate::jobs::{Client, Plan, Ran, lab};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 
@@ -24,24 +25,26 @@ impl Kind for PlannedKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         let jobs = self.0.jobs(cell, run.seed)?;
-        let outage = self.0.outage(cell, run.seed)?;
+        let outages = self.0.outages(cell, run.seed)?;
+        let has_second = session.lab.topology.index(Client::Second.name()).is_ok();
         let place = lab::Place {
-            ns: session.lab.ns("client"),
+            ns: session.lab.ns(Client::First.name()),
+            ns_second: has_second.then(|| session.lab.ns(Client::Second.name())),
             to: session.lab.address("server", cell.v6())?,
             port: PORT,
             seed: run.seed,
-            patience: outage.map_or(lab::PATIENCE, |o| o.patience()),
+            patience: outages.iter().map(Outage::patience).max().unwrap_or(lab::PATIENCE),
         };
         let progress = run.progress.bytes(jobs.iter().map(|j| j.task.bytes()).sum());
         let ran = thread::scope(|scope| -> Result<Ran> {
             let (began, lab, count) = (Instant::now(), &mut session.lab, &progress.count);
             let working = scope.spawn(|| lab::run_all(&place, &jobs, count));
             // A gateway that is started on the way ends with the thread that has started it.
-            let away = outage.map(|o| outages::play(lab, &o, began, count));
+            let progress_s = outages::play(lab, &outages, began, count);
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok(Ran { done, progress_s: away.transpose()?.flatten() })
+            Ok(Ran { done, progress_s: progress_s? })
         })?;
-        let mut measured = self.0.measure(scenario, cell, &jobs, &ran)?;
+        let mut measured = self.0.measure(scenario, (cell, run.seed), &jobs, &ran)?;
         let sound = measured.failures.len();
         session.finish(cell, &mut measured)?;
         if !is_ours {

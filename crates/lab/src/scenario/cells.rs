@@ -31,6 +31,7 @@ const JOB: &[&str] = &[
     "transport",
     "duration_s",
     "outage_s",
+    "outages_per_hour",
     "load_percent",
     "when",
     "announced",
@@ -49,6 +50,7 @@ const COUNTS: &[&str] = &[
     "ip",
     "duration_s",
     "outage_s",
+    "outages_per_hour",
     "load_percent",
 ];
 

@@ -77,7 +77,7 @@ pub fn run(options: &Options, read_config: ReadConfig<'_>, say: &(dyn Fn(&str) +
     if !has_kind(&scenario.kind) {
         bail!(
             "scenario `{}` is of kind `{}`, which has no simulator; `farlink lab run {}` runs it. Simulated are \
-             scenarios of the kinds `transfer`, `web`, `mixed`, `outage`, `classes` and `notices`",
+             scenarios of the kinds `transfer`, `web`, `mixed`, `outage`, `field`, `stalled`, `classes` and `notices`",
             scenario.name,
             scenario.kind,
             options.chosen.scenario
@@ -268,16 +268,13 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
         return Ok(measure::of_transfers(scenario, cell, seed, &mut network, &samples));
     };
     let jobs = plan.jobs(cell, seed)?;
-    let outage = plan.outage(cell, seed)?;
-    let cast = planned::Cast::new(&jobs, cell.v6(), outage.as_ref());
+    let outages = plan.outages(cell, seed)?;
+    let cast = planned::Cast::new(&jobs, cell.v6(), &outages);
     let mut network = build(cast.play.clone())?;
-    let ran = match &outage {
-        Some(outage) => network.run_with_outage(outage),
-        None => network.run().map(|()| None),
-    };
+    let ran = network.run_with_outages(&outages);
     captured(&mut network)?;
     let ran = Ran { done: cast.done(&jobs), progress_s: ran? };
-    let mut measured = plan.measure(scenario, cell, &jobs, &ran)?;
+    let mut measured = plan.measure(scenario, (cell, seed), &jobs, &ran)?;
     measure::of_network(cell, &mut network, &mut measured);
     Ok(measured)
 }

@@ -304,20 +304,29 @@ impl Network {
         Ok(samples)
     }
 
-    /// The same with an outage of all hard links. Returns when the first payload byte arrived after
-    /// they were back, if something was to arrive soon.
-    pub(super) fn run_with_outage(&mut self, outage: &Outage) -> Result<Option<f64>> {
+    /// The same with outages of all hard links, in the order of time. Returns when the first payload
+    /// byte arrived after the last of them, if something was to arrive soon.
+    pub(super) fn run_with_outages(&mut self, outages: &[Outage]) -> Result<Option<f64>> {
         let at = |time: std::time::Duration| Instant::ZERO + super::planned::nanos(time);
-        for (time, up) in [(outage.from, false), (outage.until, true)] {
-            let faults = self.links_change(up, outage.is_announced);
-            self.world.add_faults(faults.into_iter().map(|fault| (at(time), fault)));
+        for outage in outages {
+            for (time, up) in [(outage.from, false), (outage.until, true)] {
+                let faults = self.links_change(up, outage.is_announced);
+                self.world.add_faults(faults.into_iter().map(|fault| (at(time), fault)));
+            }
+            if let (Some(kill), Some(node)) = (outage.kill, self.node(KILLED)) {
+                let restart_after = super::planned::nanos(kill.restart_at - kill.at);
+                self.world.add_faults([(at(kill.at), Fault::Kill { node, restart_after })]);
+            }
         }
-        if let (Some(kill), Some(node)) = (outage.kill, self.node(KILLED)) {
-            let restart_after = super::planned::nanos(kill.restart_at - kill.at);
-            self.world.add_faults([(at(kill.at), Fault::Kill { node, restart_after })]);
-        }
+        let progress = outages.last().and_then(|last| self.first_byte_after(last));
+        self.run()?;
+        Ok(progress)
+    }
+
+    /// Runs until the first payload byte has arrived after an outage, if one does soon: then.
+    fn first_byte_after(&mut self, outage: &Outage) -> Option<f64> {
         let received = |play: &Play| play.outcomes.borrow().iter().map(|o| o.received[0]).sum::<u64>();
-        let back = at(outage.until);
+        let back = Instant::ZERO + super::planned::nanos(outage.until);
         self.world.run_until(back);
         let before = received(&self.play);
         let mut now = back;
@@ -326,9 +335,7 @@ impl Network {
             now += WATCH_EVERY.max(now.since(back) / 1000);
             self.world.run_until(now);
         }
-        let progress = (received(&self.play) > before).then(|| now.since(Instant::ZERO).as_secs_f64());
-        self.run()?;
-        Ok(progress)
+        (received(&self.play) > before).then(|| now.since(Instant::ZERO).as_secs_f64())
     }
 
     /// What happens when all hard links go away or come back.

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farlink_sim::linux::{Direction, Outcome, Play, Start, Step, Transfer};
+use farlink_sim::linux::host::CLIENT_2;
+use farlink_sim::linux::{Direction, NO_ACKNOWLEDGEMENT, NO_ANSWER, Outcome, Play, Start, Step, Transfer};
 use farlink_wire::Duration;
 
 use crate::jobs::outage::Outage;
-use crate::jobs::{Done, Job, REQUEST_BYTES, Style, Task};
+use crate::jobs::{Client, Done, GivenUp, Job, REQUEST_BYTES, Style, Task};
 
 /// The connections that do these jobs, and which of them belong to which job.
 pub(super) struct Cast {
@@ -16,16 +17,19 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// The connections of these jobs, which may stand still for as long as an outage lasts.
-    pub(super) fn new(jobs: &[Job], v6: bool, outage: Option<&Outage>) -> Self {
+    /// The connections of these jobs, which may stand still for as long as the longest outage lasts.
+    pub(super) fn new(jobs: &[Job], v6: bool, outages: &[Outage]) -> Self {
         let (mut transfers, mut lists, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             let from = transfers.len();
             add(job, v6, &mut transfers, &mut lists);
+            if job.client == Client::Second {
+                transfers.iter_mut().skip(from).for_each(|t| t.client = CLIENT_2);
+            }
             of_job.push(from..transfers.len());
         }
-        if let Some(outage) = outage {
-            transfers.iter_mut().for_each(|t| t.patience = nanos(outage.patience()));
+        if let Some(patience) = outages.iter().map(Outage::patience).max() {
+            transfers.iter_mut().for_each(|t| t.patience = t.patience.max(nanos(patience)));
         }
         Self { play: Play::new(transfers, lists), of_job }
     }
@@ -111,9 +115,18 @@ fn done(job: &Job, outcomes: &[Outcome]) -> Done {
         let answers = outcomes.iter().flat_map(|o| &o.answers);
         done.answers = answers.map(|(asked, answered)| answered.since(*asked).as_secs_f64()).collect();
     }
-    done.error = outcomes
-        .iter()
-        .find(|o| !o.is_intact())
-        .map(|o| o.error.clone().unwrap_or_else(|| "not intact".into()));
+    if let Some(broken) = outcomes.iter().find(|o| !o.is_intact()) {
+        done.error = Some(broken.error.clone().unwrap_or_else(|| "not intact".into()));
+        done.given_up = given_up(broken);
+    }
     done
+}
+
+/// A host's own timers have ended this connection.
+fn given_up(o: &Outcome) -> Option<GivenUp> {
+    match o.error.as_deref()? {
+        NO_ANSWER => Some(GivenUp::Opening),
+        NO_ACKNOWLEDGEMENT => Some(GivenUp::Open),
+        _ => None,
+    }
 }

@@ -7,8 +7,18 @@ use super::{Declared, ETHERNET, Node, Role, Topology, Wire};
 use crate::settings::{GatewayAt, Settings};
 
 /// Names of the topologies.
-pub const NAMES: &[&str] =
-    &["line", "chain", "bridge", "last-hop", "multi-if", "detour", "congested", "fairness", "receivers"];
+pub const NAMES: &[&str] = &[
+    "line",
+    "chain",
+    "bridge",
+    "last-hop",
+    "multi-if",
+    "detour",
+    "congested",
+    "fairness",
+    "receivers",
+    "two-ways",
+];
 
 /// Builds the topology of this name.
 pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
@@ -50,6 +60,13 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
         // after the hard link (TR 99-12 section 5, thesis chapter 6).
         "receivers" => (
             &["client eth1 gw1 sat gw2 eth3 server", "client2 eth2 gw1"],
+            &[("client", "server"), ("client2", "server")],
+            "gw2",
+            "gw1",
+        ),
+        // A second client stands behind an Ethernet of the gateway at the server's end of the link.
+        "two-ways" => (
+            &["client gw1 sat gw2 server", "client2 eth gw2"],
             &[("client", "server"), ("client2", "server")],
             "gw2",
             "gw1",

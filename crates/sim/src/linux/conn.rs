@@ -29,6 +29,11 @@ const MIN_SEND_MSS: u32 = 28;
 /// By so much an acknowledgement may be overtaken by a younger one: about a retransmission timeout.
 const DISORDERED_MS: i32 = 200;
 
+/// Why a connection has failed: its SYNs were not answered for as long as the host waits.
+pub const NO_ANSWER: &str = "nobody answers";
+/// The same where what it has sent was not acknowledged.
+pub const NO_ACKNOWLEDGEMENT: &str = "nothing is acknowledged";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     SynSent,
@@ -177,6 +182,9 @@ impl Conn {
     pub fn receive(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {
         if s.flags.rst() {
             return self.receive_reset(now, s);
+        }
+        if self.failed.is_some() {
+            return self.refuse(s);
         }
         match self.stage {
             Stage::SynSent => {
@@ -349,14 +357,14 @@ impl Conn {
             self.syn_at = None;
             self.syn_due = true;
             if self.syns > SYN_RETRIES {
-                self.failed = Some("nobody answers");
+                self.failed = Some(NO_ANSWER);
             }
         }
         if self.is_open() {
             self.tx.timeout(now);
             self.rx.timeout(now);
             if self.tx.is_given_up() {
-                self.failed.get_or_insert("nothing is acknowledged");
+                self.failed.get_or_insert(NO_ACKNOWLEDGEMENT);
             }
             self.look_after_life(now);
         }

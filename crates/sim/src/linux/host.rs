@@ -206,6 +206,17 @@ impl LinuxHost {
         if self.play.note_over(n) && self.tasks[n].over_at.is_none() {
             self.tasks[n].over_at = Some(now);
             self.lingering.push_back((now, n));
+            self.give_up_followers(n);
+        }
+    }
+
+    /// Those that wait for an answer that will never come are over, too.
+    fn give_up_followers(&mut self, n: usize) {
+        let why = self.play.outcomes.borrow()[n].error.clone();
+        let Some(why) = why.filter(|_| self.is_client()) else { return };
+        for m in self.followers.remove(&n).unwrap_or_default() {
+            self.play.outcomes.borrow_mut()[m].error = Some(why.clone());
+            self.play.note_over(m);
         }
     }
 

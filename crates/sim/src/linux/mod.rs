@@ -32,6 +32,7 @@ mod test_bed;
 mod tests;
 
 pub use config::LinuxConfig;
+pub use conn::{NO_ACKNOWLEDGEMENT, NO_ANSWER};
 pub use datagrams::{Datagram, Datagrams};
 pub use flood::Flood;
 pub use host::LinuxHost;

@@ -111,6 +111,14 @@ impl Conn {
         }
     }
 
+    /// There is no connection any more: who speaks of it hears so (RFC 9293 3.5.2, Linux
+    /// `tcp_v4_send_reset`).
+    pub(super) fn refuse(&mut self, s: &TcpSegment) {
+        let is_ack = s.flags.ack();
+        let seq = if is_ack { s.ack } else { SeqNum(0) };
+        self.life.reset = Some((seq, (!is_ack).then_some(s.seq + s.seq_len())));
+    }
+
     /// Data for a socket that its application has closed is answered by a reset (Linux
     /// `tcp_rcv_state_process`). Whether that was so.
     pub(super) fn refuse_data(&mut self, s: &TcpSegment) -> bool {
