@@ -1,5 +1,5 @@
-//! `field`: stations behind a narrow link that goes away all the time. Connections are opened, send,
-//! rest and end at random from the seed; so do the outages.
+//! `field`: stations behind a narrow link that goes away all the time. Connections are opened,
+//! send, rest and end at random, from the seed. Outages come at random, too.
 
 use std::time::Duration;
 

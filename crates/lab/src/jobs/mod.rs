@@ -192,8 +192,8 @@ impl Plan {
         }
     }
 
-    /// When the link of a cell is away with this seed, beside what its settings say; in the order of
-    /// time.
+    /// When the link of a cell is away with this seed, beside what its settings say; in the order
+    /// of time.
     pub fn outages(self, cell: &Cell, seed: u64) -> Result<Vec<Outage>> {
         match self {
             Self::Web | Self::Mixed => Ok(Vec::new()),
@@ -237,8 +237,8 @@ impl Plan {
     }
 }
 
-/// How many jobs of each class there were, with median and 95th percentile of what a person waits
-/// for. `seconds` is when the last of all was done.
+/// How many jobs of each class there were, with median and 95th percentile of what a person
+/// waits for. `seconds` is when the last of all was done.
 fn of_classes(classes: &[&'static str], jobs: &[Job], done: &[Done]) -> Measured {
     let mut measured = Measured::default();
     for class in classes {

@@ -12,8 +12,8 @@ use crate::scenario::Cell;
 const BEGIN: Duration = Duration::from_millis(100);
 /// When its link goes away: all connections stand by then, and all servers send.
 const AWAY_FROM: Duration = Duration::from_secs(1);
-/// The second client's downloads: the first one begins so long after that, and each of the others so
-/// long after the one before.
+/// The second client's downloads: the first one begins so long after that, and each of the others
+/// so long after the one before.
 const NEAR_BEGINS: Duration = Duration::from_secs(5);
 const NEAR_APART: Duration = Duration::from_secs(10);
 /// Bytes of each.

@@ -22,8 +22,8 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays outages of all hard links, in the order of time. Returns when the first payload byte
-/// arrived after the last of them, in seconds since `began`, if one did soon. `count`: payload bytes
-/// that have arrived.
+/// arrived after the last of them, in seconds since `began`, if one did soon. `count`: payload
+/// bytes that have arrived.
 pub(super) fn play(
     lab: &mut Lab,
     outages: &[Outage],

@@ -304,8 +304,8 @@ impl Network {
         Ok(samples)
     }
 
-    /// The same with outages of all hard links, in the order of time. Returns when the first payload
-    /// byte arrived after the last of them, if something was to arrive soon.
+    /// The same with outages of all hard links, in the order of time. Returns when the first
+    /// payload byte arrived after the last of them, if something was to arrive soon.
     pub(super) fn run_with_outages(&mut self, outages: &[Outage]) -> Result<Option<f64>> {
         let at = |time: std::time::Duration| Instant::ZERO + super::planned::nanos(time);
         for outage in outages {

@@ -17,7 +17,7 @@ pub(super) struct Cast {
 }
 
 impl Cast {
-    /// The connections of these jobs, which may stand still for as long as the longest outage lasts.
+    /// The connections of these jobs, which may stand still for as long as the longest outage.
     pub(super) fn new(jobs: &[Job], v6: bool, outages: &[Outage]) -> Self {
         let (mut transfers, mut lists, mut of_job) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
