@@ -157,6 +157,9 @@ pub struct Settings {
     pub iw: u32,
     /// Initial window of the gateways on the link in segments; 0: the gateway's own choice.
     pub link_iw: u32,
+    /// Keepalives of simulated hosts: seconds of silence, seconds between questions, and questions;
+    /// `None`: their applications have not asked for any.
+    pub keepalive: Option<[u64; 3]>,
     /// MTU of all links but the emulated ones, bytes.
     pub mtu: u32,
     /// MTU of the emulated links, bytes.
@@ -231,6 +234,7 @@ impl Default for Settings {
             client2_cc: String::new(),
             host_window_bytes: 65_535,
             iw: 0,
+            keepalive: None,
             link_iw: 0,
             mtu: 1500,
             link_mtu: 1500,

@@ -9,7 +9,7 @@ use farlink_wire::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::sets;
-use super::transfer::{EARLIER, is_upload, limit_of};
+use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
 use crate::build::Lab;
 use crate::limit::Packets;
 use crate::report::{Measured, Schedule};
@@ -107,6 +107,9 @@ pub(crate) fn measure(
     began_s: Option<f64>,
     measured: &mut Measured,
 ) {
+    if has_both_directions(cell) {
+        return;
+    }
     let settings = Settings { seed, ..cell.settings.clone() };
     let way = way(cell);
     let config = settings.channel(way);

@@ -91,7 +91,7 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     let to = lab.address("server", cell.v6())?;
     let flows = cell.number("flows", 1);
     let transfers = (0..flows).map(|flow| Transfer {
-        direction: direction(cell),
+        direction: if uploads(cell, flow) { Direction::Upload } else { Direction::Download },
         clock: scenario.clock,
         request_after: request_after(scenario, cell, flow),
         ..Transfer::download(
@@ -139,14 +139,43 @@ pub(crate) fn is_upload(cell: &Cell) -> bool {
     cell.word("direction", "down") == "up"
 }
 
+/// Every other transfer goes to the server.
+pub(crate) fn has_both_directions(cell: &Cell) -> bool {
+    cell.word("direction", "down") == "both"
+}
+
+/// Whether the bytes of this transfer go to the server.
+pub(crate) fn uploads(cell: &Cell, flow: u64) -> bool {
+    is_upload(cell) || (has_both_directions(cell) && flow % 2 == 1)
+}
+
 fn direction(cell: &Cell) -> Direction {
     if is_upload(cell) { Direction::Upload } else { Direction::Download }
 }
 
+/// Where transfers go both ways: the rate of each direction by its last end, and of all payload by
+/// the last end of all, bit/s. `transfers`: whether it goes to the server, its payload, and its
+/// seconds.
+pub(crate) fn of_directions(cell: &Cell, transfers: &[(bool, u64, f64)], measured: &mut Measured) {
+    if !has_both_directions(cell) {
+        return;
+    }
+    let mut rate = |name: &str, counts: &dyn Fn(bool) -> bool| {
+        let own = transfers.iter().filter(|(up, ..)| counts(*up));
+        let (bytes, seconds) = own.fold((0, 0.0_f64), |(sum, end), (_, bytes, s)| (sum + bytes, end.max(*s)));
+        measured.metric(name, 8.0 * bytes as f64 / seconds.max(1e-9));
+    };
+    rate("up_goodput_bps", &|up| up);
+    rate("down_goodput_bps", &|up| !up);
+    rate("both_goodput_bps", &|_| true);
+}
+
 /// The physical limit of these transfers together in seconds. Where the link follows a schedule
-/// there is none to speak of: it depends on the moment at which they begin.
+/// there is none to speak of: it depends on the moment at which they begin. Nor is there where they
+/// go both ways.
 pub(crate) fn limit_seconds(scenario: &Scenario, cell: &Cell) -> Option<f64> {
-    (!cell.settings.is_scheduled()).then(|| limit_of(scenario, cell, 1.0).seconds())
+    let is_known = !cell.settings.is_scheduled() && !has_both_directions(cell);
+    is_known.then(|| limit_of(scenario, cell, 1.0).seconds())
 }
 
 /// The terms of that limit.
@@ -255,6 +284,9 @@ fn measure(
     measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
     let rates = pairs().map(|(t, (o, s))| o.bytes as f64 / seconds(scenario.clock, t, o, s).max(1e-9));
     of_flows(&rates.collect::<Vec<_>>(), &mut measured);
+    let by_direction = pairs()
+        .map(|(t, (o, s))| (t.direction == Direction::Upload, o.bytes, seconds(scenario.clock, t, o, s)));
+    of_directions(cell, &by_direction.collect::<Vec<_>>(), &mut measured);
     let by_source = outcomes.iter().zip(served).map(|(o, s)| (o.bytes, since_source(o, s)));
     source_clock::measure(scenario, cell, &by_source.collect::<Vec<_>>(), &mut measured);
     measured

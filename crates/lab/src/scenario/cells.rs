@@ -253,6 +253,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
+        ("keepalive", json!(s.keepalive.map(|k| k.map(|n| n.to_string()).join("/"))), s.keepalive.is_some()),
         ("custody_notice", json!(s.custody_notice), s.mode == Mode::Custody),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
     ];

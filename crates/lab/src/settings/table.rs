@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 55] = [
+pub static SETTINGS: [Setting; 56] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -193,6 +193,11 @@ pub static SETTINGS: [Setting; 55] = [
         "hosts' initial window",
         Number("a number of segments", |s, n| n.parse().ok().map(|n| s.iw = n)),
     ),
+    of_lab(
+        "keepalive",
+        "of simulated hosts: silence, interval in seconds, questions",
+        Read("'7200/75/9'", set_keepalive),
+    ),
     of_lab("mtu", "MTU of all cables", Size(MTU_BYTES, |s, bytes| s.mtu = bytes as u32)),
     of_lab("link_mtu", "of the emulated links", Size(MTU_BYTES, |s, bytes| s.link_mtu = bytes as u32)),
     of_lab("eth_rate", "Ethernets' rate, each way", Rate(|s, bps| s.eth_rate_bps = bps)),
@@ -224,6 +229,13 @@ fn set_mode(settings: &mut Settings, word: &str) -> Result<(), String> {
         "forward" => Mode::Forward,
         _ => return Err("split, custody or forward expected".into()),
     };
+    Ok(())
+}
+
+fn set_keepalive(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let numbers: Option<Vec<u64>> = text.split('/').map(|n| n.parse().ok().filter(|n| *n > 0)).collect();
+    let numbers = numbers.and_then(|n| <[u64; 3]>::try_from(n).ok());
+    settings.keepalive = Some(numbers.ok_or("three numbers such as `7200/75/9` expected")?);
     Ok(())
 }
 

@@ -6,7 +6,9 @@ use farlink_wire::{Duration, Instant};
 use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
-use crate::kinds::transfer::{EARLIER, client_of, is_upload, limit_seconds, request_after};
+use crate::kinds::transfer::{
+    EARLIER, client_of, is_upload, limit_seconds, of_directions, request_after, uploads,
+};
 use crate::kinds::{carried, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
@@ -21,8 +23,6 @@ const START_IN_FLOOD: Duration = Duration::from_millis(100);
 /// The transfers of a cell.
 pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::Result<Vec<Transfer>> {
     let bytes = cell.number("size_bytes", 1_000_000);
-    let (direction, verb) =
-        if is_upload(cell) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
     let start = if cell.number("floods", 0) > 0 { START_IN_FLOOD } else { START };
     let earlier = cell.number(EARLIER, 0);
     // Long enough for what goes before to be over, also without help.
@@ -31,6 +31,8 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
     // Hosts stand still from one contact to the next.
     let period = cell.settings.channel(Way::Down).contact_period.unwrap_or_default();
     let transfer = |flow: u64| -> anyhow::Result<Transfer> {
+        let (direction, verb) =
+            if uploads(cell, flow) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
         let request = format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64;
         let client = host_number(client_of(scenario, cell, flow))?;
         let start = start + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX);
@@ -99,6 +101,9 @@ pub(super) fn of_transfers(
     let rates: Vec<f64> =
         all().map(payload).zip(&times).map(|(bytes, s)| bytes as f64 / s.max(1e-9)).collect();
     of_flows(&rates, &mut measured);
+    let by_direction =
+        all().zip(&times).map(|((t, o), s)| (t.direction == Direction::Upload, payload((t, o)), *s));
+    of_directions(cell, &by_direction.collect::<Vec<_>>(), &mut measured);
     if sets::has_sets(scenario, cell) {
         sets::of_flows(&rates, &mut measured);
         sets::share(&sets_of(network, is_upload(cell)), &mut measured);

@@ -10,6 +10,7 @@ use farlink_channel::{Channel, ChannelConfig};
 use farlink_gateway::config::Pinned;
 use farlink_sim::fault::Fault;
 use farlink_sim::host::address;
+use farlink_sim::linux::config::Keepalive;
 use farlink_sim::linux::congestion::Kind;
 use farlink_sim::linux::host::{CLIENT, CLIENT_2, SERVER};
 use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play};
@@ -514,5 +515,10 @@ fn host_config(settings: &Settings, host: &str) -> Result<LinuxConfig> {
         config.initial_window = settings.iw;
     }
     config.mtu_bytes = settings.mtu;
+    config.keepalive = settings.keepalive.map(|[idle, interval, probes]| Keepalive {
+        idle: Duration::from_secs(idle),
+        interval: Duration::from_secs(interval),
+        probes: u32::try_from(probes).unwrap_or(u32::MAX),
+    });
     Ok(config)
 }
