@@ -3,7 +3,9 @@
 //! behind, at the end.
 
 use farlink_gateway::cc;
-use farlink_gateway::config::{Action, Config, FlowControl, Interface, LegConfig, Link, Pinned, Rule};
+use farlink_gateway::config::{
+    Action, Config, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
+};
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
 
@@ -38,10 +40,18 @@ struct Bed {
     last: Option<(IfaceId, Packet)>,
 }
 
-/// Plays a script.
+/// Plays a script: to a gateway that splits, and to one that promises nothing. What that one tells
+/// of outages the last byte says.
 pub fn run(data: &[u8]) {
+    let notice = Notice::ALL[usize::from(data.last().copied().unwrap_or(0)) % Notice::ALL.len()];
+    for action in [Action::Split, Action::Custody(notice)] {
+        play(data, action);
+    }
+}
+
+fn play(data: &[u8], action: Action) {
     let mut from = Source(data);
-    let mut bed = Bed::new(&mut from);
+    let mut bed = Bed::new(&mut from, action);
     for _ in 0..STEPS {
         if from.is_empty() {
             break;
@@ -51,7 +61,7 @@ pub fn run(data: &[u8]) {
     bed.end();
 }
 
-fn config(from: &mut Source<'_>) -> Config {
+fn config(from: &mut Source<'_>, default_action: Action) -> Config {
     let [a, b] = [from.u8(), from.u8()];
     let link = (a & 1 != 0).then(|| Link {
         name: "hard".into(),
@@ -87,6 +97,7 @@ fn config(from: &mut Source<'_>) -> Config {
     let mut c = Config {
         interfaces: vec![interface(0, None), interface(1, link)],
         rules: vec![refuse],
+        default_action,
         pinned: if a & 0x10 != 0 { Pinned::Never } else { Pinned::Auto },
         flow_control: [
             FlowControl::Fixed,
@@ -108,11 +119,12 @@ fn config(from: &mut Source<'_>) -> Config {
 }
 
 impl Bed {
-    fn new(from: &mut Source<'_>) -> Self {
-        let config = config(from);
+    fn new(from: &mut Source<'_>, action: Action) -> Self {
+        let config = config(from, action);
         let world = World { mtu_bytes: 1500, no_route: false, out: Vec::new(), journal: Default::default() };
         let mut truth = Truth::default();
         truth.mtu_max_bytes = 9000;
+        truth.custody = if let Action::Custody(notice) = action { Some(notice) } else { None };
         let mut pairs: Vec<Pair> = (0..4).map(|p| Pair::new(false, p)).collect();
         pairs.extend((0..4).map(|p| Pair::new(true, p)));
         Self {

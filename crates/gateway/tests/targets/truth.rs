@@ -5,6 +5,7 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use farlink_gateway::config::Notice;
 use farlink_wire::{
     Flags, IcmpKind, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, SeqNum,
     TcpSegment, ip, parse, segment, verify_checksums,
@@ -58,6 +59,8 @@ pub struct Truth {
     cut: BTreeSet<(IpAddr, IpAddr, u32)>,
     /// Segments handed in with a wrong checksum, or in no state to be judged.
     damaged: BTreeSet<(u32, u16, Vec<u8>)>,
+    /// The gateway promises nothing, and tells this of outages.
+    pub custody: Option<Notice>,
     /// The gateway has given up custody, or was started with records: it may reset.
     pub may_reset: bool,
     /// It was started with records: it asks hosts for their numbers with the numbers in the
@@ -271,7 +274,8 @@ impl Truth {
             let at = s.end_seq().0.wrapping_sub(1);
             assert!(said.fins.contains(&at), "a FIN that the host did not send: {what}");
         }
-        if s.flags.urg() {
+        let is_iack = self.custody == Some(Notice::Iack) && s.is_iack();
+        if s.flags.urg() && !is_iack {
             let end = s.seq.0.wrapping_add(u32::from(s.urgent));
             let far = |e: &u32| s.urgent == u16::MAX && e.wrapping_sub(s.seq.0) >= u32::from(u16::MAX);
             let announced = said.urgent_ends.contains(&end) || said.urgent_ends.iter().any(far);
@@ -295,6 +299,9 @@ impl Truth {
             // is believed (a host's word wins), and what lies between two lies cannot be told.
             let run = other.sent.run_before(s.ack.0);
             let from_a_word = said.acks.iter().any(|a| u64::from(s.ack.0.wrapping_sub(*a)) <= run);
+            let is_own = said.acks.iter().any(|a| a.wrapping_sub(s.ack.0) < 1 << 31);
+            let promises = self.custody.is_some() && !is_own && !is_iack;
+            assert!(!promises || liars || self.asks, "acknowledges what the host has not: {what}");
             assert!(
                 from_a_word || liars || self.asks,
                 "acknowledges what the other host has not sent: {what}"
