@@ -1,5 +1,5 @@
 //! When an acknowledgement of what a source sent is due. Each leg has a policy, and only the policy
-//! decides. Which leg has which: `Split::ack_policy`.
+//! decides. Which leg has which: `policies.rs`.
 
 use farlink_wire::{Duration, Instant};
 

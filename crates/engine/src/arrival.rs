@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::evidence::AckKind;
 use crate::fate::Fate;
 use crate::leg::Leg;
-use crate::link::{Link, LinkReport};
+use crate::link::LinkReport;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
@@ -456,8 +456,8 @@ impl Split<'_> {
         }
     }
 
-    /// Whether a segment goes on as it came: a keepalive while nothing is held, data for a host that
-    /// is not heard here any more, or what its source alone may have yet.
+    /// Whether a segment goes on as it came: a keepalive while nothing is held, data for a host
+    /// that is not heard here any more, or what its source alone may have yet.
     fn lets_pass(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let is_direct = !self.binds() && !self.legs.get(from.other()).peer.is_speaking();
         if self.relays.get_mut(from).is_lost(cx.now, is_direct, s.seq, s.end_seq()) {
@@ -625,37 +625,6 @@ impl Split<'_> {
         let r = &mut *self.relays;
         r.a.note_bypass(true);
         r.b.note_bypass(true);
-    }
-
-    /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
-    #[must_use]
-    pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
-        let is_gateway = self.legs.get(to).peer.is_speaking();
-        let rtt = self.leg_rtt(cx, to).filter(|_| is_gateway);
-        rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
-    }
-
-    /// The round trip of the leg towards a host, declared or measured.
-    fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
-        let link = cx.links.get(self.legs.get(to).out);
-        let measured = || self.relays.get(to.other()).tx.rtt().srtt();
-        link.and_then(Link::declared_rtt).or_else(measured)
-    }
-
-    /// The same for this segment of its own.
-    fn policy_for(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckPolicy {
-        if self.binds() {
-            return self.ack_policy(cx, from);
-        }
-        if self.tells_held(cx.links, from) {
-            return AckPolicy::of_held_to_gateway(self.leg_rtt(cx, from).unwrap_or_default());
-        }
-        let relay = self.relays.get(from);
-        let (nxt, end) = (relay.rcv_nxt(), s.end_seq());
-        let goes_on = s.seq.before_eq(nxt) && end.after(nxt);
-        let far_acked = relay.far_acked();
-        let has_it = far_acked.after_eq(end.min(nxt));
-        AckPolicy::Silent { is_answered: !goes_on && (has_it || self.is_calmed(cx, from)) }
     }
 
     /// The acknowledgement number that a host was sent last.

@@ -58,6 +58,7 @@ mod pacing;
 mod passed;
 mod path_mtu;
 mod peer;
+mod policies;
 mod promise;
 mod queue_drop;
 mod rate;

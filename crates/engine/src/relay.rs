@@ -288,10 +288,10 @@ impl Relay {
     pub fn far_acked(&self) -> SeqNum {
         self.far_ack.unwrap_or(self.tx.snd_una())
     }
-    /// The source repeats what has been here and is not any more: a gateway further on has taken it,
-    /// and has died with it. So it seems when the far host itself is heard (`is_direct`), and has
-    /// stood still for a timeout before what is repeated. From then on that holds of all that such
-    /// a gateway has taken by then.
+    /// The source repeats what has been here and is not any more: a gateway further on has taken
+    /// it, and has died with it. So it seems when the far host itself is heard (`is_direct`), and
+    /// has stood still for a timeout before what is repeated. From then on that holds of all that
+    /// such a gateway has taken by then.
     pub fn is_lost(&mut self, now: Instant, is_direct: bool, seq: SeqNum, end: SeqNum) -> bool {
         let (far, gone) = (self.far_acked(), self.tx.snd_una());
         if !is_direct || !seq.before(gone) || end.after(self.rcv_nxt()) || !end.min(gone).after(far) {

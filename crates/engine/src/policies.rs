@@ -1,0 +1,42 @@
+//! Which leg has which policy of acknowledgements (`ack_policy.rs`).
+
+use farlink_wire::{Duration, TcpSegment};
+
+use crate::ack_policy::AckPolicy;
+use crate::cx::Cx;
+use crate::link::Link;
+use crate::side::Side;
+use crate::split::Split;
+
+impl Split<'_> {
+    /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
+    #[must_use]
+    pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
+        let is_gateway = self.legs.get(to).peer.is_speaking();
+        let rtt = self.leg_rtt(cx, to).filter(|_| is_gateway);
+        rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+    }
+
+    /// The round trip of the leg towards a host, declared or measured.
+    fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+        let link = cx.links.get(self.legs.get(to).out);
+        let measured = || self.relays.get(to.other()).tx.rtt().srtt();
+        link.and_then(Link::declared_rtt).or_else(measured)
+    }
+
+    /// The same for this segment of its own.
+    pub(crate) fn policy_for(&self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> AckPolicy {
+        if self.binds() {
+            return self.ack_policy(cx, from);
+        }
+        if self.tells_held(cx.links, from) {
+            return AckPolicy::of_held_to_gateway(self.leg_rtt(cx, from).unwrap_or_default());
+        }
+        let relay = self.relays.get(from);
+        let (nxt, end) = (relay.rcv_nxt(), s.end_seq());
+        let goes_on = s.seq.before_eq(nxt) && end.after(nxt);
+        let far_acked = relay.far_acked();
+        let has_it = far_acked.after_eq(end.min(nxt));
+        AckPolicy::Silent { is_answered: !goes_on && (has_it || self.is_calmed(cx, from)) }
+    }
+}
