@@ -11,27 +11,52 @@ use crate::wink::Winker;
 /// Outages that one packet is tried across.
 const TRIES_MAX: usize = 1_000_000;
 
-/// When the last of `bytes` arrives, in packets of `packet_bytes` each and a remainder, if they are
-/// sent from `from` on, none before the one in front of it has left, and none into an outage
-/// (contacts, winks). Losses that hit single packets are not counted. `seed` is the channel's.
-/// `None`: the link does not carry them all.
+/// When the last of `bytes` arrives over `links`, one behind the other, in packets of
+/// `packet_bytes` each and a remainder. The first packet may enter the first link at `from`. Before
+/// each link there is a store: a packet waits there until all of it has come, the one in front of
+/// it has left, and the link is there. None is sent into an outage (contacts, winks). Losses that
+/// hit single packets are not counted. `seed` is of channels whose winks have none of their own.
+/// `None`: a link does not carry them all.
 #[must_use]
 pub fn perfect_arrival(
-    config: &ChannelConfig,
+    links: &[ChannelConfig],
     seed: u64,
     from: Instant,
     bytes: u64,
     packet_bytes: u32,
 ) -> Option<Instant> {
-    let mut winker = config.wink.map(|wink| (Winker::new(&wink, config.start, seed), wink.side));
-    let mut clock = from;
+    let mut hops: Vec<Hop<'_>> = links.iter().map(|config| Hop::new(config, seed, from)).collect();
+    let mut arrival = from;
     let mut left_bytes = bytes;
     while left_bytes > 0 {
         let packet = left_bytes.min(u64::from(packet_bytes.max(1)));
-        clock = one(config, winker.as_mut(), clock, (packet + u64::from(config.overhead_bytes)) * 8)?;
+        arrival = hops.iter_mut().try_fold(from, |at, hop| hop.carry(at, packet))?;
         left_bytes -= packet;
     }
-    Some(clock + config.delay)
+    // Nothing at all takes the time of the way.
+    Some(if bytes == 0 { links.iter().fold(from, |at, link| at + link.delay) } else { arrival })
+}
+
+/// A link with what waits before it.
+struct Hop<'a> {
+    config: &'a ChannelConfig,
+    winker: Option<(Winker, WinkSide)>,
+    /// When the packet in front has left.
+    clock: Instant,
+}
+
+impl<'a> Hop<'a> {
+    fn new(config: &'a ChannelConfig, seed: u64, from: Instant) -> Self {
+        let winker = config.wink.map(|wink| (Winker::new(&wink, config.start, seed), wink.side));
+        Self { config, winker, clock: from }
+    }
+
+    /// When a packet that has come at `at` is at the far end.
+    fn carry(&mut self, at: Instant, packet_bytes: u64) -> Option<Instant> {
+        let bits = (packet_bytes + u64::from(self.config.overhead_bytes)) * 8;
+        self.clock = one(self.config, self.winker.as_mut(), self.clock.max(at), bits)?;
+        Some(self.clock + self.config.delay)
+    }
 }
 
 /// When a packet that may begin at `clock` has left, in one piece and not in vain.

@@ -63,8 +63,11 @@ fn nothing_winks_before_the_start() {
     assert_eq!(channel.stats().dropped_wink, 1);
     // The perfect sender has until then.
     let rate = ChannelConfig { rate_bps: Some(8_000_000), ..always };
-    assert_eq!(perfect_arrival(&rate, 1, Instant::ZERO, 500_000, 1000), Some(at_ms(500)));
-    assert_eq!(perfect_arrival(&rate, 1, Instant::ZERO, 501_000, 1000), None);
+    assert_eq!(
+        perfect_arrival(std::slice::from_ref(&rate), 1, Instant::ZERO, 500_000, 1000),
+        Some(at_ms(500))
+    );
+    assert_eq!(perfect_arrival(std::slice::from_ref(&rate), 1, Instant::ZERO, 501_000, 1000), None);
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn a_perfect_sender_sends_into_no_outage() {
         let config = ChannelConfig { wink: Some(wink(side)), ..link() };
         let up = |at: u64| Channel::<Packet>::new(config.clone(), 1).is_up(at_ms(at));
         let count = 1_000;
-        let end = perfect_arrival(&config, 1, at_ms(0), 1500 * count, 1500).unwrap();
+        let end = perfect_arrival(std::slice::from_ref(&config), 1, at_ms(0), 1500 * count, 1500).unwrap();
         let (took, delay) = (end.as_nanos() / 1_000_000, config.delay.as_millis() as u64);
         let shift = if side == WinkSide::Exit { delay } else { 0 };
         // A packet takes a millisecond, and each that fits an interval of up-time is sent.
@@ -213,11 +216,31 @@ fn a_perfect_sender_waits_for_contacts_and_steps() {
         Contact { start: ms(50), end: ms(60), rate_bps: None },
     ];
     let config = ChannelConfig { contact_plan: contacts, ..link() };
-    let arrives = |count: u64| perfect_arrival(&config, 1, at_ms(0), 1500 * count, 1500);
+    let arrives =
+        |count: u64| perfect_arrival(std::slice::from_ref(&config), 1, at_ms(0), 1500 * count, 1500);
     assert_eq!(arrives(10), Some(at_ms(20) + config.delay));
     assert_eq!(arrives(11), Some(at_ms(51) + config.delay));
     assert_eq!(arrives(21), None, "the last contact is over");
     let steps = vec![RateChange { at: ms(5), rate_bps: 1_200_000 }];
     let config = ChannelConfig { rate_changes: steps, ..link() };
-    assert_eq!(perfect_arrival(&config, 1, at_ms(0), 9_000, 1500), Some(at_ms(15) + config.delay));
+    assert_eq!(
+        perfect_arrival(std::slice::from_ref(&config), 1, at_ms(0), 9_000, 1500),
+        Some(at_ms(15) + config.delay)
+    );
+}
+
+/// What has come over one link waits for the other one, and each is used when it is there.
+#[test]
+fn a_perfect_sender_goes_over_each_of_two_links_when_that_is_there() {
+    let there = |start, end| ChannelConfig {
+        contact_plan: vec![Contact { start: ms(start), end: ms(end), rate_bps: None }],
+        ..link()
+    };
+    let arrives = |links: &[ChannelConfig]| perfect_arrival(links, 1, at_ms(0), 15_000, 1500);
+    // A packet is whole at the second link before it leaves there.
+    assert_eq!(arrives(&[link(), link()]), Some(at_ms(10 + 30 + 1 + 30)));
+    // Never at the same time.
+    assert_eq!(arrives(&[there(0, 20), there(100, 200)]), Some(at_ms(100 + 10 + 30)));
+    assert_eq!(arrives(&[there(100, 200), there(0, 20)]), None, "the second one has gone");
+    assert_eq!(arrives(&[there(100, 200), link()]), Some(at_ms(110 + 30 + 1 + 30)));
 }

@@ -278,9 +278,11 @@ impl Lab {
             let (log, control) = (file("log"), file("sock"));
             let ends = self.topology.interfaces(number);
             let sides = [ends[0].name.as_str(), ends[1].name.as_str()];
-            let ethernet = self.topology.is_ethernet(number).then(|| self.settings.ethernet(&node));
-            let settings = ethernet.as_ref().unwrap_or(&self.settings);
-            let command = link::command(&self.ns(&node), sides, settings, &control)?;
+            let settings = match self.topology.hard_link(number) {
+                Some(n) => self.settings.of_link(n),
+                None => self.settings.ethernet(&node),
+            };
+            let command = link::command(&self.ns(&node), sides, &settings, &control)?;
             let child = process::start(command, &self.state.prefix, &log, !self.is_standing())?;
             let process = self.state.add(child.id(), "link")?;
             let is_ethernet = self.topology.is_ethernet(number);

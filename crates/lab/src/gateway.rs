@@ -38,7 +38,7 @@ pub struct Gateway {
 /// The configuration file of the gateway on a node.
 pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Path) -> Result<String> {
     let mut text = String::from("# Written by `farlink lab`.\n");
-    match lab.mode {
+    match lab.mode_of(&topology.nodes[node].name) {
         Mode::Split => {}
         Mode::Custody => {
             text.push_str("default_action = \"custody\"\n");

@@ -127,20 +127,24 @@ impl Job {
         before + self.data_seconds()
     }
 
-    /// What a perfect sender needs over this channel, in seconds by the clock that starts at
-    /// `began`: it knows when the link is there, and sends packets of `packet_bytes` then. Single
-    /// losses count by their mean. `None`: the link does not carry it all.
+    /// What a perfect sender needs over these channels, one behind the other in the order of the
+    /// data, in seconds by the clock that starts at `began`: it knows when each link is there, and
+    /// sends packets of `packet_bytes` then. Between two links there is room for everything. Single
+    /// losses count by their mean. `None`: a link does not carry it all.
     #[must_use]
-    pub fn perfect_seconds(&self, config: &ChannelConfig, began: Instant, packet_bytes: u32) -> Option<f64> {
+    pub fn perfect_seconds(&self, links: &[ChannelConfig], began: Instant, packet_bytes: u32) -> Option<f64> {
         let before = Duration::from_secs_f64(self.seconds() - self.data_seconds());
-        // The first data may enter the link when the request has crossed it: before the schedule
-        // begins, where that begins with the first byte.
-        let config = ChannelConfig { start: config.start + config.delay, ..config.clone() };
+        let delay = links.iter().fold(Duration::ZERO, |sum, link| sum + link.delay);
+        // The first data may enter the first link when the request has crossed all of them: before
+        // the schedules begin, where those begin with the first byte.
+        let shifted =
+            |config: &ChannelConfig| ChannelConfig { start: config.start + delay, ..config.clone() };
+        let links: Vec<_> = links.iter().map(shifted).collect();
         let from = began + before;
         let bytes = self.bytes / self.eta / (1.0 - self.loss).max(f64::MIN_POSITIVE);
-        // Winks have a seed of their own, and nothing else of the channel is drawn here.
-        let end = perfect_arrival(&config, 0, from, bytes.ceil() as u64, packet_bytes)?;
-        Some(end.since(began + config.delay).as_secs_f64())
+        // Winks have a seed of their own, and nothing else of the channels is drawn here.
+        let end = perfect_arrival(&links, 0, from, bytes.ceil() as u64, packet_bytes)?;
+        Some(end.since(began + delay).as_secs_f64())
     }
 }
 

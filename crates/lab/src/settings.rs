@@ -42,6 +42,18 @@ pub enum Mode {
     Forward,
 }
 
+impl Mode {
+    /// As it is written in settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Custody => "custody",
+            Self::Forward => "forward",
+        }
+    }
+}
+
 /// Where the only gateway stands when there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,6 +155,8 @@ pub struct Settings {
     pub rtt_known: bool,
     /// What gateways do with connections.
     pub mode: Mode,
+    /// The same of single ones, by the name of their node.
+    pub modes: BTreeMap<String, Mode>,
     /// What sources in custody mode hear of an outage.
     pub custody_notice: Notice,
     /// Which TCP the hosts have.
@@ -228,6 +242,7 @@ impl Default for Settings {
             rate_known: true,
             rtt_known: true,
             mode: Mode::Split,
+            modes: BTreeMap::new(),
             custody_notice: Notice::Silence,
             hosts: Hosts::Modern,
             host_cc: "cubic".into(),
@@ -272,6 +287,18 @@ impl Settings {
             self.set(key.trim(), value.trim())?;
         }
         Ok(())
+    }
+
+    /// What the gateway of this name does with connections.
+    #[must_use]
+    pub fn mode_of(&self, gateway: &str) -> Mode {
+        self.modes.get(gateway).copied().unwrap_or(self.mode)
+    }
+
+    /// Some gateway promises nothing.
+    #[must_use]
+    pub fn has_custody(&self) -> bool {
+        [self.mode].iter().chain(self.modes.values()).any(|mode| *mode == Mode::Custody)
     }
 
     /// Congestion control of the host of this name.
@@ -375,6 +402,8 @@ mod tests {
             ("rate=8 parsec", "unknown unit `parsec`"),
             ("queue=8 Mbit", "64 KiB"),
             ("mode=both", "split, custody or forward expected"),
+            ("modes=custody", "`custody` has no name; modes by gateway"),
+            ("modes=gw1=both", "`both`: split, custody or forward expected"),
             ("loss=1.5", "probability"),
             ("gateways=3", "0, 1 or 2"),
             ("rat=8M", "known are"),

@@ -103,6 +103,8 @@ fn transfer(
     let outcome = transfer.run(progress);
     done.seconds = outcome.seconds;
     done.bytes = outcome.bytes;
+    done.client = outcome.local;
+    done.resets = u32::from(outcome.errno == Some(libc::ECONNRESET));
     match outcome.error {
         Some(error) => bail!(error),
         None if !outcome.intact => bail!("not intact"),

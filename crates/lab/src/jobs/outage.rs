@@ -9,6 +9,7 @@ use farlink_sim::rng::Rng;
 use super::{Client, Done, Exchange, Job, Task};
 use crate::report::Measured;
 use crate::scenario::Cell;
+use crate::settings::Mode;
 
 /// When the link goes away: connections stand by then, and transfers are under way.
 const AWAY_FROM: Duration = Duration::from_secs(2);
@@ -37,16 +38,19 @@ pub struct Outage {
     pub until: Duration,
     /// Gateways are told of both.
     pub is_announced: bool,
-    /// The gateway next to the source is killed.
+    /// A gateway is killed.
     pub kill: Option<Kill>,
 }
 
-/// The gateway next to the server: it holds what the server sends.
-pub const KILLED: &str = "gw2";
+/// The gateways of the line: next to the client, and next to the server, where what that sends is
+/// held.
+const GATEWAYS: [&str; 2] = ["gw1", "gw2"];
 
 /// A gateway is killed in mid-transfer, and started again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kill {
+    /// The gateway, by name.
+    pub gateway: &'static str,
     /// When it is killed.
     pub at: Duration,
     /// When the next one starts.
@@ -67,8 +71,21 @@ impl Kill {
         };
         let [from, last] = [from, last].map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
         let at = Duration::from_micros(Rng::new(seed, "killed gateway").range(from, last));
-        Ok(Some(Self { at, restart_at: at + RESTARTED_AFTER }))
+        Ok(Some(Self { gateway: killed(cell)?, at, restart_at: at + RESTARTED_AFTER }))
     }
+}
+
+/// The gateway that is killed in a cell.
+fn killed(cell: &Cell) -> Result<&'static str> {
+    let name = cell.word("case", "gw2");
+    let found = GATEWAYS.into_iter().find(|gateway| *gateway == name);
+    found.with_context(|| format!("case = `{name}`: known are {}", GATEWAYS.join(", ")))
+}
+
+/// The gateway that dies has promised something.
+pub(super) fn loses_what_is_owed(cell: &Cell) -> bool {
+    let is_split = |gateway| cell.settings.mode_of(gateway) == Mode::Split;
+    cell.word("killed", "no") != "no" && killed(cell).is_ok_and(is_split)
 }
 
 impl Outage {
@@ -182,6 +199,9 @@ pub(super) fn measure(cell: &Cell, jobs: &[Job], done: &[Done], progress_s: Opti
     };
     if let Some(resumed_s) = resumed_s {
         measured.metric("resumed_seconds", resumed_s);
+    }
+    if cell.word("killed", "no") != "no" {
+        measured.metric("transfers_reset", if done.resets > 0 { 1.0 } else { 0.0 });
     }
     Ok(measured)
 }

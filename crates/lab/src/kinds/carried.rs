@@ -130,19 +130,22 @@ pub(crate) fn measure(
     }
     let name = cell.word("topology", &scenario.topology);
     let Ok(topology) = Topology::named(name, &settings) else { return };
-    let hard = topology.links().into_iter().filter(|l| !topology.is_ethernet(*l)).count();
-    if sets::has_sets(scenario, cell) || cell.number(EARLIER, 0) > 0 || hard != 1 {
-        // Only a part of the bytes crosses this link, or not all of them are timed.
+    let ends = if way == Way::Down { ["server", "client"] } else { ["client", "server"] };
+    let crossed = topology.links_between(ends[0], ends[1]).unwrap_or_default();
+    let all = topology.hard_links().len();
+    if sets::has_sets(scenario, cell) || cell.number(EARLIER, 0) > 0 || crossed.len() != all || all == 0 {
+        // Only a part of the bytes crosses these links, or not all of them are timed.
         return;
     }
-    let job = limit_of(scenario, cell, 1.0);
-    let needed = job.bytes / job.eta;
+    let job = limit_of(scenario, cell);
+    let needed = job.bytes / job.eta * all as f64;
     measured.metric("wasted_bytes", (carried.serialised_bytes as f64 - needed).max(0.0));
     if let Some(began_s) = began_s.filter(|_| job.rate_bps == rate_bps) {
         let packets =
             Packets { mtu: settings.link_mtu, v6: cell.v6(), timestamps: settings.hosts == Hosts::Modern };
         debug_assert!(packets.mtu > packets.header_bytes());
-        if let Some(perfect_s) = job.perfect_seconds(&config, instant(began_s), packets.mtu) {
+        let links: Vec<_> = crossed.into_iter().map(|n| settings.of_link(n).channel(way)).collect();
+        if let Some(perfect_s) = job.perfect_seconds(&links, instant(began_s), packets.mtu) {
             measured.metric("perfect_seconds", perfect_s);
             if measured.seconds > 0.0 && perfect_s > 0.0 {
                 measured.metric("ratio_to_perfect", crate::limit::ratio(measured.seconds, perfect_s));

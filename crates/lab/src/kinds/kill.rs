@@ -26,8 +26,6 @@ const PROBE_EVERY: Duration = Duration::from_millis(25);
 const NEW_WITHIN_S: f64 = 0.1;
 /// How long a gateway may take to become empty of the idle connections.
 const EMPTY_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server may take to hear that its client's connection was reset.
-const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct KillKind;
@@ -181,7 +179,6 @@ fn judge_transfers(
     restarted_s: f64,
 ) {
     let (mut intact, mut reset, mut held_and_reset, mut slowest) = (0, 0, 0, 0.0_f64);
-    let server = session.servers.iter().find(|(node, _)| node == "server");
     for (number, outcome) in outcomes.iter().enumerate() {
         let was_held = outcome.local.is_some_and(|local| held.contains(&local));
         match outcome.errno {
@@ -193,8 +190,8 @@ fn judge_transfers(
                 measured.expect(outcome.ended_s >= restarted_s, || {
                     format!("transfer {number} was reset before the restart")
                 });
-                let heard = outcome.local.zip(server).and_then(|(l, (_, s))| s.report(l, SERVER_PATIENCE));
-                measured.expect(heard.is_some(), || {
+                let heard = outcome.local.is_some_and(|local| session.server_hears(local));
+                measured.expect(heard, || {
                     format!("transfer {number} was reset at the client, and hangs at the server")
                 });
             }

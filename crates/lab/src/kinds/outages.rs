@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::carried;
 use crate::build::Lab;
-use crate::jobs::outage::{KILLED, Outage};
+use crate::jobs::outage::Outage;
 
 /// After an outage the first byte is looked for so often.
 const WATCH_EVERY: Duration = Duration::from_micros(200);
@@ -41,12 +41,12 @@ pub(super) fn play(
                 before = count.load(Ordering::Relaxed);
                 change(lab, true, outage.is_announced)?;
             }
-            Act::Kill => {
-                let gateway = lab.gateway(KILLED)?;
+            Act::Kill(name) => {
+                let gateway = lab.gateway(name)?;
                 gateway.process.signal(libc::SIGKILL);
                 gateway.wait_end(DEATH_PATIENCE)?;
             }
-            Act::Restart => lab.restart_gateway(KILLED)?,
+            Act::Restart(name) => lab.restart_gateway(name)?,
         }
     }
     let end = last.until + last.patience();
@@ -64,13 +64,13 @@ pub(super) fn play(
 enum Act {
     Away,
     Back,
-    Kill,
-    Restart,
+    Kill(&'static str),
+    Restart(&'static str),
 }
 
 /// All of it in the order of time; the link is back at the end.
 fn acts(outage: &Outage) -> Vec<(Duration, Act)> {
-    let killed = outage.kill.map(|k| [(k.at, Act::Kill), (k.restart_at, Act::Restart)]);
+    let killed = outage.kill.map(|k| [(k.at, Act::Kill(k.gateway)), (k.restart_at, Act::Restart(k.gateway))]);
     let mut acts: Vec<_> = killed.into_iter().flatten().collect();
     acts.extend([(outage.from, Act::Away), (outage.until, Act::Back)]);
     acts.sort_by_key(|(at, _)| *at);

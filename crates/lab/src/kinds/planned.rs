@@ -22,7 +22,8 @@ impl Kind for PlannedKind {
     }
 
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
-        let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
+        let allowed = Allowed { resets: self.0.may_reset(cell), ..Allowed::default() };
+        let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, allowed)?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         let jobs = self.0.jobs(cell, run.seed)?;
         let outages = self.0.outages(cell, run.seed)?;
@@ -36,7 +37,7 @@ impl Kind for PlannedKind {
             patience: outages.iter().map(Outage::patience).max().unwrap_or(lab::PATIENCE),
         };
         let progress = run.progress.bytes(jobs.iter().map(|j| j.task.bytes()).sum());
-        let ran = thread::scope(|scope| -> Result<Ran> {
+        let mut ran = thread::scope(|scope| -> Result<Ran> {
             let (began, lab, count) = (Instant::now(), &mut session.lab, &progress.count);
             let working = scope.spawn(|| lab::run_all(&place, &jobs, count));
             // A gateway that is started on the way ends with the thread that has started it.
@@ -44,6 +45,9 @@ impl Kind for PlannedKind {
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(Ran { done, progress_s: progress_s? })
         })?;
+        for done in ran.done.iter_mut().filter(|done| done.resets > 0) {
+            done.resets += u32::from(done.client.is_some_and(|client| session.server_hears(client)));
+        }
         let mut measured = self.0.measure(scenario, (cell, run.seed), &jobs, &ran)?;
         let sound = measured.failures.len();
         session.finish(cell, &mut measured)?;

@@ -1,5 +1,6 @@
 //! A laboratory with its captures and its server: what nearly every kind begins and ends with.
 
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::workload::{Outcome, Served, Server, Transfer, run_all};
 pub(super) const PORT: u16 = 5001;
 /// How long a server may take to notice the end of a transfer.
 const REPORT_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server may take to hear that its client's connection was reset.
+const SERVER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(super) struct Session {
@@ -95,6 +98,12 @@ impl Session {
             server.and_then(|(_, s)| s.report(o.local?, patience))
         };
         outcomes.iter().map(|o| report(o).unwrap_or_default()).collect()
+    }
+
+    /// Whether the server on `server` hears soon that the connection from this address is over.
+    pub(super) fn server_hears(&self, client: SocketAddr) -> bool {
+        let server = self.servers.iter().find(|(node, _)| node == "server");
+        server.is_some_and(|(_, s)| s.report(client, SERVER_PATIENCE).is_some())
     }
 
     /// Reads all counters, judges the captures and takes the laboratory down.

@@ -38,7 +38,7 @@ pub(crate) fn measure(
     if sets::has_sets(scenario, cell) {
         sets::of_flows(&rates, &mut by_source);
     } else if !cell.settings.is_scheduled() {
-        let limit = Job { clock: Clock::Source, ..transfer::limit_of(scenario, cell, 1.0) }.seconds();
+        let limit = Job { clock: Clock::Source, ..transfer::limit_of(scenario, cell) }.seconds();
         by_source.metric("limit_seconds", limit);
         // What each has when all end together at the limit. A mean of rates beyond it comes of
         // unequal shares.

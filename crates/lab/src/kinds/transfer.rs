@@ -175,11 +175,11 @@ pub(crate) fn of_directions(cell: &Cell, transfers: &[(bool, u64, f64)], measure
 /// go both ways.
 pub(crate) fn limit_seconds(scenario: &Scenario, cell: &Cell) -> Option<f64> {
     let is_known = !cell.settings.is_scheduled() && !has_both_directions(cell);
-    is_known.then(|| limit_of(scenario, cell, 1.0).seconds())
+    is_known.then(|| limit_of(scenario, cell).seconds())
 }
 
 /// The terms of that limit.
-pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
+pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell) -> Job {
     let (way, rate, back) = match direction(cell) {
         Direction::Download => (Way::Down, cell.settings.rate_bps, cell.settings.up_bps()),
         Direction::Upload => (Way::Up, cell.settings.up_bps(), cell.settings.rate_bps),
@@ -201,7 +201,7 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
     Job {
         rate_bps: rate as f64,
         return_bps: back as f64,
-        rtt_s: links * rtt_ms / 1e3,
+        rtt_s: links_of(scenario, cell) * rtt_ms / 1e3,
         bytes: (size * far) as f64,
         round_trips: 1.0,
         eta: packets.eta(size),
@@ -210,6 +210,13 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell, links: f64) -> Job {
         return_overhead_bytes: RETURN_OVERHEAD_BYTES,
         clock: scenario.clock,
     }
+}
+
+/// Hard links that a transfer crosses.
+fn links_of(scenario: &Scenario, cell: &Cell) -> f64 {
+    let topology = Topology::named(cell.word("topology", &scenario.topology), &cell.settings);
+    let links = topology.and_then(|topology| topology.links_between("client", "server"));
+    links.map_or(1.0, |links| links.len() as f64)
 }
 
 /// Where Ethernets stand beside the link, the one whose transfers take longest counts, as a rate of
@@ -301,7 +308,7 @@ mod tests {
         let scenario = Scenario::find("geo-download").unwrap();
         let cells = scenario.cells().unwrap();
         let cell = cells.iter().find(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 10_000_000);
-        let seconds = limit_of(&scenario, cell.unwrap(), 1.0).seconds();
+        let seconds = limit_of(&scenario, cell.unwrap()).seconds();
         assert!((seconds - 11.36).abs() < 0.01, "{seconds}");
     }
 

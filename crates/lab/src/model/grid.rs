@@ -85,7 +85,8 @@ impl Transfer {
         };
         let config = settings.channel(Way::Down);
         // The clock starts when the first byte arrives.
-        self.job().perfect_seconds(&config, Instant::ZERO + config.delay, Self::packets().mtu)
+        let began = Instant::ZERO + config.delay;
+        self.job().perfect_seconds(&[config], began, Self::packets().mtu)
     }
 }
 

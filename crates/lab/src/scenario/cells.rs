@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::paper::{Figures, of_cells};
 use super::{Only, Scenario};
-use crate::settings::{Mode, Settings};
+use crate::settings::Settings;
 
 /// What stands under `params` in the report.
 pub type Params = BTreeMap<String, Value>;
@@ -254,10 +254,17 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
         ("keepalive", json!(s.keepalive.map(|k| k.map(|n| n.to_string()).join("/"))), s.keepalive.is_some()),
-        ("custody_notice", json!(s.custody_notice), s.mode == Mode::Custody),
+        ("custody_notice", json!(s.custody_notice), s.has_custody()),
+        ("modes", json!(modes_text(s)), !s.modes.is_empty()),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
     ];
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))
+}
+
+/// The modes of single gateways, as `modes` takes them.
+fn modes_text(s: &Settings) -> String {
+    let modes = s.modes.iter().map(|(gateway, mode)| format!("{gateway}={}", mode.name()));
+    modes.collect::<Vec<_>>().join(" ")
 }
 
 /// What people typed for a param, in the unit that its name ends with; nothing if it has none.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setting, Settings, table};
 
+/// Seeds of several links differ by this: runs of one scenario have seeds a million apart.
+const LINK_SEEDS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A direction of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -94,6 +97,14 @@ impl Settings {
             let _ = settings.set(key, value);
         }
         settings
+    }
+
+    /// The settings of the hard link of this number, in the order of the nodes: each of several
+    /// winks and loses by itself.
+    #[must_use]
+    pub fn of_link(&self, number: usize) -> Self {
+        let apart = (number as u64).wrapping_mul(LINK_SEEDS_APART);
+        Self { seed: self.seed.wrapping_add(apart), ..self.clone() }
     }
 
     /// Sets a key of one direction.

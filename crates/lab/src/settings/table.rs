@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 56] = [
+pub static SETTINGS: [Setting; 57] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -165,8 +165,9 @@ pub static SETTINGS: [Setting; 56] = [
     of_lab(
         "mode",
         "custody: gateways promise nothing; forward: they split nothing",
-        Read("split|custody|forward", set_mode),
+        Read("split|custody|forward", |s, word| read_mode(word).map(|mode| s.mode = mode)),
     ),
+    of_lab("modes", "of single gateways", Read("'gw1=split gw2=custody'", set_modes)),
     of_lab(
         "custody_notice",
         "what sources in custody mode hear of an outage",
@@ -222,13 +223,19 @@ fn set_cc(settings: &mut Settings, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn set_mode(settings: &mut Settings, word: &str) -> Result<(), String> {
-    settings.mode = match word {
-        "split" => Mode::Split,
-        "custody" => Mode::Custody,
-        "forward" => Mode::Forward,
-        _ => return Err("split, custody or forward expected".into()),
+fn read_mode(word: &str) -> Result<Mode, String> {
+    choice(word).ok_or_else(|| "split, custody or forward expected".into())
+}
+
+fn set_modes(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mode = |pair: &str| {
+        let (name, word) = pair.split_once('=').ok_or_else(|| {
+            format!("`{pair}` has no name; modes by gateway such as `gw1=split gw2=custody` expected")
+        })?;
+        let mode = read_mode(word).map_err(|wrong| format!("`{word}`: {wrong}"))?;
+        Ok((name.to_owned(), mode))
     };
+    settings.modes = text.split_whitespace().map(mode).collect::<Result<_, String>>()?;
     Ok(())
 }
 

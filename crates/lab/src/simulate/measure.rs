@@ -130,7 +130,7 @@ pub(super) fn of_transfers(
 
 /// What the hard links have carried in the direction of the data.
 fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
-    let links = network.topology.links().into_iter().filter(|l| !network.topology.is_ethernet(*l));
+    let links = network.topology.hard_links().into_iter();
     // The client's side of a link sends upwards.
     let end = |ends: Vec<(usize, usize)>| ends.get(usize::from(carried::way(cell) == Way::Down)).copied();
     let ends: Vec<_> = links.filter_map(|link| end(network.ends_of_link(link))).collect();

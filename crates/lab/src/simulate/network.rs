@@ -26,7 +26,7 @@ use super::measure::started;
 use super::{Read, ReadConfig};
 use crate::baseline::TCP_STORE;
 use crate::gateway::config_text;
-use crate::jobs::outage::{KILLED, Outage};
+use crate::jobs::outage::Outage;
 use crate::kinds::gauges::{Gauge, Sample};
 use crate::kinds::transfer::{EARLIER, is_upload};
 use crate::limit::Clock;
@@ -48,6 +48,8 @@ const QUESTION_BYTES_MAX: u64 = 64;
 /// After an outage the first byte is looked for so often at first, and later at each thousandth of
 /// the time that has passed.
 const WATCH_EVERY: Duration = Duration::from_micros(100);
+/// When one of two hosts has been reset, and the link is there, the other one is so soon.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
 
@@ -140,7 +142,7 @@ impl Network {
         for (number, kind) in kinds {
             let is_gateway = matches!(kind, node::Kind::Gateway(_));
             let node = world.add_node(topology.nodes[number].name.clone(), kind);
-            if is_gateway && settings.mode == Mode::Custody {
+            if is_gateway && settings.mode_of(&topology.nodes[number].name) == Mode::Custody {
                 world.observer.expect_no_promise(node, settings.custody_notice);
             }
             nodes.insert(number, node);
@@ -231,8 +233,7 @@ impl Network {
 
     /// The ports of the two sides of each hard link.
     fn ends_of_hard_links(&self) -> Vec<(usize, usize)> {
-        let links = self.topology.links().into_iter().filter(|link| !self.topology.is_ethernet(*link));
-        links.flat_map(|link| self.ends_of_link(link)).collect()
+        self.topology.hard_links().into_iter().flat_map(|link| self.ends_of_link(link)).collect()
     }
 
     /// The port of a gateway of this name towards its first declared link.
@@ -314,13 +315,20 @@ impl Network {
                 let faults = self.links_change(up, outage.is_announced);
                 self.world.add_faults(faults.into_iter().map(|fault| (at(time), fault)));
             }
-            if let (Some(kill), Some(node)) = (outage.kill, self.node(KILLED)) {
+            if let Some(kill) = outage.kill {
+                let node =
+                    self.node(kill.gateway).with_context(|| format!("no gateway is on {}", kill.gateway))?;
                 let restart_after = super::planned::nanos(kill.restart_at - kill.at);
                 self.world.add_faults([(at(kill.at), Fault::Kill { node, restart_after })]);
             }
         }
         let progress = outages.last().and_then(|last| self.first_byte_after(last));
         self.run()?;
+        if self.play.outcomes.borrow().iter().any(|o| o.was_reset != [false; 2]) {
+            // The other host is told when the link is there.
+            let back = outages.last().map_or(Instant::ZERO, |last| at(last.until));
+            self.world.run_until(self.world.now().max(back) + TOLD_WITHIN);
+        }
         Ok(progress)
     }
 
@@ -426,7 +434,13 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             continue;
         }
         let ends = [(sides[0].neighbour, sides[0].wire), (sides[1].neighbour, sides[1].wire)];
-        let joint = if topology.is_ethernet(link) {
+        let joint = if let Some(number) = topology.hard_link(link) {
+            let own = settings.of_link(number);
+            let (up, down) = (own.channel(Way::Up), own.channel(Way::Down));
+            let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
+            let is_half_duplex = settings.duplex == Duplex::Half;
+            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared, is_half_duplex }
+        } else {
             let ethernet = settings.ethernet(&topology.nodes[link].name);
             let channel = || {
                 let channel = ethernet.channel(Way::Down);
@@ -434,11 +448,6 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             };
             let channels = [channel(), channel()];
             Joint { ends, mtu: settings.mtu, channels, is_declared: false, is_half_duplex: false }
-        } else {
-            let (up, down) = (settings.channel(Way::Up), settings.channel(Way::Down));
-            let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
-            let is_half_duplex = settings.duplex == Duplex::Half;
-            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared, is_half_duplex }
         };
         joints.push(joint);
     }

@@ -115,6 +115,7 @@ fn done(job: &Job, outcomes: &[Outcome]) -> Done {
         let answers = outcomes.iter().flat_map(|o| &o.answers);
         done.answers = answers.map(|(asked, answered)| answered.since(*asked).as_secs_f64()).collect();
     }
+    done.resets = outcomes.iter().flat_map(|o| o.was_reset).map(u32::from).sum();
     if let Some(broken) = outcomes.iter().find(|o| !o.is_intact()) {
         done.error = Some(broken.error.clone().unwrap_or_else(|| "not intact".into()));
         done.given_up = given_up(broken);

@@ -192,6 +192,18 @@ impl Topology {
         self.nodes[link].name.starts_with(ETHERNET)
     }
 
+    /// The hard links, in the order of the nodes.
+    #[must_use]
+    pub fn hard_links(&self) -> Vec<usize> {
+        self.links().into_iter().filter(|link| !self.is_ethernet(*link)).collect()
+    }
+
+    /// The number of a link among the hard ones; `None`: it is an Ethernet.
+    #[must_use]
+    pub fn hard_link(&self, link: usize) -> Option<usize> {
+        self.hard_links().iter().position(|n| *n == link)
+    }
+
     /// Whether a wire is an end of an Ethernet.
     #[must_use]
     pub fn is_of_ethernet(&self, wire: usize) -> bool {
@@ -199,11 +211,12 @@ impl Topology {
         [a, b].into_iter().any(|n| self.nodes[n].role == Role::Link && self.is_ethernet(n))
     }
 
-    /// How many hard links a packet crosses from one node to another.
-    pub fn links_between(&self, from: &str, to: &str) -> Result<usize> {
+    /// The hard links that a packet crosses from one node to another, in its order: each by its
+    /// number among them.
+    pub fn links_between(&self, from: &str, to: &str) -> Result<Vec<usize>> {
         let path = self.path(self.index(from)?, self.index(to)?);
-        let is_hard = |n: usize| self.nodes[n].role == Role::Link && !self.is_ethernet(n);
-        Ok(path.into_iter().filter(|n| is_hard(*n)).count())
+        let hard = self.hard_links();
+        Ok(path.into_iter().filter_map(|node| hard.iter().position(|link| *link == node)).collect())
     }
 
     /// Gateways on the way from one node to another that run Farlink.
@@ -229,7 +242,9 @@ mod tests {
         let names: Vec<_> = t.nodes.iter().map(|n| n.name.as_str()).collect();
         assert_eq!(names, ["client", "gw1", "sat", "gw2", "server"]);
         assert_eq!(t.gateways().len(), 2);
-        assert_eq!(t.links_between("client", "server").unwrap(), 1);
+        assert_eq!(t.links_between("client", "server").unwrap(), [0]);
+        let chain = Topology::named("bridge", &Settings::default()).unwrap();
+        assert_eq!(chain.links_between("server", "client").unwrap(), [1, 0]);
         assert!(t.is_emulated(1) && t.is_emulated(2) && !t.is_emulated(0) && !t.is_emulated(3));
     }
 

@@ -89,6 +89,9 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
             previous = Some(number);
         }
     }
+    if let Some(unknown) = settings.modes.keys().find(|name| !is_gateway(&topology, name)) {
+        bail!("`modes`: there is no gateway `{unknown}` in the topology {}", topology.name);
+    }
     let only = if settings.gateway_at == GatewayAt::Client { at_client } else { at_server };
     for number in 0..topology.nodes.len() {
         let node = &topology.nodes[number];
@@ -108,6 +111,10 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
 
 fn node_is_gateway(topology: &Topology, number: usize) -> bool {
     topology.nodes[number].role == Role::Gateway
+}
+
+fn is_gateway(topology: &Topology, name: &str) -> bool {
+    topology.nodes.iter().any(|node| node.name == name && node.role == Role::Gateway)
 }
 
 fn add(topology: &mut Topology, name: &str) -> usize {

@@ -155,8 +155,11 @@ impl Transfer {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut last = start;
         loop {
-            let n =
-                stream.read(&mut chunk).with_context(|| format!("reading after {} bytes", check.bytes()))?;
+            let read = stream.read(&mut chunk);
+            if let (Err(_), Some(at)) = (&read, check.first_difference()) {
+                anyhow::bail!("byte {at} is not the one that was sent");
+            }
+            let n = read.with_context(|| format!("reading after {} bytes", check.bytes()))?;
             if n == 0 {
                 break;
             }

@@ -28,6 +28,8 @@ const ODD_ANSWERS_APART: Duration = Duration::from_millis(500);
 const MIN_SEND_MSS: u32 = 28;
 /// By so much an acknowledgement may be overtaken by a younger one: about a retransmission timeout.
 const DISORDERED_MS: i32 = 200;
+/// Why a connection has failed whose other side, or a gateway in its name, has reset it.
+pub const RESET: &str = "reset by the other side";
 
 /// Why a connection has failed: its SYNs were not answered for as long as the host waits.
 pub const NO_ANSWER: &str = "nobody answers";
@@ -235,7 +237,7 @@ impl Conn {
             Stage::Open => s.seq == self.expected(),
         };
         if exact {
-            self.failed.get_or_insert("reset by the other side");
+            self.failed.get_or_insert(RESET);
         } else if self.stage == Stage::Open && s.seq.since(self.expected()) < self.rx.window_left() as u32 {
             self.answer_odd(now);
         }

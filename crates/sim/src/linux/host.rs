@@ -9,7 +9,7 @@ use farlink_wire::icmp::{self, IcmpError, IcmpKind};
 use farlink_wire::{Duration, Instant, Parsed, TcpSegment, parse};
 
 use super::config::LinuxConfig;
-use super::conn::{Conn, Path};
+use super::conn::{Conn, Path, RESET};
 use super::flood::Flood;
 use super::reassembly::Reassembly;
 use super::transfer::{Direction, Play, Start};
@@ -231,6 +231,7 @@ impl LinuxHost {
         let mut outcomes = play.outcomes.borrow_mut();
         let outcome = &mut outcomes[n];
         if let Some(why) = conn.failed {
+            outcome.was_reset[side] = why == RESET;
             outcome.error.get_or_insert_with(|| why.to_string());
             return;
         }

@@ -131,6 +131,8 @@ pub struct Outcome {
     pub client_ended: Option<Instant>,
     /// What went wrong.
     pub error: Option<String>,
+    /// The connection was reset at the client, and at the server.
+    pub was_reset: [bool; 2],
     /// Segments that client and server sent again.
     pub retransmits: [u64; 2],
     /// ICMP errors about the MTU of the path that client or server believed.
