@@ -48,7 +48,7 @@ impl Split<'_> {
         all_hold(&[
             (within(acked, relay.rcv_nxt()), "acknowledged, and neither held nor at its destination"),
             (
-                most.is_none_or(|most| within(acked, most)),
+                most.is_none_or(|most| within(acked, relay.debt().or_more(most))),
                 "custody reaches further than the largest window shown",
             ),
             (within(far, relay.tx.snd_nxt()), "the far host has what was never sent"),

@@ -203,6 +203,12 @@ impl Action {
     pub fn is_split(self) -> bool {
         matches!(self, Self::Split | Self::Custody(_))
     }
+
+    /// What its sources hear of an outage in custody mode; `None`: it is not in that.
+    #[must_use]
+    pub fn custody(self) -> Option<Notice> {
+        if let Self::Custody(notice) = self { Some(notice) } else { None }
+    }
 }
 
 /// What a source in custody mode hears while the link is away for which its data is held.

@@ -518,7 +518,8 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        flow.promise = Promise::of(h.custody, self.config.pinned, answer.agreed.window_scale);
+        let custody = self.rules.action(h.rule).and_then(Action::custody);
+        flow.promise = Promise::of(custody, self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

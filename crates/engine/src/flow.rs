@@ -301,7 +301,8 @@ impl Flow {
         ])?;
         match &mut self.treatment {
             Treatment::Split(relays) => {
-                relays.check_counted(self.busy, self.journaled.is_some(), self.promise.binds())?;
+                let binds = self.promise.binds() || relays.has_debt();
+                relays.check_counted(self.busy, self.journaled.is_some(), binds)?;
                 split!(self, relays).check(links, is_due, closely)
             }
             Treatment::Dormant(dormant) => {
@@ -367,8 +368,21 @@ impl Flow {
     /// Something was acknowledged to a host here that the other one has not acknowledged.
     fn owes(&self) -> bool {
         match &self.treatment {
-            Treatment::Split(relays) => self.binds() && relays.is_busy(),
+            Treatment::Split(relays) => (self.binds() || relays.has_debt()) && relays.is_busy(),
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
+    /// Another promise is made from now on. What was promised before stays owed. Returns whether
+    /// that concerns it now: what is not split promises nothing to anybody.
+    pub fn change_promise(&mut self, promise: Promise) -> bool {
+        let before = core::mem::replace(&mut self.promise, promise);
+        match &mut self.treatment {
+            Treatment::Split(relays) if before.binds() != promise.binds() => {
+                relays.change_promise(promise.binds());
+                true
+            }
+            Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }
 
@@ -468,7 +482,8 @@ impl Flow {
 
     /// What it holds cannot be delivered. Returns how it ends.
     pub fn give_up(&mut self) -> Over {
-        let over = self.promise.given_up(self.relays().is_some_and(Relays::has_noticed));
+        let is_bound = |relays: &Relays| relays.has_noticed() || relays.has_debt();
+        let over = self.promise.given_up(self.relays().is_some_and(is_bound));
         self.end_split(over);
         over
     }
@@ -490,7 +505,9 @@ impl Flow {
     pub fn record(&mut self) -> Option<Record> {
         let binds = self.binds();
         match &mut self.treatment {
-            Treatment::Split(relays) if binds && relays.holds() => Some(split!(self, relays).record()),
+            Treatment::Split(relays) if (binds || relays.has_debt()) && relays.holds() => {
+                Some(split!(self, relays).record())
+            }
             Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,
         }
     }

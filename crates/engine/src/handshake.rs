@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::config::{Action, Class, Notice};
+use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
@@ -37,8 +37,6 @@ pub struct HalfOpen {
     pub rule: usize,
     /// Class of its data; `None`: by its DSCP.
     pub class: Option<Class>,
-    /// Nothing is to be promised to its hosts, and they hear this of it.
-    pub custody: Option<Notice>,
     /// The window that host B was shown, bytes: host A's own at most. Repetitions show no other.
     pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
@@ -287,10 +285,6 @@ impl SynCache {
             offered: Offered::of(s),
             rule: decision.rule,
             class: decision.class,
-            custody: match decision.action {
-                Action::Custody(notice) => Some(notice),
-                _ => None,
-            },
             shown_bytes: None,
             answer: None,
             asked: false,

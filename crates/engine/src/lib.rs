@@ -32,6 +32,7 @@ mod closed;
 pub mod config;
 mod counted;
 mod cx;
+mod debt;
 mod dormant;
 pub mod due;
 pub mod engine;

@@ -3,6 +3,9 @@
 //!
 //! That is all that is here in order: it is acknowledged, or about to be. What was only SACKed is
 //! the source's still (RFC 2018 section 8).
+//!
+//! A connection may change over to custody mode while something is owed. Then nothing more is
+//! promised, and what was promised before stays a debt until the far host has acknowledged it.
 
 use crate::config::Notice;
 use crate::relays::Over;
@@ -24,12 +27,12 @@ impl Split<'_> {
     /// How the connection ends if what is held cannot be delivered.
     #[must_use]
     pub fn given_up(&self) -> Over {
-        self.promise.given_up(self.relays.has_noticed())
+        self.promise.given_up(self.relays.has_noticed() || self.relays.has_debt())
     }
 
     /// Something was acknowledged to one of the hosts that the other one has not acknowledged.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.binds() && self.relays.is_busy()
+        (self.binds() || self.relays.has_debt()) && self.relays.is_busy()
     }
 }

@@ -7,6 +7,7 @@ use crate::beyond::{Belief, Beyond};
 use crate::buffer::SeqBuffer;
 use crate::config::Limits;
 use crate::cx::Cx;
+use crate::debt::Debt;
 use crate::hosts::Hosts;
 use crate::link::{Entry, Link, Links};
 use crate::noticed::Noticed;
@@ -83,6 +84,8 @@ pub struct Relay {
     /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where
     /// it stands.
     pub far_waits: Option<(SeqNum, Instant)>,
+    /// What it owes its source though it promises nothing any more.
+    debt: Debt,
     /// What stands before this a gateway further on has taken, and has died with.
     lost_until: Option<SeqNum>,
     /// Timeouts in a row without progress.
@@ -144,6 +147,7 @@ impl Relay {
             source_nxt: next,
             believed: None,
             far_waits: None,
+            debt: Debt::default(),
             lost_until: None,
             timeouts: 0,
             waits_since: None,
@@ -304,12 +308,26 @@ impl Relay {
         }
         self.lost_until.is_some()
     }
+    /// Its source is promised what it sends from now on, and all that is here is acknowledged now;
+    /// or nothing more is promised to it.
+    pub fn change_promise(&mut self, binds: bool) {
+        self.debt = if binds { Debt::default() } else { Debt::upto(self.rx.last_ack_sent()) };
+        if binds {
+            self.rx.owe_now();
+        }
+    }
+    /// What it owes its source though it promises nothing any more.
+    #[must_use]
+    pub fn debt(&self) -> Debt {
+        self.debt
+    }
     /// How far the far host has come, now: whether it waits for what a gateway holds.
     pub fn watch_far(&mut self, now: Instant) {
         let far = self.far_acked();
         let waits = self.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
         self.far_waits = far.before(self.tx.snd_una()).then_some(waits);
         self.lost_until = self.lost_until.filter(|until| far.before(*until));
+        self.debt.settle(self.with_beyond(far));
     }
     /// A gateway on the way to the destination has told of the far host's acknowledgement.
     #[must_use]

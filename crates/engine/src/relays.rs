@@ -64,6 +64,18 @@ pub struct NewSyn {
 }
 
 impl Relays {
+    /// Something is owed though nothing is promised any more.
+    #[must_use]
+    pub fn has_debt(&self) -> bool {
+        self.a.debt().stands() || self.b.debt().stands()
+    }
+
+    /// Sources are promised something from now on, or nothing more.
+    pub fn change_promise(&mut self, binds: bool) {
+        self.a.change_promise(binds);
+        self.b.change_promise(binds);
+    }
+
     /// Relays between the hosts, each beginning at the sequence number that its host sends next.
     /// Routes are looked up before.
     pub fn begin(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, agreed: Agreed, next: Pair<SeqNum>) -> Box<Self> {

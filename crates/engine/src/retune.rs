@@ -4,17 +4,52 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{FlowControl, InitialWindow};
+use crate::config::{Action, FlowControl, InitialWindow};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, RateSource};
 use crate::net::Way;
+use crate::promise::Promise;
+use crate::world::World;
 
 impl Engine {
     /// Ends draining, complete or not: new connections are split again.
     pub fn end_drain(&mut self) {
         self.draining = false;
         self.tell_all(Changed::DrainEnded);
+    }
+
+    /// Names of the rules, in their order.
+    pub fn rule_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.names()
+    }
+
+    /// What the rule of this name does with connections, or without a name the default. `None`:
+    /// there is no such rule.
+    #[must_use]
+    pub fn action_of(&self, rule: Option<&str>) -> Option<Action> {
+        self.rules.action(self.rules.find(rule)?)
+    }
+
+    /// It does something else from now on: with connections that begin, and after
+    /// [`Engine::follow_actions`] with those that are open.
+    pub fn set_action(&mut self, rule: Option<&str>, action: Action) {
+        if let Some(rule) = self.rules.find(rule) {
+            self.rules.set_action(rule, action);
+        }
+    }
+
+    /// Open connections are split from now on, or in custody mode, as their rules say now. What has
+    /// been promised stays owed.
+    pub fn follow_actions(&mut self, now: Instant, net: &mut dyn World) {
+        for id in self.table.ids() {
+            let Some(flow) = self.table.get_mut(id) else { continue };
+            let Some(action) = self.rules.action(flow.rule).filter(|a| a.is_split()) else { continue };
+            let promise = Promise::of(action.custody(), self.config.pinned, flow.agreed.window_scale);
+            if flow.change_promise(promise) {
+                self.after_event(now, id, net);
+            }
+        }
     }
 
     /// Something about a link has changed; ordinary interfaces only come and go.

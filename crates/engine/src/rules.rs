@@ -118,6 +118,28 @@ impl Rules {
     pub fn status(&self) -> Vec<RuleStatus> {
         self.counters.clone()
     }
+    /// What a rule does with connections, or the default; `None`: there is no such rule.
+    #[must_use]
+    pub fn action(&self, rule: usize) -> Option<Action> {
+        let default = (rule == self.rules.len()).then_some(self.default_action);
+        self.rules.get(rule).map(|r| r.action).or(default)
+    }
+    /// What it does from now on.
+    pub fn set_action(&mut self, rule: usize, action: Action) {
+        match self.rules.get_mut(rule) {
+            Some(r) => r.action = action,
+            None => self.default_action = action,
+        }
+    }
+    /// The number of the rule of this name, or without a name that of the default.
+    #[must_use]
+    pub fn find(&self, name: Option<&str>) -> Option<usize> {
+        name.map_or(Some(self.rules.len()), |name| self.rules.iter().position(|r| r.name == name))
+    }
+    /// Names of the rules, in their order. The default comes after them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|r| r.name.as_str())
+    }
     /// Name of a rule.
     #[must_use]
     pub fn name(&self, rule: usize) -> String {

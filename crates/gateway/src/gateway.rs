@@ -47,6 +47,8 @@ pub struct Gateway {
     refusals_left: u32,
     refusals_since: Instant,
     drain_wanted: bool,
+    /// Rules do something else since the last flush.
+    pub(crate) actions_changed: bool,
     /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
     pub(crate) reroute_wanted: bool,
     wakes: Wakes,
@@ -70,6 +72,7 @@ impl Gateway {
             refusals_left: 0,
             refusals_since: Instant::ZERO,
             drain_wanted: false,
+            actions_changed: false,
             reroute_wanted: false,
             wakes: Wakes::default(),
         }
@@ -228,6 +231,9 @@ impl Gateway {
             self.drain_wanted = false;
             self.engine.drain(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
+        if core::mem::take(&mut self.actions_changed) {
+            self.engine.follow_actions(now, &mut self.outlet.exit(now, net, Grants::Unasked));
+        }
         self.follow_estimates(now);
         while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
             match self.outlet.link_mut(r.out) {
@@ -365,6 +371,7 @@ impl Gateway {
     pub fn poll_timeout(&self) -> Option<Deadline> {
         if !self.ordinary.is_empty()
             || self.drain_wanted
+            || self.actions_changed
             || self.engine.has_links_back()
             || self.engine.is_restarting()
             || self.reroute_wanted

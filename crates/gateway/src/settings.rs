@@ -2,7 +2,7 @@
 
 use farlink_cc::Kind;
 use farlink_engine::config::{
-    INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
+    Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
 };
 use farlink_engine::link::{Change, Link, RateSource, Witness};
 use farlink_engine::net::Way;
@@ -12,60 +12,78 @@ use farlink_wire::quantity::{self, Bare};
 use crate::gateway::Gateway;
 use crate::links::LinkQueue;
 
-/// A parameter: its name, what it means, and how it is read and changed. `OfLink`s belong to a
-/// link, whose interface is named.
+/// A parameter: its name, what it means, and how it is read and changed. `PerLink`s belong to a
+/// link, whose interface is named, and `PerRule`s to a rule.
 enum Setting {
-    OfGateway(
+    Whole(
         &'static str,
         &'static str,
         fn(&Gateway) -> String,
         fn(&mut Gateway, Instant, &str) -> Result<(), String>,
     ),
-    OfLink(
+    PerLink(
         &'static str,
         &'static str,
         fn(&Gateway, &LinkQueue) -> String,
         fn(&mut Gateway, Instant, Way, &str) -> Result<(), String>,
     ),
+    PerRule(
+        &'static str,
+        &'static str,
+        fn(&Gateway, &str) -> String,
+        fn(&mut Gateway, &str, &str) -> Result<(), String>,
+    ),
 }
 
-use Setting::{OfGateway, OfLink};
+use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 13] = [
-    OfLink(
+const SETTINGS: [Setting; 15] = [
+    PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
         read_link_rate,
         |gateway, now, way, value| gateway.set_link_rate(now, way, value, Bare::Base),
     ),
-    OfLink("cc", "congestion control on it, or auto", read_link_cc, Gateway::set_link_cc),
-    OfLink(
+    PerLink("cc", "congestion control on it, or auto", read_link_cc, Gateway::set_link_cc),
+    PerLink(
         "initial_window_segments",
         "for connections that begin, or auto",
         |gateway, link| window_text(gateway.initial_window_of(link.way())),
         Gateway::set_link_initial_window,
     ),
-    OfLink(
+    PerLink(
         "long_path_initial_window_segments",
         "the same where a window needs scaling, or auto, same",
         read_link_long_window,
         Gateway::set_link_long_window,
     ),
-    OfLink(
+    PerLink(
         "up",
         "false: the modem, or you, say that it is down",
         |gateway, link| gateway.has_no_denial(link, Witness::Operator),
         |gateway, now, way, value| gateway.hear_witness(now, way, Witness::Operator, value),
     ),
-    OfLink(
+    PerLink(
         "contact",
         "false: a plan of contacts says that there is none",
         |gateway, link| gateway.has_no_denial(link, Witness::ContactPlan),
         |gateway, now, way, value| gateway.hear_witness(now, way, Witness::ContactPlan, value),
     ),
-    OfGateway(
+    PerRule(
+        "action",
+        "split or custody: what it does with connections",
+        |gateway, rule| gateway.action_text(Some(rule)),
+        |gateway, rule, value| gateway.set_action(Some(rule), value),
+    ),
+    Whole(
+        "default_action",
+        "the same where no rule matches",
+        |gateway| gateway.action_text(None),
+        |gateway, _, value| gateway.set_action(None, value),
+    ),
+    Whole(
         "ordinary.cc",
         "congestion control on all other legs",
         |gateway| gateway.engine.config().ordinary.cc.name().into(),
@@ -74,7 +92,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "ordinary.initial_window_segments",
         "for connections that begin, or auto",
         |gateway| window_text(gateway.engine.config().ordinary.initial_window),
@@ -83,7 +101,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "flow_control.policy",
         "how much connections hold",
         |gateway| gateway.engine.config().flow_control.name().into(),
@@ -92,7 +110,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "flow_control.soft_window",
         "gateways say what they will be able to pass on",
         |gateway| gateway.engine.config().soft_window.to_string(),
@@ -101,7 +119,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "flow_control.queue_drop",
         "hosts that send too fast lose a segment",
         |gateway| gateway.engine.config().queue_drop.to_string(),
@@ -110,7 +128,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "limits.relay_bytes",
         "what a direction of a connection may hold",
         |gateway| gateway.engine.config().limits.relay_bytes.to_string(),
@@ -120,7 +138,7 @@ const SETTINGS: [Setting; 13] = [
             Ok(())
         },
     ),
-    OfGateway(
+    Whole(
         "limits.pool_bytes",
         "the buffer pool of all connections",
         |gateway| gateway.engine.config().limits.pool_bytes.to_string(),
@@ -136,14 +154,15 @@ impl Setting {
     /// As `set` takes it, `NAME` for the link's.
     fn key(&self) -> String {
         match self {
-            OfGateway(name, ..) => (*name).to_owned(),
-            OfLink(what, ..) => format!("link.NAME.{what}"),
+            Whole(name, ..) => (*name).to_owned(),
+            PerLink(what, ..) => format!("link.NAME.{what}"),
+            PerRule(what, ..) => format!("rule.NAME.{what}"),
         }
     }
 
     fn means(&self) -> &'static str {
         match self {
-            OfGateway(_, means, ..) | OfLink(_, means, ..) => means,
+            Whole(_, means, ..) | PerLink(_, means, ..) | PerRule(_, means, ..) => means,
         }
     }
 }
@@ -218,13 +237,20 @@ impl Gateway {
         let mut all = Vec::new();
         for link in self.outlet.links() {
             for setting in &SETTINGS {
-                if let OfLink(what, _, read, _) = setting {
+                if let PerLink(what, _, read, _) = setting {
                     all.push((format!("link.{}.{what}", link.name()), read(self, link)));
                 }
             }
         }
+        for rule in self.engine.rule_names() {
+            for setting in &SETTINGS {
+                if let PerRule(what, _, read, _) = setting {
+                    all.push((format!("rule.{rule}.{what}"), read(self, rule)));
+                }
+            }
+        }
         for setting in &SETTINGS {
-            if let OfGateway(key, _, read, _) = setting {
+            if let Whole(key, _, read, _) = setting {
                 all.push(((*key).to_owned(), read(self)));
             }
         }
@@ -241,16 +267,22 @@ impl Gateway {
     /// What is wrong and what is allowed; nothing has changed then.
     pub fn set(&mut self, now: Instant, key: &str, value: &str) -> Result<(), NotSet> {
         let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
+        let of_rule = key.strip_prefix("rule.").and_then(|k| k.rsplit_once('.'));
+        let of_rule = of_rule.filter(|(rule, _)| self.engine.action_of(Some(rule)).is_some());
         let way = of_link
             .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
             .map(|link| link.way());
         for setting in &SETTINGS {
             match (setting, of_link, way) {
-                (OfGateway(name, .., write), ..) if *name == key => {
+                (Whole(name, .., write), ..) if *name == key => {
                     return write(self, now, value).map_err(NotSet::Value);
                 }
-                (OfLink(what, .., write), Some((_, wanted)), Some(way)) if *what == wanted => {
+                (PerLink(what, .., write), Some((_, wanted)), Some(way)) if *what == wanted => {
                     return write(self, now, way, value).map_err(NotSet::Value);
+                }
+                (PerRule(what, .., write), ..) if of_rule.is_some_and(|(_, wanted)| *what == wanted) => {
+                    let rule = of_rule.map_or("", |(rule, _)| rule);
+                    return write(self, rule, value).map_err(NotSet::Value);
                 }
                 _ => {}
             }
@@ -261,6 +293,30 @@ impl Gateway {
             }
             _ => Err(self.unknown_key(key)),
         }
+    }
+
+    fn action_text(&self, rule: Option<&str>) -> String {
+        match self.engine.action_of(rule) {
+            Some(Action::Custody(_)) => "custody",
+            Some(Action::Pass) => "pass",
+            Some(Action::Refuse) => "refuse",
+            Some(Action::Split) | None => "split",
+        }
+        .into()
+    }
+
+    /// What is in custody mode already tells its sources what it told them.
+    fn set_action(&mut self, rule: Option<&str>, value: &str) -> Result<(), String> {
+        let notice = self.engine.action_of(rule).and_then(Action::custody);
+        let action = match value {
+            "split" => Action::Split,
+            "custody" => Action::Custody(notice.unwrap_or_default()),
+            same if same == self.action_text(rule) => return Ok(()),
+            _ => return Err(format!("`{value}`: allowed are split and custody")),
+        };
+        self.engine.set_action(rule, action);
+        self.actions_changed = true;
+        Ok(())
     }
 
     fn has_no_denial(&self, link: &LinkQueue, witness: Witness) -> String {
@@ -276,7 +332,12 @@ impl Gateway {
 
     fn unknown_key(&self, key: &str) -> NotSet {
         let links: Vec<_> = self.outlet.links().iter().map(|link| link.name().to_owned()).collect();
-        let can_be = |setting: &&Setting| matches!(setting, OfGateway(..)) || !links.is_empty();
+        let has_rules = self.engine.rule_names().next().is_some();
+        let can_be = |setting: &&Setting| match setting {
+            Whole(..) => true,
+            PerLink(..) => !links.is_empty(),
+            PerRule(..) => has_rules,
+        };
         let known = SETTINGS.iter().filter(can_be).map(Setting::key).collect();
         NotSet::UnknownKey { key: key.to_owned(), known, links }
     }

@@ -10,6 +10,7 @@ mod chain;
 mod charged;
 mod classes;
 mod custody;
+mod custody_change;
 mod custody_notices;
 mod custody_pairs;
 mod deadlines;

@@ -1,0 +1,136 @@
+//! From splitting to custody mode, and back, while connections are open.
+
+use crate::limits;
+use crate::script::network::TO_B;
+use crate::script::{Host, Script};
+use farlink_gateway::config::{Action, Link, Notice, Rule};
+
+/// A link towards b, and what is done with connections.
+fn with_link(action: Action) -> Script {
+    let mut t = Script::with(|s| {
+        s.config.default_action = action;
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    });
+    t.open();
+    t
+}
+
+fn set(t: &mut Script, key: &str, value: &str) -> Result<(), String> {
+    t.with_gateway(|g, now, _| g.set(now, key, value)).map_err(|not_set| not_set.to_string())
+}
+
+/// What was acknowledged while it was split is owed, and nothing that comes later.
+#[test]
+fn who_changes_to_custody_mode_serves_what_it_owes_and_promises_nothing_more() {
+    let mut t = with_link(Action::Split);
+    t.set_carrier(TO_B, false);
+    t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+    assert_eq!(t.journal().len(), 1);
+    set(&mut t, "default_action", "custody").unwrap();
+    t.play("~1\n quiet\n a > P. 101:201 ack 1\n +500\n quiet");
+    assert_eq!((t.mode(), t.journal().len()), ("custody", 1));
+    t.set_carrier(TO_B, true);
+    let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert_eq!(got, 200);
+    t.play("b > . 1 ack 51\n +50");
+    assert_eq!(t.journal().len(), 1, "half of it is owed still");
+    t.play("quiet\n b > . 1 ack 101\n +50");
+    assert!(t.journal().is_empty(), "what came later is its source's own");
+    // So nothing is lost with the gateway, and nobody is reset.
+    t.kill_and_restart();
+    t.play(
+        "~2s
+         quiet
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1
+         b > . 1 ack 201
+         a < . 1 ack 201
+         +1000
+         quiet",
+    );
+}
+
+/// Killed before, it takes with it what it owes: both hosts are asked where they stand, and reset.
+#[test]
+fn who_dies_before_its_debt_is_paid_resets_both_hosts() {
+    let mut t = with_link(Action::Split);
+    t.set_carrier(TO_B, false);
+    t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+    set(&mut t, "default_action", "custody").unwrap();
+    t.play("a > P. 101:201 ack 1\n quiet");
+    t.kill_and_restart();
+    t.play("a < . 0\n b < . 0\n b > . 1 ack 1\n b < R. 1\n a > . 201 ack 1\n a < R. 1");
+}
+
+/// A link that stays away ends what is owed with a word to both hosts, in custody mode, too.
+#[test]
+fn a_debt_that_cannot_be_paid_is_told() {
+    for owes in [true, false] {
+        let mut t = Script::with(|s| {
+            s.link = Some(Link { name: "sat".into(), ..Link::default() });
+            s.config.timers.outage_limit = farlink_wire::Duration::from_secs(60);
+        });
+        t.open();
+        t.set_carrier(TO_B, false);
+        if owes {
+            t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+        }
+        set(&mut t, "default_action", "custody").unwrap();
+        t.play(if owes { "a > P. 101:201 ack 1" } else { "a > P. 1:101 ack 1" });
+        t.play("~100s");
+        let resets = t.take(Host::A).iter().filter(|s| s.segment.flags.rst()).count();
+        assert_eq!(resets > 0, owes);
+    }
+}
+
+/// What is here is acknowledged at once, and owed from then on.
+#[test]
+fn who_changes_to_splitting_begins_to_promise() {
+    let mut t = with_link(Action::Custody(Notice::Silence));
+    t.set_carrier(TO_B, false);
+    t.play("a > P. 1:101 ack 1\n +500\n quiet");
+    assert!(t.journal().is_empty());
+    set(&mut t, "default_action", "split").unwrap();
+    t.play("~1\n a < . 1 ack 101");
+    assert_eq!((t.mode(), t.journal().len()), ("split", 1));
+    t.play("a > P. 101:201 ack 1\n +40\n a < . 1 ack 201");
+    t.set_carrier(TO_B, true);
+    let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert_eq!(got, 200);
+    t.play("b > . 1 ack 201\n +1000\n quiet");
+    assert!(t.journal().is_empty());
+    // And back, while nothing is owed.
+    set(&mut t, "default_action", "custody").unwrap();
+    t.play(
+        "a > P. 201:301 ack 1
+         b < P. 201:301 ack 1
+         +150
+         quiet
+         b > . 1 ack 301
+         a < . 1 ack 301",
+    );
+}
+
+/// One whose handshake is under way has the mode that its rule has when it is complete. Those of
+/// other rules stay as they are.
+#[test]
+fn each_rule_changes_for_itself() {
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+        let rule = Rule { name: "web".into(), ports: vec![(80, 80)], ..limits::rule(Action::Split) };
+        s.config.rules = vec![rule];
+    });
+    t.play("a > S 0 win 65535 <mss 1460>\n drop b\n b > S. 0 ack 1 win 65535 <mss 1460>\n drop a");
+    let refused = set(&mut t, "rule.mail.action", "custody").unwrap_err();
+    assert!(refused.contains("rule.NAME.action"), "{refused}");
+    let refused = set(&mut t, "rule.web.action", "both").unwrap_err();
+    assert!(refused.contains("split and custody"), "{refused}");
+    set(&mut t, "rule.web.action", "custody").unwrap();
+    t.play("a > . 1 ack 1\n drop b\n a > P. 1:101 ack 1\n b < P. 1:101\n +150\n quiet");
+    assert_eq!(t.mode(), "custody");
+    set(&mut t, "default_action", "split").unwrap();
+    assert_eq!(t.mode(), "custody");
+    let settings = t.with_gateway(|g, _, _| g.settings());
+    let of = |key: &str| settings.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
+    assert_eq!((of("rule.web.action"), of("default_action")), (Some("custody"), Some("split")));
+}
