@@ -22,13 +22,14 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays outages of all hard links, in the order of time. Returns when the first payload byte
-/// arrived after the last of them, in seconds since `began`, if one did soon. `count`: payload
-/// bytes that have arrived.
+/// arrived after the last of them, in seconds since `began`, if one did before all `is_over`.
+/// `count`: payload bytes that have arrived.
 pub(super) fn play(
     lab: &mut Lab,
     outages: &[Outage],
     began: Instant,
     count: &AtomicU64,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<Option<f64>> {
     let Some(last) = outages.last() else { return Ok(None) };
     let mut before = 0;
@@ -51,7 +52,7 @@ pub(super) fn play(
     }
     let end = last.until + last.patience();
     while count.load(Ordering::Relaxed) == before {
-        if began.elapsed() > end {
+        if began.elapsed() > end || is_over() {
             return Ok(None);
         }
         thread::sleep(WATCH_EVERY);

@@ -41,7 +41,7 @@ impl Kind for PlannedKind {
             let (began, lab, count) = (Instant::now(), &mut session.lab, &progress.count);
             let working = scope.spawn(|| lab::run_all(&place, &jobs, count));
             // A gateway that is started on the way ends with the thread that has started it.
-            let progress_s = outages::play(lab, &outages, began, count);
+            let progress_s = outages::play(lab, &outages, began, count, &|| working.is_finished());
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(Ran { done, progress_s: progress_s? })
         })?;
