@@ -49,6 +49,8 @@ pub enum Variant {
     Forward,
     /// Farlink splits; no link is declared.
     Farlink,
+    /// Farlink in custody mode: it promises nothing.
+    FarlinkCustody,
     /// Another build of Farlink, to see what a change has cost.
     FarlinkBefore,
     /// HAProxy splits as it is installed, with TPROXY and the client's address.
@@ -64,6 +66,7 @@ impl Variant {
         match self {
             Self::Forward => "forward",
             Self::Farlink => "farlink",
+            Self::FarlinkCustody => "farlink-custody",
             Self::FarlinkBefore => "farlink-before",
             Self::Haproxy => "haproxy",
             Self::HaproxyTuned => "haproxy-tuned",
@@ -72,7 +75,7 @@ impl Variant {
 
     /// A gateway of ours: it can be asked what it has split.
     pub fn is_farlink(self) -> bool {
-        matches!(self, Self::Farlink | Self::FarlinkBefore)
+        matches!(self, Self::Farlink | Self::FarlinkCustody | Self::FarlinkBefore)
     }
 
     /// Either kind of HAProxy.
@@ -81,8 +84,14 @@ impl Variant {
     }
 
     /// Every variant, in the order of the tables.
-    pub const ALL: [Self; 5] =
-        [Self::Forward, Self::Farlink, Self::FarlinkBefore, Self::Haproxy, Self::HaproxyTuned];
+    pub const ALL: [Self; 6] = [
+        Self::Forward,
+        Self::Farlink,
+        Self::FarlinkCustody,
+        Self::FarlinkBefore,
+        Self::Haproxy,
+        Self::HaproxyTuned,
+    ];
 }
 
 /// The namespaces and the server in them.
@@ -143,7 +152,7 @@ impl Bed {
 
     /// What can be compared on this machine. Says what is left out.
     pub fn variants(&self) -> Vec<Variant> {
-        let mut variants = vec![Variant::Forward, Variant::Farlink];
+        let mut variants = vec![Variant::Forward, Variant::Farlink, Variant::FarlinkCustody];
         variants.extend(self.before.as_ref().map(|_| Variant::FarlinkBefore));
         match Command::new("haproxy").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status() {
             Ok(status) if status.success() => variants.extend([Variant::Haproxy, Variant::HaproxyTuned]),
@@ -157,7 +166,9 @@ impl Bed {
         let mut running = Running { bed: self, variant, child: None };
         match variant {
             Variant::Forward => {}
-            Variant::Farlink => running.child = Some(self.start_farlink(variant, &self.program)?),
+            Variant::Farlink | Variant::FarlinkCustody => {
+                running.child = Some(self.start_farlink(variant, &self.program)?);
+            }
             Variant::FarlinkBefore => {
                 let program = self.before.as_ref().context("no other build was named (--before)")?;
                 running.child = Some(self.start_farlink(variant, program)?);
@@ -185,8 +196,9 @@ impl Bed {
 
     fn start_farlink(&self, variant: Variant, program: &Path) -> Result<Child> {
         let config = self.directory.join("farlink.toml");
+        let action = if variant == Variant::FarlinkCustody { "default_action = \"custody\"\n" } else { "" };
         let text = format!(
-            "[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n\
+            "{action}[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n\
              [timers]\ndormant_after = \"{} s\"\n[admin]\nsocket = \"{}\"\n",
             DORMANT_AFTER.as_secs(),
             self.socket().display()

@@ -45,7 +45,8 @@ pub struct BenchArgs {
     /// need no privilege; day runs only when named)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these datapaths: forward, farlink, farlink-before, haproxy, haproxy-tuned
+    /// Only these datapaths: forward, farlink, farlink-custody, farlink-before, haproxy,
+    /// haproxy-tuned
     #[arg(long, value_delimiter = ',')]
     datapath: Vec<String>,
     /// Another build of farlink to compare with, in the same rounds

@@ -89,6 +89,11 @@ pub fn text(cells: &[Cell]) -> String {
             let what = format!("throughput of {flows} flows as a share of plain forwarding");
             out += &judged(&what, Some(own / plain), "at least 0.6", |v| v >= 0.6);
         }
+        if let (Some(custody), Some(split)) = (rate("farlink-custody"), rate("farlink")) {
+            let what =
+                format!("throughput of {flows} flows in custody mode as a share of that of split ones");
+            out += &judged(&what, Some(custody / split), "at least 0.95", |v| v >= 0.95);
+        }
     }
     let flows = cells.iter().find(|c| c.test == "many").and_then(|c| c.params["flows"].as_u64()).unwrap_or(0);
     let moved = median(cells, "many", "farlink", None, metric("flows_with_data"));
