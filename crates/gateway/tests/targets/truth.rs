@@ -257,6 +257,15 @@ impl Truth {
     fn check_made(&mut self, bytes: &[u8], s: &TcpSegment, offload: &Offload) {
         let (src, dst) = key(s);
         assert!(self.said.contains_key(&(src, dst)), "a segment between hosts that have not spoken");
+        if self.custody == Some(Notice::Iack) && s.is_iack() {
+            // Of its numbers only the acknowledgement is of the connection.
+            let came = self.said.get(&(dst, src)).is_some_and(|other| other.sent.run_before(s.ack.0) > 0);
+            assert!(
+                came || self.asks || self.said.values().any(|h| h.lied),
+                "an IACK of what never came: {s:?}"
+            );
+            return;
+        }
         let mut other = self.said.remove(&(dst, src)).unwrap_or_default();
         let said = self.said.entry((src, dst)).or_default();
         let liars = said.lied || other.lied;
@@ -274,8 +283,7 @@ impl Truth {
             let at = s.end_seq().0.wrapping_sub(1);
             assert!(said.fins.contains(&at), "a FIN that the host did not send: {what}");
         }
-        let is_iack = self.custody == Some(Notice::Iack) && s.is_iack();
-        if s.flags.urg() && !is_iack {
+        if s.flags.urg() {
             let end = s.seq.0.wrapping_add(u32::from(s.urgent));
             let far = |e: &u32| s.urgent == u16::MAX && e.wrapping_sub(s.seq.0) >= u32::from(u16::MAX);
             let announced = said.urgent_ends.contains(&end) || said.urgent_ends.iter().any(far);
@@ -300,7 +308,7 @@ impl Truth {
             let run = other.sent.run_before(s.ack.0);
             let from_a_word = said.acks.iter().any(|a| u64::from(s.ack.0.wrapping_sub(*a)) <= run);
             let is_own = said.acks.iter().any(|a| a.wrapping_sub(s.ack.0) < 1 << 31);
-            let promises = self.custody.is_some() && !is_own && !is_iack;
+            let promises = self.custody.is_some() && !is_own;
             assert!(!promises || liars || self.asks, "acknowledges what the host has not: {what}");
             assert!(
                 from_a_word || liars || self.asks,
