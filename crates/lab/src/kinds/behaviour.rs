@@ -16,7 +16,7 @@ use crate::capture::{Extent, FlowKey, Split, Splittable};
 use crate::gateway::Told;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::Settings;
+use crate::settings::{Mode, Settings};
 
 /// Gateways say what becomes of each connection.
 const LOG: &str = "info,connections=debug";
@@ -200,7 +200,7 @@ fn one_pass(
         let mut measured = Measured::default();
         let findings = session.finish(cell, &mut measured)?;
         if measured.unjudged.is_none() {
-            expect_split(&splits, &findings.split, &mut measured);
+            expect_split(&splits, &findings.split, settings.mode, &mut measured);
         }
         Ok(measured)
     })?;
@@ -257,8 +257,9 @@ fn splits(session: &Session) -> Result<Vec<Splits>> {
 
 /// Gateways that only forward would change nothing that applications see. So what should have been
 /// split has to have been: each connection of which the captures show that it can be. And of those
-/// that carried much, a byte was acknowledged by a gateway before its destination had done so.
-fn expect_split(gateways: &[Splits], seen: &Split, measured: &mut Measured) {
+/// that carried much, a byte was acknowledged by a gateway before its destination had done so. In
+/// custody mode none was.
+fn expect_split(gateways: &[Splits], seen: &Split, mode: Mode, measured: &mut Measured) {
     for gateway in gateways {
         let Splits { node, split, busy, .. } = gateway;
         let splittable = seen.splittable.get(node).cloned().unwrap_or_default();
@@ -284,6 +285,10 @@ fn expect_split(gateways: &[Splits], seen: &Split, measured: &mut Measured) {
     measured.metric("bulk_connections", seen.bulk.len() as f64);
     let early = seen.bulk.len() - only_forwarded.len();
     measured.metric("bulk_connections_early", early as f64);
+    if mode == Mode::Custody {
+        measured.expect(early == 0, || format!("{early} connections were acknowledged before their time"));
+        return;
+    }
     measured.expect(early as f64 >= EARLY_SHARE * seen.bulk.len() as f64, || {
         format!(
             "{} of {} connections with much payload were only forwarded, such as {}",
