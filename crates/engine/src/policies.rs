@@ -17,11 +17,16 @@ impl Split<'_> {
         rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
     }
 
-    /// The round trip of the leg towards a host, declared or measured.
+    /// The round trip of the leg towards a host, declared or measured. The shortest one counts:
+    /// where little is sent, the only sample may have waited for a link.
     fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
-        let link = cx.links.get(self.legs.get(to).out);
-        let measured = || self.relays.get(to.other()).tx.rtt().srtt();
-        link.and_then(Link::declared_rtt).or_else(measured)
+        let leg = self.legs.get(to);
+        let declared = cx.links.get(leg.out).and_then(Link::declared_rtt);
+        let measured = || {
+            let shortest = self.relays.get(to.other()).tx.shortest_rtt()?;
+            Some(leg.handshake_rtt().map_or(shortest, |rtt| rtt.min(shortest)))
+        };
+        declared.or_else(measured)
     }
 
     /// The same for this segment of its own.

@@ -137,6 +137,29 @@ fn the_far_gateway_answers_in_another_form_and_the_hosts_never_see_it() {
     );
 }
 
+/// Answers are late because the link was away for a moment each time. If acknowledgements then came
+/// a few times for each such round trip, the other gateway would take the link for silent.
+#[test]
+fn late_answers_do_not_make_a_near_gateway_a_far_one() {
+    let mut t = Script::with(|s| s.link_a = Some(link()));
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flsyn>
+         b < S 0
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+         a < S. 0 ack 1 <flsynack>
+         +1
+         a > . 1 ack 1 <fl 1 1024>
+         b < . 1 ack 1",
+    );
+    for n in 0..4 {
+        let (from, to) = (n * 100 + 1, n * 100 + 101);
+        t.play(&format!("b > P. {from}:{to} ack 1\n a < P. {from}:{to} <fl>\n ~45\n drop b\n ~105\n quiet"));
+        t.play(&format!("a > . 1 ack {to} win 512 <fl {to} 1024>\n drop"));
+    }
+    t.play("a > . 1:2921 ack 401 <fl> {gso 1460}\n ~5\n drop");
+    t.play("a > . 2921:5841 ack 401 <fl> {gso 1460}\n a < . 401 ack 5841 <fl>");
+}
+
 #[test]
 fn an_echoed_option_is_no_answer() {
     let mut t = linked();
