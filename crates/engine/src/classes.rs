@@ -105,19 +105,7 @@ mod tests {
     const LINK: IfaceId = IfaceId(1);
 
     fn rule() -> Rule {
-        Rule {
-            name: "r".into(),
-            interfaces: Vec::new(),
-            protocols: Vec::new(),
-            sources: Vec::new(),
-            destinations: Vec::new(),
-            ports: Vec::new(),
-            dscps: Vec::new(),
-            action: Action::Pass,
-            connections_max: None,
-            over_limit: Action::Pass,
-            class: None,
-        }
+        Rule { action: Action::Pass, ..Rule::default() }
     }
 
     fn udp(dscp: u8) -> Label {

@@ -270,6 +270,25 @@ pub struct Rule {
     pub class: Option<Class>,
 }
 
+impl Default for Rule {
+    /// Everything falls under it, and is split.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            interfaces: Vec::new(),
+            protocols: Vec::new(),
+            sources: Vec::new(),
+            destinations: Vec::new(),
+            ports: Vec::new(),
+            dscps: Vec::new(),
+            action: Action::Split,
+            connections_max: None,
+            over_limit: Action::Pass,
+            class: None,
+        }
+    }
+}
+
 /// Priority class of a flow's data on a declared link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Class {

@@ -301,8 +301,11 @@ impl Flow {
         ])?;
         match &mut self.treatment {
             Treatment::Split(relays) => {
-                let binds = self.promise.binds() || relays.has_debt();
-                relays.check_counted(self.busy, self.journaled.is_some(), binds)?;
+                relays.check_counted(
+                    self.busy,
+                    self.journaled.is_some(),
+                    relays.are_bound(self.promise.binds()),
+                )?;
                 split!(self, relays).check(links, is_due, closely)
             }
             Treatment::Dormant(dormant) => {
@@ -368,7 +371,7 @@ impl Flow {
     /// Something was acknowledged to a host here that the other one has not acknowledged.
     fn owes(&self) -> bool {
         match &self.treatment {
-            Treatment::Split(relays) => (self.binds() || relays.has_debt()) && relays.is_busy(),
+            Treatment::Split(relays) => relays.are_bound(self.binds()) && relays.is_busy(),
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }
@@ -482,8 +485,7 @@ impl Flow {
 
     /// What it holds cannot be delivered. Returns how it ends.
     pub fn give_up(&mut self) -> Over {
-        let is_bound = |relays: &Relays| relays.has_noticed() || relays.has_debt();
-        let over = self.promise.given_up(self.relays().is_some_and(is_bound));
+        let over = self.promise.given_up(self.relays().is_some_and(Relays::is_relied_on));
         self.end_split(over);
         over
     }
@@ -505,7 +507,7 @@ impl Flow {
     pub fn record(&mut self) -> Option<Record> {
         let binds = self.binds();
         match &mut self.treatment {
-            Treatment::Split(relays) if (binds || relays.has_debt()) && relays.holds() => {
+            Treatment::Split(relays) if relays.are_bound(binds) && relays.holds() => {
                 Some(split!(self, relays).record())
             }
             Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,

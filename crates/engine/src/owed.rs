@@ -27,12 +27,12 @@ impl Split<'_> {
     /// How the connection ends if what is held cannot be delivered.
     #[must_use]
     pub fn given_up(&self) -> Over {
-        self.promise.given_up(self.relays.has_noticed() || self.relays.has_debt())
+        self.promise.given_up(self.relays.is_relied_on())
     }
 
     /// Something was acknowledged to one of the hosts that the other one has not acknowledged.
     #[must_use]
     pub fn owes(&self) -> bool {
-        (self.binds() || self.relays.has_debt()) && self.relays.is_busy()
+        self.relays.are_bound(self.binds()) && self.relays.is_busy()
     }
 }

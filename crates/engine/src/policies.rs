@@ -13,7 +13,7 @@ impl Split<'_> {
     #[must_use]
     pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
         let is_gateway = self.legs.get(to).peer.is_speaking();
-        let rtt = self.leg_rtt(cx, to).filter(|_| is_gateway);
+        let rtt = if is_gateway { self.leg_rtt(cx, to) } else { None };
         rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
     }
 

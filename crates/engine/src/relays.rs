@@ -70,6 +70,18 @@ impl Relays {
         self.a.debt().stands() || self.b.debt().stands()
     }
 
+    /// What is held here binds this gateway: its promise does, or an earlier one.
+    #[must_use]
+    pub fn are_bound(&self, promise_binds: bool) -> bool {
+        promise_binds || self.has_debt()
+    }
+
+    /// Whatever is promised now, sources would not send all of it again.
+    #[must_use]
+    pub fn is_relied_on(&self) -> bool {
+        self.has_noticed() || self.has_debt()
+    }
+
     /// Sources are promised something from now on, or nothing more.
     pub fn change_promise(&mut self, binds: bool) {
         self.a.change_promise(binds);

@@ -22,11 +22,11 @@ pub(super) struct Kept {
 impl Sender {
     /// It has told these blocks beside the far host's acknowledgement.
     pub(super) fn note_kept(&mut self, now: Instant, ack: SeqNum, told: &[SackBlock]) {
-        let keeps = told.iter().any(|b| b.start.before_eq(ack) && b.end.after(ack));
-        if !self.flight.is_head_kept() || ack.after(self.snd_una()) {
+        let is_kept = self.flight.is_head_kept();
+        if !is_kept || ack.after(self.snd_una()) {
             self.kept = None;
         }
-        if keeps && self.flight.is_head_kept() {
+        if is_kept && told.iter().any(|b| b.start.before_eq(ack) && b.end.after(ack)) {
             self.kept.get_or_insert(Kept { since: now, told_at: now, asked_at: None }).told_at = now;
         }
     }

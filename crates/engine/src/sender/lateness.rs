@@ -83,7 +83,7 @@ impl Sender {
     pub(super) fn pauses(&self, now: Instant) -> bool {
         let is_near = self.rtt().srtt().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
-        self.silence.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
+        self.silence.expected.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
     }
 }
 

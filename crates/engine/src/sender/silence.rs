@@ -17,6 +17,19 @@ const ASK_AFTER_WAITING: u32 = 1;
 /// back-off.
 const ASK_AFTER_LOSSES: u32 = 5;
 
+/// What the link of a leg lets expect of its silences.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Expected {
+    /// Segments may wait in a queue that is not ours.
+    pub may_wait: bool,
+    /// The link's rate is declared, and its queue is the clock here.
+    pub is_clocked: bool,
+    /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.
+    pub is_own: bool,
+    /// Such a link loses whole bursts.
+    pub is_lossy: bool,
+}
+
 /// How long nothing has been heard of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
@@ -26,14 +39,8 @@ pub(super) struct Silence {
     pub asked_bytes: u32,
     /// When the first of them was.
     pub since: Instant,
-    /// Segments may wait in a queue that is not ours.
-    pub may_wait: bool,
-    /// The link's rate is declared, and its queue is the clock here.
-    pub is_clocked: bool,
-    /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.
-    pub is_own: bool,
-    /// Such a link loses whole bursts.
-    pub is_lossy: bool,
+    /// What the link lets expect.
+    pub expected: Expected,
     /// Silences of the link that ended since the receiver acknowledged anything; a long one counts
     /// as several short ones.
     pub outlived: u8,
@@ -60,16 +67,16 @@ impl Silence {
     /// window of its own would send all there is at every timeout, and a link would carry nothing
     /// but repetitions for hosts that are off.
     pub fn asks(&self) -> bool {
-        self.timeouts >= if self.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER } && !self.persists()
+        self.timeouts >= if self.expected.may_wait { ASK_AFTER_WAITING } else { ASK_AFTER }
+            && !self.persists()
     }
     /// It is over. What its link lets expect remains.
     fn over(self) -> Self {
-        let Self { may_wait, is_clocked, is_own, is_lossy, .. } = self;
-        Self { may_wait, is_clocked, is_own, is_lossy, ..Self::default() }
+        Self { expected: self.expected, ..Self::default() }
     }
     /// All that is under way is sent again at each timeout: it may have been lost as a whole.
     pub fn persists(&self) -> bool {
-        self.is_lossy && self.timeouts < ASK_AFTER_LOSSES
+        self.expected.is_lossy && self.timeouts < ASK_AFTER_LOSSES
     }
     /// It has been asked, and nothing else is sent before the answer or the next timeout.
     pub fn waits(&self, mss: u32) -> bool {
@@ -217,7 +224,7 @@ impl Sender {
         // Where no timer has expired it was a short one, and several in a row are the link's.
         let counts = match self.silence {
             Silence { timeouts: 0, .. } => 1,
-            Silence { is_own: true, .. } => SHORT_SILENCES_OWN,
+            Silence { expected: Expected { is_own: true, .. }, .. } => SHORT_SILENCES_OWN,
             _ => SHORT_SILENCES,
         };
         let outlived = self.silence.outlived.saturating_add(counts);

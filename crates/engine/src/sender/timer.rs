@@ -4,6 +4,7 @@
 use farlink_cc::Congestion;
 use farlink_wire::{Duration, Instant};
 
+use super::silence::Expected;
 use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
 use crate::link::Link;
@@ -74,7 +75,7 @@ impl Sender {
     /// end that is lost would cost a round trip more. Else it is now: there may be other queues.
     fn rto_begins_at(&self, now: Instant) -> Instant {
         let oldest = self.flight.board().first().filter(|r| !r.lost && !r.sacked);
-        let is_end = self.tail_after && self.silence.is_own && self.silence.timeouts == 0;
+        let is_end = self.tail_after && self.silence.expected.is_own && self.silence.timeouts == 0;
         oldest.filter(|_| is_end).map_or(now, |r| r.sent_at.min(now))
     }
 
@@ -130,10 +131,13 @@ impl Sender {
         let is_said = kind.is_clocked_by_queue() && link.is_some_and(Link::is_rate_declared);
         // A link that carries less than was said has a queue, too.
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
-        self.silence.is_clocked = is_said;
-        self.silence.is_own = is_said && !queues;
-        self.silence.may_wait = kind.goes_by_link_rate() && !is_said;
-        self.silence.is_lossy = self.silence.is_own && link.is_some_and(Link::is_lossy);
+        let is_own = is_said && !queues;
+        self.silence.expected = Expected {
+            may_wait: kind.goes_by_link_rate() && !is_said,
+            is_clocked: is_said,
+            is_own,
+            is_lossy: is_own && link.is_some_and(Link::is_lossy),
+        };
     }
 
     /// The way delivers, and nothing has arrived that left after `newest`. What left later stands
@@ -208,6 +212,6 @@ impl Sender {
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.flight.rto(self.silence.is_lossy)
+        self.flight.rto(self.silence.expected.is_lossy)
     }
 }

@@ -105,19 +105,8 @@ fn a_host_that_vanishes_makes_room_when_the_table_is_full() {
 
 #[test]
 fn what_has_ended_is_not_open_under_its_rule() {
-    let rule = Rule {
-        name: "r".into(),
-        interfaces: Vec::new(),
-        protocols: Vec::new(),
-        sources: Vec::new(),
-        destinations: Vec::new(),
-        ports: Vec::new(),
-        dscps: Vec::new(),
-        action: Action::Split,
-        connections_max: Some(2),
-        over_limit: Action::Refuse,
-        class: None,
-    };
+    let rule =
+        Rule { name: "r".into(), connections_max: Some(2), over_limit: Action::Refuse, ..Rule::default() };
     for (pause, end) in [("+11s", fins as fn(&mut Script, u32)), ("+11s", reset)] {
         let mut t = Script::with(|s| s.config.rules = vec![rule.clone()]);
         open_from(&mut t, 5000);

@@ -1,6 +1,7 @@
 //! Custody mode, and gateways on both sides of a link: which of them holds, and what the one before
 //! it does meanwhile.
 
+use crate::peers::ASKED;
 use crate::script::network::TO_B;
 use crate::script::{Host, Script};
 use farlink_gateway::config::{Action, Link, Notice};
@@ -16,18 +17,13 @@ fn behind_a_gateway() -> Script {
         s.link_a = link("near");
         s.link = link("sat");
     });
-    t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flsyn>
-         b < S 0
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
-         a < S. 0 ack 1 <flsynack>
-         a > . 1 ack 1 <fl 1 1024>
-         b < . 1 ack 1",
-    );
+    t.play(ASKED);
+    t.play("a > . 1 ack 1 <fl 1 1024>\n b < . 1 ack 1");
     t
 }
 
-/// One gateway in custody mode, and the script plays the next one behind the link.
+/// One gateway in custody mode, and the script plays the next one behind the link. Two segments are
+/// under way to it.
 fn before_a_gateway() -> Script {
     let mut t = Script::with(|s| {
         s.config.default_action = Action::Custody(Notice::Silence);
@@ -41,7 +37,11 @@ fn before_a_gateway() -> Script {
          a > . 1 ack 1
          b < . 1 ack 1
          b > . 1 ack 1 win 65535 <fl 1 1024>
-         drop",
+         drop
+         a > P. 1:1001 ack 1
+         b < P. 1:1001 <fl>
+         a > P. 1001:2001 ack 1
+         b < P. 1001:2001 <fl>",
     );
     t
 }
@@ -74,12 +74,6 @@ fn the_gateway_before_is_told_what_is_held_and_nothing_is_acknowledged() {
 #[test]
 fn what_the_next_gateway_keeps_is_asked_for_and_not_sent_again() {
     let mut t = before_a_gateway();
-    t.play(
-        "a > P. 1:1001 ack 1
-         b < P. 1:1001 <fl>
-         a > P. 1001:2001 ack 1
-         b < P. 1001:2001 <fl>",
-    );
     let mut asked = 0;
     t.play("b > . 1 ack 1 win 65535 <flruns 1000 2 2>");
     for _ in 0..6000 {
@@ -101,11 +95,7 @@ fn what_the_next_gateway_keeps_is_asked_for_and_not_sent_again() {
 fn a_gateway_that_keeps_nothing_any_more_is_found_out() {
     let mut t = before_a_gateway();
     t.play(
-        "a > P. 1:1001 ack 1
-         b < P. 1:1001 <fl>
-         a > P. 1001:2001 ack 1
-         b < P. 1001:2001 <fl>
-         b > . 1 ack 1 win 65535 <flruns 1000 2 2>
+        "b > . 1 ack 1 win 65535 <flruns 1000 2 2>
          ~250
          b < . 1:1457",
     );

@@ -5,19 +5,7 @@ use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::{Action, Rule};
 
 pub fn rule(action: Action) -> Rule {
-    Rule {
-        name: "r".into(),
-        interfaces: Vec::new(),
-        protocols: Vec::new(),
-        sources: Vec::new(),
-        destinations: Vec::new(),
-        ports: Vec::new(),
-        dscps: Vec::new(),
-        action,
-        connections_max: None,
-        over_limit: Action::Pass,
-        class: None,
-    }
+    Rule { name: "r".into(), action, ..Rule::default() }
 }
 
 /// Opens and tells whether it was split.

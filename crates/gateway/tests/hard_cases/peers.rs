@@ -20,6 +20,12 @@ const HANDSHAKE: &str = "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
      a > . 1 ack 1
      b < . 1 ack 1";
 
+/// A SYN that the gateway at the client's side has marked, up to the answer.
+pub const ASKED: &str = "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flsyn>
+     b < S 0
+     b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+     a < S. 0 ack 1 <flsynack>";
+
 /// As `linked`, with an answer in the handshake.
 fn with_peer() -> Script {
     let mut t = linked();
@@ -142,15 +148,8 @@ fn the_far_gateway_answers_in_another_form_and_the_hosts_never_see_it() {
 #[test]
 fn late_answers_do_not_make_a_near_gateway_a_far_one() {
     let mut t = Script::with(|s| s.link_a = Some(link()));
-    t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flsyn>
-         b < S 0
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
-         a < S. 0 ack 1 <flsynack>
-         +1
-         a > . 1 ack 1 <fl 1 1024>
-         b < . 1 ack 1",
-    );
+    t.play(ASKED);
+    t.play("+1\n a > . 1 ack 1 <fl 1 1024>\n b < . 1 ack 1");
     for n in 0..4 {
         let (from, to) = (n * 100 + 1, n * 100 + 101);
         t.play(&format!("b > P. {from}:{to} ack 1\n a < P. {from}:{to} <fl>\n ~45\n drop b\n ~105\n quiet"));

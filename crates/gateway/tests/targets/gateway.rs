@@ -83,16 +83,9 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
     };
     let refuse = Rule {
         name: "refuse".into(),
-        interfaces: Vec::new(),
-        protocols: Vec::new(),
-        sources: Vec::new(),
-        destinations: Vec::new(),
         ports: vec![(REFUSED_PORT, REFUSED_PORT)],
-        dscps: Vec::new(),
         action: Action::Refuse,
-        connections_max: None,
-        over_limit: Action::Pass,
-        class: None,
+        ..Rule::default()
     };
     let mut c = Config {
         interfaces: vec![interface(0, None), interface(1, link)],
