@@ -5,12 +5,13 @@
 //! change what is known of a connection. The price: a connection that moves on round the gateway by
 //! more than a window is a stranger to its record, and stays unsplit until it ends.
 
-use farlink_wire::{Duration, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, FARLINK_DATA, Instant, SeqNum, TcpSegment};
 
 use crate::closed::Closed;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::leg::{Agreed, Leg};
+use crate::net::IfaceId;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
 use crate::relays::Relays;
 use crate::side::{Pair, Side};
@@ -33,6 +34,27 @@ pub struct Dormant {
     pub own_max: Pair<u32>,
     /// Per host: what acknowledges its FIN, if it has sent one. Then the flow is never split again.
     pub fin: Pair<Option<SeqNum>>,
+}
+
+/// The way of a packet to its other host.
+#[derive(Clone, Copy, Debug)]
+pub struct Road {
+    /// Its link is away.
+    pub is_away: bool,
+    /// It leads over a link to the next gateway, or comes from one.
+    pub is_watched: bool,
+}
+
+impl Road {
+    /// That of a segment of this host, which came in by that interface.
+    #[must_use]
+    pub fn of(cx: &Cx<'_>, legs: &Pair<Leg>, (from, by): (Side, IfaceId), s: &TcpSegment) -> Self {
+        let far = legs.get(from.other());
+        let to_gateway = far.peer.is_marked() && cx.links.get(far.out).is_some();
+        let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == FARLINK_DATA);
+        let of_gateway = is_marked && legs.get(from).peer.is_marked() && cx.links.at(by).is_some();
+        Self { is_away: cx.links.is_away(far.out), is_watched: to_gateway || of_gateway }
+    }
 }
 
 /// What a packet means for a sleeping flow.
@@ -88,12 +110,13 @@ impl Dormant {
         self.acked.a == self.sent.b && self.acked.b == self.sent.a && !ends
     }
 
-    /// The segment wakes the flow; `is_away`: it would meet a link that is away. Then a keepalive
-    /// does, too, which is answered here, and the end of the stream.
-    fn is_woken_by(&self, from: Side, s: &TcpSegment, is_away: bool) -> bool {
+    /// The segment wakes the flow; `is_watched`: on its way is a link that is away, or one with a
+    /// gateway at its other end. Then a keepalive does, too, by which it is found out whether the
+    /// link is away, and the end of the stream.
+    fn is_woken_by(&self, from: Side, s: &TcpSegment, is_watched: bool) -> bool {
         let next = *self.sent.get(from);
-        let exact = s.seq == next && (s.payload_len > 0 || (is_away && s.flags.fin()));
-        let asks = is_away && s.seq + 1 == next && s.payload_len <= 1 && !s.flags.fin();
+        let exact = s.seq == next && (s.payload_len > 0 || (is_watched && s.flags.fin()));
+        let asks = is_watched && s.seq + 1 == next && s.payload_len <= 1 && !s.flags.fin();
         self.is_quiet() && s.ack == *self.acked.get(from) && (exact || asks) && !s.flags.urg()
     }
 
@@ -132,28 +155,28 @@ impl Dormant {
     }
 
     /// A packet passes; `is_word`: by [`Self::is_word_of`], `may_wake`: there is room for one more,
-    /// `is_away`: its link is.
+    /// `road`: what is known of its way to the other host.
     pub fn pass(
         &mut self,
         now: Instant,
         (leg, agreed): (&mut Leg, Agreed),
         from: Side,
         s: &TcpSegment,
-        (is_word, may_wake, is_away): (bool, bool, bool),
+        (is_word, may_wake, road): (bool, bool, Road),
     ) -> Told {
         if s.flags.rst() && !s.flags.syn() {
             if !self.is_exact(from, s) {
                 return Told::Little;
             }
             // Nobody would repeat it.
-            let waits = is_away && may_wake && self.is_quiet();
+            let waits = road.is_away && may_wake && self.is_quiet();
             return if waits { Told::Wakes } else { Told::Resets };
         }
         if !is_word {
             let says_more = s.payload_len > 0 || s.flags.fin();
             return if says_more && self.is_forged(from, s) { Told::Forged } else { Told::Little };
         }
-        if may_wake && self.is_woken_by(from, s, is_away) {
+        if may_wake && self.is_woken_by(from, s, road.is_away || road.is_watched) {
             return Told::Wakes;
         }
         if let (true, Some(t)) = (agreed.timestamps, s.options.timestamps)
@@ -175,6 +198,7 @@ impl Dormant {
         s: &TcpSegment,
     ) -> Box<Relays> {
         let next = self.sent;
+        let heard_at = legs.get(from).heard_at();
         if !s.flags.rst() {
             legs.get_mut(from).hear(cx.now, s);
         }
@@ -184,6 +208,10 @@ impl Dormant {
         r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes()), false);
         r.a.rx.remember_shown(self.edges.a, self.shown_max.a);
         r.b.rx.remember_shown(self.edges.b, self.shown_max.b);
+        if s.seq + 1 == *next.get(from) {
+            // What passed last may be the keepalive of a host, and its gateway asks behind it.
+            r.get_mut(from).keepalive_passed = Some(heard_at);
+        }
         r
     }
 

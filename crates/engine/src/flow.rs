@@ -9,7 +9,7 @@ use crate::checked::{Checked, all_hold};
 use crate::config::{Class, Config};
 use crate::counted::Counted;
 use crate::cx::Cx;
-use crate::dormant::Told;
+use crate::dormant::{Road, Told};
 use crate::due::{Deadline, Due};
 use crate::event::{Carried, Event};
 use crate::fate::Fate;
@@ -206,9 +206,9 @@ impl Flow {
         (is_word, may_wake): (bool, bool),
     ) -> Fate {
         if let Treatment::Dormant(dormant) = &mut self.treatment {
-            let is_away = cx.links.is_away(self.legs.get(from.other()).out);
+            let road = Road::of(cx, &self.legs, (from, self.came_by), s);
             let host = (self.legs.get_mut(from), self.agreed);
-            let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake, is_away)) {
+            let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake, road)) {
                 Told::Little => return Fate::Forward(packet),
                 Told::Forged => return Fate::taken(cx.pool, packet),
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),

@@ -352,6 +352,12 @@ impl Link {
         self.silence.since()
     }
 
+    /// It is a gateway at its other end that does not answer.
+    #[must_use]
+    pub fn is_gateway_silent(&self) -> bool {
+        self.silence.is_of_gateway()
+    }
+
     /// It is asked by a segment now; returns by which.
     pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
         if self.silence.is_asked(now) {

@@ -116,6 +116,17 @@ impl Split<'_> {
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 
+    /// A host was asked whether it lives, and neither it nor the gateway before it has said a word
+    /// for so long.
+    pub(crate) fn miss_word(&mut self, cx: &mut Cx<'_>, to: Side, after: Duration) {
+        self.doubt_link(cx, to, after);
+        let is_silent = cx.links.get(self.legs.get(to).out).and_then(Link::silent_since).is_some();
+        if !is_silent {
+            // It is the host's own matter, and the other one's to find out.
+            self.relays.get_mut(to.other()).tx.stop_inquiry();
+        }
+    }
+
     /// When whoever is at the other end of the link towards a host has answered what is under way
     /// to it, if it is near enough to answer at once.
     pub(crate) fn answer_due(&self, links: &Links, to: Side) -> Option<Instant> {
@@ -284,8 +295,11 @@ impl Engine {
 
     /// For longer than custody is kept without progress nobody was heard and nobody has said why.
     /// The link may be gone for good, or the hosts are: each connection is judged for itself again.
+    /// Where it is a gateway that does not answer, hosts have nothing to do with it.
     fn is_silent_too_long(&self, now: Instant, way: Way) -> bool {
-        let since = self.links.get(way).and_then(Link::silent_since);
-        since.is_some_and(|at| now.since(at) >= self.config.timers.user_timeout)
+        let Some(link) = self.links.get(way) else { return false };
+        let timers = &self.config.timers;
+        let limit = if link.is_gateway_silent() { timers.outage_limit } else { timers.user_timeout };
+        link.silent_since().is_some_and(|at| now.since(at) >= limit)
     }
 }

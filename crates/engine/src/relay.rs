@@ -93,8 +93,8 @@ pub struct Relay {
     /// Since when something is held that could be sent, and nothing is under way: the leg has given
     /// it no turn.
     pub waits_since: Option<Instant>,
-    /// A keepalive of the source went on: the answer must, too.
-    pub keepalive_passed: bool,
+    /// When a keepalive of the source went on: the answer must, too.
+    pub keepalive_passed: Option<Instant>,
     /// Evidence of a path round us: what the destination acknowledges and never passed here.
     pub beyond: Beyond,
     /// What its source was told of outages.
@@ -151,7 +151,7 @@ impl Relay {
             lost_until: None,
             timeouts: 0,
             waits_since: None,
-            keepalive_passed: false,
+            keepalive_passed: None,
             beyond: Beyond::default(),
             noticed: Noticed::default(),
             booked: Entry::default(),

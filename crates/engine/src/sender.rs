@@ -60,6 +60,8 @@ pub struct Happened {
     pub lost_bytes: u64,
     /// A segment that was larger than the others has arrived (true) or has been lost.
     pub mtu_probe: Option<bool>,
+    /// It was asked whether it lives, and has not answered.
+    pub silent: bool,
 }
 
 /// The sending half of a relay.

@@ -98,7 +98,7 @@ impl Split<'_> {
     #[must_use]
     pub fn deadline(&self, config: &Config, links: &Links) -> Option<Deadline> {
         let r = &*self.relays;
-        let stays = self.holds_downstream() || r.is_reset();
+        let stays = self.stays_awake() || r.is_reset();
         let idle = (!stays).then(|| self.active_at + config.timers.dormant_after);
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
         Deadline::first([
@@ -184,6 +184,7 @@ impl Split<'_> {
             }
             relay.tx.expect_of_link(cx.links.get(out));
             let ran = relay.tx.rto().min(cx.now.since(relay.tx.progress_at()));
+            let waited = relay.tx.rto();
             let happened = relay.tx.on_timer(cx.now);
             if happened.recovery {
                 cx.happened(self.legs, Event::Recovers(side.other()));
@@ -200,6 +201,8 @@ impl Split<'_> {
                 self.pass_round(side);
                 self.ask_for_echo(cx.now, side);
                 self.doubt_link(cx, side.other(), ran);
+            } else if happened.silent {
+                self.miss_word(cx, side.other(), waited);
             }
             self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }
@@ -207,7 +210,7 @@ impl Split<'_> {
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
         if idle
             && !self.relays.is_draining()
-            && !self.holds_downstream()
+            && !self.stays_awake()
             && !self.relays.is_reset()
             && self.relays.over().is_none()
         {
@@ -221,6 +224,13 @@ impl Split<'_> {
         let r = &*self.relays;
         let behind = [&r.a, &r.b].into_iter().any(|r| r.far_acked().before(r.tx.snd_una()));
         self.relays.holds() || behind
+    }
+
+    /// Something is held downstream, or a link is asked for a host that asks whether the other one
+    /// lives.
+    fn stays_awake(&self) -> bool {
+        let r = &*self.relays;
+        self.holds_downstream() || r.a.tx.is_inquired() || r.b.tx.is_inquired()
     }
 
     /// Custody without progress is given up after the user timeout (RFC 5482).

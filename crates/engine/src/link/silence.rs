@@ -94,6 +94,8 @@ struct Doubt {
     probes: u32,
     /// Probes cost little.
     is_dense: bool,
+    /// It is a gateway that does not answer.
+    of_gateway: bool,
 }
 
 impl Silence {
@@ -123,6 +125,7 @@ impl Silence {
             probed_at: now,
             probes: 0,
             is_dense: expired.is_dense,
+            of_gateway: expired.of_gateway,
         });
         true
     }
@@ -136,7 +139,8 @@ impl Silence {
         }
         let probe_at = if of_gateway { now } else { now + apart };
         let (since, until, probed_at, probes) = (now, now, now, FIRST_PROBE_NEAR);
-        self.doubt = Some(Doubt { since, until, apart, probe_at, probed_at, probes, is_dense: true });
+        let is_dense = true;
+        self.doubt = Some(Doubt { since, until, apart, probe_at, probed_at, probes, is_dense, of_gateway });
         true
     }
 
@@ -148,6 +152,11 @@ impl Silence {
     /// Since when it has been suspected.
     pub fn since(&self) -> Option<Instant> {
         self.doubt.map(|d| d.since)
+    }
+
+    /// It is a gateway that does not answer, which would whether hosts live or not.
+    pub fn is_of_gateway(&self) -> bool {
+        self.doubt.is_some_and(|d| d.of_gateway)
     }
 
     /// When the next probe is due.

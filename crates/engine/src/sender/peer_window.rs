@@ -37,6 +37,9 @@ pub(super) struct PeerWindow {
     urgent_notice_wanted: bool,
     /// Probes of a closed window have gone out since the receiver was last heard.
     is_unanswered: bool,
+    /// The other host has asked whether the receiver lives: when its word is due, or is missed
+    /// again.
+    word_due: Option<Instant>,
 }
 
 impl PeerWindow {
@@ -54,6 +57,7 @@ impl PeerWindow {
             probe_wanted: false,
             urgent_notice_wanted: false,
             is_unanswered: false,
+            word_due: None,
         }
     }
 
@@ -100,7 +104,11 @@ impl PeerWindow {
     }
     /// When it is asked next.
     pub fn deadline(&self) -> Option<Deadline> {
-        Deadline::first([Due::Persist.at(self.persist_at), Due::Gap.at(self.hole_at)])
+        Deadline::first([
+            Due::Persist.at(self.persist_at),
+            Due::Gap.at(self.hole_at),
+            Due::Answer.at(self.word_due),
+        ])
     }
 
     /// A segment at `seq` that acknowledges `ack` shows so many bytes (RFC 9293 3.10.7.4), `una`
@@ -143,6 +151,30 @@ impl PeerWindow {
     /// The receiver has been heard.
     pub fn on_word(&mut self) {
         self.is_unanswered = false;
+        self.word_due = None;
+    }
+    /// It is asked whether it lives; a word is due by then.
+    pub fn inquire(&mut self, due: Instant) {
+        if self.word_due.is_none() {
+            self.word_due = Some(due);
+            self.probe_wanted = true;
+        }
+    }
+    /// It has been asked whether it lives, and has not been heard since.
+    pub fn is_inquired(&self) -> bool {
+        self.word_due.is_some()
+    }
+    /// Nobody waits for its word any more.
+    pub fn stop_inquiry(&mut self) {
+        self.word_due = None;
+    }
+    /// Returns whether its word is missed now; it is missed again after `again`.
+    pub fn miss_word(&mut self, now: Instant, again: Duration) -> bool {
+        let is_missed = self.word_due.is_some_and(|at| at <= now);
+        if is_missed {
+            self.word_due = Some(now + again);
+        }
+        is_missed
     }
 
     /// Something new has left.
@@ -235,6 +267,7 @@ impl PeerWindow {
     /// meanwhile is asked at once.
     pub fn begin_anew(&mut self) {
         self.is_unanswered = false;
+        self.word_due = None;
         self.probe_wanted |= self.persist_at.is_some();
         self.forget_wait();
     }

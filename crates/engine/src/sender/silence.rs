@@ -138,6 +138,7 @@ impl Sender {
     pub fn put_off_timers(&mut self, now: Instant) {
         self.note_outage();
         self.peer.put_off(now);
+        self.peer.miss_word(now, self.flight.rto_bounds().max);
         self.governor.on_timer(now);
         self.timers.put_off(now);
     }
@@ -187,6 +188,25 @@ impl Sender {
     /// It has: the silence is the receiver's own, until it is heard again.
     pub fn leave_alone(&mut self) {
         self.silence.is_alone = true;
+        self.peer.stop_inquiry();
+    }
+
+    /// Its source asks whether the receiver lives, and waits for its word. So does whoever is next
+    /// on the way there, who is asked as well: a word is due as soon as an acknowledgement would
+    /// be.
+    pub fn inquire(&mut self, now: Instant) {
+        self.peer.inquire(now + self.rto());
+    }
+
+    /// Nobody waits for that word any more.
+    pub fn stop_inquiry(&mut self) {
+        self.peer.stop_inquiry();
+    }
+
+    /// It has been asked, and nobody has been heard there since.
+    #[must_use]
+    pub fn is_inquired(&self) -> bool {
+        self.peer.is_inquired()
     }
 
     /// Something waits for the link: an answer, or a window that was closed, or that there is
@@ -196,6 +216,7 @@ impl Sender {
         !self.flight.is_empty()
             || self.peer.wants_probe()
             || self.peer.is_waited_for()
+            || self.peer.is_inquired()
             || self.has_new(supply)
     }
 

@@ -180,6 +180,7 @@ impl Sender {
             }
         }
         self.peer.on_timer(now, self.snd_nxt(), self.rto(), self.flight.rto_bounds().max);
+        happened.silent = self.peer.miss_word(now, self.flight.rto_bounds().max);
         if due(self.timers.rto) {
             self.timers.rto = None;
             happened.rto = self.on_rto(now);

@@ -2,7 +2,7 @@
 //! host does meanwhile is told the other one when the link is back.
 
 use crate::script::network::TO_B;
-use crate::script::{Host, Script, USUAL};
+use crate::script::{Cut, Host, Script, USUAL};
 use farlink_gateway::config::{Action, Link, Notice};
 use farlink_wire::Duration;
 
@@ -136,4 +136,67 @@ fn a_keepalive_is_answered_while_a_silent_link_is_asked() {
     ));
     assert_eq!(t.with_gateway(|g, _, _| g.status()).links[0].state, "probing");
     t.play("a > . 100 ack 1\n a < . 1 ack 101");
+}
+
+/// A connection that sleeps, over a link with a gateway at each end.
+fn asleep_between_gateways(v6: bool) -> Script {
+    let mut t = Script::with(|s| {
+        s.v6 = v6;
+        s.gateways = 2;
+        s.link_delay = Duration::from_millis(250);
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() });
+    });
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}\n ~250\n drop b
+         b > S. 0 ack 1 win 65535 {USUAL}\n ~250\n drop a
+         a > . 1 ack 1\n ~250\n drop b
+         a > P. 1:101 ack 1\n ~300\n drop
+         b > . 1 ack 101\n ~60s\n drop"
+    ));
+    t.assert(t.status().flows_split == 0, "asleep");
+    t
+}
+
+fn link_state(t: &mut Script) -> &'static str {
+    t.with_gateway(|g, _, _| g.status()).links[0].state
+}
+
+/// Nobody says anything but keepalives. The gateway at the other end of the link is asked, too. It
+/// does not answer, so its link is away, and whoever asks again is answered here.
+#[test]
+fn a_keepalive_finds_out_that_its_link_is_silent() {
+    for v6 in [false, true] {
+        let mut t = asleep_between_gateways(v6);
+        t.cut(Cut::All);
+        t.play("a > . 100 ack 1\n ~10s\n quiet");
+        assert_eq!(link_state(&mut t), "probing");
+        for _ in 0..20 {
+            t.play("a > . 100 ack 1\n a < . 1 ack 101\n ~3600s\n quiet");
+        }
+        t.cut(Cut::Nothing);
+        t.play("~60s\n drop");
+        assert_eq!(link_state(&mut t), "up");
+        t.assert(t.status().flows_split == 0, "asleep again");
+        t.play("a > . 100 ack 1\n ~250\n b < . 100 ack 1\n b > . 1 ack 101\n ~250\n a < . 1 ack 101\n ~10s\n quiet");
+    }
+}
+
+/// The gateways live, and the host does not answer: that is for the other host to find out.
+#[test]
+fn a_keepalive_to_a_host_that_is_off_is_not_answered_here() {
+    let mut t = asleep_between_gateways(false);
+    for _ in 0..9 {
+        t.play("a > . 100 ack 1\n ~250\n b < . 100 ack 1\n ~75s\n quiet");
+        assert_eq!(link_state(&mut t), "up");
+    }
+}
+
+/// Its host ends a connection that sleeps, and the packet is lost: it is sent again from here.
+#[test]
+fn the_end_of_a_sleeping_connection_is_repeated_over_a_link() {
+    let mut t = asleep_between_gateways(false);
+    t.cut(Cut::All);
+    t.play("a > F. 101 ack 1\n ~3s");
+    t.cut(Cut::Nothing);
+    t.play("~1s\n drop a\n b < F. 101 ack 1\n drop\n b > F. 1 ack 102\n ~300\n drop b\n a < F. 1 ack 102");
 }

@@ -67,6 +67,7 @@ impl Bed {
             s.link_delay = rtt / 2;
             s.link = Some(link);
             s.config.timers.user_timeout = user_timeout;
+            s.config.timers.outage_limit = user_timeout * 4;
         });
         let wait = rtt.as_micros() as f64 / 2_000.0;
         let mut transfers = Vec::new();
@@ -368,8 +369,11 @@ fn a_silence_that_nobody_explains_is_no_excuse_for_ever() {
     (0..PORTS.len()).for_each(|n| bed.say(n));
     bed.run_in_steps(Duration::from_secs(55), Duration::from_millis(100));
     assert_eq!(bed.state(), "probing");
-    bed.run_in_steps(Duration::from_secs(120), Duration::from_millis(100));
-    bed.t.assert(bed.t.status().counters.flows_abandoned == 3, "the user timeout twice");
+    bed.run_in_steps(Duration::from_secs(150), Duration::from_millis(100));
+    bed.t.assert(bed.t.status().counters.flows_abandoned == 0, "a gateway would answer whoever lives");
+    assert_eq!(bed.state(), "probing");
+    bed.run_in_steps(Duration::from_secs(60), Duration::from_millis(100));
+    bed.t.assert(bed.t.status().counters.flows_abandoned == 3, "four minutes are the limit of an outage");
 }
 
 /// Two connections over a link that has been silent for 100 s; the first one waits for an answer.
