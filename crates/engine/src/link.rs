@@ -7,6 +7,7 @@ mod far_end;
 mod losses;
 mod memory;
 mod meter;
+mod returns;
 mod round_trip;
 mod shares;
 mod silence;
@@ -21,6 +22,7 @@ use crate::peer::{Arrived, Hello, Identity};
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
 pub use silence::Expired;
 pub use state::{Evidence, State, Witness};
@@ -59,6 +61,7 @@ pub struct Link {
     meter: Meter,
     far_end: FarEnd,
     round_trip: RoundTrip,
+    returns: Returns,
 }
 
 /// All declared links of the engine.
@@ -264,6 +267,9 @@ impl Links {
     /// What was under way in it is being sent again. Returns whether it has been down: then all of
     /// that is lost.
     pub(crate) fn come_back(&mut self, way: Way) -> bool {
+        if let Some(link) = self.get_mut(way).filter(|link| link.evidence.is_away()) {
+            link.returns.note(link.budget.held_bytes());
+        }
         self.evidence_mut(way).is_some_and(Evidence::come_back)
     }
 
@@ -319,6 +325,7 @@ impl Link {
             meter: Meter::new(identity),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
+            returns: Returns::default(),
         }
     }
 
@@ -344,6 +351,12 @@ impl Link {
     #[must_use]
     pub fn answered_at(&self) -> Instant {
         self.silence.answered_at()
+    }
+
+    /// Times at which it came back, and what was on hand then.
+    #[must_use]
+    pub fn returns(&self) -> Returns {
+        self.returns
     }
 
     /// Since when it has been suspected of carrying nothing.

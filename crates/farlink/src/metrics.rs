@@ -16,7 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LINES_MAX: usize = 100;
 
 /// What counts up, of links, interfaces and rules.
-const COUNTS_UP: [&str; 12] = [
+const COUNTS_UP: [&str; 14] = [
+    "returns",
+    "on_hand_total_bytes",
     "sent_bytes",
     "retransmitted_bytes",
     "dropped_packets",

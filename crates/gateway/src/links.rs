@@ -198,6 +198,7 @@ impl LinkQueue {
         let s = self.egress.stats();
         let rtt = known.and_then(Link::rtt_in_force);
         let said = known.map(Link::evidence).unwrap_or_default();
+        let returns = known.map(Link::returns).unwrap_or_default();
         LinkStatus {
             name: self.name.clone(),
             interface: self.interface.clone(),
@@ -219,6 +220,9 @@ impl LinkQueue {
             cwnd_bytes: load.cwnd_bytes,
             lost_bytes: load.lost_bytes,
             retransmitted_bytes: self.repeated_bytes,
+            returns: returns.times,
+            on_hand_bytes: returns.on_hand_bytes,
+            on_hand_total_bytes: returns.on_hand_total_bytes,
         }
     }
 }

@@ -81,4 +81,10 @@ pub struct LinkStatus {
     pub retransmitted_bytes: u64,
     /// Bytes of the open flows that were taken for lost on it.
     pub lost_bytes: u64,
+    /// How often it came back after it had been away.
+    pub returns: u64,
+    /// Bytes that were held for it when it came back last.
+    pub on_hand_bytes: u64,
+    /// The sum of these over all times.
+    pub on_hand_total_bytes: u64,
 }

@@ -106,6 +106,13 @@ pub(crate) fn of_peaks(node: &str, held_max: u64, blocks_max: u64, measured: &mu
     measured.metric(&format!("{node}_blocks_max_bytes"), blocks_max as f64);
 }
 
+/// How much a gateway held for a link in the mean when that came back, bytes.
+pub(crate) fn of_returns(node: &str, times: u64, on_hand_total: u64, measured: &mut Measured) {
+    if times > 0 {
+        measured.metric(&format!("{node}_on_hand_bytes"), on_hand_total as f64 / times as f64);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -231,7 +231,7 @@ fn early_bytes(network: &mut Network, gateway: &str) -> f64 {
 
 fn of_gateways(network: &mut Network, measured: &mut Measured) {
     let (mut memory, mut split, mut count) = (0, 0, 0);
-    let mut peaks = Vec::new();
+    let (mut peaks, mut returned) = (Vec::new(), Vec::new());
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
     for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
@@ -239,6 +239,8 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
         let backlogs = status.links.iter().map(|l| l.backlog_max_bytes as f64);
         queue = backlogs.fold(queue, f64::max);
         peaks.push((node, status.engine.held_max_bytes, status.engine.pool_max_bytes));
+        let returns = status.links.iter().map(|l| (l.returns, l.on_hand_total_bytes));
+        returned.push((node, returns.fold((0, 0), |sum, l| (sum.0 + l.0, sum.1 + l.1))));
         memory += status.engine.pool_bytes + status.engine.table_bytes;
         split += status.engine.counters.flows_split;
         count += 1;
@@ -246,6 +248,9 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     measured.metric("queue_max_bytes", queue);
     for (node, held, blocks) in peaks {
         gauges::of_peaks(network.world.name(node), held, blocks, measured);
+    }
+    for (node, (times, on_hand)) in returned {
+        gauges::of_returns(network.world.name(node), times, on_hand, measured);
     }
     if count > 0 {
         measured.metric("memory_bytes", memory as f64);
