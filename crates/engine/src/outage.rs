@@ -138,9 +138,11 @@ impl Split<'_> {
         }
         // Where nobody says the rate there may be queues that are not ours.
         let rate_bps = link.rate_in_force_bps().filter(|_| link.is_rate_declared())?;
+        // A host may have other things to do first.
+        let first = leg.handshake_rtt().filter(|_| leg.peer.is_heard());
         // One answer may be lost.
         let spared = packets(rate_bps, ANSWERED_PACKETS * links.sharers(leg.out).saturating_add(1));
-        self.relays.get(to.other()).tx.answer_due(link.answered_at(), spared)
+        self.relays.get(to.other()).tx.answer_due(link.answered_at(), spared, first)
     }
 
     /// It has not answered. The link is away if that was a gateway. A host may take its time, so it

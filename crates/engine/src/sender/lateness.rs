@@ -8,6 +8,8 @@ use crate::ack_policy::AckPolicy;
 
 /// A receiver that acknowledges at once may be later than usual by this at least.
 const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
+/// The first one may be later than its handshake by this.
+const FIRST_LATE_MIN: Duration = Duration::from_millis(10);
 /// It is not known before so many answers.
 const ANSWERS_MIN: u8 = 16;
 /// What was late once is remembered for so long at least, and twice as long at most.
@@ -69,12 +71,19 @@ impl Sender {
     }
 
     /// When a receiver that acknowledges every second segment at once has answered, and was heard
-    /// over its link at `heard_at` last: `spared` is for answers that get lost. `None`: it need not
-    /// answer yet, or what is usual is not known.
+    /// over its link at `heard_at` last: `spared` is for answers that get lost, `first` how long
+    /// the handshake took. `None`: it need not answer yet, or what is usual is not known.
     #[must_use]
-    pub fn answer_due(&self, heard_at: Instant, spared: Duration) -> Option<Instant> {
-        self.rtt().srtt()?;
-        let usual = self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max);
+    pub fn answer_due(
+        &self,
+        heard_at: Instant,
+        spared: Duration,
+        first: Option<Duration>,
+    ) -> Option<Instant> {
+        let usual = match self.rtt().srtt() {
+            Some(_) => self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max),
+            None => first? * 2 + FIRST_LATE_MIN,
+        };
         Some(self.to_be_answered()?.max(heard_at) + usual + spared)
     }
 

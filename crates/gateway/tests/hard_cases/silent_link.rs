@@ -306,6 +306,35 @@ fn a_wink_costs_a_few_milliseconds() {
     }
 }
 
+/// The very first data meets a wink: no round trip has been measured, but the handshake took one.
+#[test]
+fn a_wink_at_the_very_beginning_costs_a_few_milliseconds() {
+    for wink_ms in [5, 15, 40, 190] {
+        let mut t = Script::with(|s| {
+            s.gateways = 2;
+            s.link_delay = Duration::from_micros(250);
+            s.link = Some(Link {
+                rate_bps: Some(100_000_000),
+                rtt: Some(Duration::from_micros(500)),
+                ..Link::default()
+            });
+        });
+        t.play(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n ~1\n drop b
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>\n ~1\n drop a
+             a > . 1 ack 1\n ~1\n drop b\n b > P. 1:101 ack 1\n ~1\n drop\n a > . 1 ack 101\n ~100\n drop",
+        );
+        t.cut(Cut::All);
+        t.play(&format!(
+            "a > . 1:1461 ack 101\n a > . 1461:2921 ack 101\n drop a\n a > . 2921:4381 ack 101\n ~{wink_ms}\n drop"
+        ));
+        t.cut(Cut::Nothing);
+        t.play("~25\n drop a");
+        let got: usize = t.take(Host::B).iter().map(|s| s.segment.payload_len).sum();
+        t.assert(got >= 1460, &format!("{got} bytes within 25 ms of the end of {wink_ms} ms"));
+    }
+}
+
 #[test]
 fn an_unannounced_outage_of_a_second() {
     unannounced(1);
