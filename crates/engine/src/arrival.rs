@@ -1,7 +1,7 @@
 //! What an arriving segment means for its split connection.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Duration, Ecn, FarlinkOption, Instant, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
+use farlink_wire::{Duration, Ecn, FarlinkOption, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
 use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
@@ -378,7 +378,7 @@ impl Split<'_> {
         let r = &*self.relays;
         let keepalive = s.seq + 1 == r.get(from).rcv_nxt();
         let drained = r.get(from.other()).is_drained();
-        let answer = r.get(from.other()).keepalive_passed.is_some();
+        let answer = r.get(from.other()).waits_for_answer();
         // Whether a host that does not progress lives is for the hosts to find out.
         let stalled = r.get(from).is_stalled() && !self.is_down(cx, from.other());
         // What is only held behind a gap is the source's still: whether it lives is not ours to
@@ -416,33 +416,11 @@ impl Split<'_> {
             && !self.relays.is_draining()
         {
             // The answer to a keepalive, or a window update that changes nothing here.
-            self.relays.get_mut(from.other()).keepalive_passed = None;
+            self.relays.get_mut(from.other()).note_keepalive(None);
             self.rewrite(cx, from, s, &mut packet);
             return Fate::Forward(packet);
         }
         Fate::taken(cx.pool, packet)
-    }
-
-    /// A host's keepalive goes on: what the other one says next is its answer. The gateway at the
-    /// other end of a link is asked as well. It answers whether that host lives or not, so it is
-    /// found out that the link is away though nobody has anything else to say.
-    fn pass_keepalive(&mut self, cx: &Cx<'_>, from: Side) {
-        let to = from.other();
-        let far = self.legs.get(to);
-        let is_asked = far.peer.is_marked() && cx.links.get(far.out).is_some() && !self.is_exempt(to);
-        let is_asked = is_asked && !self.relays.is_draining();
-        let relay = self.relays.get_mut(from);
-        relay.keepalive_passed = Some(cx.now);
-        if is_asked {
-            relay.tx.inquire(cx.now);
-        }
-    }
-
-    /// A keepalive of this host has just gone on, and may still be answered: the gateway before us
-    /// asks behind it.
-    fn has_just_asked(&self, now: Instant, from: Side) -> bool {
-        let relay = self.relays.get(from);
-        relay.keepalive_passed.is_some_and(|at| now.since(at) < relay.tx.rto())
     }
 
     /// Draining: what lies past the frozen edge is forwarded.

@@ -210,7 +210,7 @@ impl Dormant {
         r.b.rx.remember_shown(self.edges.b, self.shown_max.b);
         if s.seq + 1 == *next.get(from) {
             // What passed last may be the keepalive of a host, and its gateway asks behind it.
-            r.get_mut(from).keepalive_passed = Some(heard_at);
+            r.get_mut(from).note_keepalive(Some(heard_at));
         }
         r
     }

@@ -46,6 +46,7 @@ mod govern;
 mod handshake;
 mod hosts;
 mod initial_window;
+mod keepalive;
 mod kept;
 mod leg;
 mod limited_by;

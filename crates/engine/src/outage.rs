@@ -72,12 +72,6 @@ impl Split<'_> {
         links.away_since(self.legs.get(to).out).filter(|_| self.waits_for_link(links, to))
     }
 
-    /// A host that asks whether the other one lives is answered here: the link is away, and the
-    /// other one could not answer.
-    pub(crate) fn answers_for(&self, cx: &Cx<'_>, host: Side) -> bool {
-        self.outage_ends_at(cx.config, cx.links, host).is_some_and(|end| cx.now < end)
-    }
-
     /// It is not clear whether what is lost towards a host is lost by its link.
     #[must_use]
     pub fn is_doubted(&self, links: &Links, to: Side) -> bool {
@@ -114,17 +108,6 @@ impl Split<'_> {
         let is_dense = of_gateway && link.rate_in_force_bps().is_some();
         let expired = Expired { after, host: leg.addr, of_gateway, is_lossy, is_dense, apart };
         cx.links.note_expired(cx.now, leg.out, &expired);
-    }
-
-    /// A host was asked whether it lives, and neither it nor the gateway before it has said a word
-    /// for so long.
-    pub(crate) fn miss_word(&mut self, cx: &mut Cx<'_>, to: Side, after: Duration) {
-        self.doubt_link(cx, to, after);
-        let is_silent = cx.links.get(self.legs.get(to).out).and_then(Link::silent_since).is_some();
-        if !is_silent {
-            // It is the host's own matter, and the other one's to find out.
-            self.relays.get_mut(to.other()).tx.stop_inquiry();
-        }
     }
 
     /// When whoever is at the other end of the link towards a host has answered what is under way
