@@ -127,6 +127,8 @@ pub struct Link {
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs
     /// until it is.
     pub estimate_rate: bool,
+    /// What is done with connections over it that no rule names; `None`: the default action.
+    pub action: Option<LinkAction>,
 }
 
 /// How data is sent on a leg.
@@ -209,6 +211,17 @@ impl Action {
     pub fn custody(self) -> Option<Notice> {
         if let Self::Custody(notice) = self { Some(notice) } else { None }
     }
+}
+
+/// What is done with the connections over a link that no rule names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkAction {
+    /// They are split.
+    Split,
+    /// They are in custody mode.
+    Custody(Notice),
+    /// They are in custody mode while the link is near, and comes and goes; else they are split.
+    Auto(Notice),
 }
 
 /// What a source in custody mode hears while the link is away for which its data is held.

@@ -518,7 +518,8 @@ impl Engine {
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
         flow.rule = h.rule;
         flow.class = h.class;
-        let custody = self.rules.action(h.rule).and_then(Action::custody);
+        let ways = [flow.legs.a.out, flow.legs.b.out];
+        let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
         flow.promise = Promise::of(custody, self.config.pinned, answer.agreed.window_scale);
         flow.handshake = now.since(syn_at);
         flow.note_open();

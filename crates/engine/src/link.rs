@@ -15,7 +15,8 @@ mod state;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
-use crate::config::{self, Config, InitialWindow};
+use crate::ack_policy::AckPolicy;
+use crate::config::{self, Action, Config, InitialWindow, LinkAction};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Hello, Identity};
 
@@ -62,6 +63,7 @@ pub struct Link {
     far_end: FarEnd,
     round_trip: RoundTrip,
     returns: Returns,
+    action: Option<LinkAction>,
 }
 
 /// All declared links of the engine.
@@ -266,9 +268,9 @@ impl Links {
 
     /// What was under way in it is being sent again. Returns whether it has been down: then all of
     /// that is lost.
-    pub(crate) fn come_back(&mut self, way: Way) -> bool {
+    pub(crate) fn come_back(&mut self, now: Instant, way: Way) -> bool {
         if let Some(link) = self.get_mut(way).filter(|link| link.evidence.is_away()) {
-            link.returns.note(link.budget.held_bytes());
+            link.returns.note(now, link.budget.held_bytes());
         }
         self.evidence_mut(way).is_some_and(Evidence::come_back)
     }
@@ -326,6 +328,7 @@ impl Link {
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
             returns: Returns::default(),
+            action: declared.action,
         }
     }
 
@@ -357,6 +360,30 @@ impl Link {
     #[must_use]
     pub fn returns(&self) -> Returns {
         self.returns
+    }
+
+    /// What is done with connections over it that no rule names; `None`: the default action. Far
+    /// links are filled by splitting alone, whatever they do.
+    #[must_use]
+    pub fn action(&self, now: Instant) -> Option<Action> {
+        let is_near = || self.rtt_in_force().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
+        Some(match self.action? {
+            LinkAction::Custody(notice) => Action::Custody(notice),
+            LinkAction::Auto(notice) if self.returns.are_frequent(now) && is_near() => {
+                Action::Custody(notice)
+            }
+            LinkAction::Split | LinkAction::Auto(_) => Action::Split,
+        })
+    }
+
+    /// The same, as it is said: for people.
+    #[must_use]
+    pub fn said_action(&self) -> Option<LinkAction> {
+        self.action
+    }
+
+    pub(crate) fn set_action(&mut self, action: Option<LinkAction>) {
+        self.action = action;
     }
 
     /// Since when it has been suspected of carrying nothing.
@@ -623,9 +650,9 @@ mod tests {
         links.tell(now, sat, Witness::Operator, true);
         assert_eq!(links.take_back(), [lan, unknown], "the operator cannot take back the carrier's word");
         assert!(!links.are_some_back() && links.is_away(lan));
-        assert!(links.come_back(lan) && !links.is_away(lan) && links.is_any_away());
+        assert!(links.come_back(now, lan) && !links.is_away(lan) && links.is_any_away());
         links.tell(now, sat, Witness::Kernel, true);
-        links.come_back(sat);
+        links.come_back(now, sat);
         assert!(!links.is_any_away());
     }
 

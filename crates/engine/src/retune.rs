@@ -4,7 +4,7 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, FlowControl, InitialWindow};
+use crate::config::{Action, FlowControl, InitialWindow, LinkAction};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, RateSource};
@@ -39,12 +39,32 @@ impl Engine {
         }
     }
 
-    /// Open connections are split from now on, or in custody mode, as their rules say now. What has
-    /// been promised stays owed.
+    /// What is done with a connection of this rule that takes these ways. Where it is the default,
+    /// and that is to split, a link on the way has a word of its own.
+    pub(crate) fn action_over(&self, now: Instant, rule: usize, ways: [Way; 2]) -> Option<Action> {
+        let action = self.rules.action(rule);
+        if self.rules.find(None) != Some(rule) || !action.is_some_and(Action::is_split) {
+            return action;
+        }
+        let said = ways.into_iter().filter_map(|way| self.links.get(way)?.action(now));
+        said.max_by_key(|action| action.custody().is_some()).or(action)
+    }
+
+    /// What is done with connections over a link that no rule names, from now on.
+    pub fn set_link_action(&mut self, way: Way, action: Option<LinkAction>) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_action(action);
+        }
+    }
+
+    /// Open connections are split from now on, or in custody mode, as their rules and links say
+    /// now. What has been promised stays owed.
     pub fn follow_actions(&mut self, now: Instant, net: &mut dyn World) {
         for id in self.table.ids() {
+            let Some(flow) = self.table.get(id) else { continue };
+            let action = self.action_over(now, flow.rule, [flow.legs.a.out, flow.legs.b.out]);
+            let Some(action) = action.filter(|a| a.is_split()) else { continue };
             let Some(flow) = self.table.get_mut(id) else { continue };
-            let Some(action) = self.rules.action(flow.rule).filter(|a| a.is_split()) else { continue };
             let promise = Promise::of(action.custody(), self.config.pinned, flow.agreed.window_scale);
             if flow.change_promise(promise) {
                 self.after_event(now, id, net);

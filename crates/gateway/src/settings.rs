@@ -2,7 +2,8 @@
 
 use farlink_cc::Kind;
 use farlink_engine::config::{
-    Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, OnLongPaths,
+    Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction, Notice,
+    OnLongPaths,
 };
 use farlink_engine::link::{Change, Link, RateSource, Witness};
 use farlink_engine::net::Way;
@@ -39,7 +40,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 15] = [
+const SETTINGS: [Setting; 16] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -70,6 +71,12 @@ const SETTINGS: [Setting; 15] = [
         "false: a plan of contacts says that there is none",
         |gateway, link| gateway.has_no_denial(link, Witness::ContactPlan),
         |gateway, now, way, value| gateway.hear_witness(now, way, Witness::ContactPlan, value),
+    ),
+    PerLink(
+        "action",
+        "split, custody or auto: what is done with connections over it that no rule names, or default",
+        Gateway::link_action_text,
+        |gateway, _, way, value| gateway.set_link_action(way, value),
     ),
     PerRule(
         "action",
@@ -315,6 +322,33 @@ impl Gateway {
             _ => return Err(format!("`{value}`: allowed are split and custody")),
         };
         self.engine.set_action(rule, action);
+        self.actions_changed = true;
+        Ok(())
+    }
+
+    fn link_action_text(&self, link: &LinkQueue) -> String {
+        match self.engine.links().get(link.way()).and_then(|link| link.said_action()) {
+            None => "default",
+            Some(LinkAction::Split) => "split",
+            Some(LinkAction::Custody(_)) => "custody",
+            Some(LinkAction::Auto(_)) => "auto",
+        }
+        .into()
+    }
+
+    fn set_link_action(&mut self, way: Way, value: &str) -> Result<(), String> {
+        let notice = match self.engine.links().get(way).and_then(|link| link.said_action()) {
+            Some(LinkAction::Custody(notice) | LinkAction::Auto(notice)) => notice,
+            Some(LinkAction::Split) | None => Notice::default(),
+        };
+        let action = match value {
+            "default" => None,
+            "split" => Some(LinkAction::Split),
+            "custody" => Some(LinkAction::Custody(notice)),
+            "auto" => Some(LinkAction::Auto(notice)),
+            _ => return Err(format!("`{value}`: allowed are split, custody, auto and default")),
+        };
+        self.engine.set_link_action(way, action);
         self.actions_changed = true;
         Ok(())
     }

@@ -30,6 +30,7 @@ fn gateway(everything: bool) -> DriverConfig {
         overhead_bytes: 0,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
+        action: None,
     });
     if everything {
         config.divert.selections.push(Selection::LeavesBy("right".into()));

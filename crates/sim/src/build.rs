@@ -122,6 +122,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             overhead_bytes: 0,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
+            action: None,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }

@@ -65,13 +65,19 @@ impl Engine {
         if !self.is_restarting() {
             self.restarting_since = now;
         }
-        let mut all_lost = self.links.come_back(way);
+        let action = |engine: &Self| engine.links.get(way).and_then(|link| link.action(now));
+        let before = action(self);
+        let mut all_lost = self.links.come_back(now, way);
+        let is_changed = action(self) != before;
         self.returns.retain(|earlier| {
             all_lost |= earlier.way == way && earlier.all_lost;
             earlier.way != way
         });
         self.returns.push_back(Return { way, all_lost, slots: 0..self.table.slots() });
         self.restart_some(now, net);
+        if is_changed {
+            self.follow_actions(now, net);
+        }
     }
 
     /// Not all connections know yet that a link is back.

@@ -182,7 +182,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
         }
     }
     for l in &file.link {
-        let link = link(l, source)?;
+        let link = link(l, source, notice(file.custody_notice))?;
         let (name, span) = (l.interface.get_ref(), Some(l.interface.span()));
         check_name(source, name, span.clone())?;
         add_link(&mut found, name, link).map_err(|wrong| source.error(span, wrong))?;
@@ -196,6 +196,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             overhead_bytes: 0,
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
+            action: None,
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -235,7 +236,7 @@ fn default_link_leg(rate_known: bool) -> engine::LegConfig {
     engine::LegConfig { cc: if rate_known { cc::Kind::FixedRate } else { UNKNOWN_RATE_CC }, ..usual }
 }
 
-fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError> {
+fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<engine::Link, ConfigError> {
     let rate_bps = match (&l.rate, &l.rate_bps) {
         (Some(_), Some(again)) => {
             return Err(
@@ -269,6 +270,11 @@ fn link(l: &file::Link, source: Source<'_>) -> Result<engine::Link, ConfigError>
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
         estimate_rate: rate_bps.is_none() && named.is_none(),
+        action: l.action.map(|action| match action {
+            file::LinkAction::Split => engine::LinkAction::Split,
+            file::LinkAction::Custody => engine::LinkAction::Custody(notice),
+            file::LinkAction::Auto => engine::LinkAction::Auto(notice),
+        }),
     })
 }
 
@@ -301,16 +307,20 @@ fn controller(
     })
 }
 
-fn action(a: file::Action, notice: Option<file::Notice>) -> engine::Action {
+fn notice(notice: Option<file::Notice>) -> engine::Notice {
+    match notice {
+        None => engine::Notice::default(),
+        Some(file::Notice::Silence) => engine::Notice::Silence,
+        Some(file::Notice::Sack) => engine::Notice::Sack,
+        Some(file::Notice::Iack) => engine::Notice::Iack,
+        Some(file::Notice::ZeroWindow) => engine::Notice::ZeroWindow,
+    }
+}
+
+fn action(a: file::Action, said: Option<file::Notice>) -> engine::Action {
     match a {
         file::Action::Split => engine::Action::Split,
-        file::Action::Custody => engine::Action::Custody(match notice {
-            None => engine::Notice::default(),
-            Some(file::Notice::Silence) => engine::Notice::Silence,
-            Some(file::Notice::Sack) => engine::Notice::Sack,
-            Some(file::Notice::Iack) => engine::Notice::Iack,
-            Some(file::Notice::ZeroWindow) => engine::Notice::ZeroWindow,
-        }),
+        file::Action::Custody => engine::Action::Custody(notice(said)),
         file::Action::Pass => engine::Action::Pass,
         file::Action::Refuse => engine::Action::Refuse,
     }

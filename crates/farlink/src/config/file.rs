@@ -77,6 +77,17 @@ pub struct Link {
     pub long_path_initial_window_segments: Option<Segments<65_535>>,
     #[serde(default)]
     pub traffic: Option<LinkTraffic>,
+    #[serde(default)]
+    pub action: Option<LinkAction>,
+}
+
+/// What is done with the connections over a link that no rule names.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkAction {
+    Split,
+    Custody,
+    Auto,
 }
 
 /// What of the traffic that leaves by a link passes through its queue.

@@ -297,6 +297,18 @@ fn a_rule_says_by_itself_what_its_sources_hear_or_the_file_does() {
     assert_eq!(silent, custody(engine::Notice::Silence));
 }
 
+#[test]
+fn a_link_says_what_is_done_where_no_rule_does() {
+    let of = |key: &str| {
+        let text = format!("custody_notice='sack'\n[[link]]\ninterface='a'\n{key}");
+        settings(&text).unwrap().gateway.interfaces[0].link.as_ref().unwrap().action
+    };
+    assert_eq!(of(""), None);
+    assert_eq!(of("action='split'"), Some(engine::LinkAction::Split));
+    assert_eq!(of("action='custody'"), Some(engine::LinkAction::Custody(engine::Notice::Sack)));
+    assert_eq!(of("action='auto'"), Some(engine::LinkAction::Auto(engine::Notice::Sack)));
+}
+
 /// Each mistake, and what its one message has to contain: place, key, what is wrong, what is
 /// allowed.
 #[test]

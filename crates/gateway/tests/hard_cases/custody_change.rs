@@ -3,7 +3,8 @@
 use crate::limits;
 use crate::script::network::TO_B;
 use crate::script::{Host, Script};
-use farlink_gateway::config::{Action, Link, Notice, Rule};
+use farlink_gateway::config::{Action, Link, LinkAction, Notice, Rule};
+use farlink_wire::Duration;
 
 /// A link towards b, and what is done with connections.
 fn with_link(action: Action) -> Script {
@@ -133,4 +134,57 @@ fn each_rule_changes_for_itself() {
     let settings = t.with_gateway(|g, _, _| g.settings());
     let of = |key: &str| settings.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
     assert_eq!((of("rule.web.action"), of("default_action")), (Some("custody"), Some("split")));
+}
+
+/// A link says it for connections that no rule names.
+#[test]
+fn a_link_has_a_word_where_no_rule_has() {
+    let over = |default_action, rules: Vec<Rule>, said| {
+        let mut t = Script::with(|s| {
+            s.config.default_action = default_action;
+            s.config.rules = rules;
+            s.link = Some(Link { name: "sat".into(), action: said, ..Link::default() });
+        });
+        t.open();
+        t
+    };
+    let custody = Some(LinkAction::Custody(Notice::Silence));
+    let named = || vec![Rule { name: "all".into(), action: Action::Split, ..Rule::default() }];
+    assert_eq!(over(Action::Split, vec![], None).mode(), "split");
+    assert_eq!(over(Action::Split, vec![], custody).mode(), "custody");
+    assert_eq!(over(Action::Split, named(), custody).mode(), "split");
+    assert_eq!(over(Action::Custody(Notice::Silence), vec![], Some(LinkAction::Split)).mode(), "split");
+    let mut t = over(Action::Split, vec![], None);
+    for (value, mode) in [("custody", "custody"), ("split", "split"), ("auto", "split"), ("default", "split")]
+    {
+        set(&mut t, "link.sat.action", value).unwrap();
+        t.play("~1");
+        assert_eq!(t.mode(), mode, "{value}");
+    }
+    assert!(set(&mut t, "link.sat.action", "pass").unwrap_err().contains("split, custody, auto and default"));
+}
+
+/// By evidence: what came back twice within a day comes and goes. Far links are split all the same.
+#[test]
+fn a_near_link_that_comes_and_goes_is_held_for_in_custody_mode() {
+    for (rtt_ms, mode) in [(20, "custody"), (500, "split")] {
+        let mut t = Script::with(|s| {
+            let (name, rtt) = ("sat".into(), Some(Duration::from_millis(rtt_ms)));
+            let action = Some(LinkAction::Auto(Notice::Silence));
+            s.link = Some(Link { name, rtt, action, rate_bps: Some(8_000_000), ..Link::default() });
+        });
+        t.open();
+        for _ in 0..2 {
+            assert_eq!(t.mode(), "split");
+            t.set_carrier(TO_B, false);
+            t.play("~1s\n quiet");
+            t.set_carrier(TO_B, true);
+            t.play("~100\n drop");
+        }
+        assert_eq!(t.mode(), mode, "{rtt_ms} ms");
+        // What it promises from now on.
+        t.play("a > P. 1:101 ack 1\n ~100\n drop b");
+        let acked = t.take(Host::A).iter().any(|s| s.ack == 101);
+        assert_eq!(acked, mode == "split", "{rtt_ms} ms");
+    }
 }

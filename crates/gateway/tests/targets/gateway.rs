@@ -73,6 +73,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
             ..LegConfig::default()
         },
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,
+        action: None,
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),

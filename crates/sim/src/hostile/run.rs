@@ -362,6 +362,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             overhead_bytes: 0,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
+            action: None,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
