@@ -22,8 +22,6 @@ use crate::settings::{Mode, Settings};
 const LOG: &str = "info,connections=debug";
 /// So many connections that were not split are named.
 const NAMED_MAX: usize = 5;
-/// So many words of a gateway about one of them are shown, the last ones.
-const WORDS_MAX: usize = 4;
 /// A SYN that comes within microseconds of the end of an old connection on its ports may find that
 /// bytes of that are still owed. Such a connection is left to the hosts.
 const SPLIT_SHARE: f64 = 0.99;
@@ -233,8 +231,10 @@ impl Splits {
         let missing = lives.into_iter().filter_map(|(flow, lives)| {
             let words = told.get(&flow).map(Vec::as_slice).unwrap_or_default();
             let split = words.iter().filter(|word| [SPLIT, BUSY].contains(word)).count();
-            let last = &words[words.len().saturating_sub(WORDS_MAX)..];
-            let named = || format!("{} ({split} of {lives}; {})", flow.arrow(true), last.join(", "));
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            words.iter().for_each(|word| *counts.entry(word).or_default() += 1);
+            let said: Vec<_> = counts.iter().map(|(word, times)| format!("{times} {word}")).collect();
+            let named = || format!("{} ({split} of {lives}; {})", flow.arrow(true), said.join(", "));
             ((split as f64) < SPLIT_SHARE * lives as f64).then(named)
         });
         missing.collect()
