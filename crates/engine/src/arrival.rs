@@ -349,7 +349,7 @@ impl Split<'_> {
                 towards.rx.owe_by(now + told_delay);
             }
         }
-        towards.tx.on_word();
+        towards.tx.on_word(now);
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
             self.enlarge_segments(from);
         }

@@ -195,16 +195,15 @@ pub(crate) fn align(rows: &[Vec<String>], words: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
+    let is_number = |t: &String| t.chars().next().is_some_and(|x| x.is_ascii_digit() || x == '-');
+    let has_numbers = |c: usize| rows.iter().skip(1).all(|r| r.get(c).is_none_or(is_number));
+    let to_the_left: Vec<_> = (0..columns).map(|c| c < words && !has_numbers(c)).collect();
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
         let mut line = String::new();
         for (c, cell) in row.iter().enumerate() {
             let width = widths[c];
-            let is_number = rows.iter().skip(1).all(|r| {
-                r.get(c).is_none_or(|t| t.chars().next().is_some_and(|x| x.is_ascii_digit() || x == '-'))
-            });
-            let left = c < words && !is_number;
-            line += &if left { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+            line += &if to_the_left[c] { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
         }
         text += line.trim_end();
         text.push('\n');

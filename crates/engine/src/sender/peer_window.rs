@@ -31,6 +31,8 @@ pub(super) struct PeerWindow {
     /// Bytes may have gone round us behind a hole.
     hole_at: Option<Instant>,
     hole_backoff: u8,
+    /// It was asked because of that, and has not answered.
+    hole_asked: bool,
     /// The receiver is to be asked next.
     probe_wanted: bool,
     /// It is to hear of urgent data before that.
@@ -54,6 +56,7 @@ impl PeerWindow {
             persist_backoff: 0,
             hole_at: None,
             hole_backoff: 0,
+            hole_asked: false,
             probe_wanted: false,
             urgent_notice_wanted: false,
             is_unanswered: false,
@@ -148,10 +151,19 @@ impl PeerWindow {
         self.is_unanswered = false;
     }
 
-    /// The receiver has been heard.
-    pub fn on_word(&mut self) {
+    /// The receiver has been heard. What it was asked and has not answered may have been lost, with
+    /// the way there: it is asked again after `base`.
+    pub fn on_word(&mut self, now: Instant, base: Duration) {
         self.is_unanswered = false;
         self.word_due = None;
+        if core::mem::take(&mut self.hole_asked) {
+            self.hole_backoff = 0;
+            self.hole_at = self.hole_at.map(|at| at.min(now + base));
+        }
+    }
+    /// It has answered whether there is a gap for it, or how far the host behind it has come.
+    pub fn on_answer(&mut self) {
+        self.hole_asked = false;
     }
     /// It is asked whether it lives; a word is due by then.
     pub fn inquire(&mut self, due: Instant) {
@@ -213,6 +225,7 @@ impl PeerWindow {
         } else {
             self.hole_at = None;
             self.hole_backoff = 0;
+            self.hole_asked = false;
         }
     }
 
@@ -249,6 +262,7 @@ impl PeerWindow {
         }
         if is_due(&mut self.hole_at) {
             self.hole_backoff = (self.hole_backoff + 1).min(BACKOFF_MAX);
+            self.hole_asked = true;
             self.probe_wanted = true;
         }
     }

@@ -4,6 +4,7 @@
 
 use farlink_wire::{Instant, SeqNum};
 
+use super::timer::HOLE_RTOS;
 use super::{Plan, Purpose, Sender, Supply};
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller
@@ -102,8 +103,13 @@ pub(super) struct Blind {
 
 impl Sender {
     /// The receiver has been heard, whatever it said.
-    pub fn on_word(&mut self) {
-        self.peer.on_word();
+    pub fn on_word(&mut self, now: Instant) {
+        self.peer.on_word(now, self.rto() * HOLE_RTOS);
+    }
+
+    /// It has said how far the host behind it has come.
+    pub fn on_answer(&mut self) {
+        self.peer.on_answer();
     }
 
     /// A word of the receiver, heard `before` for the last time. After a silence it is the end of

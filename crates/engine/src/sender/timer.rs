@@ -13,6 +13,8 @@ use crate::scoreboard::Sent;
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
 /// TCP_DELACK_MAX).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
+/// Behind a hole the receiver is asked after so many timeouts.
+pub(super) const HOLE_RTOS: u32 = 2;
 /// Smallest probe timeout (Linux TCP_TIMEOUT_MIN: 2 jiffies).
 const PTO_MIN: Duration = Duration::from_millis(10);
 
@@ -120,7 +122,7 @@ impl Sender {
     /// receiver may have got what is missing round us, and nothing that we have to send would draw
     /// its word: it is asked, as over a closed window.
     pub fn watch_hole(&mut self, now: Instant, hole: bool) {
-        self.peer.watch_hole(now, hole, self.rto() * 2, self.flight.rto_bounds().max);
+        self.peer.watch_hole(now, hole, self.rto() * HOLE_RTOS, self.flight.rto_bounds().max);
     }
 
     /// What its link lets expect. Segments may wait in a queue of others, behind the link, or in it

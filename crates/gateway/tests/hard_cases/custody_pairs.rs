@@ -118,3 +118,29 @@ fn a_connection_that_stands_still_behind_a_gateway_is_left_to_its_hosts() {
     }
     t.assert(t.mode() != "custody", "let go");
 }
+
+/// All that told the far host's word was lost, with the questions for it. Who is heard again is
+/// asked again, without the back-off of the time in which it was not.
+#[test]
+fn the_far_hosts_word_is_asked_for_as_soon_as_its_gateway_is_heard() {
+    let mut t = Script::with(|s| {
+        s.config.default_action = Action::Custody(Notice::Silence);
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK>
+         drop b
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,flsynack>
+         drop a
+         a > . 1 ack 1
+         drop b
+         a > P. 1:22 ack 1
+         drop b
+         b > . 1 ack 22 <fl>
+         ~10s
+         drop
+         b > P. 1:101 ack 22 <fl>
+         ~450",
+    );
+    t.play("drop a\n b < . 21 ack 1\n b > . 101 ack 22 <fl 22 64>\n a < . 101 ack 22");
+}
