@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// What is done with a connection of this rule that takes these ways. Where it is the default,
-    /// and that is to split, a link on the way has a word of its own.
+    /// and that takes part in it, a link on the way has a word of its own.
     pub(crate) fn action_over(&self, now: Instant, rule: usize, ways: [Way; 2]) -> Option<Action> {
         let action = self.rules.action(rule);
         if self.rules.find(None) != Some(rule) || !action.is_some_and(Action::is_split) {

@@ -5,9 +5,8 @@ use crate::script::network::TO_B;
 use crate::script::{Host, Script};
 use farlink_gateway::config::{Action, Link, Notice};
 
-/// One gateway in custody mode, and behind its link another one that has promised 301 bytes of
-/// which host b has got 100.
-fn behind_one_that_splits() -> Script {
+/// One gateway in custody mode, and behind its link another one.
+fn before_a_gateway() -> Script {
     let mut t = Script::with(|s| {
         s.config.default_action = Action::Custody(Notice::Silence);
         s.link = Some(Link { name: "sat".into(), ..Link::default() });
@@ -18,8 +17,17 @@ fn behind_one_that_splits() -> Script {
          b > S. 0 ack 1 win 65535 <mss 1460,sackOK,flsynack>
          drop a
          a > . 1 ack 1
-         drop b
-         b > . 1 ack 1 <fl 1 64>
+         drop b",
+    );
+    t
+}
+
+/// Behind the link of the one in custody mode another one has promised 301 bytes of
+/// which host b has got 100.
+fn behind_one_that_splits() -> Script {
+    let mut t = before_a_gateway();
+    t.play(
+        "b > . 1 ack 1 <fl 1 64>
          drop a
          a > P. 1:101 ack 1
          b < P. 1:101
@@ -123,18 +131,9 @@ fn a_connection_that_stands_still_behind_a_gateway_is_left_to_its_hosts() {
 /// asked again, without the back-off of the time in which it was not.
 #[test]
 fn the_far_hosts_word_is_asked_for_as_soon_as_its_gateway_is_heard() {
-    let mut t = Script::with(|s| {
-        s.config.default_action = Action::Custody(Notice::Silence);
-        s.link = Some(Link { name: "sat".into(), ..Link::default() });
-    });
+    let mut t = before_a_gateway();
     t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK>
-         drop b
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,flsynack>
-         drop a
-         a > . 1 ack 1
-         drop b
-         a > P. 1:22 ack 1
+        "a > P. 1:22 ack 1
          drop b
          b > . 1 ack 22 <fl>
          ~10s
