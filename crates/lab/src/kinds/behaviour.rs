@@ -332,7 +332,7 @@ mod tests {
         assert!(splits.missing(&seen(&[1])).is_empty(), "an older gateway says nothing");
         splits.told = vec![told(1, "split"), told(1, "closed"), told(2, BUSY), told(3, "split")];
         assert!(splits.missing(&seen(&[1, 2, 3])).is_empty());
-        assert_eq!(splits.missing(&seen(&[1, 1])), ["10.0.0.1:1 > 10.0.0.2:80 (1 of 2; split, closed)"]);
+        assert_eq!(splits.missing(&seen(&[1, 1])), ["10.0.0.1:1 > 10.0.0.2:80 (1 of 2; 1 closed, 1 split)"]);
         assert_eq!(splits.missing(&seen(&[4])), ["10.0.0.1:4 > 10.0.0.2:80 (0 of 1; )"]);
         // Of a thousand lives of one pair of ports a few may overlap.
         splits.told = (0..995).map(|_| told(1, "split")).collect();
