@@ -93,6 +93,12 @@ impl AckPolicy {
         Self::to_gateway(rtt).unwrap_or(Self::Gateway(HELD_TOLD_AFTER))
     }
 
+    /// Whoever is behind this RTT acknowledges at once, a gateway, too: it is near.
+    #[must_use]
+    pub fn is_near(rtt: Duration) -> bool {
+        Self::to_gateway(rtt).is_none()
+    }
+
     /// The acknowledgement that is owed for what came.
     #[must_use]
     pub fn owed(self, now: Instant, came: &Came) -> Owed {

@@ -41,7 +41,7 @@ pub struct Dormant {
 pub struct Road {
     /// Its link is away.
     pub is_away: bool,
-    /// It leads over a link to the next gateway, or comes from one.
+    /// That is so, or it leads over a link to the next gateway, or comes from one.
     pub is_watched: bool,
 }
 
@@ -53,7 +53,8 @@ impl Road {
         let to_gateway = far.peer.is_marked() && cx.links.get(far.out).is_some();
         let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == FARLINK_DATA);
         let of_gateway = is_marked && legs.get(from).peer.is_marked() && cx.links.at(by).is_some();
-        Self { is_away: cx.links.is_away(far.out), is_watched: to_gateway || of_gateway }
+        let is_away = cx.links.is_away(far.out);
+        Self { is_away, is_watched: is_away || to_gateway || of_gateway }
     }
 }
 
@@ -176,7 +177,7 @@ impl Dormant {
             let says_more = s.payload_len > 0 || s.flags.fin();
             return if says_more && self.is_forged(from, s) { Told::Forged } else { Told::Little };
         }
-        if may_wake && self.is_woken_by(from, s, road.is_away || road.is_watched) {
+        if may_wake && self.is_woken_by(from, s, road.is_watched) {
             return Told::Wakes;
         }
         if let (true, Some(t)) = (agreed.timestamps, s.options.timestamps)

@@ -371,7 +371,7 @@ impl Flow {
     /// Something was acknowledged to a host here that the other one has not acknowledged.
     fn owes(&self) -> bool {
         match &self.treatment {
-            Treatment::Split(relays) => relays.are_bound(self.binds()) && relays.is_busy(),
+            Treatment::Split(relays) => relays.owe(self.binds()),
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }
     }

@@ -356,6 +356,12 @@ impl Link {
         self.silence.answered_at()
     }
 
+    /// Whoever is at its other end answers at once.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.rtt_in_force().is_some_and(AckPolicy::is_near)
+    }
+
     /// Times at which it came back, and what was on hand then.
     #[must_use]
     pub fn returns(&self) -> Returns {
@@ -366,10 +372,9 @@ impl Link {
     /// links are filled by splitting alone, whatever they do.
     #[must_use]
     pub fn action(&self, now: Instant) -> Option<Action> {
-        let is_near = || self.rtt_in_force().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
         Some(match self.action? {
             LinkAction::Custody(notice) => Action::Custody(notice),
-            LinkAction::Auto(notice) if self.returns.are_frequent(now) && is_near() => {
+            LinkAction::Auto(notice) if self.returns.are_frequent(now) && self.is_near() => {
                 Action::Custody(notice)
             }
             LinkAction::Split | LinkAction::Auto(_) => Action::Split,

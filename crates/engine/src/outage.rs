@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use farlink_wire::{Duration, Instant, TcpSegment};
 
-use crate::ack_policy::AckPolicy;
 use crate::changed::Changed;
 use crate::config::Config;
 use crate::cx::Cx;
@@ -115,8 +114,7 @@ impl Split<'_> {
     pub(crate) fn answer_due(&self, links: &Links, to: Side) -> Option<Instant> {
         let leg = self.legs.get(to);
         let link = links.get(leg.out).filter(|link| link.evidence().state() == State::Up)?;
-        let is_near = link.rtt_in_force().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
-        if !is_near || self.is_exempt(to) {
+        if !link.is_near() || self.is_exempt(to) {
             return None;
         }
         // Where nobody says the rate there may be queues that are not ours.

@@ -33,6 +33,6 @@ impl Split<'_> {
     /// Something was acknowledged to one of the hosts that the other one has not acknowledged.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.relays.are_bound(self.binds()) && self.relays.is_busy()
+        self.relays.owe(self.binds())
     }
 }

@@ -343,11 +343,11 @@ impl Relay {
             self.far_ack = far.filter(|far| heard || far.before(self.tx.snd_una()));
             return;
         };
-        // What a gateway acknowledges is not the far host's word: that stands where it stood before
-        // the gateway spoke.
         if told.far_ack.is_some() {
             self.tx.on_answer();
         }
+        // What a gateway acknowledges is not the far host's word: that stands where it stood before
+        // the gateway spoke.
         let before = *self.far_ack.get_or_insert(self.tx.snd_una());
         if let Some(far) = told.far_ack.filter(|far| far.before_eq(ack) && far.after(before)) {
             self.far_ack = Some(far);

@@ -76,6 +76,12 @@ impl Relays {
         promise_binds || self.has_debt()
     }
 
+    /// Something is held here that binds this gateway, and has not arrived.
+    #[must_use]
+    pub fn owe(&self, promise_binds: bool) -> bool {
+        self.are_bound(promise_binds) && self.is_busy()
+    }
+
     /// Whatever is promised now, sources would not send all of it again.
     #[must_use]
     pub fn is_relied_on(&self) -> bool {

@@ -183,8 +183,8 @@ impl Split<'_> {
                 relay.tx.wait_in_line(cx.now, newest);
             }
             relay.tx.expect_of_link(cx.links.get(out));
-            let ran = relay.tx.rto().min(cx.now.since(relay.tx.progress_at()));
-            let waited = relay.tx.rto();
+            let rto = relay.tx.rto();
+            let ran = rto.min(cx.now.since(relay.tx.progress_at()));
             let happened = relay.tx.on_timer(cx.now);
             if happened.recovery {
                 cx.happened(self.legs, Event::Recovers(side.other()));
@@ -202,7 +202,7 @@ impl Split<'_> {
                 self.ask_for_echo(cx.now, side);
                 self.doubt_link(cx, side.other(), ran);
             } else if happened.silent {
-                self.miss_word(cx, side.other(), waited);
+                self.miss_word(cx, side.other(), rto);
             }
             self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
         }

@@ -90,7 +90,7 @@ impl Sender {
     /// An answer is later than all were of late. Nothing new leaves then until one comes, or it is
     /// clear that the link is away: it is near, and its queue is here.
     pub(super) fn pauses(&self, now: Instant) -> bool {
-        let is_near = self.rtt().srtt().is_some_and(|rtt| AckPolicy::to_gateway(rtt).is_none());
+        let is_near = self.rtt().srtt().is_some_and(AckPolicy::is_near);
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
         self.silence.expected.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
     }

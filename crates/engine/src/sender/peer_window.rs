@@ -151,15 +151,17 @@ impl PeerWindow {
         self.is_unanswered = false;
     }
 
-    /// The receiver has been heard. What it was asked and has not answered may have been lost, with
-    /// the way there: it is asked again after `base`.
-    pub fn on_word(&mut self, now: Instant, base: Duration) {
+    /// The receiver has been heard. Returns whether it was asked behind a hole and has not
+    /// answered: that may have been lost, with the way there, and is to be asked again.
+    pub fn on_word(&mut self) -> bool {
         self.is_unanswered = false;
         self.word_due = None;
-        if core::mem::take(&mut self.hole_asked) {
-            self.hole_backoff = 0;
-            self.hole_at = self.hole_at.map(|at| at.min(now + base));
-        }
+        core::mem::take(&mut self.hole_asked)
+    }
+    /// Behind a hole it is asked again by then at the latest, and the back-off begins anew.
+    pub fn ask_again_by(&mut self, at: Instant) {
+        self.hole_backoff = 0;
+        self.hole_at = self.hole_at.map(|hole_at| hole_at.min(at));
     }
     /// It has answered whether there is a gap for it, or how far the host behind it has come.
     pub fn on_answer(&mut self) {

@@ -104,7 +104,9 @@ pub(super) struct Blind {
 impl Sender {
     /// The receiver has been heard, whatever it said.
     pub fn on_word(&mut self, now: Instant) {
-        self.peer.on_word(now, self.rto() * HOLE_RTOS);
+        if self.peer.on_word() {
+            self.peer.ask_again_by(now + self.rto() * HOLE_RTOS);
+        }
     }
 
     /// It has said how far the host behind it has come.

@@ -103,7 +103,7 @@ pub fn build(
         interfaces,
         default_action: file
             .default_action
-            .map_or(defaults.default_action, |a| action(a, file.custody_notice)),
+            .map_or(defaults.default_action, |a| action(a, file.custody_notice.unwrap_or_default())),
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
@@ -182,7 +182,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
         }
     }
     for l in &file.link {
-        let link = link(l, source, notice(file.custody_notice))?;
+        let link = link(l, source, file.custody_notice.unwrap_or_default())?;
         let (name, span) = (l.interface.get_ref(), Some(l.interface.span()));
         check_name(source, name, span.clone())?;
         add_link(&mut found, name, link).map_err(|wrong| source.error(span, wrong))?;
@@ -307,20 +307,10 @@ fn controller(
     })
 }
 
-fn notice(notice: Option<file::Notice>) -> engine::Notice {
-    match notice {
-        None => engine::Notice::default(),
-        Some(file::Notice::Silence) => engine::Notice::Silence,
-        Some(file::Notice::Sack) => engine::Notice::Sack,
-        Some(file::Notice::Iack) => engine::Notice::Iack,
-        Some(file::Notice::ZeroWindow) => engine::Notice::ZeroWindow,
-    }
-}
-
-fn action(a: file::Action, said: Option<file::Notice>) -> engine::Action {
+fn action(a: file::Action, notice: engine::Notice) -> engine::Action {
     match a {
         file::Action::Split => engine::Action::Split,
-        file::Action::Custody => engine::Action::Custody(notice(said)),
+        file::Action::Custody => engine::Action::Custody(notice),
         file::Action::Pass => engine::Action::Pass,
         file::Action::Refuse => engine::Action::Refuse,
     }
@@ -356,7 +346,8 @@ fn rules(
             let wrong = "nobody is told anything; allowed: together with `action = \"custody\"`";
             return Err(source.error(Some(notice.span()), wrong));
         }
-        let notice = r.custody_notice.as_ref().map(|n| *n.get_ref()).or(file.custody_notice);
+        let notice =
+            r.custody_notice.as_ref().map(|n| *n.get_ref()).or(file.custody_notice).unwrap_or_default();
         let protocols: Vec<u8> = r.protocols.iter().map(|p| p.0).collect();
         let is_of_tcp = protocols.is_empty() || protocols.contains(&PROTOCOL_TCP);
         if !is_of_tcp && *r.action.get_ref() != file::Action::Pass {

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use farlink_gateway::config::Notice;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -134,16 +135,6 @@ pub enum Action {
     Custody,
     Pass,
     Refuse,
-}
-
-/// What sources in custody mode hear of an outage.
-#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Notice {
-    Silence,
-    Sack,
-    Iack,
-    ZeroWindow,
 }
 
 /// What is done with connections above `connections_max`.

@@ -59,13 +59,10 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
     for gateway in &lab.gateways {
         match gateway.status() {
             Ok(status) => {
-                let sum = |what: &str| {
-                    let links = status["links"].as_array().into_iter().flatten();
-                    links.filter_map(|l| l[what].as_u64()).sum()
-                };
+                let links = || status["links"].as_array().into_iter().flatten();
+                let sum = |what: &str| links().filter_map(|l| l[what].as_u64()).sum();
                 gauges::of_returns(&gateway.node, sum("returns"), sum("on_hand_total_bytes"), measured);
-                let links = status["links"].as_array().into_iter().flatten();
-                let backlog = links.filter_map(|l| l["backlog_max_bytes"].as_f64()).fold(0.0, f64::max);
+                let backlog = links().filter_map(|l| l["backlog_max_bytes"].as_f64()).fold(0.0, f64::max);
                 let queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0).max(backlog);
                 measured.metric("queue_max_bytes", queue);
             }

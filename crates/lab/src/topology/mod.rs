@@ -215,8 +215,7 @@ impl Topology {
     /// number among them.
     pub fn links_between(&self, from: &str, to: &str) -> Result<Vec<usize>> {
         let path = self.path(self.index(from)?, self.index(to)?);
-        let hard = self.hard_links();
-        Ok(path.into_iter().filter_map(|node| hard.iter().position(|link| *link == node)).collect())
+        Ok(path.into_iter().filter_map(|node| self.hard_link(node)).collect())
     }
 
     /// Gateways on the way from one node to another that run Farlink.
