@@ -37,7 +37,8 @@ impl Hosts<'_> {
     pub fn payload_of(&self, to: Side, mtu_bytes: u32) -> u32 {
         let leg = self.legs.get(to);
         let by_mtu = mtu_bytes.saturating_sub(leg.header_bytes());
-        let options = if self.agreed.timestamps { 12 } else { 0 } + if leg.peer.is_marked() { 4 } else { 0 };
+        let timestamps = self.agreed.timestamps;
+        let options = if timestamps { 12 } else { 0 } + leg.peer.mark_bytes(timestamps);
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
     }
 

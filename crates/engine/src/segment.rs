@@ -261,11 +261,9 @@ impl Split<'_> {
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
         let message = gateway.map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
-        let body = match &message {
-            _ if introduces => Some(cx.links.hello().body()),
-            message => message.as_ref().zip(gateway).map(|(message, hello)| message.encode(hello)),
-        };
-        let sack_max = if self.agreed.timestamps { 3 } else { 4 };
+        let introduction = introduces.then(|| cx.links.hello().body());
+        let body = introduction
+            .or_else(|| message.as_ref().zip(gateway).map(|(message, hello)| message.encode(hello)));
         let ecn = if self.agreed.ecn && new_data { Ecn::Ect0 } else { Ecn::NotEct };
         let plain = Hosts { legs: self.legs, agreed: self.agreed }.header(to);
         let header = SegmentHeader {
@@ -276,8 +274,9 @@ impl Split<'_> {
             window: word.window,
             urgent,
             timestamps: word.timestamps.then(|| src.timestamps_to(dst)),
-            sack: sack.get(..sack_max.min(sack.len())).unwrap_or_default(),
+            sack: &sack,
             farlink: body.as_deref(),
+            marks_padding: gateway.is_some_and(|hello| hello.can(Capability::MarkInPadding)),
             ..plain
         };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
@@ -488,7 +487,7 @@ impl Word {
             return Message { runs, ..message }.fit(to, body_bytes);
         }
         let opens = inbound.rx.told_edge.is_some_and(|told| (self.ack + self.told_window).after(told));
-        let room = full.header_bytes(to) <= room_bytes;
+        let room = full.header_bytes(to, self.timestamps) <= room_bytes;
         let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
         let message = if told { full } else { Message { arrived: self.arrived, ..Message::default() } };
         message.fit(to, body_bytes)

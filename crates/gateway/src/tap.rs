@@ -385,6 +385,7 @@ mod tests {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         header.write(payload).unwrap().0.to_vec()
     }

@@ -233,6 +233,7 @@ impl Rig {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         self.bytes.clear();
         if let Ok((head, offload)) = header.write_with_options(len, options) {

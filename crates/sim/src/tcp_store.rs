@@ -91,6 +91,7 @@ impl Flow {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let mut bytes = header.write(0).ok()?.0.to_vec();
         finish(&mut bytes);
@@ -222,6 +223,7 @@ mod tests {
             timestamps: Some(farlink_wire::Timestamps { val: 7 + seq, ecr: 1 }),
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let mut bytes = header.write(payload_len).unwrap().0.to_vec();
         bytes.resize(bytes.len() + payload_len, 1);

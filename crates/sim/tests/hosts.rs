@@ -58,6 +58,7 @@ impl Talk {
             timestamps: Some(Timestamps { val: self.stamp, ecr: 0 }),
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let mut bytes = header.write(len as usize).expect("a segment").0.to_vec();
         let mut payload = vec![0; len as usize];

@@ -6,7 +6,7 @@ use crate::ip::{DONT_FRAGMENT, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, PROTOCOL_TC
 use crate::offload::{ChecksumState, Gso, Offload};
 use crate::options::{
     FARLINK_DATA, FARLINK_HEAD_BYTES, KIND_EXPERIMENT, KIND_NOP, KIND_SACK, KIND_TIMESTAMPS,
-    OPTIONS_BYTES_MAX, SackBlock, Timestamps,
+    OPTIONS_BYTES_MAX, SackBlock, TIMESTAMPS_PADDED_BYTES, Timestamps,
 };
 use crate::packet::PacketBuf;
 use crate::pool::Pool;
@@ -15,8 +15,6 @@ use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
 use arrayvec::ArrayVec;
 use core::net::IpAddr;
 
-/// Bytes of a timestamps option with the two NOPs that align it (RFC 7323 appendix A).
-const TIMESTAMPS_PADDED_BYTES: usize = 12;
 /// Bytes of a SACK option without blocks, with the two NOPs that align it.
 const SACK_HEAD_PADDED_BYTES: usize = 4;
 const SACK_BLOCK_BYTES: usize = 8;
@@ -76,6 +74,9 @@ pub struct SegmentHeader<'a> {
     pub sack: &'a [SackBlock],
     /// Body of Farlink's option after the ExID; the form is [`FARLINK_DATA`].
     pub farlink: Option<&'a [u8]>,
+    /// An empty body stands in the padding of the timestamps, where there are some, see
+    /// [`crate::options::is_marked_in_padding`].
+    pub marks_padding: bool,
 }
 
 impl SegmentHeader<'static> {
@@ -101,15 +102,27 @@ impl SegmentHeader<'static> {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         }
     }
 }
 
 impl SegmentHeader<'_> {
+    /// Farlink's option stands in the padding of the timestamps.
+    fn is_marked_in_padding(&self) -> bool {
+        self.marks_padding && self.timestamps.is_some() && self.farlink.is_some_and(<[u8]>::is_empty)
+    }
+
+    /// Farlink's option as one of its own.
+    fn farlink_apart(&self) -> Option<&[u8]> {
+        self.farlink.filter(|_| !self.is_marked_in_padding())
+    }
+
     /// Bytes of options before the SACK blocks.
     fn fixed_options_len(&self) -> usize {
         let timestamps = if self.timestamps.is_some() { TIMESTAMPS_PADDED_BYTES } else { 0 };
-        let farlink = self.farlink.map_or(0, |body| pad4(FARLINK_HEAD_BYTES.saturating_add(body.len())));
+        let farlink =
+            self.farlink_apart().map_or(0, |body| pad4(FARLINK_HEAD_BYTES.saturating_add(body.len())));
         timestamps.saturating_add(farlink)
     }
 
@@ -233,9 +246,13 @@ impl SegmentHeader<'_> {
         }
         let mut out = ArrayVec::new();
         if let Some(Timestamps { val, ecr }) = self.timestamps {
-            append(&mut out, &[KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10]);
+            let (before, behind): (&[u8], &[u8]) =
+                if self.is_marked_in_padding() { (&[KIND_NOP], &[KIND_NOP]) } else { (&[KIND_NOP; 2], &[]) };
+            append(&mut out, before);
+            append(&mut out, &[KIND_TIMESTAMPS, 10]);
             append(&mut out, &val.to_be_bytes());
             append(&mut out, &ecr.to_be_bytes());
+            append(&mut out, behind);
         }
         let blocks = self.sack.get(..self.sack_blocks_written()).unwrap_or_default();
         if !blocks.is_empty() {
@@ -247,7 +264,7 @@ impl SegmentHeader<'_> {
                 append(&mut out, &block.end.0.to_be_bytes());
             }
         }
-        if let Some(body) = self.farlink {
+        if let Some(body) = self.farlink_apart() {
             append(&mut out, &farlink_option(FARLINK_DATA, body).ok_or(BuildError::OptionsTooLong(len))?);
             while out.len() < len {
                 append(&mut out, &[KIND_NOP]);

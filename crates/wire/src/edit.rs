@@ -13,6 +13,7 @@ use crate::ip::{IPV6_HEADER_BYTES, MORE_FRAGMENTS, OFFSET_MASK, jumbo_len_at};
 use crate::offload::ChecksumState;
 use crate::options::{
     KIND_END, KIND_MSS, KIND_NOP, KIND_TIMESTAMPS, OPTIONS_BYTES_MAX, OptionWalk, RawOption,
+    TIMESTAMPS_PADDED_BYTES, is_marked_in_padding,
 };
 use crate::packet::PacketBuf;
 use crate::seq::SeqNum;
@@ -170,7 +171,7 @@ pub fn remove_farlink_option(p: &mut PacketBuf, s: &TcpSegment) {
     }
     let options_at = s.tcp_offset().saturating_add(TCP_HEADER_BYTES);
     let old = tcp_header_sum(p.bytes(), s.tcp_offset());
-    if !p.close_gap(options_at, shrink) {
+    if shrink > 0 && !p.close_gap(options_at, shrink) {
         return;
     }
     put(p.bytes_mut(), options_at, &kept);
@@ -194,10 +195,14 @@ fn without_farlink(area: &[u8]) -> Option<ArrayVec<u8, OPTIONS_BYTES_MAX>> {
             aligned = false;
         }
     }
-    if from == 0 {
+    if from == 0 && !is_marked_in_padding(area) {
         return None;
     }
     kept.try_extend_from_slice(area.get(from..)?).ok()?;
+    if is_marked_in_padding(&kept) {
+        // The NOP behind the timestamps goes before them, where hosts put it.
+        kept.get_mut(..TIMESTAMPS_PADDED_BYTES)?.rotate_right(1);
+    }
     while !aligned && kept.len() % 4 != 0 {
         kept.try_push(KIND_END).ok()?;
     }

@@ -44,6 +44,8 @@ pub const FARLINK_EXIDS: [u16; 3] = [FARLINK_SYN, FARLINK_SYN_ACK, FARLINK_DATA]
 pub const OPTIONS_BYTES_MAX: usize = 40;
 /// Bytes of a Farlink option before its body: kind, length, ExID.
 pub const FARLINK_HEAD_BYTES: usize = 4;
+/// Bytes of a timestamps option with the two NOPs that align it (RFC 7323 appendix A).
+pub(crate) const TIMESTAMPS_PADDED_BYTES: usize = 12;
 /// Largest shift count (RFC 7323 section 2.3).
 pub const WINDOW_SCALE_MAX: u8 = 14;
 
@@ -96,7 +98,8 @@ pub struct TcpOptions {
     pub ao: bool,
     /// Multipath TCP.
     pub mptcp: bool,
-    /// Farlink's own option.
+    /// Farlink's own option, or its mark in the padding of the timestamps, see
+    /// [`is_marked_in_padding`].
     pub farlink: Option<FarlinkOption>,
     /// Other kinds, each once, in order; known kinds of a length they cannot have too. The first
     /// eight.
@@ -192,11 +195,23 @@ impl<'a> Iterator for OptionWalk<'a> {
     }
 }
 
+/// Farlink's option of the form [`FARLINK_DATA`], without a body, takes no bytes where there are
+/// timestamps: the second NOP of their padding stands behind them. Hosts put both before them
+/// (RFC 7323 appendix A).
+#[must_use]
+pub fn is_marked_in_padding(area: &[u8]) -> bool {
+    let padded = area.first_chunk::<TIMESTAMPS_PADDED_BYTES>();
+    matches!(padded, Some([KIND_NOP, KIND_TIMESTAMPS, 10, .., KIND_NOP]))
+}
+
 impl TcpOptions {
     /// Read the options area of a TCP header (the bytes behind the fixed 20).
     #[must_use]
     pub fn parse(area: &[u8]) -> Self {
         let mut options = Self::default();
+        if is_marked_in_padding(area) {
+            options.farlink = Some(FarlinkOption { form: FARLINK_DATA, body: ArrayVec::new() });
+        }
         let mut walk = OptionWalk::new(area);
         for raw in walk.by_ref() {
             if !options.take(&raw) && !options.unknown.contains(&raw.kind) {

@@ -5,6 +5,8 @@
 //! segment carries it. A gateway that says nothing of itself speaks version 1: because it is older,
 //! or because the host's own options left no room.
 
+use farlink_wire::options::FARLINK_HEAD_BYTES;
+
 use super::frame::{self, Body, Frames, Kind};
 
 /// The version that is spoken here: frames.
@@ -22,11 +24,13 @@ pub enum Capability {
     Reports = 2,
     /// What is held above a gap, in place of SACK blocks.
     Runs = 4,
+    /// A bare mark takes no bytes beside timestamps.
+    MarkInPadding = 8,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::SoftWindow, Self::Reports, Self::Runs];
+    pub const ALL: [Self; 4] = [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding];
 
     /// Its name in the status.
     #[must_use]
@@ -35,6 +39,7 @@ impl Capability {
             Self::SoftWindow => "soft-window",
             Self::Reports => "reports",
             Self::Runs => "runs",
+            Self::MarkInPadding => "mark-in-padding",
         }
     }
 }
@@ -84,19 +89,27 @@ pub struct Hello {
 impl Hello {
     /// A gateway that said nothing of itself: it can do what version 1 had.
     pub const SILENT: Self =
-        Self { identity: Identity::UNKNOWN, version: 1, capabilities: Self::ALL, key_id: 0 };
-    const ALL: u16 = Capability::SoftWindow as u16 | Capability::Reports as u16 | Capability::Runs as u16;
+        Self { identity: Identity::UNKNOWN, version: 1, capabilities: Self::FIRST, key_id: 0 };
+    /// What version 1 had.
+    const FIRST: u16 = Capability::SoftWindow as u16 | Capability::Reports as u16 | Capability::Runs as u16;
+    const ALL: u16 = Self::FIRST | Capability::MarkInPadding as u16;
 
     /// Of this gateway.
     #[must_use]
     pub const fn of(identity: Identity) -> Self {
-        Self { identity, version: VERSION, ..Self::SILENT }
+        Self { identity, version: VERSION, capabilities: Self::ALL, ..Self::SILENT }
     }
 
     /// Both can do it: what we know here, we can do.
     #[must_use]
     pub const fn can(self, what: Capability) -> bool {
         self.capabilities & what as u16 != 0
+    }
+
+    /// Bytes of options that a bare mark takes in segments to it, with or without timestamps.
+    #[must_use]
+    pub const fn mark_bytes(self, timestamps: bool) -> u32 {
+        if timestamps && self.can(Capability::MarkInPadding) { 0 } else { FARLINK_HEAD_BYTES as u32 }
     }
 
     /// It reads frames.

@@ -1,6 +1,6 @@
 //! What a gateway tells with a segment.
 
-use farlink_wire::SeqNum;
+use farlink_wire::{SeqNum, options::FARLINK_HEAD_BYTES};
 
 use super::frame::{self, Body, Frames, Kind, TAG_BYTES};
 use super::{Hello, Identity, v1};
@@ -38,10 +38,15 @@ pub struct Arrived {
 }
 
 impl Message {
-    /// Bytes of the header that it takes beyond a bare mark: options are padded to four.
+    /// Bytes of options that it takes beyond a bare mark, with or without timestamps: options are
+    /// padded to four.
     #[must_use]
-    pub fn header_bytes(&self, to: Hello) -> u32 {
-        self.encode(to).len().next_multiple_of(4) as u32
+    pub fn header_bytes(&self, to: Hello, timestamps: bool) -> u32 {
+        let apart = |body: usize| (FARLINK_HEAD_BYTES + body).next_multiple_of(4) as u32;
+        match self.encode(to).len() {
+            0 => 0,
+            body => apart(body) - to.mark_bytes(timestamps),
+        }
     }
 
     /// The body of the option, after the ExID, for this gateway. Empty for a bare mark.
@@ -231,10 +236,11 @@ mod tests {
     #[test]
     fn the_room_that_a_message_takes_is_known() {
         let ends = (("10.0.0.1".parse().unwrap(), 1), ("10.0.0.2".parse().unwrap(), 2));
-        let written = |body: &[u8]| {
+        let written = |body: &[u8], to: Hello, timestamps: bool| {
             let header = farlink_wire::SegmentHeader {
-                timestamps: Some(farlink_wire::Timestamps { val: 1, ecr: 2 }),
+                timestamps: timestamps.then_some(farlink_wire::Timestamps { val: 1, ecr: 2 }),
                 farlink: Some(body),
+                marks_padding: to.can(super::super::Capability::MarkInPadding),
                 ..farlink_wire::SegmentHeader::between(ends.0, ends.1)
             };
             header.write(0).unwrap().0.len() as u32
@@ -242,11 +248,16 @@ mod tests {
         let usual = Message { soft_window_bytes: None, runs: Runs::default(), ..full() };
         for message in [full(), usual, Message::default()] {
             for to in [FRAMES, Hello::SILENT] {
-                let takes = written(&message.clone().fit(to, BESIDE_TIMESTAMPS).encode(to)) - written(&[]);
-                assert_eq!(message.clone().fit(to, BESIDE_TIMESTAMPS).header_bytes(to), takes, "{message:?}");
+                for timestamps in [false, true] {
+                    let message = message.clone().fit(to, BESIDE_TIMESTAMPS);
+                    let bare = written(&[], to, timestamps);
+                    let takes = written(&message.encode(to), to, timestamps) - bare;
+                    assert_eq!(message.header_bytes(to, timestamps), takes, "{message:?}");
+                    let options = if timestamps { 12 } else { 0 };
+                    assert_eq!(bare, 20 + 20 + options + to.mark_bytes(timestamps));
+                }
             }
         }
-        assert_eq!(written(&[]) - 4, 20 + 20 + 12, "a mark takes four bytes");
     }
 
     proptest! {

@@ -8,8 +8,8 @@ use crate::script::{Host, Script};
 use farlink_gateway::config::Link;
 use farlink_gateway::engine_status::GatewayStatus;
 
-/// What this gateway says of itself: its identity, version 2, three capabilities, no key.
-const OURS: &str = "68 9e3779b9 02 0007 00";
+/// What this gateway says of itself: its identity, version 2, four capabilities, no key.
+const OURS: &str = "68 9e3779b9 02 000f 00";
 /// A newer one says more: version 9, capabilities and bytes that nobody knows here, and a frame
 /// before it.
 const NEWER: &str = "92 abcd 6a 0000002a 09 fff7 00 1234";
@@ -225,6 +225,50 @@ fn what_only_one_of_two_gateways_can_falls_away() {
 }
 
 #[test]
+fn beside_timestamps_a_mark_takes_bytes_only_for_a_gateway_that_cannot_do_without() {
+    for (answer, payload_bytes) in [(OURS.replace("9e3779b9", "0000002a"), 1_448), (PLAIN.to_owned(), 1_444)]
+    {
+        let end = 1 + 5 * payload_bytes;
+        let mut t = Script::with(|s| s.link = Some(link()));
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7>
+             b < S 0 <flraw 51 {OURS},ts 1 0>
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 1 1,ws 7,flraw 52 {answer}>
+             a < S. 0 ack 1 <no flsynack,ts 1 1>
+             a > . 1 ack 1 <ts 2 1>
+             drop
+             # What it tells stands in an option of its own, a mark in the padding.
+             b > . 1 ack 1 <ts 2 2,flraw 53 24 ffffff01 32 0400>
+             b > P. 1:101 ack 1 <marked_ts 2 2>
+             a < P. 1:101 <ts 2,no fl>
+             drop
+             a > . 1:7241 ack 101 <ts 3 2> {{gso 1448}}
+             b < . 1:{end} ack 101 <ts 3 2,flraw 53> {{gso {payload_bytes}}}"
+        ));
+        t.assert(t.status().flows_with_peer == 1, "heard");
+    }
+}
+
+#[test]
+fn a_mark_in_the_padding_of_strangers_is_taken_out() {
+    // Nobody has asked, and nobody was answered.
+    let mut t = Script::with(|s| s.link = Some(link()));
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7,unk 70>
+         drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 1 1,ws 7>
+         drop
+         a > . 1 ack 1 <marked_ts 2 1>
+         b < . 1 ack 1 <ts 2 1,no fl>
+         a > P. 1:101 ack 1 <marked_ts 2 1>
+         b < P. 1:101 ack 1 <ts 2 1,no fl>
+         b > P. 1:101 ack 101 <marked_ts 2 2>
+         a < P. 1:101 ack 101 <ts 2 2,no fl>",
+    );
+    t.assert(t.status().flows_with_peer == 0, "nobody is heard");
+}
+
+#[test]
 fn without_room_for_more_the_handshake_has_a_bare_option_and_both_speak_the_oldest_version() {
     // 28 bytes of the host's own options.
     let full = "mss 1460,sackOK,ts 1 0,ws 7,unk 70,unk 71";
@@ -267,7 +311,7 @@ const SAYINGS: [&str; 10] = [
     "24 ffffff65 34 ffff 0001",
     "24 ffffff65 32 ffff 48 000f4240 00004e20",
     "54 059c 0402",
-    "68 0000002a 02 0007 00",
+    "68 0000002a 02 000f 00",
     "7d 0000000001 1122334455667788 32 ffff",
 ];
 

@@ -168,10 +168,14 @@ impl Spec {
                 }
                 "ws" => fixed(&[3, 3, n(0).unwrap() as u8], &mut out),
                 "sackOK" => fixed(&[4, 2], &mut out),
-                "ts" => {
+                "ts" | "marked_ts" => {
+                    let in_padding = name == "marked_ts";
+                    assert!(!in_padding || out.is_empty(), "marked timestamps stand first");
+                    out.extend(in_padding.then_some(1));
                     fixed(&[8, 10], &mut out);
                     out.extend_from_slice(&n(0).unwrap().to_be_bytes());
                     out.extend_from_slice(&n(1).unwrap_or(0).to_be_bytes());
+                    out.extend(in_padding.then_some(1));
                 }
                 "sack" => {
                     fixed(&[5, (2 + 8 * words.len()) as u8], &mut out);

@@ -37,6 +37,7 @@ impl Script {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let first = spec.seq.wrapping_add(u32::from(spec.flags.syn()));
         let payload = match spec.field("fill") {

@@ -136,6 +136,7 @@ impl Pair {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let (head, mut offload) = header.write_with_options(payload.len(), options).unwrap();
         let mut bytes = head.to_vec();

@@ -387,6 +387,7 @@ impl Sender {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let mut options = Vec::new();
         if flags.syn() {

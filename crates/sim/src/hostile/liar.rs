@@ -197,6 +197,7 @@ impl Liar {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let Some(bytes) = packet(&header, &say.option_bytes(), &say.payload) else { return };
         let Some(mtu) = say.fragments else { return self.out.push_back(bytes) };

@@ -129,13 +129,18 @@ impl Say {
                 out.extend_from_slice(option);
             }
         };
+        // A mark stands in the padding of timestamps or apart.
+        let is_mark =
+            self.farlink.as_ref().is_some_and(|(form, body)| *form == FARLINK_DATA && body.is_empty());
+        let in_padding = is_mark && self.stamps.is_some_and(|(val, _)| val % 2 == 0);
         if let Some((val, ecr)) = self.stamps {
-            push(&[&[8, 10][..], &val.to_be_bytes(), &ecr.to_be_bytes()].concat());
+            let padding: &[u8] = if in_padding { &[1] } else { &[] };
+            push(&[padding, &[8, 10], &val.to_be_bytes(), &ecr.to_be_bytes(), padding].concat());
         }
-        if let Some((form, body)) = &self.farlink {
+        if let Some((form, body)) = self.farlink.as_ref().filter(|_| !in_padding) {
             push(&farlink_option(*form, body).unwrap_or_default());
         }
-        let used = if self.stamps.is_some() { 10 } else { 0 }
+        let used = if self.stamps.is_some() { 12 } else { 0 }
             + self.farlink.as_ref().map_or(0, |(_, b)| b.len() + 4);
         let blocks = self.sack.len().min((40usize.saturating_sub(used + 2)) / 8);
         if blocks > 0 {

@@ -203,6 +203,7 @@ impl Spoofer {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let bytes = packet(&header, &options, &payload)?;
         let s = tcp(&bytes)?;

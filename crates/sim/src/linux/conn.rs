@@ -507,6 +507,7 @@ impl Conn {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let (head, _) = header
             .write_with_options(payload.len(), options)

@@ -446,6 +446,7 @@ impl Keeper {
                 .map(|(own, other)| Timestamps { val: own.val, ecr: other.val }),
             sack: &blocks,
             farlink: None,
+            marks_padding: false,
         };
         let mut bytes = header.write(0).ok()?.0.to_vec();
         finish(&mut bytes);

@@ -38,6 +38,7 @@ pub(super) fn data_segment(src: Endpoint, dst: Endpoint, payload_len: usize) -> 
         timestamps: None,
         sack: &[],
         farlink: None,
+        marks_padding: false,
     };
     let mut packet = header.write(payload_len).expect("few options").0.to_vec();
     packet.extend((0..payload_len).map(|n| n as u8));

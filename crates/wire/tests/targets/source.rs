@@ -96,6 +96,7 @@ impl<'a> Source<'a> {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let extension = if extended { self.extension(v6) } else { Vec::new() };
         let payload_len = payload_len.min(65_535 - 120 - extension.len());

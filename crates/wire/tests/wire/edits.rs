@@ -74,6 +74,20 @@ fn an_option_is_padded() {
 }
 
 #[test]
+fn the_padding_of_timestamps_is_made_as_hosts_make_it() {
+    for v6 in [false, true] {
+        let marked = [1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1];
+        let plain = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        let option = build::farlink_option(FARLINK_DATA, &[7; 4]).unwrap();
+        for behind in [&[][..], &option] {
+            let mut p = buf(&packet(v6, &[&marked, behind].concat(), b"data"));
+            remove(&mut p);
+            assert_eq!(p.bytes(), packet(v6, &plain, b"data"));
+        }
+    }
+}
+
+#[test]
 fn without_headroom_the_payload_moves() {
     for padding in [0, 9] {
         let before = [&packet(false, &[], b"data")[..], &vec![7; padding]].concat();

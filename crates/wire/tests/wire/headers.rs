@@ -18,9 +18,9 @@ proptest! {
         ],
         (src_port, dst_port, seq, ack, flags) in any::<(u16, u16, u32, u32, u16)>(),
         (window, urgent, ttl, traffic_class, flow_label) in any::<(u16, u16, u8, u8, u32)>(),
-        (ip_id, dont_fragment, timestamps) in any::<(u16, bool, Option<(u32, u32)>)>(),
+        (ip_id, dont_fragment, timestamps, marks_padding) in any::<(u16, bool, Option<(u32, u32)>, bool)>(),
         sack in proptest::collection::vec(any::<(u32, u32)>(), 0..6),
-        farlink in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)),
+        farlink in proptest::option::of(prop_oneof![Just(Vec::new()), proptest::collection::vec(any::<u8>(), 0..20)]),
         payload in proptest::collection::vec(any::<u8>(), 0..100),
     ) {
         let v4 = addresses.0.is_ipv4();
@@ -37,6 +37,7 @@ proptest! {
             timestamps: timestamps.map(|(val, ecr)| Timestamps { val, ecr }),
             sack: &sack,
             farlink: farlink.as_deref(),
+            marks_padding,
         };
         let (bytes, offload) = header.write(payload.len()).unwrap();
         prop_assert_eq!(bytes.len(), header.header_len());
@@ -81,6 +82,20 @@ fn as_many_sack_blocks_as_fit() {
     assert_eq!(fits(timestamps, None), (3, 40));
     assert_eq!(fits(timestamps, Some(&[1, 2, 3, 4][..])), (2, 40));
     assert_eq!(fits(timestamps, Some(&[0; 24][..])), (0, 40));
+    // A mark in the padding takes nothing, a message the same as without.
+    let padded = |farlink: &[u8], timestamps| {
+        let h = SegmentHeader {
+            timestamps,
+            sack: &sack,
+            farlink: Some(farlink),
+            marks_padding: true,
+            ..header(false)
+        };
+        (h.sack_blocks_written(), h.options_len())
+    };
+    assert_eq!(padded(&[], timestamps), (3, 40));
+    assert_eq!(padded(&[1, 2, 3, 4], timestamps), (2, 40));
+    assert_eq!(padded(&[], None), (4, 40));
     let too_long = SegmentHeader { timestamps, farlink: Some(&[0; 25]), ..header(false) };
     assert_eq!(too_long.write(0).unwrap_err(), BuildError::OptionsTooLong(44));
 }

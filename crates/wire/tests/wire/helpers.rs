@@ -28,6 +28,7 @@ pub fn header(v6: bool) -> SegmentHeader<'static> {
         timestamps: None,
         sack: &[],
         farlink: None,
+        marks_padding: false,
     }
 }
 

@@ -91,6 +91,32 @@ fn farlinks_own() {
     assert_eq!(parse(&two).farlink.unwrap().body[..], [1], "the first counts");
 }
 
+#[test]
+fn a_mark_in_the_padding_of_timestamps() {
+    const TIMESTAMPS: [u8; 10] = [8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let mark = Some(FarlinkOption { form: FARLINK_DATA, body: Default::default() });
+    let sack = [1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let option = build::farlink_option(FARLINK_DATA, &[7; 4]).unwrap();
+    let marked = [&[1][..], &TIMESTAMPS, &[1]].concat();
+    for behind in [&[][..], &sack, &[1; 4], &option] {
+        let o = parse(&[&marked, behind].concat());
+        assert_eq!((o.farlink, o.timestamps), (mark.clone(), Some(Timestamps { val: 1, ecr: 2 })));
+        assert!(o.unknown.is_empty() && !o.malformed);
+    }
+    // What hosts write.
+    for (before, behind) in [
+        (&[1, 1][..], &[][..]),
+        (&[1, 1], &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]),
+        (&[], &[1, 1]),
+        (&[], &[0, 0]),
+        (&[1], &[0]),
+        (&[1], &[5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 1]),
+        (&[2, 4, 5, 0xb4, 1], &[1]),
+    ] {
+        assert_eq!(parse(&[before, &TIMESTAMPS, behind].concat()).farlink, None, "{before:?} {behind:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

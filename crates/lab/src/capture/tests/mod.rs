@@ -64,6 +64,7 @@ impl Seg {
             timestamps: None,
             sack: &[],
             farlink: None,
+            marks_padding: false,
         };
         let (head, offload) = header.write(self.payload.len()).unwrap();
         let mut packet = head.to_vec();
