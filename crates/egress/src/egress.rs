@@ -98,6 +98,18 @@ impl<P> Egress<P> {
         victims
     }
 
+    /// The other direction takes a quarter or more of the medium that both share.
+    #[must_use]
+    pub fn is_medium_busy(&self, now: Instant) -> bool {
+        self.shaper.is_medium_busy(now)
+    }
+
+    /// So much has come in by a medium that both directions share: it has taken its time of it.
+    /// Each direction has a little less than half of the medium at least.
+    pub fn note_medium_taken(&mut self, now: Instant, size: impl Into<WireSize>) {
+        self.shaper.note_taken(now, self.cost(size.into()));
+    }
+
     /// The flow has something to send (idempotent). A flow may be ready in several classes and
     /// groups at once, and has its turn in each.
     pub fn set_ready(&mut self, now: Instant, flow: u64, lane: impl Into<Lane>) {

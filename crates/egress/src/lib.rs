@@ -6,7 +6,7 @@
 //!
 //! Where what is:
 //! - `egress.rs` the door; `config.rs` what goes in and out
-//! - `shaper.rs` when the link is free
+//! - `shaper.rs` when the link is free; `medium.rs` what of its time is left to the other direction
 //! - `classes.rs` which priority class is next
 //! - `groups.rs` which group of the class is next, by weight and by a rate of its own; with nothing
 //!   set up there is one group
@@ -36,6 +36,7 @@ mod egress;
 mod estimate;
 mod flows;
 mod groups;
+mod medium;
 mod sent;
 mod shaper;
 

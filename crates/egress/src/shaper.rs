@@ -3,6 +3,7 @@
 use farlink_wire::time::{Duration, Instant};
 
 use crate::config::MAX_BURST_BYTES;
+use crate::medium::Medium;
 
 /// A wake-up that comes this late loses nothing: what the link could have carried meanwhile goes
 /// out at once. Timers of a quiet two-core machine are late by tens of microseconds, rarely by a
@@ -22,13 +23,21 @@ pub(crate) struct Shaper {
     next_free: Instant,
     /// Time beyond `next_free` in units of `1 / rate_bps` ns.
     fraction: u64,
+    medium: Medium,
     busy: Duration,
 }
 
 impl Shaper {
     /// `catch_up`: lateness that is made up for, see [`link_catch_up`].
     pub(crate) fn new(rate_bps: Option<u64>, catch_up: Duration) -> Self {
-        Self { rate_bps, catch_up, next_free: Instant::ZERO, fraction: 0, busy: Duration::ZERO }
+        Self {
+            rate_bps,
+            catch_up,
+            next_free: Instant::ZERO,
+            fraction: 0,
+            medium: Medium::default(),
+            busy: Duration::ZERO,
+        }
     }
 
     /// When the next byte may leave; `None`: never at this rate.
@@ -50,6 +59,7 @@ impl Shaper {
     pub(crate) fn spend(&mut self, now: Instant, waiting_since: Option<Instant>, bytes: u64) {
         let Some(rate) = self.rate_bps.filter(|rate| *rate > 0) else { return };
         let begin = self.begin(now, waiting_since);
+        let idle = begin.since(self.next_free);
         if begin > self.next_free {
             self.next_free = begin;
             self.fraction = 0;
@@ -57,8 +67,19 @@ impl Shaper {
         let work = u128::from(bytes) * 8 * u128::from(NS_PER_S) + u128::from(self.fraction);
         let time = Duration::from_nanos(u64::try_from(work / u128::from(rate)).unwrap_or(u64::MAX));
         self.fraction = u64::try_from(work % u128::from(rate)).unwrap_or(0);
-        self.next_free += time;
+        self.next_free += time + self.medium.leave(now, time, idle);
         self.busy = self.busy.saturating_add(time);
+    }
+
+    /// The other direction needs much of the medium that both share.
+    pub(crate) fn is_medium_busy(&self, now: Instant) -> bool {
+        self.medium.is_busy(now)
+    }
+
+    /// So much has come in over the medium that both directions share.
+    pub(crate) fn note_taken(&mut self, now: Instant, bytes: u64) {
+        let time = time_of(self.rate_bps, u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.medium.note_taken(now, time, time_of(self.rate_bps, MAX_BURST_BYTES));
     }
 
     /// Bytes that the link could have carried already, had the caller been in time.

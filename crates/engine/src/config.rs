@@ -122,6 +122,8 @@ pub struct Link {
     pub rtt: Option<Duration>,
     /// Bytes that the link layer adds to a packet.
     pub overhead_bytes: u32,
+    /// Both directions share one medium, of this rate.
+    pub is_half_duplex: bool,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs

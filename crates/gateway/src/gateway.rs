@@ -87,6 +87,10 @@ impl Gateway {
     pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
+        let way = self.outlet.way(from);
+        if let Some(link) = self.outlet.link_mut(way) {
+            link.note_arrival(now, &packet);
+        }
         match parse(packet.bytes()) {
             Parsed::Tcp(s) => {
                 if let Some(tap) = self.outlet.tap() {

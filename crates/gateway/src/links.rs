@@ -51,6 +51,8 @@ pub struct LinkQueue {
     refused: u64,
     /// The rate is being found out.
     estimate: Option<RateEstimate>,
+    /// What comes in has taken its time of the rate that is declared.
+    is_half_duplex: bool,
 }
 
 /// Class of a flow's wish.
@@ -89,6 +91,7 @@ impl LinkQueue {
             interface: interface.name.clone(),
             refused: 0,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
+            is_half_duplex: link.is_half_duplex,
         }
     }
 
@@ -118,6 +121,23 @@ impl LinkQueue {
         for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting) {
             victim.packet.recycle(pool);
         }
+    }
+
+    /// A packet has come in by the link. An estimate counts already what the other direction takes.
+    pub fn note_arrival(&mut self, now: Instant, packet: &PacketBuf) {
+        if self.is_half_duplex && self.estimate.is_none() {
+            self.egress.note_medium_taken(now, supersegment::wire_size(packet.bytes(), &packet.offload));
+        }
+    }
+
+    /// Both directions share its medium.
+    pub fn is_half_duplex(&self) -> bool {
+        self.is_half_duplex
+    }
+
+    /// From now on they do, or do not.
+    pub fn set_half_duplex(&mut self, is_half_duplex: bool) {
+        self.is_half_duplex = is_half_duplex;
     }
 
     /// The rate is known from somewhere else now: what was found out so far is forgotten.
@@ -174,10 +194,12 @@ impl LinkQueue {
 
     /// A leg of a flow has something to send.
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants) {
-        // The link is not idle where bytes wait before it that have left here.
+        // The link is not idle where bytes wait before it that have left here, or that come the
+        // other way.
         let sent_bytes = self.egress.sent_bytes();
         let waits = |e: &RateEstimate| e.has_backlog(now, sent_bytes);
-        let is_late = wants == Wants::Repeat && self.estimate.as_ref().is_some_and(waits);
+        let is_busy = self.estimate.as_ref().is_some_and(waits) || self.egress.is_medium_busy(now);
+        let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {
             self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
         }

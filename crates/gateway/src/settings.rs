@@ -40,7 +40,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -77,6 +77,12 @@ const SETTINGS: [Setting; 16] = [
         "split, custody or auto: what is done with connections over it that no rule names, or default",
         Gateway::link_action_text,
         |gateway, _, way, value| gateway.set_link_action(way, value),
+    ),
+    PerLink(
+        "duplex",
+        "half: both directions share one medium, of its rate; or full",
+        |_, link| if link.is_half_duplex() { "half" } else { "full" }.into(),
+        |gateway, _, way, value| gateway.set_link_duplex(way, value),
     ),
     PerRule(
         "action",
@@ -350,6 +356,18 @@ impl Gateway {
         };
         self.engine.set_link_action(way, action);
         self.actions_changed = true;
+        Ok(())
+    }
+
+    fn set_link_duplex(&mut self, way: Way, value: &str) -> Result<(), String> {
+        let is_half_duplex = match value {
+            "half" => true,
+            "full" => false,
+            _ => return Err(format!("`{value}`: allowed are half and full")),
+        };
+        if let Some(link) = self.outlet.link_mut(way) {
+            link.set_half_duplex(is_half_duplex);
+        }
         Ok(())
     }
 

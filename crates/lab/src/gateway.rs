@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::capture::FlowKey;
 use crate::process::Recorded;
-use crate::settings::{Mode, Settings};
+use crate::settings::{Duplex, Mode, Settings};
 use crate::sh;
 use crate::topology::Topology;
 
@@ -62,6 +62,9 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         let rate = if link.sends_up { lab.up_bps() } else { lab.rate_bps };
         if lab.rate_known && rate > 0 {
             text.push_str(&format!("rate_bps = {rate}\n"));
+            if lab.duplex == Duplex::Half {
+                text.push_str("duplex = \"half\"\n");
+            }
         }
         if lab.rtt_known && lab.rtt_ms >= 1.0 {
             text.push_str(&format!("rtt_ms = {}\n", lab.rtt_ms.round()));

@@ -28,6 +28,7 @@ fn gateway(everything: bool) -> DriverConfig {
         rate_bps: Some(RATE_BPS),
         rtt: None,
         overhead_bytes: 0,
+        is_half_duplex: false,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
         action: None,

@@ -120,6 +120,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
             overhead_bytes: 0,
+            is_half_duplex: false,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
             action: None,

@@ -194,6 +194,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             rate_bps: quick.rate.map(|r| r.0),
             rtt: None,
             overhead_bytes: 0,
+            is_half_duplex: false,
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
@@ -264,6 +265,7 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         rate_bps,
         rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
+        is_half_duplex: l.duplex == Some(file::Duplex::Half),
         leg: engine::LegConfig {
             cc,
             initial_window: initial_window(l, leg.initial_window),

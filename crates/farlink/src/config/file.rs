@@ -69,6 +69,8 @@ pub struct Link {
     #[serde(default)]
     pub overhead_bytes: Option<Number<0, 1024>>,
     #[serde(default)]
+    pub duplex: Option<Duplex>,
+    #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]
     pub window_bytes: Option<Spanned<Size>>,
@@ -80,6 +82,14 @@ pub struct Link {
     pub traffic: Option<LinkTraffic>,
     #[serde(default)]
     pub action: Option<LinkAction>,
+}
+
+/// Whether both directions of a link share one medium.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplex {
+    Full,
+    Half,
 }
 
 /// What is done with the connections over a link that no rule names.

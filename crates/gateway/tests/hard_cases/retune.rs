@@ -166,7 +166,7 @@ fn settings(t: &mut Script) -> String {
 fn what_is_in_force_is_told_as_set_takes_it() {
     let mut t = linked(None, Kind::Cubic);
     let wanted = "link.sat.rate_bps=unknown link.sat.cc=cubic link.sat.initial_window_segments=auto \
-                  link.sat.long_path_initial_window_segments=same link.sat.up=true link.sat.contact=true link.sat.action=default \
+                  link.sat.long_path_initial_window_segments=same link.sat.up=true link.sat.contact=true link.sat.action=default link.sat.duplex=full \
                   default_action=split ordinary.cc=cubic ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
                   flow_control.queue_drop=false limits.relay_bytes=65535 limits.pool_bytes=536870912";
     assert_eq!(settings(&mut t), wanted);
@@ -178,6 +178,7 @@ fn what_is_in_force_is_told_as_set_takes_it() {
         ("link.sat.up", "false"),
         ("link.sat.contact", "false"),
         ("link.sat.action", "auto"),
+        ("link.sat.duplex", "half"),
         ("default_action", "custody"),
         ("ordinary.cc", "vegas"),
         ("ordinary.initial_window_segments", "auto"),

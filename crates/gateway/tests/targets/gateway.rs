@@ -68,6 +68,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         rate_bps: (a & 2 != 0).then_some([8_000_000, 64_000][usize::from(a >> 2 & 1)]),
         rtt: (a & 8 != 0).then_some(Duration::from_millis(500)),
         overhead_bytes: 0,
+        is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
         leg: LegConfig {
             cc: if a & 2 != 0 { cc::Kind::FixedRate } else { cc::Kind::Cubic },
             ..LegConfig::default()

@@ -360,6 +360,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             rate_bps,
             rtt: Some(plan.link.delay * 2),
             overhead_bytes: 0,
+            is_half_duplex: false,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,
