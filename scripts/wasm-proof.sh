@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves that the sans-I/O crates call no operating system: the six of them, linked into one WebAssembly module behind an
+# Proves that the sans-I/O crates call no operating system: the seven of them, linked into one WebAssembly module behind an
 # exported function that drives them, import nothing. Then shows that the proof can fail: the same module with one call to the
 # outside must be caught.
 set -eu
@@ -35,4 +35,4 @@ if [ "$caught" != "outside.clock" ]; then
     echo "wasm-proof: a call to the outside was not noticed (found: '$caught'): the proof proves nothing" >&2
     exit 1
 fi
-echo "wasm-proof: wire, cc, engine, egress, channel and gateway import nothing ($bytes bytes of WebAssembly)"
+echo "wasm-proof: wire, cc, xcp, engine, egress, channel and gateway import nothing ($bytes bytes of WebAssembly)"

@@ -1,5 +1,5 @@
 //! A gateway between two channels, driven by pseudo-random packets: one exported function that
-//! reaches every door of the six sans-I/O crates, so that the linker has to bring everything that
+//! reaches every door of the seven sans-I/O crates, so that the linker has to bring everything that
 //! lies behind them.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,6 +8,7 @@ use farlink_channel::{Channel, ChannelConfig};
 use farlink_gateway::config::{Config, Interface, LegConfig, Link};
 use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Flags, Instant, Offload, PacketBuf, SegmentHeader, SeqNum, finish_checksums};
+use farlink_xcp::{Load, Router, Sender};
 
 #[cfg(feature = "reach-outside")]
 #[link(wasm_import_module = "outside")]
@@ -55,24 +56,13 @@ fn config(seed: u64) -> Config {
 
 fn segment(random: u64) -> Vec<u8> {
     let [a, b, flags, size, ..] = random.to_be_bytes();
+    let ends = ((Ipv4Addr::new(10, 0, 0, a).into(), u16::from(a)), (Ipv4Addr::new(10, 0, 1, b).into(), 80));
     let header = SegmentHeader {
-        src: Ipv4Addr::new(10, 0, 0, a).into(),
-        dst: Ipv4Addr::new(10, 0, 1, b).into(),
-        src_port: u16::from(a),
-        dst_port: 80,
-        ttl: 64,
-        traffic_class: 0,
-        flow_label: 0,
-        ip_id: 0,
-        dont_fragment: true,
         seq: SeqNum(u32::from(size)),
         ack: SeqNum(u32::from(b)),
         flags: Flags(u16::from(flags)),
         window: 65535,
-        urgent: 0,
-        timestamps: None,
-        sack: &[],
-        farlink: None,
+        ..SegmentHeader::between(ends.0, ends.1)
     };
     let payload = vec![a; usize::from(size)];
     let Ok((bytes, offload)) = header.write(payload.len()) else { return Vec::new() };
@@ -89,6 +79,8 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
     let mut gateway = Gateway::new(config(seed));
     let channel = Channel::new(ChannelConfig::default(), seed);
     let mut net = Outside { channel, now, records: Vec::new() };
+    let mut router = Router::new(now, farlink_xcp::Config::of_rate(8_000_000));
+    let mut sender = Sender::new(now, 1_500, 8_000_000);
     let mut sum = 0u64;
     for step in 0..steps {
         random ^= random << 13;
@@ -107,6 +99,10 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
         if gateway.poll_timeout().is_some_and(|due| due.at <= now) {
             gateway.handle_timeout(now, &mut net);
         }
+        let load = Load { bytes: bytes.len() as u32, packets: 1 };
+        let said = sender.on_send(now, load.bytes, 1, true);
+        router.on_arrival(now, load, Some(&said));
+        sum += u64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s.cast_unsigned());
         match step & 0xFF {
             0x11 => gateway.link_state(now, from, random & 1 == 0, &mut net),
             0x22 => gateway.routes_changed(now),

@@ -1,0 +1,40 @@
+//! Explicit control (XCP, draft-falk-xcp-spec-03) as values: time, sizes and header fields in,
+//! header fields out.
+//!
+//! A sender writes into each packet how fast it sends and how much faster it would like to. Each
+//! router on the way lowers that wish to what its queue has left. The receiver adds up what arrives
+//! and tells the sender, who changes its rate by that much.
+//!
+//! Where what is:
+//! - `fields.rs` what a packet says
+//! - `router.rs` the algorithm of a queue; `interval.rs` what it counts in a control interval, and
+//!   what follows from that; `standing.rs` how much of the queue never goes away
+//! - `sender.rs` what is sent how fast, and what is said of it
+//! - `receiver.rs` what the sender is told
+//!
+//! Nothing here knows where the fields stand in a packet, nor a queue: `egress` has one, and so has
+//! the emulated line of `channel`.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+mod fields;
+mod interval;
+mod receiver;
+mod router;
+mod sender;
+mod standing;
+
+pub use fields::{Fields, HeaderTime};
+pub use receiver::Receiver;
+pub use router::{Config, Load, Router};
+pub use sender::Sender;

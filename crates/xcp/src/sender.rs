@@ -1,0 +1,126 @@
+//! How fast is sent, and what packets say of it (draft section 4.1.1).
+
+use farlink_wire::{Duration, Instant};
+
+use crate::fields::{Fields, HeaderTime};
+
+/// An allowance that is not used loses so much of what is not used in each round trip (section
+/// 4.1.1.4).
+const AGEING: f64 = 0.5;
+/// The size of packets is a mean over so many.
+const SIZE_PACKETS: f64 = 16.0;
+
+/// The allowance of one context: a flow, or all flows between two gateways.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// Bytes that may be under way.
+    window_bytes: f64,
+    /// The largest allowance that is ever believed, bytes a second.
+    allowed_max: f64,
+    /// Zero: not known.
+    rtt_s: f64,
+    /// Mean size of packets, bytes.
+    packet_bytes: f64,
+    /// Flows that share the allowance.
+    flows: u32,
+    /// The sum that the receiver told last.
+    sum: u32,
+    /// Bytes sent since, for ageing.
+    sent_bytes: u64,
+    since: Instant,
+    /// All of the allowance was wanted since then.
+    is_full: bool,
+}
+
+impl Sender {
+    /// Nothing is known yet but the size of packets. `allowed_max_bps`: what the sender could use
+    /// at most, in bits a second; feedback beyond is forged or of no use.
+    #[must_use]
+    pub fn new(now: Instant, packet_bytes: u32, allowed_max_bps: u64) -> Self {
+        Self {
+            window_bytes: 0.0,
+            allowed_max: allowed_max_bps as f64 / 8.0,
+            rtt_s: 0.0,
+            packet_bytes: f64::from(packet_bytes.max(1)),
+            flows: 1,
+            sum: 0,
+            sent_bytes: 0,
+            since: now,
+            is_full: true,
+        }
+    }
+
+    /// The round trip, smoothed. With the first one the allowance begins: one packet for each flow.
+    /// The window stays what it is, so a queue that makes round trips longer makes the sender
+    /// slower.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt_s = rtt.max(Duration::from_nanos(1)).as_secs_f64();
+        self.set_window(self.window_bytes);
+    }
+
+    /// So many flows share the allowance; one at least.
+    pub fn set_flows(&mut self, flows: u32) {
+        self.flows = flows.max(1);
+    }
+
+    /// Bytes that may be under way.
+    #[must_use]
+    pub fn window_bytes(&self) -> u64 {
+        self.window_bytes as u64
+    }
+
+    /// Bits a second that may be sent; `None`: no round trip is known.
+    #[must_use]
+    pub fn allowed_bps(&self) -> Option<u64> {
+        (self.rtt_s > 0.0).then(|| (self.window_bytes / self.rtt_s * 8.0) as u64)
+    }
+
+    /// Packets leave, alike, of so many bytes together. Returns what each of them says.
+    /// `wants_more`: there would be more to send than is allowed.
+    pub fn on_send(&mut self, now: Instant, bytes: u32, packets: u32, wants_more: bool) -> Fields {
+        let each = f64::from(bytes) / f64::from(packets.max(1));
+        let weight = f64::from(packets).min(SIZE_PACKETS) / SIZE_PACKETS;
+        self.packet_bytes += (each - self.packet_bytes) * weight;
+        self.sent_bytes += u64::from(bytes);
+        self.is_full &= wants_more;
+        if self.rtt_s == 0.0 {
+            return Fields::default();
+        }
+        self.age(now);
+        // The wish has no limit, as that of the authors' simulator: routers know what there is.
+        let delta_bytes_per_s = if wants_more { i32::MAX } else { 0 };
+        let packets_under_way = self.window_bytes / self.packet_bytes;
+        Fields {
+            spacing: HeaderTime::of_seconds(f64::from(self.flows) * self.rtt_s / packets_under_way),
+            rtt: HeaderTime::of_seconds(self.rtt_s),
+            delta_bytes_per_s,
+        }
+    }
+
+    /// The receiver has told its sum. One that is older than another that was heard already must
+    /// not come here.
+    pub fn on_sum(&mut self, sum: u32) {
+        let change = sum.wrapping_sub(self.sum).cast_signed();
+        self.sum = sum;
+        self.set_window(self.window_bytes + f64::from(change) * self.rtt_s);
+    }
+
+    /// One packet of each flow at least.
+    fn set_window(&mut self, bytes: f64) {
+        let least = f64::from(self.flows) * self.packet_bytes;
+        self.window_bytes = bytes.min(self.allowed_max * self.rtt_s).max(least);
+    }
+
+    /// What has not been used for a round trip is given up in part.
+    fn age(&mut self, now: Instant) {
+        let elapsed_s = now.since(self.since).as_secs_f64();
+        if elapsed_s < self.rtt_s {
+            return;
+        }
+        let used = self.sent_bytes as f64 / elapsed_s * self.rtt_s;
+        if used < self.window_bytes && !self.is_full {
+            self.set_window(self.window_bytes * (1.0 - AGEING) + used * AGEING);
+        }
+        (self.sent_bytes, self.since, self.is_full) = (0, now, true);
+    }
+}

@@ -1,0 +1,191 @@
+//! One queue, packet by packet: what it gives, and what it makes of nonsense.
+
+use farlink_wire::{Duration, Instant};
+use farlink_xcp::{Config, Fields, HeaderTime, Load, Receiver, Router, Sender};
+
+const RTT_MS: u64 = 100;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn said(spacing_ms: f64, rtt_ms: f64, delta_bytes_per_s: i32) -> Fields {
+    Fields {
+        spacing: HeaderTime::of_seconds(spacing_ms / 1e3),
+        rtt: HeaderTime::of_seconds(rtt_ms / 1e3),
+        delta_bytes_per_s,
+    }
+}
+
+/// What all packets of one sender have got in each of 20 intervals of a queue of 8 Mbit/s: one
+/// packet, or one super-segment of so many, in each 10 ms. Packets of 100 bytes.
+fn given(said: &Fields, packets: u32) -> Vec<i64> {
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    let load = Load { bytes: 100 * packets, packets };
+    let mut per_interval = Vec::new();
+    for interval in 0..20 {
+        let mut sum = 0;
+        for turn in 0..10 {
+            let now = at(interval * RTT_MS + turn * 10);
+            router.on_arrival(now, load, Some(said));
+            let left = router.on_departure(now, load, said, 0);
+            assert_eq!((left.spacing, left.rtt), (said.spacing, said.rtt), "only the wish changes");
+            assert!(left.delta_bytes_per_s <= said.delta_bytes_per_s, "nobody gets more than he wants");
+            sum += i64::from(left.delta_bytes_per_s) * i64::from(packets);
+        }
+        per_interval.push(sum);
+    }
+    per_interval
+}
+
+#[test]
+fn a_super_segment_counts_as_its_packets() {
+    let ten_times = given(&said(1.0, 100.0, i32::MAX), 10);
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    let (load, said) = (Load { bytes: 100, packets: 1 }, said(1.0, 100.0, i32::MAX));
+    let mut sum = 0;
+    for turn in 0..2_000 {
+        let now = at(turn / 10 * 10);
+        router.on_arrival(now, load, Some(&said));
+        sum += i64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s);
+    }
+    let whole: i64 = ten_times.iter().sum();
+    assert!((sum - whole).abs() < whole / 20, "{sum} {whole}");
+}
+
+#[test]
+fn what_is_cut_off_by_rounding_is_given_later() {
+    // The queue has 100 bytes/s more than is used: 0.4 of them for ten packets.
+    let mut router = Router::new(at(0), Config::of_rate(8 * 10_100));
+    let (load, said) = (Load { bytes: 100, packets: 1 }, said(10.0, 100.0, i32::MAX));
+    let mut sum = 0;
+    for ms in (0..20_000).step_by(10) {
+        router.on_arrival(at(ms), load, Some(&said));
+        router.handle_timeout(at(ms), 0);
+        sum += i64::from(router.on_departure(at(ms), load, &said, 0).delta_bytes_per_s);
+    }
+    // Intervals end with the next packet, so they last 110 ms: 3.6 bytes/s for each of 2,000. Cut
+    // off, it would be 3.
+    assert!((6_500..7_300).contains(&sum), "{sum}");
+}
+
+#[test]
+fn who_says_no_spacing_gets_nothing_and_who_wants_nothing_leaves_it_to_others() {
+    assert!(given(&said(0.0, 100.0, i32::MAX), 1).iter().all(|sum| *sum <= 0));
+    assert!(given(&said(10.0, 100.0, 0), 1).iter().all(|sum| *sum <= 0));
+    // Two senders alike, of whom only one wants more.
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    let load = Load { bytes: 100, packets: 1 };
+    let wishes = [said(10.0, 100.0, i32::MAX), said(10.0, 100.0, 0)];
+    let mut sums = [0i64; 2];
+    for ms in (0..5_000).step_by(10) {
+        for (sum, said) in sums.iter_mut().zip(&wishes) {
+            router.on_arrival(at(ms), load, Some(said));
+            *sum += i64::from(router.on_departure(at(ms), load, said, 0).delta_bytes_per_s);
+        }
+    }
+    assert!(sums[0] > 0 && sums[1].abs() <= 1_000, "{sums:?}");
+}
+
+#[test]
+fn who_is_slower_than_he_wants_to_be_is_never_told_less_than_he_asks() {
+    // A wish below what the queue offers is left as it is.
+    for sum in given(&said(10.0, 100.0, -7), 1) {
+        assert_eq!(sum, -70);
+    }
+}
+
+#[test]
+fn a_queue_that_nobody_uses_wants_no_timer() {
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    assert_eq!(router.poll_timeout(), None);
+    let (load, said) = (Load { bytes: 1_500, packets: 1 }, said(10.0, 100.0, i32::MAX));
+    router.on_arrival(at(1_000), load, Some(&said));
+    let mut timers = 0;
+    while let Some(due) = router.poll_timeout() {
+        router.handle_timeout(due, 0);
+        timers += 1;
+        assert!(timers < 40, "no end of timers");
+    }
+    assert!(timers > 3);
+    // A packet without XCP wakes it, too, and its round trip is what it was.
+    router.on_arrival(at(90_000), load, None);
+    assert!(router.poll_timeout().is_some());
+    assert!(router.mean_rtt().abs_diff(Duration::from_millis(100)) < Duration::from_nanos(4));
+}
+
+#[test]
+fn traffic_without_xcp_takes_its_part() {
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    let said = said(10.0, 100.0, i32::MAX);
+    let mut last = 0;
+    for interval in 0..20 {
+        last = 0;
+        for turn in 0..10 {
+            let now = at(interval * RTT_MS + turn * 10);
+            router.on_arrival(now, Load { bytes: 14_900, packets: 10 }, None);
+            router.note_queue(0);
+            let load = Load { bytes: 100, packets: 1 };
+            router.on_arrival(now, load, Some(&said));
+            last += i64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s);
+        }
+    }
+    assert!(last < 0, "the link is more than full: {last}");
+}
+
+/// A cheap source of odd numbers.
+struct Odd(u64);
+
+impl Odd {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let word = (self.0 >> 32) as u32;
+        match word % 5 {
+            0 => 0,
+            1 => u32::MAX,
+            2 => i32::MIN.cast_unsigned(),
+            _ => word.rotate_left(word % 31),
+        }
+    }
+}
+
+#[test]
+fn nonsense_does_no_harm() {
+    for seed in 0..200 {
+        let mut odd = Odd(seed);
+        let mut now = at(0);
+        let mut router = Router::new(now, Config::of_rate(u64::from(odd.next()) * 1_000));
+        let mut sender = Sender::new(now, odd.next(), u64::from(odd.next()) << (odd.next() % 12));
+        let mut receiver = Receiver::default();
+        for _ in 0..400 {
+            now += Duration::from_micros(u64::from(odd.next() % 2_000_000));
+            let load = Load { bytes: odd.next(), packets: odd.next() };
+            let forged = Fields {
+                spacing: HeaderTime(odd.next()),
+                rtt: HeaderTime(odd.next()),
+                delta_bytes_per_s: odd.next().cast_signed(),
+            };
+            let said = if odd.next().is_multiple_of(2) {
+                forged
+            } else {
+                sender.on_send(now, load.bytes, load.packets, true)
+            };
+            let queue_bytes = u64::from(odd.next()) * u64::from(odd.next());
+            match odd.next() % 6 {
+                0 => router.handle_timeout(now, queue_bytes),
+                1 => router.set_capacity(u64::from(odd.next())),
+                2 => sender.set_rtt(Duration::from_micros(u64::from(odd.next()))),
+                3 => sender.on_sum(odd.next()),
+                4 => router.on_arrival(now, load, Some(&said).filter(|_| odd.next().is_multiple_of(2))),
+                _ => {
+                    let left = router.on_departure(now, load, &said, queue_bytes);
+                    assert!(left.delta_bytes_per_s <= said.delta_bytes_per_s);
+                    receiver.on_packets(load.packets, &left);
+                    sender.on_sum(receiver.sum());
+                }
+            }
+            assert!(router.mean_rtt() <= Duration::from_secs(1));
+            assert!(router.poll_timeout().is_none_or(|due| due <= now + Duration::from_secs(2)));
+        }
+    }
+}
