@@ -18,6 +18,7 @@ use crate::options::{
 use crate::packet::PacketBuf;
 use crate::seq::SeqNum;
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TcpSegment};
+use crate::xcp::{DELTA_AT, XcpFields};
 use arrayvec::ArrayVec;
 
 /// No room for an option: in the TCP header (40 bytes), in the IP length field, or in the buffer.
@@ -66,6 +67,15 @@ pub fn set_timestamp_value(p: &mut PacketBuf, s: &TcpSegment, val: u32) {
 /// Set the maximum segment size, where there is that option.
 pub fn set_mss(p: &mut PacketBuf, s: &TcpSegment, mss: u16) {
     set_in_option(p, s, KIND_MSS, 2, 0, &mss.to_be_bytes());
+}
+
+/// Set the wish of XCP, where it stands (bytes a second).
+pub fn set_xcp_delta(p: &mut PacketBuf, s: &TcpSegment, delta_bytes_per_s: i32) {
+    let Some(area) = options_area(p.bytes(), s) else { return };
+    let found = OptionWalk::new(area).find(|raw| XcpFields::of(raw).is_some());
+    if let Some(at) = found.map(|raw| raw.offset.saturating_add(TCP_HEADER_BYTES + DELTA_AT)) {
+        patch(p, s, at, &delta_bytes_per_s.to_be_bytes());
+    }
 }
 
 /// Set the time to live or hop limit.

@@ -35,6 +35,7 @@ pub mod seq;
 pub mod supersegment;
 pub mod tcp;
 pub mod time;
+pub mod xcp;
 
 pub use build::{BuildError, HeaderBytes, SegmentHeader, finish_checksums};
 pub use edit::NoRoom;

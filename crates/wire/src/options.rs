@@ -2,6 +2,7 @@
 
 use crate::bytes::{u8_at, u16_at, u32_at};
 use crate::seq::SeqNum;
+use crate::xcp::{self, FARLINK_XCP, XcpFields};
 use arrayvec::ArrayVec;
 
 /// End of the option list.
@@ -101,6 +102,10 @@ pub struct TcpOptions {
     /// Farlink's own option, or its mark in the padding of the timestamps, see
     /// [`is_marked_in_padding`].
     pub farlink: Option<FarlinkOption>,
+    /// XCP's fields, of this direction.
+    pub xcp: Option<XcpFields>,
+    /// XCP's sum, of the other direction.
+    pub xcp_sum: Option<u32>,
     /// Other kinds, each once, in order; known kinds of a length they cannot have too. The first
     /// eight.
     pub unknown: ArrayVec<u8, 8>,
@@ -131,7 +136,7 @@ impl RawOption<'_> {
     /// It is one of Farlink's.
     #[must_use]
     pub fn is_farlink(&self) -> bool {
-        self.exid().is_some_and(|x| FARLINK_EXIDS.contains(&x))
+        self.exid().is_some_and(|x| FARLINK_EXIDS.contains(&x) || x == FARLINK_XCP)
     }
 }
 
@@ -251,6 +256,11 @@ impl TcpOptions {
                     if let (None, Some(body)) = (&self.farlink, body) {
                         self.farlink = Some(FarlinkOption { form, body });
                     }
+                }
+                Some(FARLINK_XCP) => {
+                    let (fields, sum) = (XcpFields::of(raw), xcp::sum_of(raw));
+                    (self.xcp, self.xcp_sum) = (self.xcp.or(fields), self.xcp_sum.or(sum));
+                    return fields.is_some() || sum.is_some();
                 }
                 _ => return false,
             },

@@ -1,7 +1,7 @@
 //! What a queue counts in a control interval, and what follows from that for the next one (draft
 //! sections 4.2.1 and 4.2.2). Bytes, seconds, bytes a second.
 
-use crate::fields::Fields;
+use farlink_wire::xcp::XcpFields;
 
 /// Of the spare bandwidth so much is given out in an interval.
 const ALPHA: f64 = 0.4;
@@ -34,7 +34,7 @@ pub(crate) struct Residue {
 impl Counted {
     /// So many packets have arrived, alike and of so many bytes together. A spacing or round trip
     /// beyond `longest_s` counts as that.
-    pub fn add(&mut self, bytes: f64, packets: f64, said: Option<&Fields>, longest_s: f64) {
+    pub fn add(&mut self, bytes: f64, packets: f64, said: Option<&XcpFields>, longest_s: f64) {
         self.bytes += bytes;
         let Some(said) = said else { return };
         let spacing_s = packets * said.spacing.seconds().min(longest_s);

@@ -6,13 +6,12 @@
 //! and tells the sender, who changes its rate by that much.
 //!
 //! Where what is:
-//! - `fields.rs` what a packet says
 //! - `router.rs` the algorithm of a queue; `interval.rs` what it counts in a control interval, and
 //!   what follows from that; `standing.rs` how much of the queue never goes away
 //! - `sender.rs` what is sent how fast, and what is said of it
 //! - `receiver.rs` what the sender is told
 //!
-//! Nothing here knows where the fields stand in a packet, nor a queue: `egress` has one, and so has
+//! What a packet says, and where in it, is in `wire` (`xcp.rs`). Nothing here knows a queue: `egress` has one, and so has
 //! the emulated line of `channel`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -27,14 +26,12 @@
     )
 )]
 
-mod fields;
 mod interval;
 mod receiver;
 mod router;
 mod sender;
 mod standing;
 
-pub use fields::{Fields, HeaderTime};
 pub use receiver::Receiver;
 pub use router::{Config, Load, Router};
 pub use sender::Sender;

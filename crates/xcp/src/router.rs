@@ -6,9 +6,9 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::fields::Fields;
 use crate::interval::{Counted, Residue};
 use crate::standing::Standing;
+use farlink_wire::xcp::XcpFields;
 
 /// The first interval, before any round trip is known (INITIAL_Te_VALUE of the authors' simulator).
 const FIRST_INTERVAL_S: f64 = 0.05;
@@ -100,7 +100,7 @@ impl Router {
     }
 
     /// Packets join the queue. `said`: what each of them says; `None`: they know nothing of XCP.
-    pub fn on_arrival(&mut self, now: Instant, load: Load, said: Option<&Fields>) {
+    pub fn on_arrival(&mut self, now: Instant, load: Load, said: Option<&XcpFields>) {
         let longest_s = self.config.max_interval.as_secs_f64();
         if self.is_asleep() {
             // The interval keeps step with whoever begins: what it is given shows in the next one.
@@ -117,7 +117,13 @@ impl Router {
     /// Packets leave, and so many bytes wait behind them. Returns what each of them says from here
     /// on.
     #[must_use]
-    pub fn on_departure(&mut self, now: Instant, load: Load, said: &Fields, queue_bytes: u64) -> Fields {
+    pub fn on_departure(
+        &mut self,
+        now: Instant,
+        load: Load,
+        said: &XcpFields,
+        queue_bytes: u64,
+    ) -> XcpFields {
         self.handle_timeout(now, queue_bytes);
         self.note_queue(queue_bytes);
         let packets = f64::from(load.packets.max(1));
@@ -132,7 +138,7 @@ impl Router {
         let delta = (exact / packets).floor().clamp(f64::from(i32::MIN), f64::from(i32::MAX)) as i32;
         let delta = delta.min(said.delta_bytes_per_s);
         self.fraction = (exact - packets * f64::from(delta)).clamp(0.0, packets);
-        Fields { delta_bytes_per_s: delta, ..*said }
+        XcpFields { delta_bytes_per_s: delta, ..*said }
     }
 
     /// Packets that know nothing of XCP leave, and so many bytes wait behind them.

@@ -2,7 +2,7 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::fields::{Fields, HeaderTime};
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 
 /// An allowance that is not used loses so much of what is not used in each round trip (section
 /// 4.1.1.4).
@@ -77,20 +77,20 @@ impl Sender {
 
     /// Packets leave, alike, of so many bytes together. Returns what each of them says.
     /// `wants_more`: there would be more to send than is allowed.
-    pub fn on_send(&mut self, now: Instant, bytes: u32, packets: u32, wants_more: bool) -> Fields {
+    pub fn on_send(&mut self, now: Instant, bytes: u32, packets: u32, wants_more: bool) -> XcpFields {
         let each = f64::from(bytes) / f64::from(packets.max(1));
         let weight = f64::from(packets).min(SIZE_PACKETS) / SIZE_PACKETS;
         self.packet_bytes += (each - self.packet_bytes) * weight;
         self.sent_bytes += u64::from(bytes);
         self.is_full &= wants_more;
         if self.rtt_s == 0.0 {
-            return Fields::default();
+            return XcpFields::default();
         }
         self.age(now);
         // The wish has no limit, as that of the authors' simulator: routers know what there is.
         let delta_bytes_per_s = if wants_more { i32::MAX } else { 0 };
         let packets_under_way = self.window_bytes / self.packet_bytes;
-        Fields {
+        XcpFields {
             spacing: HeaderTime::of_seconds(f64::from(self.flows) * self.rtt_s / packets_under_way),
             rtt: HeaderTime::of_seconds(self.rtt_s),
             delta_bytes_per_s,

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant};
-use farlink_xcp::{Config, Fields, Load, Receiver, Router, Sender};
+use farlink_xcp::{Config, Load, Receiver, Router, Sender};
 
 const PACKET_BYTES: u32 = 1_500;
 
@@ -101,7 +102,7 @@ fn run(case: &Case) -> Outcome {
     for (at, bps) in &case.changes {
         events.push(Reverse((ms(*at), 0, Event::Capacity(*bps))));
     }
-    let mut queue: VecDeque<(usize, Instant, Fields)> = VecDeque::new();
+    let mut queue: VecDeque<(usize, Instant, XcpFields)> = VecDeque::new();
     let (mut seen, mut drops, mut order) = (Vec::new(), 0, 1u64);
     let mut timer = None;
     let end = ms(case.seconds * 1_000);

@@ -1,7 +1,8 @@
 //! One queue, packet by packet: what it gives, and what it makes of nonsense.
 
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{Duration, Instant};
-use farlink_xcp::{Config, Fields, HeaderTime, Load, Receiver, Router, Sender};
+use farlink_xcp::{Config, Load, Receiver, Router, Sender};
 
 const RTT_MS: u64 = 100;
 
@@ -9,8 +10,8 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-fn said(spacing_ms: f64, rtt_ms: f64, delta_bytes_per_s: i32) -> Fields {
-    Fields {
+fn said(spacing_ms: f64, rtt_ms: f64, delta_bytes_per_s: i32) -> XcpFields {
+    XcpFields {
         spacing: HeaderTime::of_seconds(spacing_ms / 1e3),
         rtt: HeaderTime::of_seconds(rtt_ms / 1e3),
         delta_bytes_per_s,
@@ -19,7 +20,7 @@ fn said(spacing_ms: f64, rtt_ms: f64, delta_bytes_per_s: i32) -> Fields {
 
 /// What all packets of one sender have got in each of 20 intervals of a queue of 8 Mbit/s: one
 /// packet, or one super-segment of so many, in each 10 ms. Packets of 100 bytes.
-fn given(said: &Fields, packets: u32) -> Vec<i64> {
+fn given(said: &XcpFields, packets: u32) -> Vec<i64> {
     let mut router = Router::new(at(0), Config::of_rate(8_000_000));
     let load = Load { bytes: 100 * packets, packets };
     let mut per_interval = Vec::new();
@@ -160,7 +161,7 @@ fn nonsense_does_no_harm() {
         for _ in 0..400 {
             now += Duration::from_micros(u64::from(odd.next() % 2_000_000));
             let load = Load { bytes: odd.next(), packets: odd.next() };
-            let forged = Fields {
+            let forged = XcpFields {
                 spacing: HeaderTime(odd.next()),
                 rtt: HeaderTime(odd.next()),
                 delta_bytes_per_s: odd.next().cast_signed(),

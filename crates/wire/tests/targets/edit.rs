@@ -129,7 +129,7 @@ fn apply(p: &mut PacketBuf, s: &TcpSegment, op: u8, script: &mut Source<'_>) -> 
         }
         11 => {
             edit::remove_farlink_option(p, s);
-            want.options.farlink = None;
+            (want.options.farlink, want.options.xcp, want.options.xcp_sum) = (None, None, None);
         }
         _ => {
             let body = &value.to_be_bytes()[..usize::from(small) % 5];

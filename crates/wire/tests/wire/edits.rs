@@ -2,6 +2,7 @@
 
 use crate::headers::jumbogram;
 use crate::helpers::*;
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::*;
 
 const OPTION: [u8; 4] = [254, 4, 0xfa, 0x51];
@@ -70,6 +71,30 @@ fn an_option_is_padded() {
         assert!(is_right(p.bytes()));
         remove(&mut p);
         assert_eq!(p.bytes(), before);
+    }
+}
+
+#[test]
+fn the_wish_of_xcp_is_changed_in_place_and_taken_out_with_the_rest() {
+    let said =
+        |delta_bytes_per_s| XcpFields { spacing: HeaderTime(1), rtt: HeaderTime(2), delta_bytes_per_s };
+    for v6 in [false, true] {
+        // At an odd offset, too.
+        for before in [&[][..], &[1], &[4, 2, 1]] {
+            let with =
+                |delta| packet(v6, &[before, &said(delta).option(), &xcp::sum_option(3)].concat(), b"data");
+            let mut p = buf(&with(i32::MAX));
+            let s = tcp(p.bytes());
+            edit::set_xcp_delta(&mut p, &s, -5);
+            assert_eq!(p.bytes(), with(-5));
+            remove(&mut p);
+            let s = tcp(p.bytes());
+            assert!(is_right(p.bytes()) && s.options.xcp.is_none() && s.options.xcp_sum.is_none());
+        }
+        let mut p = buf(&packet(v6, &xcp::sum_option(3), b"data"));
+        let (s, same) = (tcp(p.bytes()), p.bytes().to_vec());
+        edit::set_xcp_delta(&mut p, &s, -5);
+        assert_eq!(p.bytes(), same, "there is no wish");
     }
 }
 

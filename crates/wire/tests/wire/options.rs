@@ -1,6 +1,7 @@
 //! TCP options: each kind, each way to be wrong.
 
 use farlink_wire::options::{OptionWalk, TcpOptions};
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::*;
 use proptest::prelude::*;
 
@@ -115,6 +116,19 @@ fn a_mark_in_the_padding_of_timestamps() {
     ] {
         assert_eq!(parse(&[before, &TIMESTAMPS, behind].concat()).farlink, None, "{before:?} {behind:?}");
     }
+}
+
+#[test]
+fn xcp_with_data_and_with_an_acknowledgement() {
+    let said = XcpFields { spacing: HeaderTime(1), rtt: HeaderTime(u32::MAX), delta_bytes_per_s: -2 };
+    let mark = build::farlink_option(FARLINK_DATA, &[]).unwrap();
+    let o = parse(&[&mark, &said.option()[..], &xcp::sum_option(0xdead_beef), &xcp::sum_option(7)].concat());
+    assert_eq!((o.xcp, o.xcp_sum), (Some(said), Some(0xdead_beef)), "the first counts");
+    assert!(o.farlink.is_some() && o.unknown.is_empty() && !o.malformed);
+    assert_eq!(said.option()[..], [254, 16, 0xfa, 0x54, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255, 255, 254]);
+    // Of a length that neither has.
+    let o = parse(&[254, 12, 0xfa, 0x54, 0, 0, 0, 1, 0, 0, 0, 1]);
+    assert_eq!((o.xcp, o.xcp_sum, &o.unknown[..]), (None, None, &[254][..]));
 }
 
 proptest! {
