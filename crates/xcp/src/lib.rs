@@ -11,8 +11,8 @@
 //! - `sender.rs` what is sent how fast, and what is said of it
 //! - `receiver.rs` what the sender is told
 //!
-//! What a packet says, and where in it, is in `wire` (`xcp.rs`). Nothing here knows a queue: `egress` has one, and so has
-//! the emulated line of `channel`.
+//! What a packet says, and where in it, is in `wire` (`xcp.rs`). Nothing here knows a queue:
+//! `egress` has one, and so has the emulated line of `channel`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(
