@@ -1,6 +1,6 @@
 //! The algorithm of a queue: what it may give to each packet that leaves.
 //!
-//! Twice it is told of a packet: when it arrives, and when it leaves. What it counts of arrivals in
+//! Twice it is told of a packet: when it arrives, and when it leaves. It needs no timer. What it counts of arrivals in
 //! one control interval says how much faster or slower all senders together should be in the next
 //! one. Each packet that leaves gets its part of that.
 
@@ -17,7 +17,7 @@ const FIRST_INTERVAL_S: f64 = 0.05;
 /// flow has 95 % of 100 Mbit/s, 200 ms, after 1.05 s, and its first queue is 0.19 of the product;
 /// with 1 it is 1.2 s and 0.09, with 0.4 0.95 s and 0.34 (`tests/reference.rs`).
 const FIRST_OF_RTT: f64 = 0.7;
-/// A queue that nobody has used for so many intervals sleeps: it wants no timer.
+/// A queue that nobody has used for so many intervals begins anew.
 const SLEEP_INTERVALS: u32 = 3;
 
 /// How a queue is controlled.
@@ -99,8 +99,10 @@ impl Router {
         Duration::from_secs_f64(self.mean_rtt_s)
     }
 
-    /// Packets join the queue. `said`: what each of them says; `None`: they know nothing of XCP.
-    pub fn on_arrival(&mut self, now: Instant, load: Load, said: Option<&XcpFields>) {
+    /// Packets join the queue, in which so many bytes wait before them. `said`: what each of them
+    /// says; `None`: they know nothing of XCP.
+    pub fn on_arrival(&mut self, now: Instant, load: Load, said: Option<&XcpFields>, queue_bytes: u64) {
+        self.catch_up(now, queue_bytes);
         let longest_s = self.config.max_interval.as_secs_f64();
         if self.is_asleep() {
             // The interval keeps step with whoever begins: what it is given shows in the next one.
@@ -124,8 +126,7 @@ impl Router {
         said: &XcpFields,
         queue_bytes: u64,
     ) -> XcpFields {
-        self.handle_timeout(now, queue_bytes);
-        self.note_queue(queue_bytes);
+        self.note_departure(now, queue_bytes);
         let packets = f64::from(load.packets.max(1));
         let spacing_s = packets * said.spacing.seconds().min(self.config.max_interval.as_secs_f64());
         let wished = packets * f64::from(said.delta_bytes_per_s);
@@ -142,30 +143,23 @@ impl Router {
     }
 
     /// Packets that know nothing of XCP leave, and so many bytes wait behind them.
-    pub fn note_queue(&mut self, queue_bytes: u64) {
+    pub fn note_departure(&mut self, now: Instant, queue_bytes: u64) {
+        self.catch_up(now, queue_bytes);
         self.standing.note(queue_bytes);
     }
 
-    /// When [`Self::handle_timeout`] has something to do; `None`: nothing happens until a packet
-    /// arrives.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        (!self.is_asleep()).then(|| self.interval_ends_at.min(self.standing.ends_at()))
-    }
-
-    /// Time may have come; so many bytes wait in the queue.
-    pub fn handle_timeout(&mut self, now: Instant, queue_bytes: u64) {
-        if self.is_asleep() {
-            return;
+    /// What has become due since the last packet came or went. Nothing has changed in between, so
+    /// no timer is needed for it.
+    fn catch_up(&mut self, now: Instant, queue_bytes: u64) {
+        while !self.is_asleep() && self.interval_ends_at <= now {
+            let end = self.interval_ends_at;
+            self.end_interval(end);
+            self.idle_intervals += u32::from(self.counted.is_empty());
+            self.begin_interval(end, self.mean_rtt_s);
         }
         if self.standing.ends_at() <= now {
             let drain_s = queue_bytes as f64 / self.capacity().max(1.0);
             self.standing.end(now, queue_bytes, (self.mean_rtt_s, drain_s));
-        }
-        if self.interval_ends_at <= now {
-            self.end_interval(now);
-            self.idle_intervals += u32::from(self.counted.is_empty());
-            self.begin_interval(now, self.mean_rtt_s);
         }
     }
 

@@ -29,7 +29,6 @@ enum Event {
     Leave,
     /// The acknowledgement of a packet that was sent then: the receiver's sum.
     Hear(usize, Instant, u32),
-    Timer,
     Capacity(u64),
 }
 
@@ -104,7 +103,6 @@ fn run(case: &Case) -> Outcome {
     }
     let mut queue: VecDeque<(usize, Instant, XcpFields)> = VecDeque::new();
     let (mut seen, mut drops, mut order) = (Vec::new(), 0, 1u64);
-    let mut timer = None;
     let end = ms(case.seconds * 1_000);
     let load = Load { bytes: PACKET_BYTES, packets: 1 };
     while let Some(Reverse((now, _, event))) = events.pop() {
@@ -122,7 +120,7 @@ fn run(case: &Case) -> Outcome {
                 }
                 flow.sent_at = now;
                 let said = flow.sender.on_send(now, PACKET_BYTES, 1, true);
-                router.on_arrival(now, load, Some(&said));
+                router.on_arrival(now, load, Some(&said), queue.len() as u64 * u64::from(PACKET_BYTES));
                 if case.queue_limit.is_some_and(|limit| queue.len() >= limit) {
                     drops += 1;
                 } else {
@@ -163,19 +161,10 @@ fn run(case: &Case) -> Outcome {
                     push(next, Event::Send(id));
                 }
             }
-            Event::Timer => {
-                router.handle_timeout(now, queue.len() as u64 * u64::from(PACKET_BYTES));
-                timer = None;
-            }
             Event::Capacity(bps) => {
                 rate_bps = bps;
                 router.set_capacity(bps);
             }
-        }
-        let wanted = router.poll_timeout();
-        if let Some(due) = wanted.filter(|_| wanted != timer) {
-            timer = wanted;
-            events.push(Reverse((due, 0, Event::Timer)));
         }
     }
     Outcome { flows, queue: seen, drops, end, rate_bps: case.rate_bps }

@@ -101,7 +101,7 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
         }
         let load = Load { bytes: bytes.len() as u32, packets: 1 };
         let said = sender.on_send(now, load.bytes, 1, true);
-        router.on_arrival(now, load, Some(&said));
+        router.on_arrival(now, load, Some(&said), 0);
         sum += u64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s.cast_unsigned());
         match step & 0xFF {
             0x11 => gateway.link_state(now, from, random & 1 == 0, &mut net),
