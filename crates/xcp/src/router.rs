@@ -1,8 +1,8 @@
 //! The algorithm of a queue: what it may give to each packet that leaves.
 //!
-//! Twice it is told of a packet: when it arrives, and when it leaves. It needs no timer. What it counts of arrivals in
-//! one control interval says how much faster or slower all senders together should be in the next
-//! one. Each packet that leaves gets its part of that.
+//! Twice it is told of a packet: when it arrives, and when it leaves. It needs no timer. What it
+//! counts of arrivals in one control interval says how much faster or slower all senders together
+//! should be in the next one. Each packet that leaves gets its part of that.
 
 use farlink_wire::{Duration, Instant};
 
