@@ -23,6 +23,9 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// What happens to a connection that no rule names.
     pub default_action: Action,
+    /// What sources in custody mode hear of an outage where nothing else is said: also of what
+    /// comes into custody mode while the gateway runs.
+    pub custody_notice: Notice,
     /// Bounds on everything.
     pub limits: Limits,
     /// How long things last.
@@ -52,6 +55,7 @@ impl Default for Config {
             interfaces: Vec::new(),
             rules: Vec::new(),
             default_action: Action::Split,
+            custody_notice: Notice::default(),
             limits: Limits::default(),
             timers: Timers::default(),
             ordinary: LegConfig {

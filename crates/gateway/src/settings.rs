@@ -2,7 +2,7 @@
 
 use farlink_cc::Kind;
 use farlink_engine::config::{
-    Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction, Notice,
+    Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction,
     OnLongPaths,
 };
 use farlink_engine::link::{Change, Link, RateSource, Witness};
@@ -323,7 +323,7 @@ impl Gateway {
         let notice = self.engine.action_of(rule).and_then(Action::custody);
         let action = match value {
             "split" => Action::Split,
-            "custody" => Action::Custody(notice.unwrap_or_default()),
+            "custody" => Action::Custody(notice.unwrap_or(self.engine.config().custody_notice)),
             same if same == self.action_text(rule) => return Ok(()),
             _ => return Err(format!("`{value}`: allowed are split and custody")),
         };
@@ -345,7 +345,7 @@ impl Gateway {
     fn set_link_action(&mut self, way: Way, value: &str) -> Result<(), String> {
         let notice = match self.engine.links().get(way).and_then(|link| link.said_action()) {
             Some(LinkAction::Custody(notice) | LinkAction::Auto(notice)) => notice,
-            Some(LinkAction::Split) | None => Notice::default(),
+            Some(LinkAction::Split) | None => self.engine.config().custody_notice,
         };
         let action = match value {
             "default" => None,

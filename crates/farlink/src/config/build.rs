@@ -104,6 +104,7 @@ pub fn build(
         default_action: file
             .default_action
             .map_or(defaults.default_action, |a| action(a, file.custody_notice.unwrap_or_default())),
+        custody_notice: file.custody_notice.unwrap_or_default(),
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {

@@ -136,6 +136,22 @@ fn each_rule_changes_for_itself() {
     assert_eq!((of("rule.web.action"), of("default_action")), (Some("custody"), Some("split")));
 }
 
+/// What comes into custody mode while the gateway runs tells sources what the file says.
+#[test]
+fn sources_hear_what_is_configured_whoever_asks_for_custody_mode() {
+    for key in ["default_action", "link.sat.action"] {
+        let mut t = Script::with(|s| {
+            s.config.custody_notice = Notice::ZeroWindow;
+            s.link = Some(Link { name: "sat".into(), ..Link::default() });
+        });
+        t.open();
+        set(&mut t, key, "custody").unwrap();
+        t.play("a > P. 1:1001 ack 1\n b < P. 1:1001");
+        t.set_carrier(TO_B, false);
+        t.play("a < . 1 ack 1 win 0\n +1000\n quiet");
+    }
+}
+
 /// A link says it for connections that no rule names.
 #[test]
 fn a_link_has_a_word_where_no_rule_has() {
