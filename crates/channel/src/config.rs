@@ -49,6 +49,18 @@ pub struct ChannelConfig {
     pub contact_hold: bool,
     /// Rates from given times on, in order of time; they override `rate_bps`.
     pub rate_changes: Vec<RateChange>,
+    /// The queue before the line is controlled by XCP.
+    pub xcp: Option<XcpRouter>,
+}
+
+/// What the XCP router of a queue is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct XcpRouter {
+    /// The rate that it believes the line to have, bits per second of IP packets; `None`: the one
+    /// that it has.
+    pub capacity_bps: Option<u64>,
+    /// The longest round trip that is ordinary here, 1 s at least.
+    pub max_interval: Duration,
 }
 
 /// A parameter that makes no sense.

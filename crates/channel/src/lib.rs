@@ -8,6 +8,7 @@
 //! Where what is:
 //! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be
 //!   able to do
+//! - `control.rs` the XCP router of the queue
 //! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs`
 //!   rates and contacts over time
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
@@ -30,6 +31,7 @@
 mod carried;
 mod channel;
 mod config;
+mod control;
 mod flight;
 mod impair;
 mod line;
@@ -43,7 +45,9 @@ mod wink;
 
 pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN};
 pub use channel::Channel;
-pub use config::{ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide};
+pub use config::{
+    ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide, XcpRouter,
+};
 pub use medium::Medium;
 pub use payload::Payload;
 pub use perfect::perfect_arrival;

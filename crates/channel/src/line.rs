@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::config::ChannelConfig;
+use crate::control::Control;
 use crate::medium::Medium;
 use crate::payload::Payload;
 use crate::schedule::{Section, section};
@@ -27,6 +28,8 @@ pub(crate) struct Line<P> {
     section: Section,
     /// It is shared with the other direction.
     medium: Option<Medium>,
+    /// Its queue is controlled by XCP.
+    control: Option<Control>,
 }
 
 /// A packet being serialised.
@@ -68,6 +71,7 @@ impl<P: Payload> Line<P> {
             fraction: 0,
             section: section(config, Instant::ZERO),
             medium: None,
+            control: config.xcp.map(|said| Control::new(config.start, said, config.rate_bps)),
         }
     }
 
@@ -95,7 +99,10 @@ impl<P: Payload> Line<P> {
 
     /// A packet arrives. The line has been advanced to `now`. False: the queue is full, the packet
     /// is dropped.
-    pub(crate) fn push(&mut self, now: Instant, packet: P, config: &ChannelConfig) -> bool {
+    pub(crate) fn push(&mut self, now: Instant, mut packet: P, config: &ChannelConfig) -> bool {
+        if let Some(control) = &mut self.control {
+            control.arrive(now, &mut packet, self.queue_bytes);
+        }
         if self.current.is_none() {
             if now > self.clock {
                 self.clock = now;
@@ -152,9 +159,12 @@ impl<P: Payload> Line<P> {
         }
         self.section = section(new, self.clock);
         self.fraction = 0;
+        if self.control.as_ref().map(Control::said) != new.xcp {
+            self.control = new.xcp.map(|said| Control::new(now, said, self.section.rate_bps));
+        }
     }
 
-    fn start(&mut self, packet: P, config: &ChannelConfig) {
+    fn start(&mut self, mut packet: P, config: &ChannelConfig) {
         let left_bits = bits(&packet, config);
         if let Some(medium) = &self.medium {
             let begin = medium.take(self.clock, |begin| end_of(begin, left_bits, config));
@@ -163,6 +173,10 @@ impl<P: Payload> Line<P> {
                 self.fraction = 0;
                 self.section = section(config, begin);
             }
+        }
+        if let Some(control) = &mut self.control {
+            control.follow(self.section.rate_bps);
+            control.depart(self.clock, &mut packet, self.queue_bytes);
         }
         self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false });
     }

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xcp", &["wire"]),
     ("engine", &["wire", "cc"]),
     ("egress", &["wire"]),
-    ("channel", &["wire", "egress"]),
+    ("channel", &["wire", "xcp", "egress"]),
     ("gateway", &["wire", "cc", "engine", "egress"]),
     ("sim", &["wire", "cc", "engine", "egress", "gateway", "channel"]),
     ("linux", &["wire", "cc", "engine", "egress", "gateway", "channel"]),

@@ -28,6 +28,9 @@ impl Payload for SimPacket {
     fn len_bytes(&self) -> usize {
         self.bytes.len()
     }
+    fn ip_packet(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
     fn flip_bit(&mut self, bit: usize) {
         if self.corrupted {
             // A second inverted bit can hide the first from the checksum.

@@ -71,11 +71,23 @@ pub fn set_mss(p: &mut PacketBuf, s: &TcpSegment, mss: u16) {
 
 /// Set the wish of XCP, where it stands (bytes a second).
 pub fn set_xcp_delta(p: &mut PacketBuf, s: &TcpSegment, delta_bytes_per_s: i32) {
-    let Some(area) = options_area(p.bytes(), s) else { return };
-    let found = OptionWalk::new(area).find(|raw| XcpFields::of(raw).is_some());
-    if let Some(at) = found.map(|raw| raw.offset.saturating_add(TCP_HEADER_BYTES + DELTA_AT)) {
+    if let Some(at) = xcp_delta_at(p.bytes(), s) {
         patch(p, s, at, &delta_bytes_per_s.to_be_bytes());
     }
+}
+
+/// The same in a packet with a complete checksum that is no [`PacketBuf`].
+pub fn write_xcp_delta(packet: &mut [u8], s: &TcpSegment, delta_bytes_per_s: i32) {
+    let at = xcp_delta_at(packet, s);
+    if let Some((at, tcp)) = at.zip(packet.get_mut(s.tcp_offset()..)) {
+        patch_covered(tcp, at, &delta_bytes_per_s.to_be_bytes(), Some(TCP_CHECKSUM_OFFSET));
+    }
+}
+
+/// Where it stands in the TCP header.
+fn xcp_delta_at(packet: &[u8], s: &TcpSegment) -> Option<usize> {
+    let found = OptionWalk::new(options_area(packet, s)?).find(|raw| XcpFields::of(raw).is_some());
+    found.map(|raw| raw.offset.saturating_add(TCP_HEADER_BYTES + DELTA_AT))
 }
 
 /// Set the time to live or hop limit.

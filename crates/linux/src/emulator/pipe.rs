@@ -29,6 +29,9 @@ impl Payload for Frame {
     fn len_bytes(&self) -> usize {
         self.0.len().saturating_sub(ETHERNET_BYTES)
     }
+    fn ip_packet(&mut self) -> &mut [u8] {
+        self.0.get_mut(ETHERNET_BYTES..).unwrap_or_default()
+    }
     fn flip_bit(&mut self, bit: usize) {
         if let Some(byte) = self.0.get_mut(ETHERNET_BYTES + bit / 8) {
             *byte ^= 1 << (bit % 8);

@@ -87,6 +87,9 @@ fn the_wish_of_xcp_is_changed_in_place_and_taken_out_with_the_rest() {
             let s = tcp(p.bytes());
             edit::set_xcp_delta(&mut p, &s, -5);
             assert_eq!(p.bytes(), with(-5));
+            let mut bytes = with(7);
+            edit::write_xcp_delta(&mut bytes, &s, -5);
+            assert_eq!(bytes, with(-5));
             remove(&mut p);
             let s = tcp(p.bytes());
             assert!(is_right(p.bytes()) && s.options.xcp.is_none() && s.options.xcp_sum.is_none());
