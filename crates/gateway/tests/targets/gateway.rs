@@ -19,9 +19,11 @@ use super::world::World;
 const CALLS_PER_INSTANT: usize = 64;
 /// The same for one step of the script. Six blind passes over 256 KiB in segments of 88 bytes, each
 /// of which waits for its pace and then for its turn on the link, are 36,000. A link of known rate
-/// whose gateway has fallen silent is asked each second for a day, and its connection's timer goes
-/// on beside that.
-const CALLS_PER_STEP: usize = 36_000 + 2 * 86_400;
+/// whose gateway has fallen silent is asked each second, and its connection's timer goes on beside
+/// that.
+const CALLS_PER_STEP: usize = 36_000 + 2 * OUTAGE_LIMIT_S as usize;
+/// An outage may be so long. In the usual day such a link would be asked 86,400 times.
+const OUTAGE_LIMIT_S: u64 = 2 * 3_600;
 /// Packets that one packet, or one point in time, may bring about.
 const PACKETS_PER_CALL: usize = 2_000;
 /// Steps of a script.
@@ -106,6 +108,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         seed: 1,
         ..Config::default()
     };
+    c.timers.outage_limit = Duration::from_secs(OUTAGE_LIMIT_S);
     c.limits.pool_bytes = 256 << 10;
     c.limits.flows_max = 1 + usize::from(b & 7);
     c.limits.half_open_max = 1 + usize::from(b >> 3 & 3);
