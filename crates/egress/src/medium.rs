@@ -48,9 +48,9 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Of so much time, one second at most.
+    /// Of so much time.
     fn of(self, time: Duration) -> Duration {
-        let part = time.min(SILENCE_MAX).as_nanos() * self.taken.min(self.of).as_nanos();
+        let part = time.as_nanos() * self.taken.min(self.of).as_nanos();
         Duration::from_nanos(u64::try_from(part / self.of.as_nanos().max(1)).unwrap_or(u64::MAX))
     }
 }
@@ -85,9 +85,10 @@ impl Medium {
     pub fn leave(&mut self, now: Instant, own: Duration, idle: Duration) -> Duration {
         if let Some(heard_at) = self.heard_at {
             let from = self.believed_until.max(heard_at + SILENCE_MIN);
-            if from < now.min(heard_at + SILENCE_MAX) {
-                self.taken = self.taken.saturating_add(self.share.of(now.since(from)));
-                self.believed_until = now;
+            let until = now.min(heard_at + SILENCE_MAX);
+            if from < until {
+                self.taken = self.taken.saturating_add(self.share.of(until.since(from)));
+                self.believed_until = until;
             }
         }
         self.taken = self.taken.saturating_sub(idle);

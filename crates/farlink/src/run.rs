@@ -87,6 +87,9 @@ fn summary(settings: &Settings) -> String {
             Some(link) => {
                 let rate = match link.rate_bps {
                     _ if link.estimate_rate => "rate to be found out".to_owned(),
+                    Some(bps) if link.is_half_duplex => {
+                        format!("{}, half duplex, {}", crate::view::rate(bps), link.leg.cc)
+                    }
                     Some(bps) => format!("{}, {}", crate::view::rate(bps), link.leg.cc),
                     None => format!("rate unknown, {}", link.leg.cc),
                 };
