@@ -434,12 +434,14 @@ impl Split<'_> {
     fn rewrite(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let to = from.other();
         let mine = self.ack_for(to);
-        let ack = if s.ack.after(mine) { s.ack } else { mine };
+        // What a gateway says of itself is for the next one.
+        let is_host = !self.legs.get(from).peer.is_speaking();
+        let ack = if is_host && s.ack.after(mine) { s.ack } else { mine };
         if ack != s.ack {
             edit::set_ack(packet, s, ack);
         }
         let (window, ..) = self.window_for(cx, to, ack);
-        let window = window.max(s.window);
+        let window = if is_host { window.max(s.window) } else { window };
         edit::set_window(packet, s, window);
         let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
         // What the host itself promises is taken here, too: the source cannot tell who promised.

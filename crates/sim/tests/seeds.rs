@@ -27,6 +27,12 @@ fn mixed_faults() {
     pass(Mode::Mixed, None, 0..100);
 }
 
+/// A gateway asked for itself, and the question went on to the host with its acknowledgement.
+#[test]
+fn a_question_of_a_gateway_promises_no_host_anything() {
+    pass(Mode::Mixed, None, 5_687..5_688);
+}
+
 #[test]
 fn gateways_that_promise_nothing() {
     pass(Mode::Custody, None, 0..60);
