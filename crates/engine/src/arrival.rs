@@ -466,8 +466,10 @@ impl Split<'_> {
         }
         let relay = self.relays.get(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
+        // What a gateway asks, it asks us.
+        let is_host = !self.legs.get(from).peer.is_speaking();
         let asks = s.seq + 1 == nxt && len <= 1 && !s.flags.fin() && !self.relays.holds();
-        if asks && !self.answers_for(cx, from.other()) {
+        if asks && is_host && !self.answers_for(cx, from.other()) {
             self.pass_keepalive(cx, from);
             return true;
         }
