@@ -520,7 +520,7 @@ impl Engine {
         flow.class = h.class;
         let ways = [flow.legs.a.out, flow.legs.b.out];
         let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
-        flow.promise = Promise::of(custody, self.config.pinned, answer.agreed.window_scale);
+        flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed.window_scale));
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

@@ -376,10 +376,16 @@ impl Flow {
         }
     }
 
+    /// This is promised from the beginning; returns what was before.
+    pub fn set_promise(&mut self, promise: Promise) -> Promise {
+        self.agreed.pads_marks = !promise.binds();
+        core::mem::replace(&mut self.promise, promise)
+    }
+
     /// Another promise is made from now on. What was promised before stays owed. Returns whether
     /// that concerns it now: what is not split promises nothing to anybody.
     pub fn change_promise(&mut self, promise: Promise) -> bool {
-        let before = core::mem::replace(&mut self.promise, promise);
+        let before = self.set_promise(promise);
         match &mut self.treatment {
             Treatment::Split(relays) if before.binds() != promise.binds() => {
                 relays.change_promise(promise.binds());

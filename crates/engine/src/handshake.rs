@@ -411,6 +411,7 @@ impl SynCache {
         let answer = o.farlink.as_ref().filter(|f| h.asked && f.form == farlink_wire::FARLINK_SYN_ACK);
         b.peer = answer.map_or(Peer::None, |f| Peer::Offered(Hello::read(&f.body)));
         let agreed = Agreed {
+            pads_marks: false,
             timestamps: h.offered.timestamps && o.timestamps.is_some(),
             sack: h.offered.sack && o.sack_permitted,
             window_scale,

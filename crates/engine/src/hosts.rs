@@ -37,8 +37,8 @@ impl Hosts<'_> {
     pub fn payload_of(&self, to: Side, mtu_bytes: u32) -> u32 {
         let leg = self.legs.get(to);
         let by_mtu = mtu_bytes.saturating_sub(leg.header_bytes());
-        let timestamps = self.agreed.timestamps;
-        let options = if timestamps { 12 } else { 0 } + leg.peer.mark_bytes(timestamps);
+        let timestamps = if self.agreed.timestamps { 12 } else { 0 };
+        let options = timestamps + leg.peer.mark_bytes(self.agreed.marks_padding());
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
     }
 

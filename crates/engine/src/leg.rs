@@ -74,6 +74,17 @@ pub struct Agreed {
     pub window_scale: bool,
     /// ECN (RFC 3168).
     pub ecn: bool,
+    /// Not of the hosts' own: marks for gateways take no bytes beside timestamps where nothing is
+    /// promised.
+    pub pads_marks: bool,
+}
+
+impl Agreed {
+    /// A mark may stand in the padding of timestamps.
+    #[must_use]
+    pub const fn marks_padding(self) -> bool {
+        self.timestamps && self.pads_marks
+    }
 }
 
 impl Pair<Leg> {

@@ -63,10 +63,11 @@ impl Peer {
             Self::Offered(hello) | Self::Heard { hello, .. } => Some(hello),
         }
     }
-    /// Bytes of options that a bare mark takes in segments to this leg; 0 where none is sent.
+    /// Bytes of options that a bare mark takes in segments to this leg, which may have room for it
+    /// in their padding; 0 where none is sent.
     #[must_use]
-    pub fn mark_bytes(self, timestamps: bool) -> u32 {
-        self.hello().map_or(0, |hello| hello.mark_bytes(timestamps))
+    pub fn mark_bytes(self, in_padding: bool) -> u32 {
+        self.hello().map_or(0, |hello| hello.mark_bytes(in_padding))
     }
     /// The newest segment on this leg came from a gateway that can do this.
     #[must_use]

@@ -276,7 +276,8 @@ impl Split<'_> {
             timestamps: word.timestamps.then(|| src.timestamps_to(dst)),
             sack: &sack,
             farlink: body.as_deref(),
-            marks_padding: gateway.is_some_and(|hello| hello.can(Capability::MarkInPadding)),
+            marks_padding: self.agreed.marks_padding()
+                && gateway.is_some_and(|hello| hello.can(Capability::MarkInPadding)),
             ..plain
         };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
@@ -320,6 +321,7 @@ impl Split<'_> {
             tells_runs: dst.peer.speaks(Capability::Runs),
             held: self.tells_held(cx.links, to).then(|| inbound.rcv_nxt()).filter(|end| end.after(ack)),
             timestamps: self.agreed.timestamps,
+            marks_padding: self.agreed.marks_padding(),
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
             told_delay,
@@ -445,6 +447,8 @@ struct Word {
     /// What stands from the acknowledgement to here is held, and that is told there, too.
     held: Option<SeqNum>,
     timestamps: bool,
+    /// A bare mark takes no bytes.
+    marks_padding: bool,
     told_window: u32,
     soft_window: Option<u32>,
     told_delay: Duration,
@@ -487,7 +491,7 @@ impl Word {
             return Message { runs, ..message }.fit(to, body_bytes);
         }
         let opens = inbound.rx.told_edge.is_some_and(|told| (self.ack + self.told_window).after(told));
-        let room = full.header_bytes(to, self.timestamps) <= room_bytes;
+        let room = full.header_bytes(to, self.marks_padding) <= room_bytes;
         let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
         let message = if told { full } else { Message { arrived: self.arrived, ..Message::default() } };
         message.fit(to, body_bytes)

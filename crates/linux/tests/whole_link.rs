@@ -119,10 +119,11 @@ fn the_rate_of_a_link_holds_for_udp() {
     });
     let (got, span) = spans[1];
     common::say(&format!("{SENT} datagrams without and with the selection: {spans:?}"));
-    assert!(got > 20, "{spans:?}");
-    // The first may have left with a little more than their share.
+    assert!(got > 60, "{spans:?}");
+    // The first may have left with a little more than their share, and on a busy machine been seen
+    // late.
     let least =
-        Duration::from_secs_f64((got - 10) as f64 * (PAYLOAD_BYTES + 28) as f64 * 8.0 / RATE_BPS as f64);
+        Duration::from_secs_f64((got - 30) as f64 * (PAYLOAD_BYTES + 28) as f64 * 8.0 / RATE_BPS as f64);
     assert!(span >= least, "{got} datagrams took {span:?} over a link that takes {least:?} for them");
 }
 

@@ -106,10 +106,11 @@ impl Hello {
         self.capabilities & what as u16 != 0
     }
 
-    /// Bytes of options that a bare mark takes in segments to it, with or without timestamps.
+    /// Bytes of options that a bare mark takes in segments to it, which may have room for it in
+    /// their padding.
     #[must_use]
-    pub const fn mark_bytes(self, timestamps: bool) -> u32 {
-        if timestamps && self.can(Capability::MarkInPadding) { 0 } else { FARLINK_HEAD_BYTES as u32 }
+    pub const fn mark_bytes(self, in_padding: bool) -> u32 {
+        if in_padding && self.can(Capability::MarkInPadding) { 0 } else { FARLINK_HEAD_BYTES as u32 }
     }
 
     /// It reads frames.

@@ -38,14 +38,14 @@ pub struct Arrived {
 }
 
 impl Message {
-    /// Bytes of options that it takes beyond a bare mark, with or without timestamps: options are
-    /// padded to four.
+    /// Bytes of options that it takes beyond a bare mark, for which there may be room in the
+    /// padding: options are padded to four.
     #[must_use]
-    pub fn header_bytes(&self, to: Hello, timestamps: bool) -> u32 {
+    pub fn header_bytes(&self, to: Hello, in_padding: bool) -> u32 {
         let apart = |body: usize| (FARLINK_HEAD_BYTES + body).next_multiple_of(4) as u32;
         match self.encode(to).len() {
             0 => 0,
-            body => apart(body) - to.mark_bytes(timestamps),
+            body => apart(body) - to.mark_bytes(in_padding),
         }
     }
 

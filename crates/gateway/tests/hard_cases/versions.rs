@@ -5,7 +5,7 @@
 //! sequence number ffffff01, host b's 7ffffe81.
 
 use crate::script::{Host, Script};
-use farlink_gateway::config::Link;
+use farlink_gateway::config::{Action, Link, Notice};
 use farlink_gateway::engine_status::GatewayStatus;
 
 /// What this gateway says of itself: its identity, version 2, four capabilities, no key.
@@ -225,11 +225,18 @@ fn what_only_one_of_two_gateways_can_falls_away() {
 }
 
 #[test]
-fn beside_timestamps_a_mark_takes_bytes_only_for_a_gateway_that_cannot_do_without() {
-    for (answer, payload_bytes) in [(OURS.replace("9e3779b9", "0000002a"), 1_448), (PLAIN.to_owned(), 1_444)]
-    {
+fn in_custody_mode_a_mark_beside_timestamps_takes_bytes_only_for_who_cannot_do_without() {
+    let custody = Action::Custody(Notice::Silence);
+    for (action, answer, payload_bytes) in [
+        (custody, OURS.replace("9e3779b9", "0000002a"), 1_448),
+        (custody, PLAIN.to_owned(), 1_444),
+        (Action::Split, OURS.replace("9e3779b9", "0000002a"), 1_444),
+    ] {
         let end = 1 + 5 * payload_bytes;
-        let mut t = Script::with(|s| s.link = Some(link()));
+        let mut t = Script::with(|s| {
+            s.config.default_action = action;
+            s.link = Some(link());
+        });
         t.play(&format!(
             "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7>
              b < S 0 <flraw 51 {OURS},ts 1 0>
