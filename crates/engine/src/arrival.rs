@@ -434,14 +434,15 @@ impl Split<'_> {
     fn rewrite(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment, packet: &mut PacketBuf) {
         let to = from.other();
         let mine = self.ack_for(to);
-        // What a gateway says of itself is for the next one.
+        // What a gateway has acknowledged is for the next one. The window that it has room for is
+        // the source's, too.
         let is_host = !self.legs.get(from).peer.is_speaking();
         let ack = if is_host && s.ack.after(mine) { s.ack } else { mine };
         if ack != s.ack {
             edit::set_ack(packet, s, ack);
         }
         let (window, ..) = self.window_for(cx, to, ack);
-        let window = if is_host { window.max(s.window) } else { window };
+        let window = window.max(s.window);
         edit::set_window(packet, s, window);
         let shift = if self.agreed.window_scale { self.legs.get(from).window_scale } else { 0 };
         // What the host itself promises is taken here, too: the source cannot tell who promised.
