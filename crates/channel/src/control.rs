@@ -3,8 +3,8 @@
 
 use farlink_wire::time::Instant;
 use farlink_wire::xcp::XcpFields;
-use farlink_wire::{Parsed, TcpSegment, edit, parse};
-use farlink_xcp::{Config, Load, Router};
+use farlink_wire::{Parsed, TcpSegment, WireSize, edit, parse};
+use farlink_xcp::{Config, Router};
 
 use crate::config::XcpRouter;
 use crate::payload::Payload;
@@ -24,11 +24,6 @@ impl Control {
         Self { said, router: Router::new(now, Config { max_interval, ..Config::of_rate(capacity_bps) }) }
     }
 
-    /// What it was made of.
-    pub fn said(&self) -> XcpRouter {
-        self.said
-    }
-
     /// The line has this rate from now on; what the router was told of it counts for more.
     pub fn follow(&mut self, rate_bps: Option<u64>) {
         if let Some(bps) = rate_bps.filter(|_| self.said.capacity_bps.is_none()) {
@@ -39,25 +34,25 @@ impl Control {
     /// A packet joins those that wait.
     pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
         let said = fields(packet.ip_packet()).map(|(_, said)| said);
-        self.router.on_arrival(now, load(packet), said.as_ref(), queue_bytes as u64);
+        self.router.on_arrival(now, size(packet), said.as_ref(), queue_bytes as u64);
     }
 
     /// A packet leaves the queue.
     pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
-        let load = load(packet);
+        let size = size(packet);
         let bytes = packet.ip_packet();
         let Some((segment, said)) = fields(bytes) else {
             return self.router.note_departure(now, queue_bytes as u64);
         };
-        let left = self.router.on_departure(now, load, &said, queue_bytes as u64);
+        let left = self.router.on_departure(now, size, &said, queue_bytes as u64);
         if left != said {
             edit::write_xcp_delta(bytes, &segment, left.delta_bytes_per_s);
         }
     }
 }
 
-fn load<P: Payload>(packet: &P) -> Load {
-    Load { bytes: u32::try_from(packet.len_bytes()).unwrap_or(u32::MAX), packets: 1 }
+fn size<P: Payload>(packet: &P) -> WireSize {
+    u32::try_from(packet.len_bytes()).unwrap_or(u32::MAX).into()
 }
 
 fn fields(packet: &[u8]) -> Option<(TcpSegment, XcpFields)> {

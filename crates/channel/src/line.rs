@@ -159,7 +159,7 @@ impl<P: Payload> Line<P> {
         }
         self.section = section(new, self.clock);
         self.fraction = 0;
-        if self.control.as_ref().map(Control::said) != new.xcp {
+        if old.xcp != new.xcp {
             self.control = new.xcp.map(|said| Control::new(now, said, self.section.rate_bps));
         }
     }

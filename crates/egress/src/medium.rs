@@ -83,13 +83,13 @@ impl Medium {
 
     /// Time that is left to it when so much is sent. The medium has been `idle` before.
     pub fn leave(&mut self, now: Instant, own: Duration, idle: Duration) -> Duration {
-        if let Some(heard_at) = self.heard_at {
-            let from = self.believed_until.max(heard_at + SILENCE_MIN);
-            let until = now.min(heard_at + SILENCE_MAX);
-            if from < until {
-                self.taken = self.taken.saturating_add(self.share.of(until.since(from)));
-                self.believed_until = until;
-            }
+        // Whose medium is its own has never heard anybody.
+        let Some(heard_at) = self.heard_at else { return Duration::ZERO };
+        let from = self.believed_until.max(heard_at + SILENCE_MIN);
+        let until = now.min(heard_at + SILENCE_MAX);
+        if from < until {
+            self.taken = self.taken.saturating_add(self.share.of(until.since(from)));
+            self.believed_until = until;
         }
         self.taken = self.taken.saturating_sub(idle);
         let left = self.taken.min(own / OWN_PARTS * OTHER_PARTS);

@@ -87,8 +87,7 @@ impl Gateway {
     pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
-        let way = self.outlet.way(from);
-        if let Some(link) = self.outlet.link_mut(way) {
+        if let Some(link) = self.outlet.links_mut().iter_mut().find(|link| link.iface() == from) {
             link.note_arrival(now, &packet);
         }
         match parse(packet.bytes()) {

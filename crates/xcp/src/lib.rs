@@ -33,5 +33,5 @@ mod sender;
 mod standing;
 
 pub use receiver::Receiver;
-pub use router::{Config, Load, Router};
+pub use router::{Config, Router};
 pub use sender::Sender;

@@ -4,11 +4,11 @@
 //! counts of arrivals in one control interval says how much faster or slower all senders together
 //! should be in the next one. Each packet that leaves gets its part of that.
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::xcp::XcpFields;
+use farlink_wire::{Duration, Instant, WireSize};
 
 use crate::interval::{Counted, Residue};
 use crate::standing::Standing;
-use farlink_wire::xcp::XcpFields;
 
 /// The first interval, before any round trip is known (INITIAL_Te_VALUE of the authors' simulator).
 const FIRST_INTERVAL_S: f64 = 0.05;
@@ -37,15 +37,6 @@ impl Config {
     pub const fn of_rate(capacity_bps: u64) -> Self {
         Self { capacity_bps, min_interval: Duration::from_millis(5), max_interval: Duration::from_secs(1) }
     }
-}
-
-/// Packets that are alike: one, or the segments of a super-segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Load {
-    /// All their bytes, IP headers included.
-    pub bytes: u32,
-    /// How many they are.
-    pub packets: u32,
 }
 
 /// The control of one queue.
@@ -99,9 +90,10 @@ impl Router {
         Duration::from_secs_f64(self.mean_rtt_s)
     }
 
-    /// Packets join the queue, in which so many bytes wait before them. `said`: what each of them
-    /// says; `None`: they know nothing of XCP.
-    pub fn on_arrival(&mut self, now: Instant, load: Load, said: Option<&XcpFields>, queue_bytes: u64) {
+    /// Packets that are alike join the queue: one, or the segments of a super-segment. In it so
+    /// many bytes wait before them. `said`: what each of them says; `None`: they know nothing of
+    /// XCP.
+    pub fn on_arrival(&mut self, now: Instant, size: WireSize, said: Option<&XcpFields>, queue_bytes: u64) {
         self.catch_up(now, queue_bytes);
         let longest_s = self.config.max_interval.as_secs_f64();
         if self.is_asleep() {
@@ -113,7 +105,7 @@ impl Router {
             self.standing = Standing::new(now);
         }
         self.idle_intervals = 0;
-        self.counted.add(f64::from(load.bytes), f64::from(load.packets), said, longest_s);
+        self.counted.add(f64::from(size.bytes), f64::from(size.packets), said, longest_s);
     }
 
     /// Packets leave, and so many bytes wait behind them. Returns what each of them says from here
@@ -122,15 +114,15 @@ impl Router {
     pub fn on_departure(
         &mut self,
         now: Instant,
-        load: Load,
+        size: WireSize,
         said: &XcpFields,
         queue_bytes: u64,
     ) -> XcpFields {
         self.note_departure(now, queue_bytes);
-        let packets = f64::from(load.packets.max(1));
+        let packets = f64::from(size.packets.max(1));
         let spacing_s = packets * said.spacing.seconds().min(self.config.max_interval.as_secs_f64());
         let wished = packets * f64::from(said.delta_bytes_per_s);
-        let got = self.residue.spend(f64::from(load.bytes), spacing_s, wished);
+        let got = self.residue.spend(f64::from(size.bytes), spacing_s, wished);
         if got == wished {
             return *said;
         }

@@ -1,6 +1,6 @@
 //! How fast is sent, and what packets say of it (draft section 4.1.1).
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::{Duration, Instant, WireSize};
 
 use farlink_wire::xcp::{HeaderTime, XcpFields};
 
@@ -75,13 +75,13 @@ impl Sender {
         (self.rtt_s > 0.0).then(|| (self.window_bytes / self.rtt_s * 8.0) as u64)
     }
 
-    /// Packets leave, alike, of so many bytes together. Returns what each of them says.
+    /// Packets leave that are alike. Returns what each of them says.
     /// `wants_more`: there would be more to send than is allowed.
-    pub fn on_send(&mut self, now: Instant, bytes: u32, packets: u32, wants_more: bool) -> XcpFields {
-        let each = f64::from(bytes) / f64::from(packets.max(1));
-        let weight = f64::from(packets).min(SIZE_PACKETS) / SIZE_PACKETS;
+    pub fn on_send(&mut self, now: Instant, size: WireSize, wants_more: bool) -> XcpFields {
+        let each = f64::from(size.bytes) / f64::from(size.packets.max(1));
+        let weight = f64::from(size.packets).min(SIZE_PACKETS) / SIZE_PACKETS;
         self.packet_bytes += (each - self.packet_bytes) * weight;
-        self.sent_bytes += u64::from(bytes);
+        self.sent_bytes += u64::from(size.bytes);
         self.is_full &= wants_more;
         if self.rtt_s == 0.0 {
             return XcpFields::default();

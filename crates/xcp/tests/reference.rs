@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use farlink_wire::xcp::XcpFields;
-use farlink_wire::{Duration, Instant};
-use farlink_xcp::{Config, Load, Receiver, Router, Sender};
+use farlink_wire::{Duration, Instant, WireSize};
+use farlink_xcp::{Config, Receiver, Router, Sender};
 
 const PACKET_BYTES: u32 = 1_500;
 
@@ -104,7 +104,7 @@ fn run(case: &Case) -> Outcome {
     let mut queue: VecDeque<(usize, Instant, XcpFields)> = VecDeque::new();
     let (mut seen, mut drops, mut order) = (Vec::new(), 0, 1u64);
     let end = ms(case.seconds * 1_000);
-    let load = Load { bytes: PACKET_BYTES, packets: 1 };
+    let size = WireSize { bytes: PACKET_BYTES, packets: 1 };
     while let Some(Reverse((now, _, event))) = events.pop() {
         if now > end {
             break;
@@ -119,8 +119,8 @@ fn run(case: &Case) -> Outcome {
                     continue;
                 }
                 flow.sent_at = now;
-                let said = flow.sender.on_send(now, PACKET_BYTES, 1, true);
-                router.on_arrival(now, load, Some(&said), queue.len() as u64 * u64::from(PACKET_BYTES));
+                let said = flow.sender.on_send(now, size, true);
+                router.on_arrival(now, size, Some(&said), queue.len() as u64 * u64::from(PACKET_BYTES));
                 if case.queue_limit.is_some_and(|limit| queue.len() >= limit) {
                     drops += 1;
                 } else {
@@ -138,7 +138,7 @@ fn run(case: &Case) -> Outcome {
             Event::Leave => {
                 let Some((id, sent_at, said)) = queue.pop_front() else { continue };
                 let waiting = queue.len() as u64 * u64::from(PACKET_BYTES);
-                let said = router.on_departure(now, load, &said, waiting);
+                let said = router.on_departure(now, size, &said, waiting);
                 let flow = &mut flows[id];
                 flow.receiver.on_packets(1, &said);
                 flow.carried.push((now, u64::from(PACKET_BYTES)));

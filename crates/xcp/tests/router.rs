@@ -1,8 +1,8 @@
 //! One queue, packet by packet: what it gives, and what it makes of nonsense.
 
 use farlink_wire::xcp::{HeaderTime, XcpFields};
-use farlink_wire::{Duration, Instant};
-use farlink_xcp::{Config, Load, Receiver, Router, Sender};
+use farlink_wire::{Duration, Instant, WireSize};
+use farlink_xcp::{Config, Receiver, Router, Sender};
 
 const RTT_MS: u64 = 100;
 
@@ -22,14 +22,14 @@ fn said(spacing_ms: f64, rtt_ms: f64, delta_bytes_per_s: i32) -> XcpFields {
 /// packet, or one super-segment of so many, in each 10 ms. Packets of 100 bytes.
 fn given(said: &XcpFields, packets: u32) -> Vec<i64> {
     let mut router = Router::new(at(0), Config::of_rate(8_000_000));
-    let load = Load { bytes: 100 * packets, packets };
+    let size = WireSize { bytes: 100 * packets, packets };
     let mut per_interval = Vec::new();
     for interval in 0..20 {
         let mut sum = 0;
         for turn in 0..10 {
             let now = at(interval * RTT_MS + turn * 10);
-            router.on_arrival(now, load, Some(said), 0);
-            let left = router.on_departure(now, load, said, 0);
+            router.on_arrival(now, size, Some(said), 0);
+            let left = router.on_departure(now, size, said, 0);
             assert_eq!((left.spacing, left.rtt), (said.spacing, said.rtt), "only the wish changes");
             assert!(left.delta_bytes_per_s <= said.delta_bytes_per_s, "nobody gets more than he wants");
             sum += i64::from(left.delta_bytes_per_s) * i64::from(packets);
@@ -43,12 +43,12 @@ fn given(said: &XcpFields, packets: u32) -> Vec<i64> {
 fn a_super_segment_counts_as_its_packets() {
     let ten_times = given(&said(1.0, 100.0, i32::MAX), 10);
     let mut router = Router::new(at(0), Config::of_rate(8_000_000));
-    let (load, said) = (Load { bytes: 100, packets: 1 }, said(1.0, 100.0, i32::MAX));
+    let (size, said) = (WireSize { bytes: 100, packets: 1 }, said(1.0, 100.0, i32::MAX));
     let mut sum = 0;
     for turn in 0..2_000 {
         let now = at(turn / 10 * 10);
-        router.on_arrival(now, load, Some(&said), 0);
-        sum += i64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s);
+        router.on_arrival(now, size, Some(&said), 0);
+        sum += i64::from(router.on_departure(now, size, &said, 0).delta_bytes_per_s);
     }
     let whole: i64 = ten_times.iter().sum();
     assert!((sum - whole).abs() < whole / 20, "{sum} {whole}");
@@ -59,11 +59,11 @@ fn what_is_cut_off_by_rounding_is_given_later() {
     // The queue has 100 bytes/s more than is used: 0.4 of them for ten packets, hardly less than 4
     // for each. Cut off, it would be 3.
     let mut router = Router::new(at(0), Config::of_rate(8 * 10_100));
-    let (load, said) = (Load { bytes: 100, packets: 1 }, said(10.0, 100.0, i32::MAX));
+    let (size, said) = (WireSize { bytes: 100, packets: 1 }, said(10.0, 100.0, i32::MAX));
     let mut sum = 0;
     for ms in (0..20_000).step_by(10) {
-        router.on_arrival(at(ms), load, Some(&said), 0);
-        let left = router.on_departure(at(ms), load, &said, 0);
+        router.on_arrival(at(ms), size, Some(&said), 0);
+        let left = router.on_departure(at(ms), size, &said, 0);
         sum += if ms < 200 { 0 } else { i64::from(left.delta_bytes_per_s) };
     }
     assert!((sum - 4 * 1_980).abs() < 10, "{sum}");
@@ -75,13 +75,13 @@ fn who_says_no_spacing_gets_nothing_and_who_wants_nothing_leaves_it_to_others() 
     assert!(given(&said(10.0, 100.0, 0), 1).iter().all(|sum| *sum <= 0));
     // Two senders alike, of whom only one wants more.
     let mut router = Router::new(at(0), Config::of_rate(8_000_000));
-    let load = Load { bytes: 100, packets: 1 };
+    let size = WireSize { bytes: 100, packets: 1 };
     let wishes = [said(10.0, 100.0, i32::MAX), said(10.0, 100.0, 0)];
     let mut sums = [0i64; 2];
     for ms in (0..5_000).step_by(10) {
         for (sum, said) in sums.iter_mut().zip(&wishes) {
-            router.on_arrival(at(ms), load, Some(said), 0);
-            *sum += i64::from(router.on_departure(at(ms), load, said, 0).delta_bytes_per_s);
+            router.on_arrival(at(ms), size, Some(said), 0);
+            *sum += i64::from(router.on_departure(at(ms), size, said, 0).delta_bytes_per_s);
         }
     }
     assert!(sums[0] > 0 && sums[1].abs() <= 1_000, "{sums:?}");
@@ -98,15 +98,15 @@ fn who_is_slower_than_he_wants_to_be_is_never_told_less_than_he_asks() {
 #[test]
 fn a_queue_that_nobody_has_used_begins_anew() {
     let mut router = Router::new(at(0), Config::of_rate(8_000_000));
-    let load = Load { bytes: 1_500, packets: 1 };
-    router.on_arrival(at(1_000), load, Some(&said(10.0, 100.0, i32::MAX)), 0);
+    let size = WireSize { bytes: 1_500, packets: 1 };
+    router.on_arrival(at(1_000), size, Some(&said(10.0, 100.0, i32::MAX)), 0);
     // A packet without XCP knows no round trip, and the old one counts.
-    router.on_arrival(at(90_000), load, None, 0);
+    router.on_arrival(at(90_000), size, None, 0);
     assert!(router.mean_rtt().abs_diff(Duration::from_millis(100)) < Duration::from_nanos(4));
-    router.on_arrival(at(200_000), load, Some(&said(10.0, 600.0, i32::MAX)), 0);
+    router.on_arrival(at(200_000), size, Some(&said(10.0, 600.0, i32::MAX)), 0);
     assert!(router.mean_rtt().abs_diff(Duration::from_millis(600)) < Duration::from_nanos(4));
     // After an age as after a moment.
-    router.on_arrival(Instant::FAR_FUTURE, load, None, 0);
+    router.on_arrival(Instant::FAR_FUTURE, size, None, 0);
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn traffic_without_xcp_takes_its_part() {
         last = 0;
         for turn in 0..10 {
             let now = at(interval * RTT_MS + turn * 10);
-            router.on_arrival(now, Load { bytes: 14_900, packets: 10 }, None, 0);
+            router.on_arrival(now, WireSize { bytes: 14_900, packets: 10 }, None, 0);
             router.note_departure(now, 0);
-            let load = Load { bytes: 100, packets: 1 };
-            router.on_arrival(now, load, Some(&said), 0);
-            last += i64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s);
+            let size = WireSize { bytes: 100, packets: 1 };
+            router.on_arrival(now, size, Some(&said), 0);
+            last += i64::from(router.on_departure(now, size, &said, 0).delta_bytes_per_s);
         }
     }
     assert!(last < 0, "the link is more than full: {last}");
@@ -154,17 +154,13 @@ fn nonsense_does_no_harm() {
         let mut receiver = Receiver::default();
         for _ in 0..400 {
             now += Duration::from_micros(u64::from(odd.next() % 2_000_000));
-            let load = Load { bytes: odd.next(), packets: odd.next() };
+            let size = WireSize { bytes: odd.next(), packets: odd.next() };
             let forged = XcpFields {
                 spacing: HeaderTime(odd.next()),
                 rtt: HeaderTime(odd.next()),
                 delta_bytes_per_s: odd.next().cast_signed(),
             };
-            let said = if odd.next().is_multiple_of(2) {
-                forged
-            } else {
-                sender.on_send(now, load.bytes, load.packets, true)
-            };
+            let said = if odd.next().is_multiple_of(2) { forged } else { sender.on_send(now, size, true) };
             let queue_bytes = u64::from(odd.next()) * u64::from(odd.next());
             match odd.next() % 6 {
                 0 => router.note_departure(now, queue_bytes),
@@ -173,14 +169,14 @@ fn nonsense_does_no_harm() {
                 3 => sender.on_sum(odd.next()),
                 4 => router.on_arrival(
                     now,
-                    load,
+                    size,
                     Some(&said).filter(|_| odd.next().is_multiple_of(2)),
                     queue_bytes,
                 ),
                 _ => {
-                    let left = router.on_departure(now, load, &said, queue_bytes);
+                    let left = router.on_departure(now, size, &said, queue_bytes);
                     assert!(left.delta_bytes_per_s <= said.delta_bytes_per_s);
-                    receiver.on_packets(load.packets, &left);
+                    receiver.on_packets(size.packets, &left);
                     sender.on_sum(receiver.sum());
                 }
             }

@@ -8,7 +8,7 @@ use farlink_channel::{Channel, ChannelConfig};
 use farlink_gateway::config::{Config, Interface, LegConfig, Link};
 use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::{Duration, Flags, Instant, Offload, PacketBuf, SegmentHeader, SeqNum, finish_checksums};
-use farlink_xcp::{Load, Router, Sender};
+use farlink_xcp::{Router, Sender};
 
 #[cfg(feature = "reach-outside")]
 #[link(wasm_import_module = "outside")]
@@ -99,10 +99,10 @@ pub extern "C" fn drive(seed: u64, steps: u32) -> u64 {
         if gateway.poll_timeout().is_some_and(|due| due.at <= now) {
             gateway.handle_timeout(now, &mut net);
         }
-        let load = Load { bytes: bytes.len() as u32, packets: 1 };
-        let said = sender.on_send(now, load.bytes, 1, true);
-        router.on_arrival(now, load, Some(&said), 0);
-        sum += u64::from(router.on_departure(now, load, &said, 0).delta_bytes_per_s.cast_unsigned());
+        let size = (bytes.len() as u32).into();
+        let said = sender.on_send(now, size, true);
+        router.on_arrival(now, size, Some(&said), 0);
+        sum += u64::from(router.on_departure(now, size, &said, 0).delta_bytes_per_s.cast_unsigned());
         match step & 0xFF {
             0x11 => gateway.link_state(now, from, random & 1 == 0, &mut net),
             0x22 => gateway.routes_changed(now),
