@@ -17,7 +17,7 @@ use super::spoofer::Spoofer;
 use crate::fault::Fault;
 use crate::host::{Host, address};
 use crate::linux::host::{CLIENT, CLIENT_PORT, SERVER, SERVER_PORT};
-use crate::linux::{LinuxHost, Outcome, Play};
+use crate::linux::{Direction, LinuxHost, Outcome, Play, Transfer};
 use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind};
 use crate::observer::Allowances;
@@ -32,6 +32,15 @@ const TIME_MAX: Duration = Duration::from_secs(900);
 /// gives up what a vanished liar does not acknowledge (Linux `tcp_retries2`), and the user timeout
 /// of 900 s.
 const QUIET: Duration = Duration::from_secs(2_400);
+/// Some time after the attack the link is used again, so often, and each time somebody is answered.
+/// Until then it may count as away, for as long as an outage may last: a liar may have played a
+/// gateway before it fell silent. Who was silent once while another was answered may have had bad
+/// luck; who always is will not be believed.
+const USED_AGAIN: Duration = Duration::from_secs(660);
+const USES: u32 = 12;
+const USED_EVERY: Duration = Duration::from_secs(20);
+/// What is asked then, and answered, bytes.
+const ASKED_AGAIN_BYTES: [u64; 2] = [100, 1_000];
 /// How often gauges are read.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A connection's record with its places in the index and the lists, most.
@@ -252,6 +261,9 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
     let mut world = World::new(plan.seed, allowed, trace);
     let mut transfers = plan.honest.clone();
     transfers.extend(plan.calls.iter().map(super::plan::Call::transfer));
+    let [asks, gets] = ASKED_AGAIN_BYTES;
+    let starts = (0..USES).map(|n| USED_AGAIN + USED_EVERY * n);
+    transfers.extend(starts.map(|at| Transfer::single(Direction::Download, gets, asks, at, false)));
     let play = Play::new(transfers, Vec::<VecDeque<_>>::new());
     let ends: Vec<usize> = (0..2)
         .map(|end| match plan.gateways[end] {
