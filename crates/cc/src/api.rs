@@ -29,6 +29,9 @@ pub enum Kind {
     /// the place of [`Self::FixedRate`] where no gateway is heard at the other end of the link, and
     /// is not chosen by name.
     KnownRate,
+    /// At the rate that routers on the way say (XCP, draft-falk-xcp-spec-03), and by BBR where none
+    /// speaks. For declared links with a gateway at the other end.
+    Xcp,
     /// A fixed window, sent as fast as it fills, whatever is lost: for comparison only (Reynolds
     /// 4.4).
     Unfair,
@@ -36,8 +39,16 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind that can be chosen, in the order in which a person should read them.
-    pub const ALL: &'static [Self] =
-        &[Self::NewReno, Self::Cubic, Self::Hybla, Self::Vegas, Self::Bbr, Self::FixedRate, Self::Unfair];
+    pub const ALL: &'static [Self] = &[
+        Self::NewReno,
+        Self::Cubic,
+        Self::Hybla,
+        Self::Vegas,
+        Self::Bbr,
+        Self::FixedRate,
+        Self::Xcp,
+        Self::Unfair,
+    ];
 
     /// Those that are no more aggressive than TCP towards strangers: for legs that are nobody's
     /// own.
@@ -67,6 +78,7 @@ impl Kind {
             Self::Bbr => "bbr",
             Self::FixedRate => "fixed-rate",
             Self::KnownRate => "known-rate",
+            Self::Xcp => "xcp",
             Self::Unfair => "unfair",
         }
     }
@@ -111,7 +123,8 @@ pub struct Config {
     /// Initial window in segments; RFC 6928 gives 10.
     pub initial_window_segments: u32,
     /// [`Kind::FixedRate`]: the rate to pace at, in bits per second; `None`: unpaced, the egress
-    /// queue is the clock. [`Kind::KnownRate`]: what the link carries of payload.
+    /// queue is the clock. [`Kind::KnownRate`]: what the link carries of payload. [`Kind::Xcp`]: no
+    /// more is ever believed.
     pub fixed_rate_bps: Option<u64>,
     /// The window never grows past this many bytes; for [`Kind::FixedRate`] it *is* the window.
     pub window_limit_bytes: u64,

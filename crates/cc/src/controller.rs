@@ -1,12 +1,15 @@
 //! The one door to all controllers.
 
+use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
+use farlink_wire::xcp::XcpFields;
 
 use crate::api::{Ack, Config, Congestion, Copies, Kind, Lost};
 use crate::bbr::Bbr;
 use crate::fixed::Fixed;
 use crate::known_rate::KnownRate;
 use crate::loss_based::LossBased;
+use crate::xcp::Xcp;
 
 /// A congestion controller of one sender.
 #[derive(Clone, Debug)]
@@ -17,6 +20,7 @@ enum State {
     LossBased(Box<LossBased>),
     Bbr(Box<Bbr>),
     KnownRate(Box<KnownRate>),
+    Xcp(Box<Xcp>),
     Fixed(Fixed),
 }
 
@@ -30,6 +34,7 @@ impl Controller {
             }
             Kind::Bbr => State::Bbr(Box::new(Bbr::new(config))),
             Kind::KnownRate => State::KnownRate(Box::new(KnownRate::new(config))),
+            Kind::Xcp => State::Xcp(Box::new(Xcp::new(config))),
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
         })
     }
@@ -40,6 +45,7 @@ impl Controller {
         match &mut self.0 {
             State::Bbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::KnownRate(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
+            State::Xcp(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::LossBased(c) => c.on_sent(now, bytes, in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -51,6 +57,7 @@ impl Controller {
             State::LossBased(c) => c.on_ack(ack),
             State::Bbr(c) => c.on_ack(ack),
             State::KnownRate(c) => c.on_ack(ack),
+            State::Xcp(c) => c.on_ack(ack),
             State::Fixed(_) => {}
         }
     }
@@ -61,6 +68,7 @@ impl Controller {
         match &mut self.0 {
             State::Bbr(c) => c.on_lost(lost),
             State::KnownRate(c) => c.on_lost(lost),
+            State::Xcp(c) => c.on_lost(lost),
             State::LossBased(_) | State::Fixed(_) => {}
         }
     }
@@ -73,6 +81,7 @@ impl Controller {
         match &mut self.0 {
             State::Bbr(c) => c.on_congestion(now, why, in_flight_bytes),
             State::KnownRate(c) => c.on_congestion(now, why, in_flight_bytes),
+            State::Xcp(c) => c.on_congestion(now, why, in_flight_bytes),
             State::LossBased(c) => c.on_congestion(in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -85,6 +94,7 @@ impl Controller {
         match &mut self.0 {
             State::Bbr(c) => c.on_rto(now, pipe_bytes),
             State::KnownRate(c) => c.on_rto(now, in_flight_bytes, pipe_bytes),
+            State::Xcp(c) => c.on_rto(now, pipe_bytes),
             State::LossBased(c) => c.on_rto(in_flight_bytes),
             State::Fixed(_) => {}
         }
@@ -95,6 +105,7 @@ impl Controller {
         match &mut self.0 {
             State::Bbr(c) => c.on_recovery_exit(),
             State::KnownRate(c) => c.on_recovery_exit(),
+            State::Xcp(c) => c.on_recovery_exit(),
             State::LossBased(c) => c.on_recovery_exit(),
             State::Fixed(_) => {}
         }
@@ -107,6 +118,7 @@ impl Controller {
             State::LossBased(c) => c.undo(now),
             State::Bbr(c) => c.undo(),
             State::KnownRate(c) => c.undo(),
+            State::Xcp(c) => c.undo(),
             State::Fixed(_) => {}
         }
     }
@@ -117,7 +129,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
             // BBR keeps its window and paces.
-            State::Bbr(_) | State::KnownRate(_) | State::Fixed(_) => {}
+            State::Bbr(_) | State::KnownRate(_) | State::Xcp(_) | State::Fixed(_) => {}
         }
     }
 
@@ -127,6 +139,7 @@ impl Controller {
             State::LossBased(c) => c.set_mss(mss),
             State::Bbr(c) => c.set_mss(mss),
             State::KnownRate(c) => c.set_mss(mss),
+            State::Xcp(c) => c.set_mss(mss),
             State::Fixed(_) => {}
         }
     }
@@ -138,6 +151,7 @@ impl Controller {
             State::LossBased(c) => c.cwnd(),
             State::Bbr(c) => c.cwnd(),
             State::KnownRate(c) => c.cwnd(),
+            State::Xcp(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
@@ -150,6 +164,7 @@ impl Controller {
             State::LossBased(c) => c.ssthresh(),
             State::Bbr(c) => c.cwnd(),
             State::KnownRate(c) => c.cwnd(),
+            State::Xcp(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
         }
     }
@@ -161,6 +176,7 @@ impl Controller {
             State::LossBased(c) => c.in_slow_start(),
             State::Bbr(c) => c.in_startup(),
             State::KnownRate(c) => c.in_startup(),
+            State::Xcp(c) => c.in_startup(),
             State::Fixed(_) => false,
         }
     }
@@ -173,6 +189,7 @@ impl Controller {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
             State::Bbr(c) => c.pacing_rate_bps(),
             State::KnownRate(c) => c.pacing_rate_bps(),
+            State::Xcp(c) => c.pacing_rate_bps(),
             State::Fixed(c) => c.rate_bps(),
         }
     }
@@ -185,12 +202,35 @@ impl Controller {
         }
     }
 
+    /// [`Kind::Xcp`]: packets leave that are alike, with so much payload together, and
+    /// `wants_more`: more than is allowed. Returns what each of them says.
+    pub fn stamp(
+        &mut self,
+        now: Instant,
+        (size, payload_bytes): (WireSize, u32),
+        wants_more: bool,
+    ) -> Option<XcpFields> {
+        match &mut self.0 {
+            State::Xcp(c) => Some(c.stamp(now, (size, payload_bytes), wants_more)),
+            _ => None,
+        }
+    }
+
+    /// [`Kind::Xcp`]: this is what routers have left of all wishes so far, bytes a second, modulo
+    /// 2^32.
+    pub fn hear_sum(&mut self, sum: u32) {
+        if let State::Xcp(c) = &mut self.0 {
+            c.hear_sum(sum);
+        }
+    }
+
     /// No window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         match &mut self.0 {
             State::LossBased(c) => c.set_window_limit(bytes),
             State::Bbr(c) => c.set_window_limit(bytes),
             State::KnownRate(c) => c.set_window_limit(bytes),
+            State::Xcp(c) => c.set_window_limit(bytes),
             State::Fixed(c) => c.set_window_limit(bytes),
         }
     }
@@ -210,7 +250,7 @@ impl Controller {
     /// [`Self::on_lost`] means something to it.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
-        matches!(self.0, State::Bbr(_) | State::KnownRate(_))
+        matches!(self.0, State::Bbr(_) | State::KnownRate(_) | State::Xcp(_))
     }
 
     /// It holds back on purpose: what is sent now counts as limited by the source (BBR in
@@ -220,6 +260,7 @@ impl Controller {
         match &self.0 {
             State::Bbr(c) => c.is_probing_rtt(),
             State::KnownRate(c) => c.is_probing_rtt(),
+            State::Xcp(c) => c.is_probing_rtt(),
             State::LossBased(_) | State::Fixed(_) => false,
         }
     }
@@ -230,7 +271,7 @@ impl Controller {
         match &self.0 {
             State::Fixed(c) if c.kind == Kind::FixedRate => Copies::All,
             State::KnownRate(c) => c.copies(),
-            State::LossBased(_) | State::Bbr(_) | State::Fixed(_) => Copies::None,
+            State::LossBased(_) | State::Bbr(_) | State::Xcp(_) | State::Fixed(_) => Copies::None,
         }
     }
 
@@ -241,6 +282,7 @@ impl Controller {
             State::LossBased(c) => c.kind(),
             State::Bbr(_) => Kind::Bbr,
             State::KnownRate(_) => Kind::KnownRate,
+            State::Xcp(_) => Kind::Xcp,
             State::Fixed(c) => c.kind,
         }
     }

@@ -15,6 +15,7 @@
 //! - `vegas.rs` by delay: a few segments in the queue, no more
 //! - `bbr/` by a model of the path
 //! - `known_rate.rs` at a link's rate, and by BBR where the path behind the link carries less
+//! - `xcp.rs` at the rate that routers say
 //! - `fixed.rs` no congestion control: for links of one's own, and for comparison
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -41,6 +42,7 @@ mod loss_based;
 mod math;
 mod reno;
 mod vegas;
+mod xcp;
 
 pub use api::{Ack, Config, Congestion, Copies, Kind, Lost, Sample, UnknownKind};
 pub use controller::Controller;

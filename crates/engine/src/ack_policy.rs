@@ -6,6 +6,9 @@ use farlink_wire::{Duration, Instant};
 /// Below this RTT gateways acknowledge as hosts do.
 const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 
+/// So many acknowledgements in a round trip where they tell how fast.
+const EXPLICIT_PARTS: u32 = 16;
+
 /// In custody mode a gateway near by hears what is held here when the far host has not spoken for
 /// so long.
 const HELD_TOLD_AFTER: Duration = Duration::from_millis(2);
@@ -85,6 +88,13 @@ impl AckPolicy {
     pub fn to_gateway(rtt: Duration) -> Option<Self> {
         let second = Duration::from_secs(1);
         (rtt >= GATEWAY_RTT_MIN).then(|| Self::Gateway((rtt / 8).max((rtt / 3).min(second / 12))))
+    }
+
+    /// The same where routers say with acknowledgements how fast (XCP): what comes late is steered
+    /// late.
+    #[must_use]
+    pub fn to_explicit_gateway(rtt: Duration) -> Option<Self> {
+        Self::to_gateway(rtt).map(|_| Self::Gateway(rtt / EXPLICIT_PARTS))
     }
 
     /// The same where the acknowledgement is the far host's, and tells what is held here.

@@ -66,6 +66,7 @@ impl Split<'_> {
         let before = self.legs.get(from).heard_at();
         let current = self.is_current(from, s);
         let (runs, arrived) = self.hear(cx, from, s, &kind);
+        self.hear_explicitly(from, s, &packet);
         let r = &mut *self.relays;
         r.get_mut(from).doubt_fin(s);
         r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);

@@ -179,7 +179,7 @@ impl Engine {
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);
-        if known.is_none() && s.options.farlink.is_some() && !self.is_link(via) {
+        if known.is_none() && s.options.has_ours() && !self.is_link(via) {
             return self.handle_without_option(now, via, s, packet, net);
         }
         // Most packets belong to a known flow, and need no look into the table of half-open ones.
@@ -238,7 +238,7 @@ impl Engine {
         self.after_event(now, id, net);
         match fate {
             Fate::Forward(mut p) => {
-                if s.options.farlink.is_some() {
+                if s.options.has_ours() {
                     // What the next gateway tells is for this one; hosts never see it.
                     edit::remove_farlink_option(&mut p, s);
                 }
@@ -294,12 +294,15 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        if let Some(option) = o.farlink.as_ref() {
-            // Gateways stand at the ends of declared links. One that may have had an answer without
-            // our option does not know of us.
-            if option.form == FARLINK_SYN && is_by_link && !h.answered_silently {
-                h.a.peer = Peer::Offered(Hello::read(&option.body));
-            }
+        // Gateways stand at the ends of declared links. One that may have had an answer without our
+        // option does not know of us.
+        if let Some(option) = o.farlink.as_ref().filter(|o| o.form == FARLINK_SYN)
+            && is_by_link
+            && !h.answered_silently
+        {
+            h.a.peer = Peer::Offered(Hello::read(&option.body));
+        }
+        if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
         if s.flags.ae() {
@@ -389,7 +392,7 @@ impl Engine {
                 {
                     let upstream = self.syns.get_mut(&key).and_then(|h| h.a.peer.hello());
                     // An echoed option of our own is no answer, and nothing for the host either.
-                    if s.options.farlink.is_some() {
+                    if s.options.has_ours() {
                         edit::remove_farlink_option(&mut packet, s);
                     }
                     if s.flags.ae() {
@@ -468,7 +471,7 @@ impl Engine {
                 flow.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
-            if s.options.farlink.is_some() {
+            if s.options.has_ours() {
                 edit::remove_farlink_option(&mut packet, s);
             }
             return Outcome::Forward(packet);

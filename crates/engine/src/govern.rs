@@ -6,7 +6,7 @@ use farlink_wire::{Instant, SeqNum};
 use crate::config::{Config, Limits};
 use crate::cx::Cx;
 use crate::hosts::Hosts;
-use crate::link::{Clock, Link, Links};
+use crate::link::{Clock, Link, Links, UNKNOWN_RATE_CC};
 use crate::side::Side;
 use crate::split::Split;
 
@@ -17,9 +17,8 @@ impl Split<'_> {
         let from = to.other();
         let tx = &self.relays.get(from).tx;
         let (kind, delivered) = (tx.cc().kind(), tx.delivered_bytes());
-        if !kind.goes_by_link_rate()
-            || kind == self.hosts().controller_kind(cx.config, cx.links, (to, delivered))
-        {
+        let depends = kind.goes_by_link_rate() || self.legs.get(to).by_routers;
+        if !depends || kind == self.hosts().controller_kind(cx.config, cx.links, (to, delivered)) {
             return;
         }
         self.change_controller(cx.now, cx.config, cx.links, to);
@@ -28,6 +27,8 @@ impl Split<'_> {
     /// The configuration, or what is known of the link, asks for another controller of what is sent
     /// towards a host.
     pub(crate) fn change_controller(&mut self, now: Instant, config: &Config, links: &Links, to: Side) {
+        let out = self.legs.get(to).out;
+        self.legs.get_mut(to).leave_over(links.get(out));
         let config = self.controller_config(config, links, to.other());
         self.relays.get_mut(to.other()).tx.change_cc(now, &config);
     }
@@ -66,6 +67,9 @@ impl Hosts<'_> {
         let leg = self.legs.get(to);
         let clock = links.get(leg.out).map_or(Clock::Connections(config.ordinary.cc), |l| l.pace().clock());
         let kind = clock.controller();
+        if kind == cc::Kind::Xcp && !leg.is_explicit() {
+            return UNKNOWN_RATE_CC;
+        }
         if clock != Clock::Queue || leg.peer.is_heard() {
             return kind;
         }
@@ -87,6 +91,7 @@ impl Hosts<'_> {
         let link = links.get(dst.out);
         let kind = self.controller_kind(config, links, (to, delivered_bytes));
         let (mss, known) = (self.segment_payload(to), kind == cc::Kind::KnownRate);
+        let takes_handshake = known || kind == cc::Kind::Xcp;
         cc::Config {
             kind,
             mss,
@@ -94,7 +99,10 @@ impl Hosts<'_> {
             fixed_rate_bps: link.filter(|_| known).and_then(|l| self.payload_bps(l, to, mss)),
             window_limit_bytes: Limits::window_bytes(self.relay_limit(config, links, to)),
             unfair_window_bytes: link.map_or(config.ordinary.unfair_window_bytes, Link::unfair_window_bytes),
-            handshake_rtt: dst.srtt().or(start.paced_over).or(dst.handshake_rtt().filter(|_| known)),
+            handshake_rtt: dst
+                .srtt()
+                .or(start.paced_over)
+                .or(dst.handshake_rtt().filter(|_| takes_handshake)),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),

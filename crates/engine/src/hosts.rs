@@ -38,7 +38,7 @@ impl Hosts<'_> {
         let leg = self.legs.get(to);
         let by_mtu = mtu_bytes.saturating_sub(leg.header_bytes());
         let timestamps = if self.agreed.timestamps { 12 } else { 0 };
-        let options = timestamps + leg.peer.mark_bytes(self.agreed.marks_padding());
+        let options = timestamps + leg.peer.mark_bytes(self.agreed.marks_padding()) + leg.explicit_bytes();
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
     }
 
@@ -76,6 +76,7 @@ pub fn look_up(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, to: Side) -> Option<Way> {
     let r = cx.net.route(other.via, other.addr, leg.addr)?;
     let out = cx.links.way(r.iface);
     let before = core::mem::replace(&mut leg.out, out);
+    leg.leave_over(cx.links.get(out));
     if before != out {
         // What was found out about the size of packets was of another way.
         leg.path_mtu = PathMtu::default();

@@ -46,6 +46,8 @@ pub struct Leg {
     ts_recent: u32,
     /// The next gateway on this leg.
     pub peer: Peer,
+    /// Its packets leave over a link on which routers say how fast.
+    pub(crate) by_routers: bool,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
@@ -117,6 +119,7 @@ impl Leg {
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
             peer: Peer::None,
+            by_routers: false,
             srtt: None,
             handshake_rtt: None,
             window_bytes: u32::from(s.window),
@@ -276,6 +279,7 @@ impl Leg {
             heard_at: now,
             ts_recent: 0,
             peer: Peer::None,
+            by_routers: false,
             srtt: None,
             handshake_rtt: None,
             window_bytes: 0,

@@ -38,6 +38,7 @@ pub mod due;
 pub mod engine;
 pub mod event;
 mod evidence;
+mod explicit;
 mod fate;
 mod fin;
 mod flow;
@@ -93,6 +94,7 @@ mod treatment;
 mod turns;
 mod upkeep;
 mod window;
+mod wishes;
 pub mod world;
 
 pub use engine::{Engine, Outcome};

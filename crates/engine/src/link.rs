@@ -397,6 +397,12 @@ impl Link {
         self.silence.since()
     }
 
+    /// Routers say how fast what goes into it is sent.
+    #[must_use]
+    pub fn is_controlled_by_routers(&self) -> bool {
+        self.pace().clock() == Clock::Connections(farlink_cc::Kind::Xcp)
+    }
+
     /// It is a gateway at its other end that does not answer.
     #[must_use]
     pub fn is_gateway_silent(&self) -> bool {

@@ -14,7 +14,9 @@ impl Split<'_> {
     pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
         let is_gateway = self.legs.get(to).peer.is_speaking();
         let rtt = if is_gateway { self.leg_rtt(cx, to) } else { None };
-        rtt.and_then(AckPolicy::to_gateway).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+        let is_told = self.relays.get(to).rx.wishes().sum().is_some();
+        let policy = if is_told { AckPolicy::to_explicit_gateway } else { AckPolicy::to_gateway };
+        rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
     }
 
     /// The round trip of the leg towards a host, declared or measured. The shortest one counts:

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
 use crate::peer::{Arrived, Introduction};
+use crate::wishes::Wishes;
 
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
 const SEGMENTS_PER_ACK: u32 = 2;
@@ -82,6 +83,8 @@ pub struct Receiver {
     /// Acknowledgements come later and later, so that the source learns the path's RTT before it is
     /// left to it.
     pub stretch: Option<Stretch>,
+    /// What has come of the wishes of the gateway before.
+    wishes: Wishes,
     /// What is left to be said towards the source of who speaks here.
     introduction: Introduction,
     /// Where the window ended that the upstream gateway was told last.
@@ -121,6 +124,7 @@ impl Receiver {
             window_shown_max: window,
             ece: false,
             far_told: None,
+            wishes: Wishes::default(),
             ack_held_back: false,
             stretch: None,
             introduction: Introduction::None,
@@ -297,6 +301,17 @@ impl Receiver {
     /// As much is owed as before, or this, whichever is due first.
     fn owe(&mut self, more: Owed) {
         self.owed = self.owed.sooner(more);
+    }
+
+    /// What has come of the wishes of the gateway before.
+    #[must_use]
+    pub fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    /// The same, to be heard or told.
+    pub fn wishes_mut(&mut self) -> &mut Wishes {
+        &mut self.wishes
     }
 
     /// An acknowledgement is owed at once.

@@ -1,5 +1,6 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
+use arrayvec::ArrayVec;
 use farlink_wire::{
     Duration, Ecn, Flags, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, WireSize, edit,
 };
@@ -7,6 +8,7 @@ use farlink_wire::{
 use crate::buffer::{SeqBuffer, Slices};
 use crate::config::Notice;
 use crate::cx::Cx;
+use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::peer::{Arrived, Capability, Hello, Message};
@@ -229,20 +231,10 @@ impl Split<'_> {
     /// acknowledgement, or, without a plan, the acknowledgement alone.
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
         let from = to.other();
-        let Some(word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
-        let binds = self.binds();
-        let held = if word.pure { self.tell_held(cx, to, word.ack) } else { None };
+        let Some(mut word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
+        let sack = self.sack_for(cx, to, &word);
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
-        // A gateway that speaks on the leg is told in our own option, a host in the standard one.
-        let tells_holes = self.agreed.sack
-            && (word.pure && !word.tells_runs)
-            && (binds || word.far.after_eq(inbound.rcv_nxt()));
-        let sack = match held {
-            Some(held) => [held].into_iter().collect(),
-            None if tells_holes => inbound.rx.sack_blocks(&inbound.buffer),
-            None => Default::default(),
-        };
         let (slices, plan) = gather(&outbound.buffer, plan);
         if plan.is_some_and(|p| p.len == 0 && !p.fin && p.purpose != Purpose::WindowProbe) {
             return Pulled::default();
@@ -253,10 +245,15 @@ impl Split<'_> {
         let (flags, urgent) = outbound.flags_of(plan.as_ref());
         let set = |flag: Flags, is_set: bool| if is_set { flag } else { Flags::default() };
         let flags = flags | set(Flags::ECE, inbound.rx.ece) | set(Flags::CWR, cwr);
+        let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());
+        if introduces {
+            // Who says who he is has no room for more.
+            word.said = Said::default();
+        }
         // What tries a larger size is one segment.
         let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss(), |p| p.len);
-        let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());
-        let mss = if introduces { mss.saturating_sub(HELLO_OPTION_BYTES).max(8) } else { mss };
+        let besides = if introduces { HELLO_OPTION_BYTES } else { word.said.sum_bytes() as u32 };
+        let mss = mss.saturating_sub(besides).max(8);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
@@ -278,8 +275,13 @@ impl Split<'_> {
             farlink: body.as_deref(),
             marks_padding: self.agreed.marks_padding()
                 && gateway.is_some_and(|hello| hello.can(Capability::MarkInPadding)),
+            xcp_sum: word.said.sum,
             ..plain
         };
+        let supply = outbound.supply();
+        let explicit = plan.as_ref().filter(|_| word.said.fields);
+        let xcp = explicit.and_then(|p| outbound.tx.stamp(cx.now, &header, (p, mss), &supply));
+        let header = SegmentHeader { xcp, ..header };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
         let size = cx.net.send(&made);
         if size.is_nothing() {
@@ -296,6 +298,22 @@ impl Split<'_> {
         self.note_told(cx, to, &word, message.as_ref());
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
         Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
+    }
+
+    /// What a segment tells a host of what is held for it. A gateway that speaks on the leg is told
+    /// of holes in our own option.
+    fn sack_for(&mut self, cx: &Cx<'_>, to: Side, word: &Word) -> ArrayVec<SackBlock, 4> {
+        let binds = self.binds();
+        let held = if word.pure { self.tell_held(cx, to, word.ack) } else { None };
+        let inbound = self.relays.get_mut(to);
+        let tells_holes = self.agreed.sack
+            && (word.pure && !word.tells_runs)
+            && (binds || word.far.after_eq(inbound.rcv_nxt()));
+        match held {
+            Some(held) => [held].into_iter().collect(),
+            None if tells_holes => inbound.rx.sack_blocks(&inbound.buffer),
+            None => ArrayVec::new(),
+        }
     }
 
     /// What a segment to a host tells it of the other direction.
@@ -327,6 +345,7 @@ impl Split<'_> {
             told_delay,
             far: inbound.far_acked(),
             arrived,
+            said: self.says_explicitly(to, plan),
         })
     }
 
@@ -337,6 +356,9 @@ impl Split<'_> {
         let inbound = r.get_mut(to);
         inbound.forget_notices(word.ack);
         let rx = &mut inbound.rx;
+        if word.said.sum.is_some() {
+            rx.wishes_mut().note_told();
+        }
         let raised = word.pure && rx.raise_first;
         if word.pure {
             rx.note_early_told();
@@ -454,13 +476,15 @@ struct Word {
     told_delay: Duration,
     far: SeqNum,
     arrived: Option<Arrived>,
+    /// How fast the segment is sent, and what came of the wishes of others.
+    said: Said,
 }
 
 impl Word {
     /// The message in our option to this gateway; `room_bytes` of payload are left in the segment.
     fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
         let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
-        let body_bytes = OPTION_BODY_BYTES_MAX - timestamps;
+        let body_bytes = OPTION_BODY_BYTES_MAX - timestamps - self.said.bytes();
         // News of the far host goes before a second SACK block: the upstream gateway's window waits
         // for it. Data that leaves room takes it along.
         let news = inbound.rx.far_told != Some(self.far);

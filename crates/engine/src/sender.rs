@@ -16,7 +16,8 @@ mod timer;
 mod way;
 
 use farlink_cc::Controller;
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::xcp::XcpFields;
+use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
@@ -231,6 +232,19 @@ impl Sender {
     /// option, whatever the hosts have agreed on.
     pub fn note_gateway(&mut self, heard: bool, hosts_use_sack: bool) {
         self.flight.note_gateway(heard, hosts_use_sack);
+    }
+    /// Packets of this size leave, with so much payload; returns what each says of its speed.
+    pub fn stamp_size(
+        &mut self,
+        now: Instant,
+        (size, payload_bytes): (WireSize, u32),
+        wants_more: bool,
+    ) -> Option<XcpFields> {
+        self.governor.stamp(now, (size, payload_bytes), wants_more)
+    }
+    /// What routers have left of its wishes.
+    pub fn hear_sum(&mut self, sum: u32) {
+        self.governor.hear_sum(sum);
     }
     /// Its turn comes so long after it was ready.
     pub fn wait_for_turn(&mut self, waited: Duration) {

@@ -22,7 +22,7 @@ impl Engine {
         }
         edit::remove_farlink_option(&mut packet, s);
         match parse(packet.bytes()) {
-            Parsed::Tcp(s) if s.options.farlink.is_none() => self.handle_packet(now, via, &s, packet, net),
+            Parsed::Tcp(s) if !s.options.has_ours() => self.handle_packet(now, via, &s, packet, net),
             _ => Outcome::Forward(packet),
         }
     }
@@ -36,7 +36,7 @@ impl Engine {
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
-        if s.options.farlink.is_some() && verify_checksums(packet.bytes(), s, &packet.offload) {
+        if s.options.has_ours() && verify_checksums(packet.bytes(), s, &packet.offload) {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
             if !self.is_link(out) {
                 edit::remove_farlink_option(&mut packet, s);

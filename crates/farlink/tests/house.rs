@@ -10,9 +10,9 @@ const SANS_IO: [&str; 7] = ["wire", "cc", "xcp", "engine", "egress", "channel", 
 /// The arrows of the crate graph: who may use whom. A crate that is missing here may use nobody.
 const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
-    ("cc", &["wire"]),
+    ("cc", &["wire", "xcp"]),
     ("xcp", &["wire"]),
-    ("engine", &["wire", "cc"]),
+    ("engine", &["wire", "cc", "xcp"]),
     ("egress", &["wire"]),
     ("channel", &["wire", "xcp", "egress"]),
     ("gateway", &["wire", "cc", "engine", "egress"]),

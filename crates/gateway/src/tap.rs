@@ -386,6 +386,8 @@ mod tests {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         header.write(payload).unwrap().0.to_vec()
     }

@@ -127,6 +127,11 @@ pub struct Settings {
     pub queue_bytes: Option<u64>,
     /// The same in packets of whatever size.
     pub queue_packets: Option<u64>,
+    /// The queue before the link is that of an XCP router.
+    pub xcp: bool,
+    /// The rate that this router believes the link to have, bit/s of IP packets; `None`: the one
+    /// that it has.
+    pub xcp_capacity_bps: Option<u64>,
     /// What the direction towards the server has of its own, by key.
     pub up: BTreeMap<String, String>,
     /// What the direction towards the client has of its own, by key.
@@ -228,6 +233,8 @@ impl Default for Settings {
             jitter_keeps_order: true,
             queue_bytes: None,
             queue_packets: None,
+            xcp: false,
+            xcp_capacity_bps: None,
             up: BTreeMap::new(),
             down: BTreeMap::new(),
             // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farlink_channel::ChannelConfig;
+use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned};
@@ -81,7 +81,13 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
         let p = world.add_node(format!("p{i}"), Kind::Router);
         let q = world.add_node(format!("q{i}"), Kind::Router);
         chain.gap_ends.push((p, q));
-        chain.gap_ports.push(world.link(p, q, gap.mtu_bytes, gap.there.clone(), gap.back.clone()));
+        chain.gap_ports.push(world.link(
+            p,
+            q,
+            gap.mtu_bytes,
+            controlled(gap, &gap.there),
+            controlled(gap, &gap.back),
+        ));
     }
     for (i, g) in plan.gateways.iter().enumerate() {
         let mut config = g.config.clone();
@@ -132,9 +138,27 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
 /// Each controller that finds its own window has its turn. Taken from the delay, which is drawn,
 /// not drawn itself: seeds keep their meaning.
 fn controller(gap: &Gap) -> cc::Kind {
-    let kinds: Vec<cc::Kind> = cc::Kind::ALL.iter().copied().filter(|k| *k != cc::Kind::FixedRate).collect();
+    if xcp_turn(gap).is_some() {
+        return cc::Kind::Xcp;
+    }
+    let others = [cc::Kind::FixedRate, cc::Kind::Xcp];
+    let kinds: Vec<cc::Kind> = cc::Kind::ALL.iter().copied().filter(|k| !others.contains(k)).collect();
     let turn = gap.there.delay.as_nanos() / 1_000 % kinds.len() as u128;
     kinds.get(turn as usize).copied().unwrap_or_default()
+}
+
+/// XCP has its turn here, and whether the queues before the gap are those of its routers.
+fn xcp_turn(gap: &Gap) -> Option<bool> {
+    const EACH: u128 = 9;
+    let turn = gap.there.delay.as_nanos() / 7_000;
+    turn.is_multiple_of(EACH).then_some(!(turn / EACH).is_multiple_of(3))
+}
+
+/// A direction of a gap, with the router that belongs to its gateways' controller.
+fn controlled(gap: &Gap, channel: &ChannelConfig) -> ChannelConfig {
+    let has_router = gap.declared && !gap.rate_known && xcp_turn(gap) == Some(true);
+    let xcp = has_router.then(XcpRouter::default);
+    ChannelConfig { xcp, ..channel.clone() }
 }
 
 fn route(world: &mut World, plan: &SimPlan, hosts: &[usize], chain: &Chain) {

@@ -234,6 +234,8 @@ impl Rig {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         self.bytes.clear();
         if let Ok((head, offload)) = header.write_with_options(len, options) {

@@ -92,6 +92,8 @@ impl Flow {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let mut bytes = header.write(0).ok()?.0.to_vec();
         finish(&mut bytes);
@@ -224,6 +226,8 @@ mod tests {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let mut bytes = header.write(payload_len).unwrap().0.to_vec();
         bytes.resize(bytes.len() + payload_len, 1);

@@ -59,6 +59,8 @@ impl Talk {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let mut bytes = header.write(len as usize).expect("a segment").0.to_vec();
         let mut payload = vec![0; len as usize];

@@ -12,6 +12,7 @@ use crate::packet::PacketBuf;
 use crate::pool::Pool;
 use crate::seq::SeqNum;
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
+use crate::xcp::{XCP_DATA_BYTES, XCP_SUM_BYTES, XcpFields, sum_option};
 use arrayvec::ArrayVec;
 use core::net::IpAddr;
 
@@ -77,6 +78,10 @@ pub struct SegmentHeader<'a> {
     /// An empty body stands in the padding of the timestamps, where there are some, see
     /// [`crate::options::is_marked_in_padding`].
     pub marks_padding: bool,
+    /// What the segment says of how it is sent.
+    pub xcp: Option<XcpFields>,
+    /// What has come of the wishes of the other direction, see [`crate::xcp::sum_option`].
+    pub xcp_sum: Option<u32>,
 }
 
 impl SegmentHeader<'static> {
@@ -103,6 +108,8 @@ impl SegmentHeader<'static> {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         }
     }
 }
@@ -123,7 +130,14 @@ impl SegmentHeader<'_> {
         let timestamps = if self.timestamps.is_some() { TIMESTAMPS_PADDED_BYTES } else { 0 };
         let farlink =
             self.farlink_apart().map_or(0, |body| pad4(FARLINK_HEAD_BYTES.saturating_add(body.len())));
-        timestamps.saturating_add(farlink)
+        timestamps.saturating_add(farlink).saturating_add(self.xcp_len())
+    }
+
+    /// Bytes of the options of XCP.
+    fn xcp_len(&self) -> usize {
+        let fields = if self.xcp.is_some() { XCP_DATA_BYTES } else { 0 };
+        let sum = if self.xcp_sum.is_some() { XCP_SUM_BYTES } else { 0 };
+        fields.saturating_add(sum)
     }
 
     /// SACK blocks that fit.
@@ -253,6 +267,12 @@ impl SegmentHeader<'_> {
             append(&mut out, &val.to_be_bytes());
             append(&mut out, &ecr.to_be_bytes());
             append(&mut out, behind);
+        }
+        if let Some(fields) = self.xcp {
+            append(&mut out, &fields.option());
+        }
+        if let Some(sum) = self.xcp_sum {
+            append(&mut out, &sum_option(sum));
         }
         let blocks = self.sack.get(..self.sack_blocks_written()).unwrap_or_default();
         if !blocks.is_empty() {

@@ -210,6 +210,12 @@ pub fn is_marked_in_padding(area: &[u8]) -> bool {
 }
 
 impl TcpOptions {
+    /// Something of Farlink's own is among them: only gateways are to see it.
+    #[must_use]
+    pub const fn has_ours(&self) -> bool {
+        self.farlink.is_some() || self.xcp.is_some() || self.xcp_sum.is_some()
+    }
+
     /// Read the options area of a TCP header (the bytes behind the fixed 20).
     #[must_use]
     pub fn parse(area: &[u8]) -> Self {

@@ -34,4 +34,4 @@ mod standing;
 
 pub use receiver::Receiver;
 pub use router::{Config, Router};
-pub use sender::Sender;
+pub use sender::{NO_WISH, Sender, WISH};

@@ -10,6 +10,13 @@ const AGEING: f64 = 0.5;
 /// The size of packets is a mean over so many.
 const SIZE_PACKETS: f64 = 16.0;
 
+/// What a packet wishes for if there is more to send: without limit, as in the authors' simulator,
+/// for routers know what there is. So a wish that arrives as it left has met none.
+pub const WISH: i32 = i32::MAX;
+/// What it wishes for if there is not, bytes a second: next to nothing. Zero would look like the
+/// answer of a router.
+pub const NO_WISH: i32 = 1;
+
 /// The allowance of one context: a flow, or all flows between two gateways.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -30,6 +37,18 @@ pub struct Sender {
     since: Instant,
     /// All of the allowance was wanted since then.
     is_full: bool,
+    begins: Begins,
+}
+
+/// A context that has been told nothing yet. What it is given first, it is given with one packet of
+/// a round trip, which says the spacing of all of them: so all of it is there when the router
+/// counts again, and not half of it, for which it would give too much.
+#[derive(Clone, Copy, Debug)]
+enum Begins {
+    /// The next packet that says so may leave then.
+    At(Instant),
+    /// It has been told something.
+    Done,
 }
 
 impl Sender {
@@ -47,7 +66,13 @@ impl Sender {
             sent_bytes: 0,
             since: now,
             is_full: true,
+            begins: Begins::At(now),
         }
+    }
+
+    /// So many bytes may be under way now, by something else than what routers have told.
+    pub fn follow(&mut self, window_bytes: u64) {
+        self.window_bytes = (window_bytes as f64).max(self.packet_bytes);
     }
 
     /// The round trip, smoothed. With the first one the allowance begins: one packet for each flow.
@@ -87,11 +112,18 @@ impl Sender {
             return XcpFields::default();
         }
         self.age(now);
-        // The wish has no limit, as that of the authors' simulator: routers know what there is.
-        let delta_bytes_per_s = if wants_more { i32::MAX } else { 0 };
+        let delta_bytes_per_s = if wants_more { WISH } else { NO_WISH };
         let packets_under_way = self.window_bytes / self.packet_bytes;
+        let spacing_s = match self.begins {
+            Begins::Done => self.rtt_s / packets_under_way,
+            Begins::At(at) if now < at => 0.0,
+            Begins::At(_) => {
+                self.begins = Begins::At(now + Duration::from_secs_f64(self.rtt_s));
+                self.rtt_s / f64::from(size.packets.max(1))
+            }
+        };
         XcpFields {
-            spacing: HeaderTime::of_seconds(f64::from(self.flows) * self.rtt_s / packets_under_way),
+            spacing: HeaderTime::of_seconds(f64::from(self.flows) * spacing_s),
             rtt: HeaderTime::of_seconds(self.rtt_s),
             delta_bytes_per_s,
         }
@@ -101,6 +133,9 @@ impl Sender {
     /// not come here.
     pub fn on_sum(&mut self, sum: u32) {
         let change = sum.wrapping_sub(self.sum).cast_signed();
+        if change != 0 {
+            self.begins = Begins::Done;
+        }
         self.sum = sum;
         self.set_window(self.window_bytes + f64::from(change) * self.rtt_s);
     }

@@ -26,11 +26,13 @@ pub enum Capability {
     Runs = 4,
     /// A bare mark takes no bytes beside timestamps.
     MarkInPadding = 8,
+    /// What routers say of its segments (XCP).
+    Xcp = 16,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding];
+    pub const ALL: [Self; 5] = [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding, Self::Xcp];
 
     /// Its name in the status.
     #[must_use]
@@ -40,6 +42,7 @@ impl Capability {
             Self::Reports => "reports",
             Self::Runs => "runs",
             Self::MarkInPadding => "mark-in-padding",
+            Self::Xcp => "xcp",
         }
     }
 }
@@ -92,7 +95,7 @@ impl Hello {
         Self { identity: Identity::UNKNOWN, version: 1, capabilities: Self::FIRST, key_id: 0 };
     /// What version 1 had.
     const FIRST: u16 = Capability::SoftWindow as u16 | Capability::Reports as u16 | Capability::Runs as u16;
-    const ALL: u16 = Self::FIRST | Capability::MarkInPadding as u16;
+    const ALL: u16 = Self::FIRST | Capability::MarkInPadding as u16 | Capability::Xcp as u16;
 
     /// Of this gateway.
     #[must_use]

@@ -2,7 +2,8 @@
 //! echo asks for.
 
 use farlink_cc::{Ack, Config, Congestion, Controller, Lost};
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::xcp::XcpFields;
+use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
 use crate::checked::{Checked, all_hold};
 use crate::pacing::Pacer;
@@ -113,6 +114,19 @@ impl Governor {
         self.stop.is_some()
     }
 
+    /// What packets of this size, with so much payload, say of their speed.
+    pub fn stamp(
+        &mut self,
+        now: Instant,
+        (size, payload_bytes): (WireSize, u32),
+        wants_more: bool,
+    ) -> Option<XcpFields> {
+        self.cc.stamp(now, (size, payload_bytes), wants_more)
+    }
+    /// What routers have left of its wishes.
+    pub fn hear_sum(&mut self, sum: u32) {
+        self.cc.hear_sum(sum);
+    }
     /// The first window is spread over this round trip.
     pub fn pace_start(&mut self, over: Option<Duration>) {
         self.start_paced_over = over;

@@ -38,6 +38,8 @@ impl Script {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let first = spec.seq.wrapping_add(u32::from(spec.flags.syn()));
         let payload = match spec.field("fill") {

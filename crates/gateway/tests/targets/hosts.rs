@@ -137,6 +137,8 @@ impl Pair {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let (head, mut offload) = header.write_with_options(payload.len(), options).unwrap();
         let mut bytes = head.to_vec();

@@ -251,6 +251,8 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("mtu", json!(s.mtu), s.mtu != usual.mtu),
         ("link_mtu", json!(s.link_mtu), s.link_mtu != usual.link_mtu),
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
+        ("xcp", json!(s.xcp), s.xcp),
+        ("xcp_capacity_bps", json!(s.xcp_capacity_bps), s.xcp_capacity_bps.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
         ("keepalive", json!(s.keepalive.map(|k| k.map(|n| n.to_string()).join("/"))), s.keepalive.is_some()),

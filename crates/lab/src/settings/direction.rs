@@ -2,7 +2,7 @@
 //! means.
 
 use anyhow::{Result, anyhow, bail};
-use farlink_channel::{ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, text};
+use farlink_channel::{ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, XcpRouter, text};
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -198,6 +198,10 @@ impl Settings {
             contact_period: self.contact_period_ms.map(millis),
             contact_hold: self.contact_hold,
             rate_changes: self.rate_changes.0.clone(),
+            xcp: self.xcp.then(|| XcpRouter {
+                capacity_bps: self.xcp_capacity_bps,
+                max_interval: millis(self.rtt_ms),
+            }),
             ..ChannelConfig::default()
         }
     }

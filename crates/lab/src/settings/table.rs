@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 57] = [
+pub static SETTINGS: [Setting; 59] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -133,6 +133,12 @@ pub static SETTINGS: [Setting; 57] = [
         Number("a number of packets", |s, n| {
             n.parse().ok().filter(|packets| *packets > 0).map(|packets| s.queue_packets = Some(packets))
         }),
+    ),
+    of_direction("xcp", "the queue is that of an XCP router", Switch(|s, on| s.xcp = on)),
+    of_direction(
+        "xcp_capacity",
+        "the rate that this router believes in",
+        Rate(|s, bps| s.xcp_capacity_bps = Some(bps)),
     ),
     of_lab(
         "gateways",

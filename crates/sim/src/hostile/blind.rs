@@ -388,6 +388,8 @@ impl Sender {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let mut options = Vec::new();
         if flags.syn() {

@@ -198,6 +198,8 @@ impl Liar {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let Some(bytes) = packet(&header, &say.option_bytes(), &say.payload) else { return };
         let Some(mtu) = say.fragments else { return self.out.push_back(bytes) };

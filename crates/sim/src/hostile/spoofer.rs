@@ -204,6 +204,8 @@ impl Spoofer {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let bytes = packet(&header, &options, &payload)?;
         let s = tcp(&bytes)?;

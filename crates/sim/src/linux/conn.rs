@@ -508,6 +508,8 @@ impl Conn {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let (head, _) = header
             .write_with_options(payload.len(), options)

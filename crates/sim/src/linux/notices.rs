@@ -447,6 +447,8 @@ impl Keeper {
             sack: &blocks,
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let mut bytes = header.write(0).ok()?.0.to_vec();
         finish(&mut bytes);

@@ -39,6 +39,8 @@ pub(super) fn data_segment(src: Endpoint, dst: Endpoint, payload_len: usize) -> 
         sack: &[],
         farlink: None,
         marks_padding: false,
+        xcp: None,
+        xcp_sum: None,
     };
     let mut packet = header.write(payload_len).expect("few options").0.to_vec();
     packet.extend((0..payload_len).map(|n| n as u8));

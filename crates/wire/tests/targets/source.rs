@@ -97,6 +97,8 @@ impl<'a> Source<'a> {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let extension = if extended { self.extension(v6) } else { Vec::new() };
         let payload_len = payload_len.min(65_535 - 120 - extension.len());

@@ -3,6 +3,7 @@
 use crate::helpers::*;
 use crate::targets::source::naive_sum;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::*;
 use proptest::prelude::*;
 use std::net::IpAddr;
@@ -21,9 +22,15 @@ proptest! {
         (ip_id, dont_fragment, timestamps, marks_padding) in any::<(u16, bool, Option<(u32, u32)>, bool)>(),
         sack in proptest::collection::vec(any::<(u32, u32)>(), 0..6),
         farlink in proptest::option::of(prop_oneof![Just(Vec::new()), proptest::collection::vec(any::<u8>(), 0..20)]),
+        (fields_said, xcp_sum) in any::<(Option<(u32, u32, i32)>, Option<u32>)>(),
         payload in proptest::collection::vec(any::<u8>(), 0..100),
     ) {
         let v4 = addresses.0.is_ipv4();
+        // 40 bytes of options are all.
+        let body_bytes = farlink.as_ref().map_or(0, Vec::len);
+        let fields = |(spacing, rtt, delta_bytes_per_s)| {
+            XcpFields { spacing: HeaderTime(spacing), rtt: HeaderTime(rtt), delta_bytes_per_s }
+        };
         let sack: Vec<SackBlock> =
             sack.into_iter().map(|(s, e)| SackBlock { start: SeqNum(s), end: SeqNum(e) }).collect();
         let header = SegmentHeader {
@@ -38,6 +45,8 @@ proptest! {
             sack: &sack,
             farlink: farlink.as_deref(),
             marks_padding,
+            xcp: fields_said.map(fields).filter(|_| body_bytes <= 4),
+            xcp_sum: xcp_sum.filter(|_| body_bytes == 0),
         };
         let (bytes, offload) = header.write(payload.len()).unwrap();
         prop_assert_eq!(bytes.len(), header.header_len());
@@ -55,6 +64,7 @@ proptest! {
         prop_assert_eq!((s.ip.id, s.ip.dont_fragment), if v4 { (ip_id, dont_fragment) } else { (0, true) });
         prop_assert_eq!(s.payload(&packet), &payload[..]);
         prop_assert_eq!(s.options.timestamps, header.timestamps);
+        prop_assert_eq!((s.options.xcp, s.options.xcp_sum), (header.xcp, header.xcp_sum));
         prop_assert_eq!(&s.options.sack[..], &sack[..header.sack_blocks_written()]);
         prop_assert_eq!(s.options.farlink.as_ref().map(|f| (f.form, f.body.to_vec())), farlink.clone().map(|f| (FARLINK_DATA, f)));
         prop_assert!(s.options.unknown.is_empty() && !s.options.malformed);

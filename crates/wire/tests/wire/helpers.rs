@@ -29,6 +29,8 @@ pub fn header(v6: bool) -> SegmentHeader<'static> {
         sack: &[],
         farlink: None,
         marks_padding: false,
+        xcp: None,
+        xcp_sum: None,
     }
 }
 

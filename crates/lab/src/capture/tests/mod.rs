@@ -65,6 +65,8 @@ impl Seg {
             sack: &[],
             farlink: None,
             marks_padding: false,
+            xcp: None,
+            xcp_sum: None,
         };
         let (head, offload) = header.write(self.payload.len()).unwrap();
         let mut packet = head.to_vec();
