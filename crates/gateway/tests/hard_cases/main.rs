@@ -18,6 +18,7 @@ mod direct;
 mod dormant;
 mod draining;
 mod early;
+mod explicit;
 mod fields;
 mod fin_early;
 mod fragments;

@@ -1,0 +1,91 @@
+//! Routers that say how fast (XCP): what gateways tell them and each other, by the exact bytes.
+//!
+//! `flraw 54 X RTT DELTA` is what a segment of data says, `flraw 54 SUM` what an acknowledgement
+//! does. Times have 28 bits of fraction: 10000000 is a second.
+
+use crate::script::{Host, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link};
+use farlink_wire::xcp::XcpFields;
+
+/// A gateway beyond the link that reads what routers say, and one that does not.
+const READS: &str = "68 0000002b 02 0010 00";
+const DOES_NOT: &str = "68 0000002b 02 0000 00";
+
+/// A connection over a link to a gateway that says this of itself; the handshake took 100 ms.
+fn open(answer: &str) -> Script {
+    let leg = LegConfig { cc: Kind::Xcp, ..LegConfig::default() };
+    let mut t = Script::with(|s| s.link = Some(Link { name: "hub".into(), leg, ..Link::default() }));
+    t.play("a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n ~100\n drop");
+    t.play(&format!(
+        "b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flraw 52 {answer}>
+         a < S. 0 ack 1 <no flsynack,mss 1460,sackOK,ws 7>
+         a > . 1 ack 1
+         b < . 1 ack 1"
+    ));
+    t
+}
+
+/// What the segments of data say that b has got.
+fn said(t: &mut Script) -> Vec<XcpFields> {
+    t.take(Host::B).iter().filter(|s| !s.payload.is_empty()).filter_map(|s| s.segment.options.xcp).collect()
+}
+
+fn host_a_sees_nothing(t: &mut Script) {
+    assert!(t.take(Host::A).iter().all(|s| !s.segment.options.has_ours()));
+}
+
+#[test]
+fn a_gateway_is_told_how_fast_it_is_sent_to_and_tells_what_comes_of_it() {
+    let mut t = open(READS);
+    t.play("a > . 1:43801 ack 1 {gso 1460}\n ~90");
+    let first = said(&mut t);
+    host_a_sees_nothing(&mut t);
+    assert!(first.len() > 1 && first.iter().all(|f| f.rtt.seconds() > 0.09), "{first:?}");
+    assert_eq!(first[0].delta_bytes_per_s, i32::MAX, "there is more to send");
+    // Routers have left 1 MB a second of the wishes.
+    t.play("b > . 1 ack 7201 <flraw 54 000f4240,flraw 53>\n ~40");
+    let later = said(&mut t);
+    let bytes_per_s = 1_460.0 / later[0].spacing.seconds();
+    assert!(bytes_per_s > 1e6 && bytes_per_s < 1.5e6, "{bytes_per_s}");
+    host_a_sees_nothing(&mut t);
+}
+
+#[test]
+fn what_comes_of_a_wish_is_told_and_a_wish_that_no_router_met_is_not() {
+    let mut t = open(READS);
+    let told = |t: &mut Script| {
+        host_a_sees_nothing(t);
+        let sums = t.take(Host::B).into_iter().filter_map(|s| s.segment.options.xcp_sum);
+        sums.collect::<Vec<_>>()
+    };
+    // 1,000 of a wish without limit are left; twice 500.
+    t.play("b > P. 1:101 ack 1 <flraw 54 00800000 01999999 000003e8,flraw 53>\n ~60");
+    assert_eq!(told(&mut t).last(), Some(&1_000));
+    t.play("b > P. 101:3021 ack 1 <flraw 54 00800000 01999999 000001f4,flraw 53> {gso 1460}\n ~60");
+    assert_eq!(told(&mut t).last(), Some(&2_000));
+    // Nothing is wished for: that says nothing of routers.
+    t.play("b > P. 3021:3121 ack 1 <flraw 54 00800000 01999999 00000001,flraw 53>\n ~60");
+    assert_eq!(told(&mut t).last(), Some(&2_001));
+    t.play("b > P. 3121:3221 ack 1 <flraw 54 00800000 01999999 7fffffff,flraw 53>\n ~60");
+    assert_eq!(told(&mut t), []);
+}
+
+#[test]
+fn hosts_and_gateways_that_know_nothing_of_it_hear_nothing_and_are_not_heard() {
+    let mut t = open(DOES_NOT);
+    t.play("a > P. 1:2001 ack 1\n ~1");
+    assert_eq!(said(&mut t), []);
+    // A host forges both; its own gateway takes them out, and does not believe them.
+    let mut t = open(READS);
+    t.play("a > P. 1:2001 ack 1 <flraw 54 00800000 01999999 000003e8>\n ~1");
+    let seen = t.take(Host::B);
+    assert!(seen.iter().all(|s| s.segment.options.xcp_sum.is_none()), "a is no gateway: {seen:?}");
+    assert!(seen.iter().filter_map(|s| s.segment.options.xcp).all(|f| f.delta_bytes_per_s != 1_000));
+    // One that is not split goes on without.
+    let mut t = Script::with(|s| s.link = Some(Link { name: "hub".into(), ..Link::default() }));
+    t.play("a > P. 1:101 ack 1 <flraw 54 00800000 01999999 000003e8>\n b < P. 1:101 ack 1");
+    t.play("a > P. 101:201 ack 1 <flraw 54 000003e8>\n ~1");
+    let seen = t.take(Host::B);
+    assert!(!seen.is_empty() && seen.iter().all(|s| !s.segment.options.has_ours()), "{seen:?}");
+}
