@@ -128,6 +128,8 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Both directions share one medium, of this rate.
     pub is_half_duplex: bool,
+    /// Its queue answers the wishes of packets that other gateways have sent (XCP).
+    pub is_xcp_router: bool,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs

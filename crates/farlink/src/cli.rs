@@ -67,6 +67,16 @@ without Farlink; it takes at most `drain_timeout`. A second signal quits at once
 Exit status: 0 after an orderly end, 1 when something failed (the log says what), 2 for a wrong command line or
 configuration; nothing has been started then.")]
     Run(RunArgs),
+    /// Tell gateways how fast they may send into a link that they share (XCP); split nothing
+    #[command(after_help = "Examples:
+  farlink xcp-router --in lan0 --out sat0 --rate '100 Mbit/s'
+  farlink set link.sat0.rate '60 Mbit/s'     while it runs: the capacity that gateways are told of
+
+All that leaves by --out is queued at --rate. Gateways with `cc = \"xcp\"` on their links are told how fast to send; all others are queued
+beside them. It costs no hop. Without it, packets go on as the kernel forwards them. docs/xcp.md says when it is worth it.
+
+Exit status: as of `farlink run`.")]
+    XcpRouter(XcpRouterArgs),
     /// Say whether this host can divert traffic, whether it is being split right now, and if not,
     /// why
     #[command(after_help = "Examples:
@@ -174,6 +184,32 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]
     pub log: String,
     /// Read the configuration, say whether it is good, and start nothing
+    #[arg(long)]
+    pub check_config: bool,
+}
+
+/// `farlink xcp-router`
+#[derive(Args, Debug)]
+pub struct XcpRouterArgs {
+    /// Interface by which packets of gateways come in; may be given more than once
+    #[arg(long = "in", value_name = "IFACE", required = true)]
+    pub ins: Vec<String>,
+    /// Interface of the link that they share
+    #[arg(long, value_name = "IFACE")]
+    pub out: String,
+    /// What this link carries of IP packets, such as '100 Mbit/s'
+    #[arg(long, value_name = "RATE")]
+    pub rate: Rate,
+    /// Bytes that the link layer adds to each packet
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub overhead_bytes: u32,
+    /// Admin socket [default: /run/farlink/farlink.sock]
+    #[arg(short, long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// How much to log: error, warn, info, debug, trace
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]
+    pub log: String,
+    /// Say whether this is good, and start nothing
     #[arg(long)]
     pub check_config: bool,
 }

@@ -29,12 +29,14 @@ mod sim_cmd;
 mod top;
 mod trace_cmd;
 mod view;
+mod xcp_router;
 
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::XcpRouter(args) => xcp_router::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Status(args) => show::status(&args),
         Command::Flows(args) => show::flows(&args),

@@ -33,18 +33,27 @@ const FLOWS_MAX: usize = 1_000_000;
 
 /// Runs the daemon until it is told to end.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let settings = match configured(args) {
+    run_with(&|| configured(args), &args.log, args.check_config)
+}
+
+/// The same with this configuration; `check_config`: it is only read.
+pub fn run_with(
+    configured: &dyn Fn() -> Result<Settings>,
+    log: &str,
+    check_config: bool,
+) -> Result<ExitCode> {
+    let settings = match configured() {
         Ok(settings) => settings,
         Err(e) => {
             crate::out::complain(&format!("{e:#}"));
             return Ok(ExitCode::from(WRONG_CONFIGURATION));
         }
     };
-    if args.check_config {
+    if check_config {
         outln!("{}", summary(&settings));
         return Ok(ExitCode::SUCCESS);
     }
-    start_log(&args.log)?;
+    start_log(log)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{}", summary(&settings));
     let end = serve(settings)?;
     tracing::info!(

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["wire", "cc", "xcp"]),
     ("egress", &["wire"]),
     ("channel", &["wire", "xcp", "egress"]),
-    ("gateway", &["wire", "cc", "engine", "egress"]),
+    ("gateway", &["wire", "cc", "xcp", "engine", "egress"]),
     ("sim", &["wire", "cc", "engine", "egress", "gateway", "channel"]),
     ("linux", &["wire", "cc", "engine", "egress", "gateway", "channel"]),
     ("lab", &["wire", "cc", "engine", "egress", "gateway", "channel", "sim", "linux"]),

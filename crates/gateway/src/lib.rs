@@ -27,6 +27,7 @@ mod recut;
 mod settings;
 mod status;
 pub mod tap;
+mod xcp_queue;
 
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;

@@ -7,11 +7,12 @@ use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource, State, Wi
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
-use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, supersegment};
+use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, WireSize, supersegment};
 
 use crate::due::{Deadline, Due};
 use crate::place;
 use crate::status::LinkStatus;
+use crate::xcp_queue::XcpQueue;
 
 /// Marks the queue numbers of forwarded packets; the engine's never have this bit.
 const FORWARDED: u64 = 1 << 63;
@@ -53,6 +54,8 @@ pub struct LinkQueue {
     estimate: Option<RateEstimate>,
     /// What comes in has taken its time of the rate that is declared.
     is_half_duplex: bool,
+    /// It answers the wishes of packets that are forwarded.
+    router: Option<XcpQueue>,
 }
 
 /// Class of a flow's wish.
@@ -92,6 +95,9 @@ impl LinkQueue {
             refused: 0,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
             is_half_duplex: link.is_half_duplex,
+            router: link
+                .is_xcp_router
+                .then(|| XcpQueue::new(Instant::ZERO, link.rate_bps, link.overhead_bytes)),
         }
     }
 
@@ -118,8 +124,37 @@ impl LinkQueue {
     /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
+        if let Some(router) = &mut self.router {
+            router.arrive(now, &waiting.packet, self.egress.stats().backlog_bytes);
+        }
         for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting) {
             victim.packet.recycle(pool);
+        }
+    }
+
+    /// A packet that has waited leaves.
+    pub fn release(&mut self, now: Instant, packet: &mut PacketBuf) {
+        if let Some(router) = &mut self.router {
+            router.depart(now, packet, self.egress.stats().backlog_bytes);
+        }
+    }
+
+    /// Something of the gateway's own has left past the queue.
+    pub fn charge(&mut self, now: Instant, size: WireSize) {
+        self.egress.charge(now, size);
+        self.count_own(now, size);
+    }
+
+    fn count_own(&mut self, now: Instant, size: WireSize) {
+        if let Some(router) = self.router.as_mut().filter(|_| !size.is_nothing()) {
+            router.pass(now, size, self.egress.stats().backlog_bytes);
+        }
+    }
+
+    fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
+        self.egress.set_rate(now, rate_bps);
+        if let Some(router) = &mut self.router {
+            router.set_rate(rate_bps);
         }
     }
 
@@ -142,7 +177,7 @@ impl LinkQueue {
 
     /// The rate is known from somewhere else now: what was found out so far is forgotten.
     pub fn set_rate_source(&mut self, now: Instant, source: RateSource) {
-        self.egress.set_rate(now, source.declared_bps());
+        self.set_rate(now, source.declared_bps());
         self.estimate = source.is_estimated().then(RateEstimate::default);
     }
 
@@ -174,10 +209,11 @@ impl LinkQueue {
         estimate.handle_timeout(now);
         estimate.note_sent(now, self.egress.sent_bytes());
         let sending = estimate.sending_bps();
+        let found = estimate.rate_bps().zip(estimate.rtt());
         if self.egress.config().rate_bps != sending {
-            self.egress.set_rate(now, sending);
+            self.set_rate(now, sending);
         }
-        Some(estimate.rate_bps().zip(estimate.rtt()).map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
+        Some(found.map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
     }
 
     /// When [`Self::follow_estimate`] or the queue wants attention.
@@ -210,6 +246,7 @@ impl LinkQueue {
         let same = pulled.more.is_some_and(|w| id.wanting(w) == id && class_of(w) == class);
         self.repeated_bytes += u64::from(pulled.repeated_bytes);
         self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
+        self.count_own(now, pulled.size);
         if let (Some(wants), false) = (pulled.more, same) {
             self.set_ready(now, id, wants);
         }

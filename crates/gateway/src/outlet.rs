@@ -196,9 +196,12 @@ impl Outlet {
         &mut self,
         now: Instant,
         out: Way,
-        waiting: Waiting,
+        mut waiting: Waiting,
         (pool, net): (&mut Pool, &mut dyn Network),
     ) {
+        if let Some(link) = self.link_mut(out) {
+            link.release(now, &mut waiting.packet);
+        }
         self.write_packet(now, (waiting.via, out), &waiting.packet, net);
         waiting.packet.recycle(pool);
     }
@@ -233,7 +236,7 @@ impl Outlet {
 
     fn charge(&mut self, now: Instant, out: Way, size: WireSize) {
         if let Some(link) = self.link_mut(out) {
-            link.egress.charge(now, size);
+            link.charge(now, size);
         }
     }
 

@@ -29,6 +29,7 @@ fn gateway(everything: bool) -> DriverConfig {
         rtt: None,
         overhead_bytes: 0,
         is_half_duplex: false,
+        is_xcp_router: false,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
         action: None,

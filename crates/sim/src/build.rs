@@ -127,6 +127,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             rtt: Some(gap.there.delay + gap.back.delay),
             overhead_bytes: 0,
             is_half_duplex: false,
+            is_xcp_router: false,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
             action: None,

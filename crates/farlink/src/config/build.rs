@@ -196,6 +196,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             rtt: None,
             overhead_bytes: 0,
             is_half_duplex: false,
+            is_xcp_router: false,
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
@@ -267,6 +268,7 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         is_half_duplex: l.duplex == Some(file::Duplex::Half),
+        is_xcp_router: l.xcp_router == Some(true),
         leg: engine::LegConfig {
             cc,
             initial_window: initial_window(l, leg.initial_window),

@@ -71,6 +71,8 @@ pub struct Link {
     #[serde(default)]
     pub duplex: Option<Duplex>,
     #[serde(default)]
+    pub xcp_router: Option<bool>,
+    #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]
     pub window_bytes: Option<Spanned<Size>>,

@@ -39,6 +39,12 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
     Ok(build(&parse(source)?, source, quick, &crate::check::host::interfaces)?)
 }
 
+/// What the text of a configuration file says, which the program has made itself.
+pub fn of_text(text: &str) -> anyhow::Result<Settings> {
+    let source = Source { file: "command line", text };
+    Ok(build(&parse(source)?, source, &Quick::default(), &crate::check::host::interfaces)?)
+}
+
 /// What a gateway is told by the text of a configuration file that names its interfaces.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::{Action, LegConfig, Link};
 use farlink_wire::xcp::XcpFields;
 
 /// A gateway beyond the link that reads what routers say, and one that does not.
@@ -88,4 +88,40 @@ fn hosts_and_gateways_that_know_nothing_of_it_hear_nothing_and_are_not_heard() {
     t.play("a > P. 101:201 ack 1 <flraw 54 000003e8>\n ~1");
     let seen = t.take(Host::B);
     assert!(!seen.is_empty() && seen.iter().all(|s| !s.segment.options.has_ours()), "{seen:?}");
+}
+
+/// A gateway between two others, with a queue of 8 Mbit/s that answers, or does not.
+fn between(is_xcp_router: bool) -> Script {
+    let link =
+        |rate_bps, is_xcp_router| Link { name: "hub".into(), rate_bps, is_xcp_router, ..Link::default() };
+    Script::with(|s| {
+        s.config.default_action = Action::Pass;
+        s.link_a = Some(link(Some(100_000_000), false));
+        s.link = Some(link(Some(8_000_000), is_xcp_router));
+    })
+}
+
+#[test]
+fn the_queue_of_a_link_answers_the_wishes_of_others() {
+    for answers in [true, false] {
+        let mut t = between(answers);
+        // Two packets in each round trip of 100 ms, for four of them.
+        let mut wishes = Vec::new();
+        for n in 0..8 {
+            let from = 1 + n * 100;
+            let wish = "flraw 54 00cccccd 01999999 7fffffff,flraw 53";
+            t.play(&format!("a > . {from}:{} ack 1 <{wish}>\n ~50", from + 100));
+            wishes.extend(said(&mut t).iter().map(|f| f.delta_bytes_per_s));
+        }
+        assert_eq!(wishes.len(), 8);
+        if answers {
+            // Nothing is known in the first round trip. Then 0.4 of what is idle of 1 MB a second
+            // is given, in two parts each time.
+            assert_eq!(wishes[0], 0, "{wishes:?}");
+            let given: i32 = wishes[4..].iter().sum();
+            assert!((600_000..=800_000).contains(&given), "{wishes:?}");
+        } else {
+            assert!(wishes.iter().all(|w| *w == i32::MAX), "{wishes:?}");
+        }
+    }
 }

@@ -73,6 +73,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         rtt: (a & 8 != 0).then_some(Duration::from_millis(500)),
         overhead_bytes: 0,
         is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
+        is_xcp_router: b & 0x40 != 0,
         leg: LegConfig {
             cc: if a & 2 != 0 { cc::Kind::FixedRate } else { cc::Kind::Cubic },
             ..LegConfig::default()

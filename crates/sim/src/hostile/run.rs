@@ -373,6 +373,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             rtt: Some(plan.link.delay * 2),
             overhead_bytes: 0,
             is_half_duplex: false,
+            is_xcp_router: false,
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,
