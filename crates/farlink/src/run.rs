@@ -102,7 +102,8 @@ fn summary(settings: &Settings) -> String {
                     Some(bps) => format!("{}, {}", crate::view::rate(bps), link.leg.cc),
                     None => format!("rate unknown, {}", link.leg.cc),
                 };
-                format!("{} (link {}, {rate})", i.name, link.name)
+                let router = if link.is_xcp_router { ", XCP router" } else { "" };
+                format!("{} (link {}, {rate}{router})", i.name, link.name)
             }
         })
         .collect();

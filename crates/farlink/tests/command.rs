@@ -79,6 +79,22 @@ fn a_good_configuration_is_said_to_be_good_and_nothing_is_started() {
 }
 
 #[test]
+fn an_xcp_router_is_a_gateway_that_splits_nothing() {
+    let line = ["xcp-router", "--in", "lan0", "--in", "lan1", "--out", "sat0", "--rate", "20 Mbit/s"];
+    let output = farlink(&[&line[..], &["--check-config"]].concat());
+    let links = "lan0 (link lan0, rate unknown, cubic), lan1 (link lan1, rate unknown, cubic), \
+                 sat0 (link sat0, 20.0 Mbit/s, fixed-rate, XCP router)";
+    assert_eq!(said(&output), format!("configuration is good: 0 rules; diverting {links}\n"));
+    for wrong in [&line[..7], &line[..5], &["xcp-router", "--out", "sat0", "--rate", "20 Mbit/s"]] {
+        assert_eq!(farlink(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    let name = farlink(&["xcp-router", "--in", "la\"n", "--out", "sat0", "--rate", "1M", "--check-config"]);
+    assert!(said(&name).contains("cannot be the name of an interface"), "{}", said(&name));
+    let twice = farlink(&["xcp-router", "--in", "sat0", "--out", "sat0", "--rate", "1M", "--check-config"]);
+    assert_eq!(twice.status.code(), Some(2), "{}", said(&twice));
+}
+
+#[test]
 fn a_wrong_command_line_is_exit_status_2() {
     for line in
         [&["run", "--rate", "8 Mbit/s"][..], &["run", "--link", "a", "--rate", "fast"], &["stauts"], &[]]
