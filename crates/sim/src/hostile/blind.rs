@@ -307,6 +307,7 @@ fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
             queue_more_bytes: 0,
             declared: Declared::WithRate,
             outage,
+            xcp: None,
         },
         linux: LinuxConfig { timestamps: attack.timestamps, ..LinuxConfig::modern(congestion::Kind::Cubic) },
         honest: vec![Transfer {

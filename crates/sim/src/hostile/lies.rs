@@ -1,6 +1,7 @@
 //! What a lying host changes in a segment that an honest one would send.
 
 use farlink_wire::build::farlink_option;
+use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
 use farlink_wire::{FARLINK_DATA, FARLINK_EXIDS, Flags, SackBlock, SeqNum};
 
 use crate::rng::Rng;
@@ -34,6 +35,8 @@ pub enum Lie {
     Messages,
     /// Messages of gateways about what it holds above gaps.
     Runs,
+    /// Wishes of XCP, and what came of others': where routers say how fast. It is drawn apart.
+    Wishes,
     /// Single bytes here and there in the window, and beyond it.
     Shreds,
     /// The same bytes again with another content.
@@ -55,7 +58,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All of them.
+    /// All of them but [`Self::Wishes`].
     pub const ALL: [Self; 22] = [
         Self::SackShreds,
         Self::SackWild,
@@ -227,6 +230,21 @@ fn message(rng: &mut Rng, known: &Known, runs: bool) -> Vec<u8> {
     body
 }
 
+/// What a segment says of its speed, or an acknowledgement of wishes: small, great, anything.
+fn wishes(rng: &mut Rng) -> Vec<u8> {
+    let any = |rng: &mut Rng| match rng.range(0, 4) {
+        0 => 0,
+        1 => u32::MAX,
+        2 => i32::MAX.cast_unsigned(),
+        _ => rng.bits() as u32 >> rng.range(0, 32),
+    };
+    if rng.chance(0.5) {
+        return sum_option(any(rng)).to_vec();
+    }
+    let (spacing, rtt) = (HeaderTime(any(rng)), HeaderTime(any(rng)));
+    XcpFields { spacing, rtt, delta_bytes_per_s: any(rng).cast_signed() }.option().to_vec()
+}
+
 /// What a gateway says of itself in the handshake: one that can do anything, or nothing.
 fn hello(rng: &mut Rng) -> Vec<u8> {
     let mut body = vec![HELLO << 4 | 8];
@@ -296,6 +314,10 @@ impl Lie {
                 say.ack = known.irs + 1;
                 say.farlink = Some((FARLINK_DATA, message(rng, known, true)));
             }
+            Self::Wishes => {
+                say.farlink = Some((FARLINK_DATA, Vec::new()));
+                say.options = wishes(rng);
+            }
             Self::Shreds => {
                 say.seq = known.nxt + rng.log_range(1, 1 << 21) as u32;
                 say.payload = vec![known.said as u8; rng.range(1, 4) as usize];
@@ -362,7 +384,7 @@ impl Lie {
                 };
                 say.window = rng.pick(&[0, 1, 500, 65_535]);
             }
-            Self::Marks | Self::Messages | Self::Runs => {
+            Self::Marks | Self::Messages | Self::Runs | Self::Wishes => {
                 let body = match rng.range(0, 3) {
                     0 => hello(rng),
                     1 => message(rng, known, false),

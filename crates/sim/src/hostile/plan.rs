@@ -17,6 +17,8 @@ pub const LIARS: [usize; 3] = [2, 3, 4];
 pub const SPOOFER: usize = 5;
 /// Listening ports of lying servers begin here.
 pub const LIAR_PORT: u16 = 6000;
+/// So many of the declared links have routers that say how fast, or gateways that hope for them.
+const XCP_SHARE: f64 = 0.15;
 /// Attackers fall silent then.
 pub const ATTACK_ENDS: Duration = Duration::from_secs(60);
 
@@ -55,6 +57,8 @@ pub struct HardLink {
     pub declared: Declared,
     /// From and for how long the link loses everything, and whether the gateways see it.
     pub outage: Option<(Duration, Duration, bool)>,
+    /// The gateways send at the rate that routers say, and whether there is one.
+    pub xcp: Option<bool>,
 }
 
 /// A connection that a lying client opens.
@@ -125,7 +129,7 @@ impl HostilePlan {
     pub fn from_seed(seed: u64, policy: Option<FlowControl>) -> Self {
         let mut rng = Rng::new(seed, "hostile: path");
         let gateways = rng.pick(&[[true, true], [true, true], [true, false], [false, true]]);
-        let link = link(&mut rng);
+        let mut link = link(&mut rng);
         let mut config = config(&mut rng);
         if let Some(policy) = policy {
             config.flow_control = policy;
@@ -142,6 +146,12 @@ impl HostilePlan {
         }
         let mut rng = Rng::new(seed, "hostile: spoofer");
         let spoof = (!has_liars || rng.chance(0.4)).then(|| spoof(&mut rng, gateways));
+        let mut rng = Rng::new(seed, "hostile: xcp");
+        if link.declared != Declared::No && gateways == [true; 2] && rng.chance(XCP_SHARE) {
+            link.xcp = Some(rng.chance(0.7));
+            let both = calls.iter_mut().flat_map(|call| &mut call.lies);
+            both.filter(|_| rng.chance(0.5)).for_each(|lies| lies.push(Lie::Wishes));
+        }
         let mut linux = linux;
         // Without SACK whatever a forged packet draws looks like a loss (RFC 5681), with or without
         // gateways.
@@ -170,6 +180,7 @@ fn link(rng: &mut Rng) -> HardLink {
         queue_more_bytes: 0,
         declared,
         outage,
+        xcp: None,
     }
 }
 

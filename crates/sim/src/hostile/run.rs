@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farlink_channel::ChannelConfig;
+use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned};
@@ -292,6 +292,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         rate_bps: Some(plan.link.rate_bps),
         delay: plan.link.delay,
         queue_limit_bytes: Some(queue_bytes(plan)),
+        xcp: (plan.link.xcp == Some(true)).then(XcpRouter::default),
         ..ChannelConfig::default()
     };
     let (port_a, port_b) = world.link(ends[0], ends[1], MTU_BYTES, hard.clone(), hard);
@@ -366,7 +367,11 @@ fn queue_bytes(plan: &HostilePlan) -> usize {
 fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
     let link = (is_link && plan.link.declared != Declared::No).then(|| {
         let rate_bps = (plan.link.declared == Declared::WithRate).then_some(plan.link.rate_bps);
-        let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { cc::Kind::Bbr };
+        let kind = match rate_bps {
+            _ if plan.link.xcp.is_some() => cc::Kind::Xcp,
+            Some(_) => cc::Kind::FixedRate,
+            None => cc::Kind::Bbr,
+        };
         Link {
             name: "hard".into(),
             rate_bps,
