@@ -9,14 +9,31 @@ const INTERVALS_MAX: usize = 60_000;
 /// Handshakes and acknowledgements are smaller than this, full segments larger. Bytes.
 pub const DATA_BYTES_MIN: usize = 200;
 
+/// Connections whose data is counted apart; that of others is only in the sum.
+const CONNECTIONS_MAX: usize = 64;
+
 /// Bytes by time since the channel's start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
     /// Bytes that have left the line in each interval of [`CARRIED_INTERVAL_MS`].
     pub bytes: Vec<u64>,
+    /// The most bytes that waited for the line in each of these intervals.
+    pub queue_bytes: Vec<u32>,
     /// When the first packet of more than 200 bytes came, which is the first with data of any
     /// length to speak of.
     pub first_data: Option<Duration>,
+    /// The same of single connections, 64 at most, in the order of their first data.
+    pub connections: Vec<OfConnection>,
+}
+
+/// What the line has carried of one connection's packets of more than 200 bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OfConnection {
+    /// Number of the interval of [`CARRIED_INTERVAL_MS`] in which the first one left.
+    pub first_interval: usize,
+    /// Bytes that left in this interval and in those after it.
+    pub bytes: Vec<u32>,
+    who: u64,
 }
 
 impl Carried {
@@ -24,6 +41,38 @@ impl Carried {
     pub(crate) fn enters(&mut self, since_start: Duration, len_bytes: usize) {
         if len_bytes > DATA_BYTES_MIN && self.first_data.is_none() {
             self.first_data = Some(since_start);
+        }
+    }
+
+    /// So many bytes wait for the line.
+    pub(crate) fn waits(&mut self, since_start: Duration, queue_bytes: usize) {
+        let Some(n) = interval(since_start) else { return };
+        if self.queue_bytes.len() <= n {
+            self.queue_bytes.resize(n + 1, 0);
+        }
+        if let Some(most) = self.queue_bytes.get_mut(n) {
+            *most = (*most).max(u32::try_from(queue_bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A packet of some connection has left the line.
+    pub(crate) fn leaves_of(&mut self, since_start: Duration, packet: &[u8], len_bytes: usize) {
+        let (Some(n), Some(who)) = (interval(since_start), connection(packet)) else { return };
+        if len_bytes <= DATA_BYTES_MIN {
+            return;
+        }
+        let known = self.connections.iter().position(|c| c.who == who);
+        let place = known.unwrap_or(self.connections.len());
+        if known.is_none() && self.connections.len() < CONNECTIONS_MAX {
+            self.connections.push(OfConnection { first_interval: n, bytes: Vec::new(), who });
+        }
+        let Some(own) = self.connections.get_mut(place) else { return };
+        let at = n.saturating_sub(own.first_interval);
+        if own.bytes.len() <= at {
+            own.bytes.resize(at + 1, 0);
+        }
+        if let Some(sum) = own.bytes.get_mut(at) {
+            *sum = sum.saturating_add(u32::try_from(len_bytes).unwrap_or(u32::MAX));
         }
     }
 
@@ -55,9 +104,63 @@ impl Carried {
     }
 }
 
+/// The number of the interval in which a time lies; `None`: it is not kept.
+fn interval(since_start: Duration) -> Option<usize> {
+    let number = usize::try_from(since_start.as_millis() / u128::from(CARRIED_INTERVAL_MS)).ok()?;
+    (number < INTERVALS_MAX).then_some(number)
+}
+
+/// Tells connections apart, by their addresses and what stands where TCP and UDP have ports.
+/// Nothing is checked.
+fn connection(packet: &[u8]) -> Option<u64> {
+    let (first, addresses, ports) = match packet.first()? >> 4 {
+        4 => (0, packet.get(12..20)?, usize::from(packet.first()? & 0x0f) * 4),
+        6 => (1, packet.get(8..40)?, 40),
+        _ => return None,
+    };
+    let ports = packet.get(ports..ports + 4)?;
+    // FNV-1a.
+    let hash = |h: u64, byte: &u8| (h ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    Some(addresses.iter().chain(ports).fold(0xcbf2_9ce4_8422_2325 ^ first, hash))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_are_told_apart_and_acknowledgements_left_out() {
+        let packet = |port: u8, len: usize| {
+            let mut bytes =
+                vec![0x45, 0, 0, 0, 0, 9, 0x40, 0, 63, 6, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1, 0, port, 0, 80];
+            bytes.resize(len, 0);
+            bytes
+        };
+        let mut carried = Carried::default();
+        for (at_ms, port, len) in [(25, 1, 1_500), (26, 2, 60), (44, 2, 1_500), (48, 1, 1_000), (49, 1, 300)]
+        {
+            let packet = packet(port, len);
+            carried.leaves_of(Duration::from_millis(at_ms), &packet, packet.len());
+        }
+        let told: Vec<_> = carried.connections.iter().map(|c| (c.first_interval, c.bytes.clone())).collect();
+        assert_eq!(told, [(2, vec![1_500, 0, 1_300]), (4, vec![1_500])]);
+        carried.leaves_of(Duration::from_millis(50), &[0x45; 300][..30], 300);
+        for n in 0..=255 {
+            carried.leaves_of(Duration::from_millis(50), &packet(n, 300), 300);
+        }
+        assert_eq!(carried.connections.len(), CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn the_longest_queue_of_an_interval_counts() {
+        let mut carried = Carried::default();
+        for (at_ms, bytes) in [(1, 500), (3, 900), (9, 100), (21, 7)] {
+            carried.waits(Duration::from_millis(at_ms), bytes);
+        }
+        assert_eq!(carried.queue_bytes, [900, 0, 7]);
+        carried.waits(Duration::from_secs(601), 1);
+        assert_eq!(carried.queue_bytes.len(), 3);
+    }
 
     #[test]
     fn bytes_count_over_the_time_they_took() {

@@ -61,6 +61,7 @@ impl<P: Payload> Channel<P> {
         if self.line.push(now, packet, &self.config) {
             self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.line.queue_bytes());
             self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.line.queue_packets());
+            self.carried.waits(now.since(self.config.start), self.line.queue_bytes());
         } else {
             self.stats.dropped_queue += 1;
         }
@@ -177,6 +178,7 @@ impl<P: Payload> Channel<P> {
         let len_bytes = packet.len_bytes();
         self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
         self.carried.leaves(self.config.start, begin, end, len_bytes as u64);
+        self.carried.leaves_of(end.since(self.config.start), packet.ip_packet(), len_bytes);
         let fate = self.impairments.draw(&self.config, len_bytes);
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
         let mut due = end + self.config.delay + fate.jitter;

@@ -43,7 +43,7 @@ mod schedule;
 pub mod text;
 mod wink;
 
-pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN};
+pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN, OfConnection};
 pub use channel::Channel;
 pub use config::{
     ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide, XcpRouter,

@@ -27,6 +27,8 @@ pub struct Measured {
     pub schedule: Option<Schedule>,
     /// Seconds since the clock of the run started, and payload bytes that had arrived.
     pub progress: Vec<(f64, u64)>,
+    /// How connections shared the link, where the scenario watches it.
+    pub shares: Option<Shares>,
     /// Numbers that describe it.
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be; the cell is intact only without any.
@@ -116,6 +118,9 @@ pub struct CellReport {
     /// arrived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<(f64, u64)>,
+    /// How connections shared the link, where the scenario watches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
     /// What was not as it has to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -151,10 +156,22 @@ impl CellReport {
             round_trip_bps: measured.round_trip_bps.iter().map(|bps| bps.round()).collect(),
             schedule: measured.schedule,
             progress: measured.progress,
+            shares: measured.shares,
             failures: measured.failures,
             notes: measured.notes,
         }
     }
+}
+
+/// How connections shared a link, in windows of a round trip since the first data; 400 at most.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Shares {
+    /// Length of a window.
+    pub window_s: f64,
+    /// What the link carried of each connection's data, ten at most, in the order of their first.
+    pub connections_bps: Vec<Vec<f64>>,
+    /// The longest queue before the link.
+    pub queue_max_bytes: Vec<u64>,
 }
 
 /// What a link was meant to do during a run, in seconds since it began to carry.

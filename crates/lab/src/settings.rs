@@ -146,6 +146,10 @@ pub struct Settings {
     /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over
     /// anybody's network.
     pub eth_rtt_ms: f64,
+    /// Each transfer begins so long after the one before, milliseconds.
+    pub stagger_ms: f64,
+    /// Round-trip times of single Ethernets, by name.
+    pub eth_rtts_ms: BTreeMap<String, f64>,
     /// How many gateways run: none, the one at `gateway_at`, or every one of the topology.
     pub gateways: u8,
     /// Where the only gateway stands.
@@ -242,6 +246,8 @@ impl Default for Settings {
             eth_rates_bps: BTreeMap::new(),
             eth_queue_bytes: 150_000,
             eth_rtt_ms: 0.0,
+            stagger_ms: 0.0,
+            eth_rtts_ms: BTreeMap::new(),
             gateways: 2,
             gateway_at: GatewayAt::Server,
             cc: String::new(),
@@ -326,6 +332,12 @@ impl Settings {
         self.eth_rates_bps.get(name).copied().unwrap_or(self.eth_rate_bps)
     }
 
+    /// Round-trip time of the Ethernet of this name, milliseconds.
+    #[must_use]
+    pub fn ethernet_rtt_ms(&self, name: &str) -> f64 {
+        self.eth_rtts_ms.get(name).copied().unwrap_or(self.eth_rtt_ms)
+    }
+
     /// The Ethernet of this name in the terrestrial part as a link of its own: it loses and spoils
     /// nothing by itself. A little jitter, as hosts have it, keeps many senders from marching in
     /// step (Floyd and Jacobson 1991).
@@ -334,7 +346,7 @@ impl Settings {
         Self {
             rate_bps: self.ethernet_bps(name),
             queue_bytes: Some(self.eth_queue_bytes),
-            rtt_ms: self.eth_rtt_ms,
+            rtt_ms: self.ethernet_rtt_ms(name),
             jitter_ms: ETHERNET_JITTER_MS,
             mtu: self.mtu,
             link_mtu: self.mtu,

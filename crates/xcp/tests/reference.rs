@@ -283,12 +283,13 @@ fn flows_of_any_round_trip_share_alike() {
 }
 
 #[test]
-fn a_second_flow_has_its_share_after_22_round_trips() {
+fn a_second_flow_has_its_share_after_14_round_trips() {
+    // The model, which moves a tenth of the traffic in an interval: 21.8.
     let flows = vec![(200, 0, FOR_EVER), (200, 10_000, FOR_EVER)];
     let o = run(&Case { flows, seconds: 30, ..Case::of(100_000_000, &[]) });
     let is_near = |end: u64| (o.flows[1].bps(ms(end - 200), ms(end)) / 50e6 - 1.0).abs() < 0.1;
     let last_off: u64 = (10_200..30_000).step_by(50).filter(|end| !is_near(*end)).last().unwrap();
-    assert!(last_off < 10_000 + 23 * 200, "{last_off}");
+    assert!(last_off < 10_000 + 14 * 200, "{last_off}");
 }
 
 #[test]

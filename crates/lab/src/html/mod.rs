@@ -1,8 +1,8 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
-//! [`captured`], [`flows`], [`held`], [`progress`] and [`winks`] which plots there are data for,
-//! [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`]
+//! [`captured`], [`flows`], [`held`], [`progress`], [`shares`] and [`winks`] which plots there are
+//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`]
 //! draws calculations over results. The same input gives the same page.
 
 mod beside;
@@ -17,6 +17,7 @@ pub mod model;
 mod page;
 mod plots;
 mod progress;
+mod shares;
 mod subjects;
 mod tables;
 #[cfg(test)]
@@ -80,10 +81,16 @@ pub fn render(sources: &[Source]) -> Result<Rendered> {
 pub fn plots(report: &Report, traces: &[(usize, Trace)]) -> Result<Vec<(String, String)>> {
     let (table, command) = (Table::of(report), command_of(report));
     let mut writer = Writer::default();
-    for plot in plots::all(&table).into_iter().chain(link::all(&table)).chain(captured::all(&table, traces)) {
+    let of_time = captured::all(&table, traces);
+    for plot in of_run(&table).chain(of_time) {
         writer.plot(&report.scenario, plot, &command)?;
     }
     Ok(writer.files)
+}
+
+/// The plots of a run's results.
+fn of_run(table: &Table) -> impl Iterator<Item = Plot> + use<> {
+    plots::all(table).into_iter().chain(link::all(table)).chain(shares::all(table))
 }
 
 const INTRO: &str = "<p>Times of the hosts alone, of other proxies, of the papers and of Farlink beside the physical limit: \
@@ -114,7 +121,7 @@ impl Writer {
         body += "</p>\n";
         body += &beside::clocks(report);
         body += &format!("<pre>{}</pre>\n<h3>Summary</h3>\n{}", escaped(&command), tables::summary(&table));
-        let plots: Vec<_> = plots::all(&table).into_iter().chain(link::all(&table)).collect();
+        let plots: Vec<_> = of_run(&table).collect();
         if !plots.is_empty() {
             body += "<h3>Plots</h3>\n";
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::expect::figure;
-use crate::report::{CellReport, Report, Schedule};
+use crate::report::{CellReport, Report, Schedule, Shares};
 use crate::scenario::{Figures, Params};
 
 /// Params that tell what ran; all others tell under which conditions.
@@ -49,6 +49,8 @@ pub(super) struct Point {
     pub(super) schedule: Option<Schedule>,
     /// Of the first run: seconds, and bytes that had arrived.
     pub(super) progress: Vec<(f64, u64)>,
+    /// Of the first run: how transfers shared the link.
+    pub(super) shares: Option<Shares>,
     /// What a gateway held at most, over what it should (docs/expectations.md).
     pub(super) held_over_aim: Vec<f64>,
     pub(super) runs: usize,
@@ -202,6 +204,7 @@ impl Point {
             round_trip_bps: Vec::new(),
             schedule: None,
             progress: Vec::new(),
+            shares: None,
             held_over_aim: Vec::new(),
             runs: 0,
             failures: Vec::new(),
@@ -221,6 +224,9 @@ impl Point {
         }
         if self.progress.is_empty() {
             self.progress.clone_from(&cell.progress);
+        }
+        if self.shares.is_none() {
+            self.shares.clone_from(&cell.shares);
         }
         self.failures.extend(cell.failures.iter().cloned());
         if !cell.intact && cell.failures.is_empty() {

@@ -8,8 +8,8 @@ use farlink_wire::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::sets;
 use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
+use super::{sets, shares};
 use crate::build::Lab;
 use crate::limit::Packets;
 use crate::report::{Measured, Schedule};
@@ -37,6 +37,11 @@ pub(crate) struct Carried {
     pub(crate) first_data_s: Option<f64>,
     /// All bytes that left its line, of all hard links together.
     pub(crate) serialised_bytes: u64,
+    /// The longest queue before the line in each interval, bytes.
+    pub(crate) queue_bytes: Vec<u64>,
+    /// Connections in the order of their first data: the interval of that, and the bytes of their
+    /// data in it and in those after it.
+    pub(crate) connections: Vec<(usize, Vec<u64>)>,
 }
 
 impl Carried {
@@ -91,11 +96,19 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<(Carried, f64)> {
             age_s = of("age_ms").unwrap_or(0.0) / 1e3;
             carried.first_data_s = of("first_data_ms").map(|ms| ms / 1e3);
             let series = link.carried()?;
-            let bytes = series[direction]["bytes"].as_array().into_iter().flatten();
-            carried.bytes = bytes.filter_map(Value::as_u64).collect();
+            let series = &series[direction];
+            carried.bytes = numbers(&series["bytes"]);
+            carried.queue_bytes = numbers(&series["queue_bytes"]);
+            let connections = series["connections"].as_array().into_iter().flatten();
+            let read = |c: &Value| (c["first_interval"].as_u64().unwrap_or(0) as usize, numbers(&c["bytes"]));
+            carried.connections = connections.map(read).collect();
         }
     }
     Ok((carried, age_s))
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
 /// Measures a cell of transfers. `began_s`: when its clock started, since the link began to carry.
@@ -119,6 +132,9 @@ pub(crate) fn measure(
     }
     let window_s = (settings.rtt_ms / 1e3).max(STEP_S);
     measured.round_trip_bps = carried.by_window(window_s);
+    if scenario.watches_shares {
+        shares::measure(&settings, carried, measured);
+    }
     let Some(rate_bps) = config.rate_bps.map(|r| r as f64) else { return };
     let has_one_rate =
         config.rate_changes.is_empty() && config.contact_plan.iter().all(|c| c.rate_bps.is_none());
@@ -133,7 +149,8 @@ pub(crate) fn measure(
     let ends = if way == Way::Down { ["server", "client"] } else { ["client", "server"] };
     let crossed = topology.links_between(ends[0], ends[1]).unwrap_or_default();
     let all = topology.hard_links().len();
-    if sets::has_sets(scenario, cell) || cell.number(EARLIER, 0) > 0 || crossed.len() != all || all == 0 {
+    let are_together = cell.number(EARLIER, 0) == 0 && settings.stagger_ms == 0.0;
+    if sets::has_sets(scenario, cell) || !are_together || crossed.len() != all || all == 0 {
         // Only a part of the bytes crosses these links, or not all of them are timed.
         return;
     }
@@ -204,7 +221,7 @@ mod tests {
     /// 1 Mbit/s is 1,250 bytes in 10 ms.
     fn carried(first_data_s: f64, share: impl Fn(usize) -> f64, count: usize) -> Carried {
         let bytes = (0..count).map(|n| (1_250.0 * share(n)) as u64).collect();
-        Carried { bytes, first_data_s: Some(first_data_s), serialised_bytes: 0 }
+        Carried { bytes, first_data_s: Some(first_data_s), ..Carried::default() }
     }
 
     #[test]

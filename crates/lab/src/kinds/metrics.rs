@@ -137,7 +137,7 @@ pub(crate) fn of_flows(bytes_per_s: &[f64], measured: &mut Measured) {
 }
 
 /// Jain's fairness index of goodputs.
-pub(super) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
+pub(crate) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let n = values.clone().count() as f64;
     let (sum, squares) = values.fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
     if squares > 0.0 { sum * sum / (n * squares) } else { 1.0 }

@@ -93,6 +93,7 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     let transfers = (0..flows).map(|flow| Transfer {
         direction: if uploads(cell, flow) { Direction::Upload } else { Direction::Download },
         clock: scenario.clock,
+        start_after: begins_after(cell, flow),
         request_after: request_after(scenario, cell, flow),
         ..Transfer::download(
             lab.ns(client_of(scenario, cell, flow)),
@@ -105,11 +106,20 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
     Ok(transfers.collect())
 }
 
-/// The host that makes a transfer: in the topology `fairness`, and with `clients = 2`, every other
-/// one is the second client's.
+/// The host that makes a transfer: in the topology `fairness` every other one is the second
+/// client's; with `clients` they take turns.
 pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static str {
-    let two = sets::has_sets(scenario, cell) || cell.number("clients", 1) > 1;
-    if two && flow % 2 == 1 { "client2" } else { "client" }
+    let least = if sets::has_sets(scenario, cell) { 2 } else { 1 };
+    match flow % cell.number("clients", 1).clamp(least, 3) {
+        0 => "client",
+        1 => "client2",
+        _ => "client3",
+    }
+}
+
+/// How long after the first transfer this one begins.
+pub(crate) fn begins_after(cell: &Cell, flow: u64) -> Duration {
+    Duration::from_secs_f64(cell.settings.stagger_ms / 1e3 * flow as f64)
 }
 
 /// How long after the beginning a transfer sends its request. Two sets begin at once at the server,
@@ -172,9 +182,10 @@ pub(crate) fn of_directions(cell: &Cell, transfers: &[(bool, u64, f64)], measure
 
 /// The physical limit of these transfers together in seconds. Where the link follows a schedule
 /// there is none to speak of: it depends on the moment at which they begin. Nor is there where they
-/// go both ways.
+/// go both ways, begin one after the other, or have round trips of their own.
 pub(crate) fn limit_seconds(scenario: &Scenario, cell: &Cell) -> Option<f64> {
-    let is_known = !cell.settings.is_scheduled() && !has_both_directions(cell);
+    let is_together = cell.settings.stagger_ms == 0.0 && cell.settings.eth_rtts_ms.is_empty();
+    let is_known = !cell.settings.is_scheduled() && !has_both_directions(cell) && is_together;
     is_known.then(|| limit_of(scenario, cell).seconds())
 }
 

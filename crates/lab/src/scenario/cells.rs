@@ -254,6 +254,8 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("xcp", json!(s.xcp), s.xcp),
         ("xcp_capacity_bps", json!(s.xcp_capacity_bps), s.xcp_capacity_bps.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
+        ("eth_rtts", json!(rtts_text(s)), !s.eth_rtts_ms.is_empty()),
+        ("stagger_ms", number(s.stagger_ms), s.stagger_ms > 0.0),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),
         ("keepalive", json!(s.keepalive.map(|k| k.map(|n| n.to_string()).join("/"))), s.keepalive.is_some()),
         ("custody_notice", json!(s.custody_notice), s.has_custody()),
@@ -267,6 +269,12 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
 fn modes_text(s: &Settings) -> String {
     let modes = s.modes.iter().map(|(gateway, mode)| format!("{gateway}={}", mode.name()));
     modes.collect::<Vec<_>>().join(" ")
+}
+
+/// The round-trip times of single Ethernets, as `eth_rtts` takes them.
+fn rtts_text(s: &Settings) -> String {
+    let rtts = s.eth_rtts_ms.iter().map(|(name, ms)| format!("{name}={ms}ms"));
+    rtts.collect::<Vec<_>>().join(" ")
 }
 
 /// What people typed for a param, in the unit that its name ends with; nothing if it has none.

@@ -47,6 +47,9 @@ pub struct Scenario {
     /// under way.
     #[serde(default)]
     pub watches_gateways: bool,
+    /// How connections share the first hard link, and its queue, are told by time.
+    #[serde(default)]
+    pub watches_shares: bool,
     /// Settings of all cells.
     #[serde(default)]
     pub settings: toml::Table,
@@ -123,7 +126,7 @@ builtin! {
     "admission" "applications" "behaviour" "beside-ordinary" "classes" "contact-plan" "custody-chain" "custody-clean" "custody-full" "custody-kill" "custody-notices" "custody-pairs" "demo" "demo-custody" "directions" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
     "kill" "link-schedule" "loss-sweep" "many-outages" "memory-cap" "mixed-day" "narrow-behind" "never-worse" "notices" "outage" "rate-sweep" "route-flap" "rules" "shared-medium" "syn-flood" "thesis-congested"
     "thesis-fairness" "thesis-flow-control" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web"
-    "topologies" "two-receivers" "unknown-rate" "wink" "wink-geo" "xcp-ramp" "xcp-router"
+    "topologies" "two-receivers" "unknown-rate" "wink" "wink-geo" "xcp-fairness" "xcp-ramp" "xcp-router"
 }
 
 impl Scenario {

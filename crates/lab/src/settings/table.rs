@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 59] = [
+pub static SETTINGS: [Setting; 61] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -211,6 +211,8 @@ pub static SETTINGS: [Setting; 59] = [
     of_lab("eth_rates", "rates of single ones", Read("'eth1=20M eth2=1M'", set_eth_rates)),
     of_lab("eth_queue", "what may wait before them", Size(ANY_SIZE, |s, bytes| s.eth_queue_bytes = bytes)),
     of_lab("eth_rtt", "their round-trip time", Time(|s, ms| s.eth_rtt_ms = ms)),
+    of_lab("stagger", "each transfer begins so long after the one before", Time(|s, ms| s.stagger_ms = ms)),
+    of_lab("eth_rtts", "that of single ones", Read("'eth1=40ms eth2=200ms'", set_eth_rtts)),
     of_lab("pepsal", "path of that program", Text(|s, text| s.pepsal = text.into())),
     of_lab("round", "of tcpstore: time between two of its rounds", Time(|s, ms| s.round_ms = ms)),
     of_lab(
@@ -254,14 +256,29 @@ fn set_keepalive(settings: &mut Settings, text: &str) -> Result<(), String> {
 
 fn set_eth_rates(settings: &mut Settings, text: &str) -> Result<(), String> {
     const EXPECTED: &str = "rates by name such as `eth1=20M eth2=1M` expected";
-    let rate = |pair: &str| {
-        let named = pair.split_once('=').filter(|(name, _)| name.starts_with("eth"));
-        let (name, rate) = named.ok_or_else(|| format!("`{pair}` has no name; {EXPECTED}"))?;
-        let bps = quantity::rate_bps(rate, Bare::Base).map_err(|wrong| format!("{wrong}; {EXPECTED}"))?;
-        Ok((name.to_owned(), bps))
-    };
-    settings.eth_rates_bps = text.split_whitespace().map(rate).collect::<Result<_, String>>()?;
+    settings.eth_rates_bps = of_ethernets(text, EXPECTED, |rate| quantity::rate_bps(rate, Bare::Base))?;
     Ok(())
+}
+
+fn set_eth_rtts(settings: &mut Settings, text: &str) -> Result<(), String> {
+    const EXPECTED: &str = "times by name such as `eth1=40ms eth2=200ms` expected";
+    let ms = |time: &str| quantity::time(time, Bare::Unit("ms")).map(|rtt| rtt.as_secs_f64() * 1e3);
+    settings.eth_rtts_ms = of_ethernets(text, EXPECTED, ms)?;
+    Ok(())
+}
+
+/// Values of single Ethernets, by name.
+fn of_ethernets<T>(
+    text: &str,
+    expected: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<BTreeMap<String, T>, String> {
+    let value = |pair: &str| {
+        let named = pair.split_once('=').filter(|(name, _)| name.starts_with("eth"));
+        let (name, value) = named.ok_or_else(|| format!("`{pair}` has no name; {expected}"))?;
+        Ok((name.to_owned(), read(value).map_err(|wrong| format!("{wrong}; {expected}"))?))
+    };
+    text.split_whitespace().map(value).collect()
 }
 
 fn set_programs(settings: &mut Settings, text: &str) -> Result<(), String> {

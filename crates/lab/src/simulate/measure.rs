@@ -7,7 +7,7 @@ use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::transfer::{
-    EARLIER, client_of, is_upload, limit_seconds, of_directions, request_after, uploads,
+    EARLIER, begins_after, client_of, is_upload, limit_seconds, of_directions, request_after, uploads,
 };
 use crate::kinds::{carried, sets, source_clock};
 use crate::limit::Clock;
@@ -35,7 +35,10 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
             if uploads(cell, flow) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
         let request = format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64;
         let client = host_number(client_of(scenario, cell, flow))?;
-        let start = start + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX);
+        let after = begins_after(cell, flow.saturating_sub(earlier)).as_secs_f64();
+        let start = start
+            + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX)
+            + Duration::from_secs_f64(after);
         let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
         let usual = Transfer::single(direction, bytes, request, start, cell.v6());
         Ok(Transfer { client, ask_at, patience: usual.patience + period, ..usual })
@@ -139,9 +142,15 @@ fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
     let stats = ends.iter().map(|(node, port)| network.world.channel_stats(*node, *port).serialised_bytes);
     carried::Carried {
         bytes: first.bytes.clone(),
+        queue_bytes: first.queue_bytes.iter().map(|bytes| u64::from(*bytes)).collect(),
+        connections: first.connections.iter().map(of_connection).collect(),
         first_data_s: first.first_data.map(|d| d.as_secs_f64()),
         serialised_bytes: stats.sum(),
     }
+}
+
+fn of_connection(c: &farlink_channel::OfConnection) -> (usize, Vec<u64>) {
+    (c.first_interval, c.bytes.iter().map(|bytes| u64::from(*bytes)).collect())
 }
 
 /// Bytes of the far and the near client's transfers that crossed the hub before the server's

@@ -12,7 +12,7 @@ use farlink_sim::fault::Fault;
 use farlink_sim::host::address;
 use farlink_sim::linux::config::Keepalive;
 use farlink_sim::linux::congestion::Kind;
-use farlink_sim::linux::host::{CLIENT, CLIENT_2, SERVER};
+use farlink_sim::linux::host::{CLIENT, CLIENT_2, CLIENT_3, SERVER};
 use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play};
 use farlink_sim::meter::Meter;
 use farlink_sim::node::{self, GatewayNode, router_address};
@@ -101,6 +101,7 @@ pub(super) fn host_number(node: &str) -> Result<usize> {
         "client" => CLIENT,
         "server" => SERVER,
         "client2" => CLIENT_2,
+        "client3" => CLIENT_3,
         other => bail!("the simulator has no host `{other}`"),
     })
 }
@@ -447,7 +448,8 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
                 ChannelConfig { delay: channel.delay + CABLE_DELAY, ..channel }
             };
             let channels = [channel(), channel()];
-            Joint { ends, mtu: settings.mtu, channels, is_declared: false, is_half_duplex: false }
+            let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
+            Joint { ends, mtu: settings.mtu, channels, is_declared, is_half_duplex: false }
         };
         joints.push(joint);
     }

@@ -18,6 +18,7 @@ pub const NAMES: &[&str] = &[
     "fairness",
     "receivers",
     "two-ways",
+    "remotes",
 ];
 
 /// Builds the topology of this name.
@@ -68,6 +69,14 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
         "two-ways" => (
             &["client gw1 sat gw2 server", "client2 eth gw2"],
             &[("client", "server"), ("client2", "server")],
+            "gw2",
+            "gw1",
+        ),
+        // A hub shared by remote gateways, each behind an Ethernet of its own delay. All that comes
+        // to the remotes passes the queue of one hard link.
+        "remotes" => (
+            &["client gw1 eth1 rt sat gw2 server", "client2 gw3 eth2 rt", "client3 gw4 eth3 rt"],
+            &[("client", "server"), ("client2", "server"), ("client3", "server")],
             "gw2",
             "gw1",
         ),
@@ -132,23 +141,25 @@ fn add(topology: &mut Topology, name: &str) -> usize {
 }
 
 /// The interfaces of a gateway that lead to a hard link, directly or over the `rt` router before
-/// it.
+/// it, to which an Ethernet may lead.
 fn declared(topology: &Topology, gateway: usize) -> Vec<Declared> {
     let mut found = Vec::new();
     for interface in topology.interfaces(gateway) {
         let neighbour = interface.neighbour;
-        let link = if topology.nodes[neighbour].role == Role::Link {
-            (!topology.is_ethernet(neighbour)).then_some(neighbour)
-        } else if topology.nodes[neighbour].name.starts_with("rt") {
-            let next = topology.interfaces(neighbour).into_iter().map(|i| i.neighbour);
-            next.into_iter().find(|n| topology.nodes[*n].role == Role::Link)
+        let is_hard = |n: &usize| topology.nodes[*n].role == Role::Link && !topology.is_ethernet(*n);
+        // A neighbour beyond an Ethernet is told by the interface.
+        let next = if topology.is_ethernet(neighbour) { interface.peer } else { neighbour };
+        let link = if is_hard(&next) {
+            Some(next)
+        } else if topology.nodes[next].name.starts_with("rt") {
+            topology.interfaces(next).into_iter().map(|i| i.neighbour).find(is_hard)
         } else {
             None
         };
         let Some(link) = link else { continue };
         // A link's first wire is the client's side.
         let towards_client = topology.interfaces(link)[0].neighbour;
-        let sends_up = towards_client == gateway || (towards_client == neighbour);
+        let sends_up = towards_client == gateway || towards_client == next;
         found.push(Declared { neighbour, link, sends_up });
     }
     found

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use farlink_channel::CARRIED_INTERVAL_MS;
+use farlink_channel::{CARRIED_INTERVAL_MS, OfConnection};
 use serde_json::{Value, json};
 
 use super::{Control, DIRECTIONS};
@@ -117,7 +117,13 @@ fn handle(line: &str, control: &Control) -> std::result::Result<Value, String> {
         let stats = control.stats().map_err(|e| e.to_string())?;
         let mut reply = json!({ "ok": true, "interval_ms": CARRIED_INTERVAL_MS });
         for (name, stats) in DIRECTIONS.iter().zip(&stats) {
-            reply[*name] = json!({ "bytes": stats.carried.bytes });
+            let carried = &stats.carried;
+            let of_connection =
+                |c: &OfConnection| json!({ "first_interval": c.first_interval, "bytes": c.bytes });
+            let connections: Vec<_> = carried.connections.iter().map(of_connection).collect();
+            reply[*name] = json!({
+                "bytes": carried.bytes, "queue_bytes": carried.queue_bytes, "connections": connections,
+            });
         }
         return Ok(reply);
     }

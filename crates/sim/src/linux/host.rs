@@ -24,6 +24,8 @@ pub const CLIENT: usize = 0;
 pub const SERVER: usize = 1;
 /// Host number of a second client.
 pub const CLIENT_2: usize = 2;
+/// Host number of a third client.
+pub const CLIENT_3: usize = 3;
 /// Port of the server.
 pub const SERVER_PORT: u16 = 5001;
 /// Port of the first client.
