@@ -2,8 +2,8 @@
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
 //! [`captured`], [`flows`], [`held`], [`progress`], [`shares`] and [`winks`] which plots there are
-//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest. [`model`]
-//! draws calculations over results. The same input gives the same page.
+//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest.
+//! [`model`] draws calculations over results. The same input gives the same page.
 
 mod beside;
 mod captured;
