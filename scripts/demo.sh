@@ -2,13 +2,15 @@
 # A real file fetched by curl from nginx across an emulated link, without and with Farlink. Installs what is missing, builds the release,
 # and writes results and plots to demo-out. Arguments go to `farlink lab run`.
 #
-# DEMO: satellite (a geostationary link, beside the physical limit) or custody (a link that comes and goes, beside a sender that knows when).
+# DEMO: satellite (a geostationary link, beside the physical limit), custody (a link that comes and goes, beside a sender that knows when) or
+# xcp (a router that says how fast).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${DEMO:-satellite}" in
 satellite) scenario=demo ;;
 custody) scenario=demo-custody ;;
-*) echo "DEMO is satellite or custody, not $DEMO" >&2; exit 2 ;;
+xcp) scenario=demo-xcp ;;
+*) echo "DEMO is satellite, custody or xcp, not $DEMO" >&2; exit 2 ;;
 esac
 . scripts/need.sh
 need_commands

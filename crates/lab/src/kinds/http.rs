@@ -75,7 +75,7 @@ impl Kind for HttpKind {
             progress: outcome.progress,
             ..Measured::default()
         };
-        if comes_and_goes {
+        if comes_and_goes || scenario.watches_shares {
             let began_s = age_s - outcome.ended.elapsed().as_secs_f64() - outcome.seconds;
             carried::measure(scenario, cell, run.seed, &carried, Some(began_s), &mut measured);
         }
