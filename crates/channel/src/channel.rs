@@ -5,6 +5,7 @@ use farlink_wire::time::{Duration, Instant};
 use crate::carried::Carried;
 use crate::config::{ChannelConfig, Stats, WinkSide};
 use crate::flight::Flight;
+use crate::harm::Harm;
 use crate::impair::Impairments;
 use crate::line::{Departure, Line};
 use crate::medium::Medium;
@@ -21,6 +22,9 @@ pub struct Channel<P> {
     config: ChannelConfig,
     seed: u64,
     line: Line<P>,
+    /// The line behind, and its parameters.
+    behind: Option<(Line<P>, ChannelConfig)>,
+    harm: Harm,
     impairments: Impairments,
     winker: Option<Winker>,
     flight: Flight<P>,
@@ -37,6 +41,8 @@ impl<P: Payload> Channel<P> {
         Self {
             seed,
             line: Line::new(&config),
+            behind: behind(&config),
+            harm: Harm::new(seed),
             impairments: Impairments::new(seed),
             winker: config.wink.map(|wink| Winker::new(&wink, config.start, seed)),
             flight: Flight::default(),
@@ -82,8 +88,10 @@ impl<P: Payload> Channel<P> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let after = if self.line.is_shared() { Duration::ZERO } else { self.config.delay };
+        let after = if self.behind.is_some() { Duration::ZERO } else { after };
         let departing = self.line.next_departure(&self.config).map(|at| at + after);
-        [self.flight.next_due(), departing].into_iter().flatten().min()
+        let behind = self.behind.as_ref().and_then(|(line, config)| line.next_departure(config));
+        [self.flight.next_due(), departing, behind].into_iter().flatten().min()
     }
 
     /// Other parameters from now on: what propagates already is not touched; what waits, and what
@@ -94,6 +102,9 @@ impl<P: Payload> Channel<P> {
         self.line.reconfigure(now, &self.config, &config);
         if config.start != self.config.start {
             self.carried = Carried::default();
+        }
+        if config.behind != self.config.behind {
+            self.behind = behind(&config);
         }
         if config.wink != self.config.wink || config.start != self.config.start {
             self.winker = config.wink.map(|wink| Winker::new(&wink, config.start, self.seed));
@@ -147,7 +158,8 @@ impl<P: Payload> Channel<P> {
     /// Nothing waits and nothing is under way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.flight.len() == 0
+        let is_empty = self.line.is_empty() && self.behind.as_ref().is_none_or(|(line, _)| line.is_empty());
+        is_empty && self.flight.len() == 0
     }
 
     /// Counters.
@@ -168,6 +180,24 @@ impl<P: Payload> Channel<P> {
 
     fn advance(&mut self, now: Instant) {
         while let Some(departure) = self.line.pop(now, &self.config) {
+            if self.behind.is_none() {
+                self.depart(departure);
+                continue;
+            }
+            self.advance_behind(departure.end);
+            if let Some((line, config)) = &mut self.behind
+                && !line.push(departure.end, departure.packet, config)
+            {
+                self.stats.dropped_queue += 1;
+            }
+        }
+        self.advance_behind(now);
+    }
+
+    fn advance_behind(&mut self, now: Instant) {
+        while let Some((line, config)) = &mut self.behind
+            && let Some(departure) = line.pop(now, config)
+        {
             self.depart(departure);
         }
     }
@@ -179,6 +209,9 @@ impl<P: Payload> Channel<P> {
         self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
         self.carried.leaves(self.config.start, begin, end, len_bytes as u64);
         self.carried.leaves_of(end.since(self.config.start), packet.ip_packet(), len_bytes);
+        if let Some(harm) = self.config.xcp_harm {
+            self.harm.pass(harm, &mut packet);
+        }
         let fate = self.impairments.draw(&self.config, len_bytes);
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
         let mut due = end + self.config.delay + fate.jitter;
@@ -217,4 +250,17 @@ impl<P: Payload> Channel<P> {
         };
         *counter += 1;
     }
+}
+
+/// The line behind that of a channel, empty, and its parameters.
+fn behind<P: Payload>(config: &ChannelConfig) -> Option<(Line<P>, ChannelConfig)> {
+    let behind = config.behind?;
+    let own = ChannelConfig {
+        start: config.start,
+        rate_bps: Some(behind.rate_bps),
+        queue_limit_bytes: Some(behind.queue_limit_bytes),
+        overhead_bytes: config.overhead_bytes,
+        ..ChannelConfig::default()
+    };
+    Some((Line::new(&own), own))
 }

@@ -51,6 +51,36 @@ pub struct ChannelConfig {
     pub rate_changes: Vec<RateChange>,
     /// The queue before the line is controlled by XCP.
     pub xcp: Option<XcpRouter>,
+    /// What becomes of the words of XCP behind the line.
+    pub xcp_harm: Option<XcpHarm>,
+    /// Another line behind this one, whose queue drops its tail and knows nothing of XCP.
+    pub behind: Option<Behind>,
+}
+
+/// A line that is always there and always as fast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Behind {
+    /// Serialisation rate in bits per second.
+    pub rate_bps: u64,
+    /// Bytes that may wait for serialisation.
+    pub queue_limit_bytes: usize,
+}
+
+/// Who changes the words of XCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XcpHarm {
+    /// A box that leaves out what it does not know: fields and sums.
+    Strip,
+    /// A liar who gives 8 Mbit/s more with each packet.
+    More,
+    /// One who takes as much.
+    Less,
+    /// One who gives and takes at random, up to 1 Gbit/s with each packet.
+    Both,
+    /// One who tells old sums again, each for a while.
+    Replay,
+    /// One who says anything: of times, wishes and sums.
+    Wild,
 }
 
 /// What the XCP router of a queue is told.
@@ -61,6 +91,8 @@ pub struct XcpRouter {
     pub capacity_bps: Option<u64>,
     /// The longest round trip that is ordinary here, 1 s at least.
     pub max_interval: Duration,
+    /// From this time after the start to that one it says nothing, and then it has forgotten all.
+    pub away: Option<(Duration, Duration)>,
 }
 
 /// A parameter that makes no sense.

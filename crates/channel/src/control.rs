@@ -14,6 +14,8 @@ use crate::payload::Payload;
 pub(crate) struct Control {
     said: XcpRouter,
     router: Router,
+    /// When it goes away, and when it is back.
+    away: Option<(Instant, Instant)>,
 }
 
 impl Control {
@@ -21,7 +23,18 @@ impl Control {
     pub fn new(now: Instant, said: XcpRouter, rate_bps: Option<u64>) -> Self {
         let capacity_bps = said.capacity_bps.or(rate_bps).unwrap_or(u64::MAX);
         let max_interval = said.max_interval.max(Config::of_rate(0).max_interval);
-        Self { said, router: Router::new(now, Config { max_interval, ..Config::of_rate(capacity_bps) }) }
+        let router = Router::new(now, Config { max_interval, ..Config::of_rate(capacity_bps) });
+        Self { said, router, away: said.away.map(|(from, until)| (now + from, now + until)) }
+    }
+
+    /// It starts again, and knows nothing.
+    fn is_away(&mut self, now: Instant) -> bool {
+        let Some((from, until)) = self.away.filter(|(from, _)| *from <= now) else { return false };
+        if now >= until {
+            self.router = Router::new(now, *self.router.config());
+            self.away = None;
+        }
+        from <= now && now < until
     }
 
     /// The line has this rate from now on; what the router was told of it counts for more.
@@ -33,12 +46,18 @@ impl Control {
 
     /// A packet joins those that wait.
     pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
+        if self.is_away(now) {
+            return;
+        }
         let said = fields(packet.ip_packet()).map(|(_, said)| said);
         self.router.on_arrival(now, size(packet), said.as_ref(), queue_bytes as u64);
     }
 
     /// A packet leaves the queue.
     pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
+        if self.is_away(now) {
+            return;
+        }
         let size = size(packet);
         let bytes = packet.ip_packet();
         let Some((segment, said)) = fields(bytes) else {

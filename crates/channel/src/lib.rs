@@ -8,7 +8,7 @@
 //! Where what is:
 //! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be
 //!   able to do
-//! - `control.rs` the XCP router of the queue
+//! - `control.rs` the XCP router of the queue; `harm.rs` who changes its words
 //! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs`
 //!   rates and contacts over time
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
@@ -33,6 +33,7 @@ mod channel;
 mod config;
 mod control;
 mod flight;
+mod harm;
 mod impair;
 mod line;
 mod medium;
@@ -46,7 +47,8 @@ mod wink;
 pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN, OfConnection};
 pub use channel::Channel;
 pub use config::{
-    ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide, XcpRouter,
+    Behind, ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide, XcpHarm,
+    XcpRouter,
 };
 pub use medium::Medium;
 pub use payload::Payload;

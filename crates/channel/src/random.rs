@@ -14,6 +14,7 @@ pub(crate) enum Use {
     Corrupt = 6,
     Jitter = 7,
     Wink = 8,
+    Harm = 9,
 }
 
 /// One stream.

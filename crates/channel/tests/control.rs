@@ -1,8 +1,8 @@
 //! A line whose queue is controlled by XCP.
 
-use farlink_channel::{Channel, ChannelConfig, XcpRouter};
+use farlink_channel::{Behind, Channel, ChannelConfig, XcpHarm, XcpRouter};
 use farlink_wire::time::{Duration, Instant};
-use farlink_wire::xcp::{HeaderTime, XcpFields};
+use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
 use farlink_wire::{Offload, Parsed, SegmentHeader, TcpSegment, finish_checksums, parse, verify_checksums};
 
 const RTT_MS: u64 = 100;
@@ -82,4 +82,81 @@ fn what_is_no_xcp_passes_as_it_is() {
     }
     let out: Vec<_> = core::iter::from_fn(|| channel.pop(Instant::from_millis(100))).collect();
     assert_eq!(out, plain);
+}
+
+/// What is left of the words of so many packets behind a line where somebody changes them.
+fn harmed(harm: XcpHarm, options: &dyn Fn(u32) -> Vec<u8>) -> Vec<farlink_wire::TcpOptions> {
+    let mut channel = Channel::new(ChannelConfig { xcp_harm: Some(harm), ..ChannelConfig::default() }, 1);
+    let host = |n: u8| format!("10.0.0.{n}").parse().unwrap();
+    let header = SegmentHeader::between((host(1), 1), (host(2), 2));
+    for n in 0..200 {
+        let (head, offload) = header.write_with_options(4, &options(n)).unwrap();
+        let mut packet = [&head[..], &[7; 4]].concat();
+        finish_checksums(&mut packet, &offload);
+        channel.push(Instant::ZERO, packet);
+    }
+    let out = std::iter::from_fn(|| channel.pop(Instant::from_millis(1)));
+    let out: Vec<_> = out.map(|packet| segment(&packet).options).collect();
+    assert_eq!(out.len(), 200);
+    out
+}
+
+#[test]
+fn words_are_changed_on_the_way() {
+    let said = XcpFields { spacing: HeaderTime(5), rtt: HeaderTime(6), delta_bytes_per_s: 7 };
+    let fields = |_: u32| said.option().to_vec();
+    let sums = |n: u32| sum_option(n).to_vec();
+    let deltas = |harm| -> Vec<i32> {
+        harmed(harm, &fields).iter().map(|o| o.xcp.unwrap().delta_bytes_per_s).collect()
+    };
+    assert!(
+        harmed(XcpHarm::Strip, &fields).iter().chain(&harmed(XcpHarm::Strip, &sums)).all(|o| !o.has_ours())
+    );
+    assert!(deltas(XcpHarm::More).iter().all(|d| *d == 1_000_000));
+    assert!(deltas(XcpHarm::Less).iter().all(|d| *d == -1_000_000));
+    let both = deltas(XcpHarm::Both);
+    assert!(both.iter().any(|d| *d > 1_000_000) && both.iter().any(|d| *d < -1_000_000), "{both:?}");
+    let told: Vec<u32> = harmed(XcpHarm::Replay, &sums).iter().map(|o| o.xcp_sum.unwrap()).collect();
+    assert!(told.windows(2).any(|w| w[1] < w[0]) && told.windows(2).any(|w| w[1] > w[0] + 10), "{told:?}");
+    let wild = harmed(XcpHarm::Wild, &fields);
+    assert!(wild.iter().any(|o| o.xcp.unwrap().rtt > HeaderTime(1 << 24)));
+}
+
+#[test]
+fn a_router_that_is_away_answers_nothing_and_begins_anew() {
+    let ms = Duration::from_millis;
+    let said = XcpRouter { away: Some((ms(300), ms(500))), ..XcpRouter::default() };
+    let mut channel = Channel::new(line(said), 1);
+    let deltas: Vec<i32> = (0..100)
+        .map(|n| {
+            channel.push(Instant::from_millis(10 * n), packet(false, 10));
+            let out = channel.pop(Instant::from_millis(10 * n + 9)).unwrap();
+            segment(&out).options.xcp.unwrap().delta_bytes_per_s
+        })
+        .collect();
+    assert!(deltas[30..50].iter().all(|d| *d == i32::MAX), "{deltas:?}");
+    assert!(deltas[20..30].iter().chain(&deltas[70..]).all(|d| *d > 0 && *d < i32::MAX), "{deltas:?}");
+    assert!(deltas[50..55].iter().all(|d| *d == 0), "it knows nothing yet: {deltas:?}");
+}
+
+#[test]
+fn a_line_behind_has_a_rate_and_a_queue_of_its_own() {
+    let behind = Behind { rate_bps: 4_000_000, queue_limit_bytes: 20_000 };
+    let config =
+        ChannelConfig { rate_bps: Some(8_000_000), behind: Some(behind), ..ChannelConfig::default() };
+    let mut channel: Channel<Vec<u8>> = Channel::new(config, 1);
+    for _ in 0..100 {
+        channel.push(Instant::ZERO, vec![0; 1_000]);
+    }
+    let (mut out, mut last) = (0, Instant::ZERO);
+    while let Some(at) = channel.poll_timeout() {
+        while channel.pop(at).is_some() {
+            (out, last) = (out + 1, at);
+        }
+    }
+    // One in 1 ms, out one in 2 ms: half of what comes beyond 20 waits for nothing.
+    assert!((70..=72).contains(&out), "{out}");
+    assert_eq!(channel.stats().dropped_queue, 100 - out);
+    assert!((140..=146).contains(&(last.since(Instant::ZERO).as_millis())), "{last:?}");
+    assert!(channel.is_empty());
 }

@@ -132,6 +132,14 @@ pub struct Settings {
     /// The rate that this router believes the link to have, bit/s of IP packets; `None`: the one
     /// that it has.
     pub xcp_capacity_bps: Option<u64>,
+    /// When this router is away; afterwards it has forgotten all.
+    pub xcp_away: Contacts,
+    /// What becomes of the words of XCP behind the link: strip, more, less or both.
+    pub xcp_harm: String,
+    /// Rate of another line behind the link, which knows nothing of XCP, bit/s; 0: there is none.
+    pub behind_rate_bps: u64,
+    /// What may wait before it, bytes; `None`: a bandwidth-delay product.
+    pub behind_queue_bytes: Option<u64>,
     /// What the direction towards the server has of its own, by key.
     pub up: BTreeMap<String, String>,
     /// What the direction towards the client has of its own, by key.
@@ -239,6 +247,10 @@ impl Default for Settings {
             queue_packets: None,
             xcp: false,
             xcp_capacity_bps: None,
+            xcp_away: Contacts::default(),
+            xcp_harm: String::new(),
+            behind_rate_bps: 0,
+            behind_queue_bytes: None,
             up: BTreeMap::new(),
             down: BTreeMap::new(),
             // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.

@@ -18,7 +18,7 @@ use crate::options::{
 use crate::packet::PacketBuf;
 use crate::seq::SeqNum;
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TcpSegment};
-use crate::xcp::{DELTA_AT, XcpFields};
+use crate::xcp::{DELTA_AT, FARLINK_XCP, HeaderTime, WORDS_AT, XcpFields};
 use arrayvec::ArrayVec;
 
 /// No room for an option: in the TCP header (40 bytes), in the IP length field, or in the buffer.
@@ -81,6 +81,43 @@ pub fn write_xcp_delta(packet: &mut [u8], s: &TcpSegment, delta_bytes_per_s: i32
     let at = xcp_delta_at(packet, s);
     if let Some((at, tcp)) = at.zip(packet.get_mut(s.tcp_offset()..)) {
         patch_covered(tcp, at, &delta_bytes_per_s.to_be_bytes(), Some(TCP_CHECKSUM_OFFSET));
+    }
+}
+
+/// Puts fillers (NOP) in the place of all that is said of XCP, in a packet with a complete
+/// checksum.
+pub fn blank_xcp(packet: &mut [u8], s: &TcpSegment) {
+    let found = options_area(packet, s).into_iter().flat_map(OptionWalk::new);
+    let is_xcp = |raw: &RawOption<'_>| raw.exid() == Some(FARLINK_XCP);
+    let places: ArrayVec<_, 4> = found.filter(is_xcp).map(|raw| (raw.offset, raw.end)).take(4).collect();
+    let Some(tcp) = packet.get_mut(s.tcp_offset()..) else { return };
+    for (from, to) in places {
+        let fillers = [KIND_NOP; OPTIONS_BYTES_MAX];
+        if let Some(fillers) = fillers.get(..to.saturating_sub(from)) {
+            patch_covered(tcp, from.saturating_add(TCP_HEADER_BYTES), fillers, Some(TCP_CHECKSUM_OFFSET));
+        }
+    }
+}
+
+/// Set the spacing and the round trip of XCP, and the sum of what came of wishes, where they stand,
+/// in a packet with a complete checksum.
+pub fn write_xcp_words(packet: &mut [u8], s: &TcpSegment, times: [HeaderTime; 2], sum: u32) {
+    let found = options_area(packet, s).into_iter().flat_map(OptionWalk::new);
+    let is_xcp = |raw: &RawOption<'_>| raw.exid() == Some(FARLINK_XCP);
+    let places: ArrayVec<_, 4> = found
+        .filter(is_xcp)
+        .map(|raw| (raw.offset.saturating_add(TCP_HEADER_BYTES + WORDS_AT), XcpFields::of(&raw).is_some()))
+        .take(4)
+        .collect();
+    let Some(tcp) = packet.get_mut(s.tcp_offset()..) else { return };
+    for (at, has_fields) in places {
+        if has_fields {
+            let [a, b] = times.map(|time| time.0.to_be_bytes());
+            patch_covered(tcp, at, &a, Some(TCP_CHECKSUM_OFFSET));
+            patch_covered(tcp, at.saturating_add(4), &b, Some(TCP_CHECKSUM_OFFSET));
+        } else if s.options.xcp_sum.is_some() {
+            patch_covered(tcp, at, &sum.to_be_bytes(), Some(TCP_CHECKSUM_OFFSET));
+        }
     }
 }
 

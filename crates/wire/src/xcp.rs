@@ -18,6 +18,8 @@ pub const XCP_SUM_BYTES: usize = 8;
 const EXID: [u8; 2] = FARLINK_XCP.to_be_bytes();
 /// Kind and length.
 const OPTION_HEAD_BYTES: usize = 2;
+/// Where the first word stands, from the option's first byte on.
+pub(crate) const WORDS_AT: usize = 4;
 /// Where the wish stands, from the option's first byte on.
 pub(crate) const DELTA_AT: usize = 12;
 

@@ -2,7 +2,9 @@
 //! means.
 
 use anyhow::{Result, anyhow, bail};
-use farlink_channel::{ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, XcpRouter, text};
+use farlink_channel::{
+    Behind, ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, XcpHarm, XcpRouter, text,
+};
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -201,6 +203,23 @@ impl Settings {
             xcp: self.xcp.then(|| XcpRouter {
                 capacity_bps: self.xcp_capacity_bps,
                 max_interval: millis(self.rtt_ms),
+                away: self.xcp_away.0.first().map(|away| (away.start, away.end)),
+            }),
+            xcp_harm: match self.xcp_harm.as_str() {
+                "strip" => Some(XcpHarm::Strip),
+                "more" => Some(XcpHarm::More),
+                "less" => Some(XcpHarm::Less),
+                "both" => Some(XcpHarm::Both),
+                "replay" => Some(XcpHarm::Replay),
+                "wild" => Some(XcpHarm::Wild),
+                _ => None,
+            },
+            behind: (self.behind_rate_bps > 0).then(|| Behind {
+                rate_bps: self.behind_rate_bps,
+                queue_limit_bytes: match self.behind_queue_bytes {
+                    Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+                    None => self.queue_for(self.behind_rate_bps) as usize,
+                },
             }),
             ..ChannelConfig::default()
         }

@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 61] = [
+pub static SETTINGS: [Setting; 65] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -139,6 +139,31 @@ pub static SETTINGS: [Setting; 61] = [
         "xcp_capacity",
         "the rate that this router believes in",
         Rate(|s, bps| s.xcp_capacity_bps = Some(bps)),
+    ),
+    of_direction(
+        "xcp_away",
+        "when this router is away; then it has forgotten all",
+        Read("'20s-21s'", |s, text| {
+            Contacts::try_from(text.to_owned()).map(|contacts| s.xcp_away = contacts)
+        }),
+    ),
+    of_direction(
+        "xcp_harm",
+        "who changes the words of XCP behind the link",
+        OneOf("none|strip|more|less|both|replay|wild", |s, word| {
+            let known = ["none", "strip", "more", "less", "both", "replay", "wild"].contains(&word);
+            known.then(|| s.xcp_harm = if word == "none" { String::new() } else { word.into() })
+        }),
+    ),
+    of_direction(
+        "behind_rate",
+        "rate of another line behind the link, without XCP; 0: none",
+        Rate(|s, bps| s.behind_rate_bps = bps),
+    ),
+    of_direction(
+        "behind_queue",
+        "what may wait before it [a bandwidth-delay product]",
+        Size(ANY_SIZE, |s, bytes| s.behind_queue_bytes = Some(bytes)),
     ),
     of_lab(
         "gateways",

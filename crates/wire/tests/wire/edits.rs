@@ -90,6 +90,15 @@ fn the_wish_of_xcp_is_changed_in_place_and_taken_out_with_the_rest() {
             let mut bytes = with(7);
             edit::write_xcp_delta(&mut bytes, &s, -5);
             assert_eq!(bytes, with(-5));
+            edit::write_xcp_words(&mut bytes, &s, [HeaderTime(8), HeaderTime(9)], 10);
+            let o = tcp(&bytes).options;
+            let times = o.xcp.map(|said| (said.spacing, said.rtt, said.delta_bytes_per_s));
+            assert_eq!((times, o.xcp_sum), (Some((HeaderTime(8), HeaderTime(9), -5)), Some(10)));
+            assert!(is_right(&bytes));
+            edit::blank_xcp(&mut bytes, &s);
+            let o = tcp(&bytes).options;
+            assert!(is_right(&bytes) && !o.has_ours() && bytes.len() == with(7).len());
+            assert_eq!(o.sack_permitted, before.len() == 3, "the rest stays");
             remove(&mut p);
             let s = tcp(p.bytes());
             assert!(is_right(p.bytes()) && s.options.xcp.is_none() && s.options.xcp_sum.is_none());
