@@ -3,6 +3,7 @@
 use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::XcpFields;
+use farlink_xcp::{Doubt, News};
 
 use crate::api::{Ack, Config, Congestion, Copies, Kind, Lost};
 use crate::bbr::Bbr;
@@ -224,6 +225,17 @@ impl Controller {
         }
     }
 
+    /// [`Kind::Xcp`]: what has become of the trust in routers since the last time.
+    pub fn take_news(&mut self) -> Option<News> {
+        if let State::Xcp(c) = &mut self.0 { c.take_news() } else { None }
+    }
+
+    /// [`Kind::Xcp`]: why routers are not believed, so that BBR governs.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        if let State::Xcp(c) = &self.0 { c.doubt() } else { None }
+    }
+
     /// No window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         match &mut self.0 {
@@ -272,6 +284,20 @@ impl Controller {
             State::Fixed(c) if c.kind == Kind::FixedRate => Copies::All,
             State::KnownRate(c) => c.copies(),
             State::LossBased(_) | State::Bbr(_) | State::Xcp(_) | State::Fixed(_) => Copies::None,
+        }
+    }
+
+    /// The algorithm, for people; where XCP leaves the field to BBR, why.
+    #[must_use]
+    pub fn said(&self) -> &'static str {
+        match self.doubt() {
+            None => self.kind().name(),
+            Some(Doubt::Silent) => "xcp: bbr, no router speaks",
+            Some(Doubt::Marked) => "xcp: bbr, a queue marks packets",
+            Some(Doubt::Overrun) => "xcp: bbr, a queue elsewhere overflows",
+            Some(Doubt::Contradicted) => "xcp: bbr, routers give twice what arrives",
+            Some(Doubt::Absurd) => "xcp: bbr, routers take more than any queue could",
+            Some(Doubt::Starved) => "xcp: bbr, routers leave nothing",
         }
     }
 

@@ -5,23 +5,21 @@
 //! What is in flight may exceed the window a little, for acknowledgements come late and several at
 //! once: the pace is what counts.
 //!
-//! A loss on a link is corruption as long as routers speak: they would have said so before they
-//! drop. This is a deviation from the draft. Until one has spoken, and where none has for two round
-//! trips, BBR governs. The packets go on wishing, so the first router that answers brings XCP back,
-//! from where BBR stood.
+//! A loss on a link is corruption as long as routers are believed (`Trust`): they would have said
+//! so before they drop. This is a deviation from the draft. While they are not, and until one has
+//! spoken, BBR governs. The first router that answers brings XCP back, from where BBR stood. After
+//! a doubt that takes a while.
 
 use farlink_wire::WireSize;
-use farlink_wire::time::Instant;
+use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::XcpFields;
-use farlink_xcp::Sender;
+use farlink_xcp::{Doubt, News, Seen, Sender, Trust};
 
 use crate::api::{Ack, Config, Congestion, Lost};
 use crate::bbr::Bbr;
 
 /// What leaves before a router has spoken, segments (RFC 6928).
 const INITIAL_SEGMENTS_MAX: u32 = 10;
-/// Round trips without a word of a router after which there is none.
-const ROUNDS_UNHEARD: u32 = 2;
 /// Beyond the window so much of it may be in flight (one over it), and so many segments.
 const LATE_PARTS: u64 = 8;
 const LATE_SEGMENTS: u64 = 4;
@@ -33,27 +31,43 @@ const HEADER_BYTES: u32 = 68;
 pub(crate) struct Xcp {
     config: Config,
     sender: Sender,
+    trust: Trust,
     /// Of a full packet's bytes so many are payload, as a share.
     payload_share: f64,
-    /// Round trips since a router has spoken.
-    unheard: u32,
-    /// No router speaks, or has spoken yet.
+    /// What the newest acknowledgement has shown of the way.
+    shown: Shown,
+    /// BBR had found the rate of the path before routers were believed.
+    is_path_known: bool,
+    /// Routers are not believed, or none has spoken yet.
     beyond: Option<Box<Bbr>>,
+}
+
+/// What an acknowledgement shows of the way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    at: Instant,
+    rate_bps: u64,
+    min_rtt: Duration,
+    /// Payload that was under way before it.
+    in_flight_bytes: u64,
 }
 
 impl Xcp {
     pub(crate) fn new(config: &Config) -> Self {
         let mss = config.mss.max(1);
         let packet = mss.saturating_add(HEADER_BYTES);
-        let mut sender = Sender::new(Instant::ZERO, packet, config.fixed_rate_bps.unwrap_or(u64::MAX));
+        let payload_share = f64::from(mss) / f64::from(packet);
+        let on_wire = |payload: u64| (payload as f64 / payload_share) as u64;
+        let allowed_max_bps = config.fixed_rate_bps.map_or(u64::MAX, on_wire);
+        let mut sender = Sender::new(Instant::ZERO, packet, allowed_max_bps);
         let initial_window_segments = config.initial_window_segments.clamp(1, INITIAL_SEGMENTS_MAX);
         let config = Config { initial_window_segments, ..*config };
         if let Some(rtt) = config.handshake_rtt.filter(|rtt| !rtt.is_zero()) {
             sender.set_rtt(rtt);
         }
-        let payload_share = f64::from(mss) / f64::from(packet);
         let beyond = Some(Box::new(Bbr::new(&config)));
-        Self { config, sender, payload_share, unheard: 0, beyond }
+        let (trust, shown) = (Trust::new(), Shown::default());
+        Self { config, sender, trust, payload_share, shown, is_path_known: false, beyond }
     }
 
     /// Packets leave that are alike, with so much payload together. Returns what each says.
@@ -67,22 +81,44 @@ impl Xcp {
             self.payload_share = f64::from(payload_bytes) / f64::from(size.bytes.max(payload_bytes));
         }
         self.follow_bbr();
-        self.sender.on_send(now, size, wants_more)
+        self.sender.on_send(now, size, wants_more && self.trust.asks())
     }
 
-    /// What is under way by BBR is what the packets say, and what XCP begins with.
+    /// What is under way by BBR is what the packets say, and what XCP begins with. While it looks
+    /// for the rate of the path that is its window; later the window has room for a queue, too.
     fn follow_bbr(&mut self) {
-        if let Some(bbr) = &self.beyond {
-            self.sender.follow((bbr.cwnd() as f64 / self.payload_share) as u64);
-        }
+        let Some(cwnd) = self.beyond.as_ref().map(|bbr| bbr.cwnd()) else { return };
+        let used = if self.trust.has_believed() { self.shown.in_flight_bytes } else { u64::MAX };
+        self.sender.follow(self.on_wire(cwnd.min(used)));
+    }
+
+    /// Bytes of packets that carry so much payload.
+    fn on_wire(&self, payload_bytes: u64) -> u64 {
+        (payload_bytes as f64 / self.payload_share) as u64
     }
 
     /// Routers have left so much of all wishes, as the receiver tells it.
     pub(crate) fn hear_sum(&mut self, sum: u32) {
-        self.unheard = 0;
         self.follow_bbr();
-        self.beyond = None;
-        self.sender.on_sum(sum);
+        let change = self.sender.hear(sum);
+        if !self.trust.on_sum(change, self.sender.window_bytes()) {
+            return self.follow_trust();
+        }
+        if let Some(bbr) = self.beyond.take() {
+            self.is_path_known = !bbr.in_startup();
+        }
+        let bounds = self.trust.bounds_bytes(self.on_wire(u64::from(self.config.mss)));
+        self.sender.change(change, bounds);
+    }
+
+    /// What has become of the trust in routers since the last time.
+    pub(crate) fn take_news(&mut self) -> Option<News> {
+        self.trust.take_news()
+    }
+
+    /// Why routers are not believed.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        self.trust.doubt()
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -95,40 +131,75 @@ impl Xcp {
         if let Some(rtt) = ack.rtt.filter(|rtt| !rtt.is_zero()) {
             self.sender.set_rtt(rtt);
         }
-        if ack.round_start {
-            self.unheard = self.unheard.saturating_add(1);
-        }
+        self.shown = Shown {
+            at: ack.now,
+            rate_bps: ack.sample.rate_bps.unwrap_or(self.shown.rate_bps),
+            min_rtt: ack.min_rtt,
+            in_flight_bytes: ack.prior_in_flight_bytes,
+        };
+        self.follow_bbr();
+        let seen = Seen {
+            rtt: ack.rtt,
+            srtt: ack.srtt,
+            min_rtt: ack.min_rtt,
+            arrived_bytes: self.on_wire(ack.acked_bytes),
+            in_flight_bytes: self.on_wire(ack.prior_in_flight_bytes),
+            window_bytes: self.sender.window_bytes(),
+            least_bytes: self.sender.least_bytes(),
+            is_idle: ack.sample.app_limited,
+        };
+        self.trust.on_ack(ack.now, &seen);
         if let Some(bbr) = &mut self.beyond {
             bbr.on_ack(ack);
-        } else if self.unheard >= ROUNDS_UNHEARD {
-            self.give_way(ack);
+        } else {
+            self.follow_trust();
         }
     }
 
-    /// Nobody on the way speaks: by a model of the path, from what arrives.
-    fn give_way(&mut self, ack: &Ack) {
-        let bbr = match ack.sample.rate_bps {
-            Some(rate_bps) if rate_bps > 0 && !ack.min_rtt.is_zero() => {
-                Bbr::resume(&self.config, ack.now, rate_bps, ack.min_rtt)
+    /// Where routers are believed no longer, it goes on by a model of the path, from what arrives.
+    /// Where that was never more than they let through, the path is yet to be found out.
+    fn follow_trust(&mut self) {
+        let Some(why) = self.trust.doubt().filter(|_| self.beyond.is_none()) else { return };
+        let Shown { at, rate_bps, min_rtt, in_flight_bytes } = self.shown;
+        let arrives = self.on_wire((rate_bps as f64 / 8.0 * min_rtt.as_secs_f64()) as u64);
+        let is_path_known = match why {
+            Doubt::Marked | Doubt::Overrun | Doubt::Contradicted => true,
+            Doubt::Silent | Doubt::Absurd => {
+                (self.is_path_known || self.trust.is_settled()) && arrives >= self.trust.proven_bytes() / 2
             }
-            _ => Bbr::new(&self.config),
+            Doubt::Starved => false,
+        };
+        let bbr = if is_path_known && rate_bps > 0 && !min_rtt.is_zero() {
+            Bbr::resume(&self.config, at, rate_bps, min_rtt)
+        } else {
+            let used = u32::try_from(in_flight_bytes / u64::from(self.config.mss.max(1))).unwrap_or(u32::MAX);
+            let initial_window_segments = self.config.initial_window_segments.max(used);
+            let handshake_rtt = Some(min_rtt).filter(|rtt| !rtt.is_zero()).or(self.config.handshake_rtt);
+            Bbr::new(&Config { initial_window_segments, handshake_rtt, ..self.config })
         };
         self.beyond = Some(Box::new(bbr));
     }
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
+        self.trust.on_loss();
         if let Some(bbr) = &mut self.beyond {
             bbr.on_lost(lost);
         }
     }
 
     pub(crate) fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight: u64) {
+        if why == Congestion::Ecn {
+            self.trust.on_mark();
+            self.follow_trust();
+        }
         if let Some(bbr) = &mut self.beyond {
             bbr.on_congestion(now, why, in_flight);
         }
     }
 
     pub(crate) fn on_rto(&mut self, now: Instant, pipe: u64) {
+        self.trust.on_timeout();
+        self.follow_trust();
         if let Some(bbr) = &mut self.beyond {
             bbr.on_rto(now, pipe);
         }
@@ -240,7 +311,7 @@ mod tests {
         let mut c = controller();
         assert!(c.beyond.is_some() && c.in_startup(), "none has spoken yet");
         c.hear_sum(5_000);
-        for n in 1..=ROUNDS_UNHEARD {
+        for n in 1..=3 {
             assert!(c.beyond.is_none());
             c.on_ack(&ack(Instant::ZERO + RTT * n));
         }

@@ -8,6 +8,8 @@ const GATEWAY_RTT_MIN: Duration = Duration::from_millis(40);
 
 /// So many acknowledgements in a round trip where they tell how fast.
 const EXPLICIT_PARTS: u32 = 16;
+/// The same where they could, and no router does: the gateway looks for the rate by them.
+const SEEKING_PARTS: u32 = 32;
 
 /// In custody mode a gateway near by hears what is held here when the far host has not spoken for
 /// so long.
@@ -95,6 +97,12 @@ impl AckPolicy {
     #[must_use]
     pub fn to_explicit_gateway(rtt: Duration) -> Option<Self> {
         Self::to_gateway(rtt).map(|_| Self::Gateway(rtt / EXPLICIT_PARTS))
+    }
+
+    /// The same where none says it: the gateway goes by the clock of acknowledgements.
+    #[must_use]
+    pub fn to_seeking_gateway(rtt: Duration) -> Option<Self> {
+        Self::to_gateway(rtt).map(|_| Self::Gateway(rtt / SEEKING_PARTS))
     }
 
     /// The same where the acknowledgement is the far host's, and tells what is held here.

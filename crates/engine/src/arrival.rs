@@ -7,6 +7,7 @@ use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::AckKind;
+use crate::explicit::tell_trust;
 use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::link::LinkReport;
@@ -179,6 +180,9 @@ impl Split<'_> {
         let introduction = self.relays.get_mut(from).rx.introduction_mut();
         introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
         let told = leg.peer.on_segment(option);
+        if let Some(link) = cx.links.at(leg.via) {
+            leg.peer.restrict(|hello| link.admits(hello));
+        }
         let heard = leg.peer.is_heard();
         if let Some(hello) = leg.peer.hello().filter(|hello| heard && before != Some(*hello))
             && let Some(link) = cx.links.at_mut(leg.via)
@@ -335,6 +339,7 @@ impl Split<'_> {
         if happened.recovery {
             cx.happened(self.legs, Event::Recovers(from));
         }
+        tell_trust(cx, self.legs, &mut towards.tx, from);
         let mut timeouts = None;
         if happened.progress {
             towards.note_acked(now);

@@ -82,7 +82,7 @@ impl Rule {
 }
 
 /// Whether an address lies in a prefix of the same family.
-fn in_prefix(addr: IpAddr, (net, len): (IpAddr, u8)) -> bool {
+pub(crate) fn in_prefix(addr: IpAddr, (net, len): (IpAddr, u8)) -> bool {
     match (addr, net) {
         (IpAddr::V4(a), IpAddr::V4(n)) => {
             let shift = 32 - u32::from(len.min(32));

@@ -130,6 +130,8 @@ pub struct Link {
     pub is_half_duplex: bool,
     /// Its queue answers the wishes of packets that other gateways have sent (XCP).
     pub is_xcp_router: bool,
+    /// Which data goes by what routers say, where `leg.cc` is [`cc::Kind::Xcp`].
+    pub explicit: Explicit,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs
@@ -137,6 +139,17 @@ pub struct Link {
     pub estimate_rate: bool,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
+}
+
+/// Which data goes by what routers say: that which lies in all three. An empty list has everything.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Explicit {
+    /// Prefixes of the hosts that send it.
+    pub sources: Vec<(IpAddr, u8)>,
+    /// Prefixes of the hosts that it is for.
+    pub destinations: Vec<(IpAddr, u8)>,
+    /// The gateways at the other end of the link, as they call themselves.
+    pub peers: Vec<u32>,
 }
 
 /// How data is sent on a leg.

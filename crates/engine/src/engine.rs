@@ -300,7 +300,8 @@ impl Engine {
             && is_by_link
             && !h.answered_silently
         {
-            h.a.peer = Peer::Offered(Hello::read(&option.body));
+            let hello = Hello::read(&option.body);
+            h.a.peer = Peer::Offered(self.links.at(via).map_or(hello, |link| link.admits(hello)));
         }
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);

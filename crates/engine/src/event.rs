@@ -3,6 +3,7 @@
 
 use core::net::SocketAddr;
 
+use farlink_cc::Doubt;
 use farlink_wire::{Flags, TcpSegment};
 
 use crate::side::Side;
@@ -42,6 +43,10 @@ pub enum Event {
     NoBuffer(Side),
     /// A segment of this host was dropped because much was held already.
     QueueDrop(Side),
+    /// What is sent to this host goes by what routers say (XCP).
+    Explicit(Side),
+    /// It does no longer, for this reason; BBR governs until routers are tried again.
+    Doubted(Side, Doubt),
 }
 
 /// Why a connection is forwarded, though no rule says so.
@@ -107,6 +112,13 @@ impl Event {
             Self::Challenged(_) => "challenge ACK",
             Self::NoBuffer(_) => "segment dropped: no buffer",
             Self::QueueDrop(_) => "segment dropped: much is held",
+            Self::Explicit(_) => "XCP: goes by what routers say",
+            Self::Doubted(_, Doubt::Silent) => "XCP given up: no router speaks",
+            Self::Doubted(_, Doubt::Marked) => "XCP given up: a queue marks packets",
+            Self::Doubted(_, Doubt::Overrun) => "XCP given up: a queue that is none of theirs overflows",
+            Self::Doubted(_, Doubt::Contradicted) => "XCP given up: routers give twice what arrives",
+            Self::Doubted(_, Doubt::Absurd) => "XCP given up: routers take more than any queue could",
+            Self::Doubted(_, Doubt::Starved) => "XCP given up: routers leave nothing, and no queue shows",
         }
     }
 
@@ -118,7 +130,9 @@ impl Event {
             | Self::Recovers(side)
             | Self::Challenged(side)
             | Self::NoBuffer(side)
-            | Self::QueueDrop(side) => Some(side),
+            | Self::QueueDrop(side)
+            | Self::Explicit(side)
+            | Self::Doubted(side, _) => Some(side),
             _ => None,
         }
     }

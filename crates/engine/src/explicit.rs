@@ -3,14 +3,19 @@
 //!
 //! Only what a gateway says counts, and only to one is anything said: hosts know nothing of it.
 
+use core::net::IpAddr;
+
+use farlink_cc::News;
 use farlink_wire::xcp::{XCP_DATA_BYTES, XCP_SUM_BYTES, XcpFields};
 use farlink_wire::{Instant, PacketBuf, SegmentHeader, TcpSegment, WireSize};
 
+use crate::cx::Cx;
+use crate::event::Event;
 use crate::leg::Leg;
 use crate::link::Link;
 use crate::peer::Capability;
 use crate::sender::{Plan, Sender, Supply};
-use crate::side::Side;
+use crate::side::{Pair, Side};
 use crate::split::Split;
 
 impl Leg {
@@ -26,9 +31,13 @@ impl Leg {
         if self.is_explicit() { XCP_DATA_BYTES as u32 } else { 0 }
     }
 
-    /// Its packets leave over this link from now on.
-    pub fn leave_over(&mut self, link: Option<&Link>) {
-        self.by_routers = link.is_some_and(Link::is_controlled_by_routers);
+    /// Its packets leave over this link from now on; they come from that host.
+    pub fn leave_over(&mut self, link: Option<&Link>, from: IpAddr) {
+        self.is_over_routers = link.is_some_and(Link::is_controlled_by_routers);
+        self.by_routers = link.is_some_and(|link| link.is_explicit(from, self.addr));
+        if let Some(link) = link {
+            self.peer.restrict(|hello| link.admits(hello));
+        }
     }
 }
 
@@ -58,27 +67,44 @@ impl Split<'_> {
     /// What a segment to a host says: with this plan, or as an acknowledgement alone.
     pub(crate) fn says_explicitly(&self, to: Side, plan: Option<&Plan>) -> Said {
         let leg = self.legs.get(to);
-        if !leg.is_explicit() {
-            return Said::default();
+        let is_data = plan.is_some_and(|p| p.len > 0);
+        let fields = is_data && leg.is_explicit();
+        if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
+            return Said { fields, sum: None };
         }
         let wishes = &self.relays.get(to).rx.wishes();
-        let is_data = plan.is_some_and(|p| p.len > 0);
-        let sum = wishes.sum().filter(|_| leg.peer.is_speaking() && (!is_data || wishes.are_untold()));
-        Said { fields: is_data, sum }
+        Said { fields, sum: wishes.sum().filter(|_| !is_data || wishes.are_untold()) }
     }
 
     /// What the gateway on a leg says with a segment that counts.
     pub(crate) fn hear_explicitly(&mut self, from: Side, s: &TcpSegment, packet: &PacketBuf) {
-        if !self.legs.get(from).peer.is_speaking() {
+        let leg = self.legs.get(from);
+        if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
             return;
         }
-        if let Some(said) = &s.options.xcp {
-            let packets = WireSize::of(0, s.payload_len, &packet.offload).packets;
-            self.relays.get_mut(from).rx.wishes_mut().hear(packets, said);
+        let wishes = self.relays.get_mut(from).rx.wishes_mut();
+        let packets = WireSize::of(0, s.payload_len, &packet.offload).packets;
+        match &s.options.xcp {
+            Some(said) => wishes.hear(packets, said),
+            None if s.payload_len > 0 => wishes.miss(packets),
+            None => {}
         }
-        if let Some(sum) = s.options.xcp_sum {
-            self.relays.get_mut(from.other()).tx.hear_sum(sum);
+        if let (Some(sum), true) = (s.options.xcp_sum, leg.is_explicit()) {
+            self.relays.get_mut(from.other()).tx.hear_sum(s.ack, sum);
         }
+    }
+}
+
+/// What is sent to a host goes by what routers say from now on, or no longer.
+pub(crate) fn tell_trust(cx: &mut Cx<'_>, legs: &Pair<Leg>, tx: &mut Sender, to: Side) {
+    if let Some(news) = tx.take_news() {
+        cx.happened(
+            legs,
+            match news {
+                News::Believed => Event::Explicit(to),
+                News::Doubted(why) => Event::Doubted(to, why),
+            },
+        );
     }
 }
 

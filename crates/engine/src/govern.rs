@@ -28,7 +28,8 @@ impl Split<'_> {
     /// towards a host.
     pub(crate) fn change_controller(&mut self, now: Instant, config: &Config, links: &Links, to: Side) {
         let out = self.legs.get(to).out;
-        self.legs.get_mut(to).leave_over(links.get(out));
+        let (from, leg) = self.legs.both_mut(to.other());
+        leg.leave_over(links.get(out), from.addr);
         let config = self.controller_config(config, links, to.other());
         self.relays.get_mut(to.other()).tx.change_cc(now, &config);
     }

@@ -76,7 +76,7 @@ pub fn look_up(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, to: Side) -> Option<Way> {
     let r = cx.net.route(other.via, other.addr, leg.addr)?;
     let out = cx.links.way(r.iface);
     let before = core::mem::replace(&mut leg.out, out);
-    leg.leave_over(cx.links.get(out));
+    leg.leave_over(cx.links.get(out), other.addr);
     if before != out {
         // What was found out about the size of packets was of another way.
         leg.path_mtu = PathMtu::default();

@@ -47,6 +47,8 @@ pub struct Leg {
     /// The next gateway on this leg.
     pub peer: Peer,
     /// Its packets leave over a link on which routers say how fast.
+    pub(crate) is_over_routers: bool,
+    /// What is sent to it goes by that.
     pub(crate) by_routers: bool,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     srtt: Option<Duration>,
@@ -119,6 +121,7 @@ impl Leg {
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
             peer: Peer::None,
+            is_over_routers: false,
             by_routers: false,
             srtt: None,
             handshake_rtt: None,
@@ -279,6 +282,7 @@ impl Leg {
             heard_at: now,
             ts_recent: 0,
             peer: Peer::None,
+            is_over_routers: false,
             by_routers: false,
             srtt: None,
             handshake_rtt: None,

@@ -2,6 +2,7 @@
 
 mod budget;
 mod change;
+mod chosen;
 mod clock;
 mod far_end;
 mod losses;
@@ -16,7 +17,7 @@ mod state;
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
 use crate::ack_policy::AckPolicy;
-use crate::config::{self, Action, Config, InitialWindow, LinkAction};
+use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Hello, Identity};
 
@@ -64,6 +65,7 @@ pub struct Link {
     round_trip: RoundTrip,
     returns: Returns,
     action: Option<LinkAction>,
+    explicit: Explicit,
 }
 
 /// All declared links of the engine.
@@ -329,6 +331,7 @@ impl Link {
             round_trip: RoundTrip::default(),
             returns: Returns::default(),
             action: declared.action,
+            explicit: declared.explicit.clone(),
         }
     }
 

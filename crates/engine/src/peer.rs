@@ -63,6 +63,12 @@ impl Peer {
             Self::Offered(hello) | Self::Heard { hello, .. } => Some(hello),
         }
     }
+    /// What the gateway said of itself is made use of as far as this.
+    pub fn restrict(&mut self, admits: impl FnOnce(Hello) -> Hello) {
+        if let Self::Offered(hello) | Self::Heard { hello, .. } = self {
+            *hello = admits(*hello);
+        }
+    }
     /// Bytes of options that a bare mark takes in segments to this leg, which may have room for it
     /// in their padding; 0 where none is sent.
     #[must_use]

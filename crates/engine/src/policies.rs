@@ -14,8 +14,11 @@ impl Split<'_> {
     pub fn ack_policy(&self, cx: &Cx<'_>, to: Side) -> AckPolicy {
         let is_gateway = self.legs.get(to).peer.is_speaking();
         let rtt = if is_gateway { self.leg_rtt(cx, to) } else { None };
-        let is_told = self.relays.get(to).rx.wishes().sum().is_some();
-        let policy = if is_told { AckPolicy::to_explicit_gateway } else { AckPolicy::to_gateway };
+        let policy = match self.relays.get(to).rx.wishes().sum() {
+            Some(_) => AckPolicy::to_explicit_gateway,
+            None if self.legs.get(to).is_explicit() => AckPolicy::to_seeking_gateway,
+            None => AckPolicy::to_gateway,
+        };
         rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
     }
 

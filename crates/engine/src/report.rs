@@ -199,6 +199,8 @@ impl FlowStatus {
             window_b_bytes: of(ab, Sender::window_bytes),
             lost_a_bytes: of(ba, |tx| tx.board().lost_ever_bytes()),
             lost_b_bytes: of(ab, |tx| tx.board().lost_ever_bytes()),
+            controller_a: ba.map_or("", |x| x.tx.cc().said()),
+            controller_b: ab.map_or("", |x| x.tx.cc().said()),
             pacing_a_bps: of(ba, |tx| tx.pacing_rate().unwrap_or(0)),
             pacing_b_bps: of(ab, |tx| tx.pacing_rate().unwrap_or(0)),
             ..Self::default()

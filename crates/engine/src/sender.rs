@@ -15,7 +15,7 @@ mod silence;
 mod timer;
 mod way;
 
-use farlink_cc::Controller;
+use farlink_cc::{Controller, News};
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
@@ -242,9 +242,16 @@ impl Sender {
     ) -> Option<XcpFields> {
         self.governor.stamp(now, (size, payload_bytes), wants_more)
     }
-    /// What routers have left of its wishes.
-    pub fn hear_sum(&mut self, sum: u32) {
-        self.governor.hear_sum(sum);
+    /// What routers have left of its wishes, as an acknowledgement of `ack` tells it. One that was
+    /// overtaken tells what is old.
+    pub fn hear_sum(&mut self, ack: SeqNum, sum: u32) {
+        if ack.after_eq(self.snd_una()) && ack.before_eq(self.snd_nxt()) {
+            self.governor.hear_sum(sum);
+        }
+    }
+    /// What has become of the trust in routers.
+    pub fn take_news(&mut self) -> Option<News> {
+        self.governor.take_news()
     }
     /// Its turn comes so long after it was ready.
     pub fn wait_for_turn(&mut self, waited: Duration) {

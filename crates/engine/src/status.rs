@@ -210,6 +210,10 @@ counters! {
     tail_loss_probes,
     /// Fast recoveries.
     recoveries,
+    /// Times a direction began to go by what routers say (XCP).
+    xcp_followed,
+    /// Times it ceased to, because they were not believed.
+    xcp_doubted,
     /// Duplicate payload bytes received.
     duplicate_bytes,
     /// Pure acknowledgements made.
@@ -251,6 +255,8 @@ impl Counters {
             Event::Bypassed => &mut self.bypass_events,
             Event::TimedOut(_) => &mut self.rtos,
             Event::Recovers(_) => &mut self.recoveries,
+            Event::Explicit(_) => &mut self.xcp_followed,
+            Event::Doubted(..) => &mut self.xcp_doubted,
             Event::Challenged(_) => &mut self.challenge_acks,
             Event::NoBuffer(_) => &mut self.dropped_no_buffer,
             Event::QueueDrop(_) => &mut self.dropped_queue,
@@ -326,6 +332,10 @@ pub struct FlowStatus {
     pub lost_a_bytes: u64,
     /// Bytes to the server that were taken for lost.
     pub lost_b_bytes: u64,
+    /// What governs what is sent to the client: the controller, or why XCP is given up.
+    pub controller_a: &'static str,
+    /// The same towards the server.
+    pub controller_b: &'static str,
     /// Rate of pacing towards the client, bit/s; 0: not paced.
     pub pacing_a_bps: u64,
     /// Rate of pacing towards the server, bit/s; 0: not paced.

@@ -8,6 +8,7 @@ use crate::config::{Class, Config};
 use crate::cx::Cx;
 use crate::due::{Deadline, Due};
 use crate::event::Event;
+use crate::explicit::tell_trust;
 use crate::link::{Link, Links};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
@@ -189,6 +190,7 @@ impl Split<'_> {
             if happened.recovery {
                 cx.happened(self.legs, Event::Recovers(side.other()));
             }
+            tell_trust(cx, self.legs, &mut relay.tx, side.other());
             if let Some(link) = cx.links.get_mut(out) {
                 link.note_losses(0, happened.lost_bytes);
             }

@@ -3,6 +3,10 @@
 use farlink_wire::xcp::XcpFields;
 use farlink_xcp::{NO_WISH, Receiver, WISH};
 
+/// Packets of data in a row that say nothing: what they should say is lost on the way. A gateway
+/// that says who it is leaves it out of a few.
+const BARE_PACKETS: u32 = 16;
+
 /// What has come of a gateway's wishes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
@@ -11,11 +15,14 @@ pub struct Wishes {
     are_answered: bool,
     /// What that gateway was told last.
     told: Option<u32>,
+    /// Packets of data since one has said something.
+    bare_packets: u32,
 }
 
 impl Wishes {
     /// So many packets have come that say this.
     pub fn hear(&mut self, packets: u32, said: &XcpFields) {
+        self.bare_packets = 0;
         match said.delta_bytes_per_s {
             NO_WISH => {}
             left => self.are_answered = left != WISH,
@@ -23,6 +30,13 @@ impl Wishes {
         if self.are_answered {
             self.receiver.on_packets(packets, said);
         }
+    }
+
+    /// So many packets of data have come that say nothing: a box on the way has taken it out, or
+    /// the gateway goes by something else. An old answer is none.
+    pub fn miss(&mut self, packets: u32) {
+        self.bare_packets = self.bare_packets.saturating_add(packets);
+        self.are_answered &= self.bare_packets < BARE_PACKETS;
     }
 
     /// What the gateway is to be told; nothing while no router answers.

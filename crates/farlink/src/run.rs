@@ -154,7 +154,9 @@ fn serve(settings: Settings) -> Result<End> {
     };
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
-    gateway.identity = (random_seed()? >> 32) as u32 | 1;
+    if gateway.identity == 0 {
+        gateway.identity = (random_seed()? >> 32) as u32 | 1;
+    }
     let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs());
     let driver = Driver::start(DriverConfig {
         divert: settings.divert,

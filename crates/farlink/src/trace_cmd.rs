@@ -110,8 +110,9 @@ struct Line {
     is_silent: bool,
     /// Sent, sent again and acknowledged, of the client's and the server's data.
     bytes: [[u64; 3]; 2],
-    /// Timeouts and recoveries, of the client's and the server's data.
-    repairs: [[u32; 2]; 2],
+    /// Timeouts, recoveries, and times that routers (XCP) were believed and not believed any more,
+    /// of the client's and the server's data.
+    repairs: [[u32; 4]; 2],
 }
 
 impl Line {
@@ -119,7 +120,8 @@ impl Line {
     fn add(&mut self, taken: &Taken, last: bool) {
         for event in &taken.events {
             let of = usize::from(!event.of_client);
-            let ([sent, again, acked], [timeouts, recoveries]) = (&mut self.bytes[of], &mut self.repairs[of]);
+            let [timeouts, recoveries, believed, doubted] = &mut self.repairs[of];
+            let [sent, again, acked] = &mut self.bytes[of];
             let bytes = event.to.saturating_sub(event.from);
             match event.what {
                 What::Sent => *sent += bytes,
@@ -127,6 +129,8 @@ impl Line {
                 What::Acked => *acked += bytes,
                 What::TimedOut => *timeouts += 1,
                 What::Recovers => *recoveries += 1,
+                What::Explicit => *believed += 1,
+                What::Doubted => *doubted += 1,
             }
         }
         let passed = Duration::from_nanos(taken.at_ns.saturating_sub(self.began_ns));
@@ -169,13 +173,16 @@ impl Line {
 }
 
 /// What was amiss, behind the figures.
-fn in_words([timeouts, recoveries]: [u32; 2]) -> String {
+fn in_words([timeouts, recoveries, believed, doubted]: [u32; 4]) -> String {
     let of = |n: u32, one: &str, many: &str| match n {
         0 => String::new(),
         1 => format!("  1 {one}"),
         n => format!("  {n} {many}"),
     };
-    of(timeouts, "timeout", "timeouts") + &of(recoveries, "recovery", "recoveries")
+    of(timeouts, "timeout", "timeouts")
+        + &of(recoveries, "recovery", "recoveries")
+        + &of(believed, "time XCP", "times XCP")
+        + &of(doubted, "time XCP given up", "times XCP given up")
 }
 
 #[cfg(test)]
@@ -184,9 +191,9 @@ mod tests {
 
     #[test]
     fn what_was_amiss_is_told_in_words() {
-        assert_eq!(in_words([0, 0]), "");
-        assert_eq!(in_words([1, 0]), "  1 timeout");
-        assert_eq!(in_words([2, 1]), "  2 timeouts  1 recovery");
+        assert_eq!(in_words([0, 0, 0, 0]), "");
+        assert_eq!(in_words([1, 0, 0, 0]), "  1 timeout");
+        assert_eq!(in_words([2, 1, 0, 0]), "  2 timeouts  1 recovery");
     }
 
     #[test]

@@ -102,6 +102,16 @@ pub enum Event {
         /// Byte after the last.
         to: u64,
     },
+    /// What routers say (XCP) was followed from then on.
+    Explicit {
+        /// Seconds of the trace.
+        t: f64,
+    },
+    /// They were not believed any more.
+    Doubted {
+        /// Seconds of the trace.
+        t: f64,
+    },
 }
 
 impl Event {
@@ -113,7 +123,9 @@ impl Event {
             | Self::Repeated { t, .. }
             | Self::Acked { t, .. }
             | Self::TimedOut { t, .. }
-            | Self::Recovers { t, .. } => t,
+            | Self::Recovers { t, .. }
+            | Self::Explicit { t }
+            | Self::Doubted { t } => t,
         }
     }
 }
@@ -200,6 +212,8 @@ impl Collector {
                 What::Acked => Event::Acked { t, to },
                 What::TimedOut => Event::TimedOut { t, from, to },
                 What::Recovers => Event::Recovers { t, from, to },
+                What::Explicit => Event::Explicit { t },
+                What::Doubted => Event::Doubted { t },
             });
         }
     }

@@ -54,6 +54,10 @@ pub enum What {
     TimedOut,
     /// A fast recovery began while these were under way.
     Recovers,
+    /// It went by what routers say (XCP) while these were under way.
+    Explicit,
+    /// Routers were not believed any more while these were.
+    Doubted,
 }
 
 impl What {
@@ -62,6 +66,8 @@ impl What {
         match event {
             Event::TimedOut(to) => Some((Self::TimedOut, to)),
             Event::Recovers(to) => Some((Self::Recovers, to)),
+            Event::Explicit(to) => Some((Self::Explicit, to)),
+            Event::Doubted(to, _) => Some((Self::Doubted, to)),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@
 //!   what follows from that; `standing.rs` how much of the queue never goes away
 //! - `sender.rs` what is sent how fast, and what is said of it
 //! - `receiver.rs` what the sender is told
+//! - `trust.rs` whether the sender believes it
 //!
 //! What a packet says, and where in it, is in `wire` (`xcp.rs`). Nothing here knows a queue:
 //! `egress` has one, and so has the emulated line of `channel`.
@@ -31,7 +32,9 @@ mod receiver;
 mod router;
 mod sender;
 mod standing;
+mod trust;
 
 pub use receiver::Receiver;
 pub use router::{Config, Router};
 pub use sender::{NO_WISH, Sender, WISH};
+pub use trust::{Doubt, News, Seen, Trust};

@@ -132,18 +132,41 @@ impl Sender {
     /// The receiver has told its sum. One that is older than another that was heard already must
     /// not come here.
     pub fn on_sum(&mut self, sum: u32) {
+        let change = self.hear(sum);
+        self.change(change, (0, u64::MAX));
+    }
+
+    /// The same, without following it. Returns by how much it has changed, bytes a second.
+    pub fn hear(&mut self, sum: u32) -> i32 {
         let change = sum.wrapping_sub(self.sum).cast_signed();
-        if change != 0 {
+        self.sum = sum;
+        change
+    }
+
+    /// So many bytes a second more or less are allowed, within these bounds of what may be under
+    /// way, bytes. A bound alone changes nothing.
+    pub fn change(&mut self, bytes_per_s: i32, (least, most): (u64, u64)) {
+        if bytes_per_s != 0 {
             self.begins = Begins::Done;
         }
-        self.sum = sum;
-        self.set_window(self.window_bytes + f64::from(change) * self.rtt_s);
+        let wanted = self.window_bytes + f64::from(bytes_per_s) * self.rtt_s;
+        let (least, most) = (self.window_bytes.min(least as f64), self.window_bytes.max(most as f64));
+        self.set_window(wanted.max(least).min(most));
+    }
+
+    /// The fewest bytes that may be under way: one packet of each flow.
+    #[must_use]
+    pub fn least_bytes(&self) -> u64 {
+        self.least().ceil() as u64
     }
 
     /// One packet of each flow at least.
     fn set_window(&mut self, bytes: f64) {
-        let least = f64::from(self.flows) * self.packet_bytes;
-        self.window_bytes = bytes.min(self.allowed_max * self.rtt_s).max(least);
+        self.window_bytes = bytes.min(self.allowed_max * self.rtt_s).max(self.least());
+    }
+
+    fn least(&self) -> f64 {
+        f64::from(self.flows) * self.packet_bytes
     }
 
     /// What has not been used for a round trip is given up in part.

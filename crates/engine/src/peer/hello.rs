@@ -109,6 +109,12 @@ impl Hello {
         self.capabilities & what as u16 != 0
     }
 
+    /// The same of a gateway with which this is not to be done.
+    #[must_use]
+    pub const fn without(self, what: Capability) -> Self {
+        Self { capabilities: self.capabilities & !(what as u16), ..self }
+    }
+
     /// Bytes of options that a bare mark takes in segments to it, which may have room for it in
     /// their padding.
     #[must_use]

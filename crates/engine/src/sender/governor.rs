@@ -1,7 +1,7 @@
 //! May it be sent? The congestion controller, recovery and its rate (PRR), pacing, and what an ECN
 //! echo asks for.
 
-use farlink_cc::{Ack, Config, Congestion, Controller, Lost};
+use farlink_cc::{Ack, Config, Congestion, Controller, Lost, News};
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
@@ -126,6 +126,10 @@ impl Governor {
     /// What routers have left of its wishes.
     pub fn hear_sum(&mut self, sum: u32) {
         self.cc.hear_sum(sum);
+    }
+    /// What has become of the trust in routers.
+    pub fn take_news(&mut self) -> Option<News> {
+        self.cc.take_news()
     }
     /// The first window is spread over this round trip.
     pub fn pace_start(&mut self, over: Option<Duration>) {

@@ -127,6 +127,7 @@ pub fn build(
             Some(file::Policy::Adaptive) => engine::FlowControl::Adaptive,
             Some(file::Policy::Automatic) => engine::FlowControl::Automatic,
         },
+        identity: file.gateway_id.map_or(0, |id| id.0),
         soft_window: file.flow_control.soft_window.unwrap_or(defaults.soft_window),
         queue_drop: file.flow_control.queue_drop.unwrap_or(defaults.queue_drop),
         ..defaults
@@ -197,6 +198,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
+            explicit: engine::Explicit::default(),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
@@ -269,6 +271,11 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         is_half_duplex: l.duplex == Some(file::Duplex::Half),
         is_xcp_router: l.xcp_router == Some(true),
+        explicit: engine::Explicit {
+            sources: l.xcp_sources.iter().map(|p| (p.0, p.1)).collect(),
+            destinations: l.xcp_destinations.iter().map(|p| (p.0, p.1)).collect(),
+            peers: l.xcp_peers.iter().map(|id| id.0).collect(),
+        },
         leg: engine::LegConfig {
             cc,
             initial_window: initial_window(l, leg.initial_window),

@@ -8,7 +8,7 @@ use farlink_gateway::config::Notice;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::values::{Dscp, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
+use super::values::{Dscp, GatewayId, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
@@ -28,6 +28,9 @@ pub struct File {
     pub pinned: Option<Pinned>,
     /// How long SIGTERM waits for custody to be delivered.
     pub drain_timeout: Option<Time>,
+    /// How other gateways know this one, also when it has started again.
+    #[serde(default)]
+    pub gateway_id: Option<GatewayId>,
     /// How data is sent on legs that are not declared links.
     pub ordinary: Ordinary,
     /// Bounds.
@@ -72,6 +75,12 @@ pub struct Link {
     pub duplex: Option<Duplex>,
     #[serde(default)]
     pub xcp_router: Option<bool>,
+    #[serde(default)]
+    pub xcp_sources: Vec<Prefix>,
+    #[serde(default)]
+    pub xcp_destinations: Vec<Prefix>,
+    #[serde(default)]
+    pub xcp_peers: Vec<GatewayId>,
     #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]

@@ -39,6 +39,10 @@ pub struct Dscp(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Protocol(pub u8);
 
+/// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GatewayId(pub u32);
+
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number<const MIN: u64, const MAX: u64>(pub u64);
@@ -104,7 +108,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol);
+value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId);
 
 impl Value for Rate {
     const ALLOWED: &'static str =
@@ -234,6 +238,18 @@ impl Value for Ports {
     }
     fn from_number(number: i64) -> Result<Self, String> {
         port_number(&number.to_string()).map(|port| Self(port, port))
+    }
+}
+
+impl Value for GatewayId {
+    const ALLOWED: &'static str = "eight hexadecimal digits as text, not all of them 0, such as \"5eed0001\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let digits = text.len() == 8 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let id = u32::from_str_radix(text, 16).ok().filter(|id| digits && *id != 0);
+        id.map(Self).ok_or_else(|| format!("`{text}` is not how a gateway calls itself"))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("the number {number} is no text"))
     }
 }
 

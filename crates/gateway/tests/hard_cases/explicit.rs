@@ -4,8 +4,9 @@
 //! does. Times have 28 bits of fraction: 10000000 is a second.
 
 use crate::script::{Host, Script};
-use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{Action, LegConfig, Link};
+use farlink_gateway::cc::{Doubt, Kind};
+use farlink_gateway::config::{Action, Explicit, LegConfig, Link};
+use farlink_gateway::{Event, Side};
 use farlink_wire::xcp::XcpFields;
 
 /// A gateway beyond the link that reads what routers say, and one that does not.
@@ -14,8 +15,14 @@ const DOES_NOT: &str = "68 0000002b 02 0000 00";
 
 /// A connection over a link to a gateway that says this of itself; the handshake took 100 ms.
 fn open(answer: &str) -> Script {
+    open_for(answer, Explicit::default())
+}
+
+/// The same, where only so much goes by what routers say.
+fn open_for(answer: &str, explicit: Explicit) -> Script {
     let leg = LegConfig { cc: Kind::Xcp, ..LegConfig::default() };
-    let mut t = Script::with(|s| s.link = Some(Link { name: "hub".into(), leg, ..Link::default() }));
+    let link = Link { name: "hub".into(), leg, explicit, ..Link::default() };
+    let mut t = Script::with(|s| s.link = Some(link));
     t.play("a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n ~100\n drop");
     t.play(&format!(
         "b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flraw 52 {answer}>
@@ -124,4 +131,92 @@ fn the_queue_of_a_link_answers_the_wishes_of_others() {
             assert!(wishes.iter().all(|w| *w == i32::MAX), "{wishes:?}");
         }
     }
+}
+
+fn is_host_told(t: &mut Script, what: Event) -> bool {
+    t.take_happened().iter().any(|(_, event)| *event == what)
+}
+
+/// How many packets may be under way, as the next ones say it.
+fn window_packets(t: &mut Script, more: &str) -> f64 {
+    t.play(&format!("{more}\n ~100"));
+    let _ = t.take(Host::A);
+    let said = said(t);
+    let newest = said.last().expect("more is sent");
+    newest.rtt.seconds() / newest.spacing.seconds()
+}
+
+#[test]
+fn a_word_that_was_overtaken_is_old() {
+    let mut t = open(READS);
+    t.play("a > . 1:43801 ack 1 {gso 1460}\n ~90");
+    let _ = (t.take(Host::B), t.take(Host::A));
+    t.play("b > . 1 ack 7201 <flraw 54 00030d40,flraw 53>");
+    let _ = (t.take(Host::B), t.take(Host::A));
+    t.play("b > . 1 ack 8661 <flraw 54 00030d40,flraw 53>");
+    let before = window_packets(&mut t, "b > . 1 ack 17281 <flraw 53>\n drop");
+    // An acknowledgement of less, which came late, tells of next to nothing.
+    t.play("b > . 1 ack 7201 <flraw 54 00000001,flraw 53>\n drop");
+    let after =
+        window_packets(&mut t, "b > . 1 ack 43201 <flraw 53>\n drop\n a > . 43801:58401 ack 1 {gso 1460}");
+    // What was not used has aged. Half would be gone had it been believed.
+    assert!(before > 15.0 && after > 0.6 * before, "{before} {after}");
+}
+
+#[test]
+fn words_that_are_lost_on_the_way_are_not_told_of_again() {
+    let mut t = open(READS);
+    let told = |t: &mut Script| {
+        host_a_sees_nothing(t);
+        let seen = t.take(Host::B);
+        seen.iter().rev().find_map(|s| s.segment.options.xcp_sum)
+    };
+    t.play("b > P. 1:101 ack 1 <flraw 54 00800000 01999999 000003e8,flraw 53>\n ~60");
+    assert_eq!(told(&mut t), Some(1_000));
+    // A few packets say nothing, as where a gateway says who it is; then all of them.
+    t.play("b > P. 101:201 ack 1 <flraw 53>\n ~60");
+    for n in 0..16 {
+        let from = 201 + n * 100;
+        assert!(told(&mut t).is_some() || n > 13, "{n}");
+        t.play(&format!("b > P. {from}:{} ack 1 <flraw 53>\n ~60", from + 100));
+    }
+    assert_eq!(told(&mut t), None, "an old answer is none");
+}
+
+#[test]
+fn routers_that_take_more_than_any_queue_could_are_not_believed() {
+    let mut t = open(READS);
+    t.play("a > . 1:43801 ack 1 {gso 1460}\n ~90");
+    let _ = (t.take(Host::B), t.take(Host::A));
+    t.play("b > . 1 ack 7201 <flraw 54 004c4b40,flraw 53>\n ~20");
+    let _ = (t.take(Host::B), t.take(Host::A));
+    assert!(is_host_told(&mut t, Event::Explicit(Side::B)));
+    t.play("b > . 1 ack 14501 <flraw 54 ffb3b4c0,flraw 53>");
+    assert!(is_host_told(&mut t, Event::Doubted(Side::B, Doubt::Absurd)));
+    assert_eq!(t.status().counters.xcp_doubted, 1);
+    // It goes on, wishes for nothing, and hears nothing for a while.
+    let _ = (t.take(Host::B), t.take(Host::A));
+    t.play(
+        "b > . 1 ack 43201 <flraw 54 000f4240,flraw 53>\n drop\n a > . 43801:58401 ack 1 {gso 1460}\n ~60",
+    );
+    let later = said(&mut t);
+    assert!(!later.is_empty() && later.iter().all(|f| f.delta_bytes_per_s == 1), "{later:?}");
+    assert!(!is_host_told(&mut t, Event::Explicit(Side::B)));
+}
+
+#[test]
+fn only_who_is_named_goes_by_what_routers_say() {
+    let says = |explicit: Explicit| {
+        let mut t = open_for(READS, explicit);
+        t.play("a > P. 1:2001 ack 1\n ~1");
+        !said(&mut t).is_empty()
+    };
+    assert!(says(Explicit::default()));
+    assert!(says(Explicit { peers: vec![9, 0x2b], ..Explicit::default() }));
+    assert!(!says(Explicit { peers: vec![9], ..Explicit::default() }));
+    let [a, b] = ["10.0.1.0", "10.0.2.0"].map(|net| vec![(net.parse().unwrap(), 24)]);
+    let hosts = |sources, destinations| Explicit { sources, destinations, peers: vec![0x2b] };
+    assert!(says(hosts(a.clone(), b.clone())));
+    assert!(!says(hosts(b, vec![])), "b sends it nothing");
+    assert!(!says(hosts(vec![], a)));
 }

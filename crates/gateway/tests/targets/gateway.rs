@@ -4,7 +4,7 @@
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    Action, Config, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
+    Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
@@ -74,8 +74,16 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         overhead_bytes: 0,
         is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
         is_xcp_router: b & 0x40 != 0,
+        explicit: Explicit {
+            destinations: if b & 0x90 == 0x10 { vec![("10.0.0.0".parse().unwrap(), 9)] } else { vec![] },
+            ..Explicit::default()
+        },
         leg: LegConfig {
-            cc: if a & 2 != 0 { cc::Kind::FixedRate } else { cc::Kind::Cubic },
+            cc: match (a & 2 != 0, b & 0x20 != 0) {
+                (_, true) => cc::Kind::Xcp,
+                (true, _) => cc::Kind::FixedRate,
+                (false, _) => cc::Kind::Cubic,
+            },
             ..LegConfig::default()
         },
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,

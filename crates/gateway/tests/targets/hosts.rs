@@ -7,6 +7,8 @@ use farlink_wire::{
     parse,
 };
 
+use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
+
 use super::source::Source;
 use super::truth::content;
 use super::world::{Out, is_a};
@@ -84,6 +86,23 @@ fn farlink(from: &mut Source<'_>, out: &mut Vec<u8>) {
         }
     };
     push_option(out, &build::farlink_option(form, &body).unwrap_or_default());
+    if kind & 0x38 == 0x08 {
+        explicit(from, out);
+    }
+}
+
+/// What a segment says of its speed, or an acknowledgement of wishes (XCP).
+fn explicit(from: &mut Source<'_>, out: &mut Vec<u8>) {
+    let kind = from.u8();
+    // A time, or a change of bytes a second, of any size.
+    let word = |from: &mut Source<'_>| from.u32() >> (kind & 31);
+    if kind & 0x80 == 0 {
+        return push_option(out, &sum_option(word(from)));
+    }
+    let (spacing, rtt) = (HeaderTime(word(from)), HeaderTime(word(from)));
+    let sign = if kind & 0x40 == 0 { 1 } else { -1 };
+    let delta_bytes_per_s = word(from).cast_signed().wrapping_mul(sign);
+    push_option(out, &XcpFields { spacing, rtt, delta_bytes_per_s }.option());
 }
 
 fn push_option(out: &mut Vec<u8>, option: &[u8]) {

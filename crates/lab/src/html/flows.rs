@@ -137,7 +137,11 @@ fn rates(direction: &DirectionTrace, limit: Option<f64>) -> Option<Plot> {
     }
     let sent = |e: &Event| match *e {
         Event::Sent { t, from, to } | Event::Repeated { t, from, to } => Some((t, to.saturating_sub(from))),
-        Event::Acked { .. } | Event::TimedOut { .. } | Event::Recovers { .. } => None,
+        Event::Acked { .. }
+        | Event::TimedOut { .. }
+        | Event::Recovers { .. }
+        | Event::Explicit { .. }
+        | Event::Doubted { .. } => None,
     };
     let mut before = None;
     let mut delivered = Vec::new();

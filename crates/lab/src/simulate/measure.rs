@@ -239,7 +239,7 @@ fn early_bytes(network: &mut Network, gateway: &str) -> f64 {
 }
 
 fn of_gateways(network: &mut Network, measured: &mut Measured) {
-    let (mut memory, mut split, mut count) = (0, 0, 0);
+    let (mut memory, mut split, mut doubted, mut count) = (0, 0, 0, 0);
     let (mut peaks, mut returned) = (Vec::new(), Vec::new());
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
     for node in network.world.gateways() {
@@ -252,6 +252,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
         returned.push((node, returns.fold((0, 0), |sum, l| (sum.0 + l.0, sum.1 + l.1))));
         memory += status.engine.pool_bytes + status.engine.table_bytes;
         split += status.engine.counters.flows_split;
+        doubted += status.engine.counters.xcp_doubted;
         count += 1;
     }
     measured.metric("queue_max_bytes", queue);
@@ -264,5 +265,6 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     if count > 0 {
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);
+        measured.metric("xcp_doubted", doubted as f64);
     }
 }

@@ -308,6 +308,7 @@ fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
             declared: Declared::WithRate,
             outage,
             xcp: None,
+            harm: None,
         },
         linux: LinuxConfig { timestamps: attack.timestamps, ..LinuxConfig::modern(congestion::Kind::Cubic) },
         honest: vec![Transfer {

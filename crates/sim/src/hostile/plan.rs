@@ -1,5 +1,6 @@
 //! What a seed means: a path, honest connections, and who attacks them.
 
+use farlink_channel::XcpHarm;
 use farlink_gateway::Config;
 use farlink_gateway::cc;
 use farlink_gateway::config::{FlowControl, Pinned};
@@ -19,6 +20,10 @@ pub const SPOOFER: usize = 5;
 pub const LIAR_PORT: u16 = 6000;
 /// So many of the declared links have routers that say how fast, or gateways that hope for them.
 const XCP_SHARE: f64 = 0.15;
+/// On so many of these somebody changes what is said.
+const HARM_SHARE: f64 = 0.5;
+const HARMS: [XcpHarm; 6] =
+    [XcpHarm::Strip, XcpHarm::More, XcpHarm::Less, XcpHarm::Both, XcpHarm::Replay, XcpHarm::Wild];
 /// Attackers fall silent then.
 pub const ATTACK_ENDS: Duration = Duration::from_secs(60);
 
@@ -59,6 +64,8 @@ pub struct HardLink {
     pub outage: Option<(Duration, Duration, bool)>,
     /// The gateways send at the rate that routers say, and whether there is one.
     pub xcp: Option<bool>,
+    /// Who changes what gateways say of that on the way.
+    pub harm: Option<XcpHarm>,
 }
 
 /// A connection that a lying client opens.
@@ -149,6 +156,8 @@ impl HostilePlan {
         let mut rng = Rng::new(seed, "hostile: xcp");
         if link.declared != Declared::No && gateways == [true; 2] && rng.chance(XCP_SHARE) {
             link.xcp = Some(rng.chance(0.7));
+            let mut rng = Rng::new(seed, "hostile: xcp on the way");
+            link.harm = rng.chance(HARM_SHARE).then(|| rng.pick(&HARMS));
             let both = calls.iter_mut().flat_map(|call| &mut call.lies);
             both.filter(|_| rng.chance(0.5)).for_each(|lies| lies.push(Lie::Wishes));
         }
@@ -181,6 +190,7 @@ fn link(rng: &mut Rng) -> HardLink {
         declared,
         outage,
         xcp: None,
+        harm: None,
     }
 }
 

@@ -293,6 +293,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         delay: plan.link.delay,
         queue_limit_bytes: Some(queue_bytes(plan)),
         xcp: (plan.link.xcp == Some(true)).then(XcpRouter::default),
+        xcp_harm: plan.link.harm,
         ..ChannelConfig::default()
     };
     let (port_a, port_b) = world.link(ends[0], ends[1], MTU_BYTES, hard.clone(), hard);
@@ -379,6 +380,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
+            explicit: Default::default(),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,
