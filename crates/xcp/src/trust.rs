@@ -11,6 +11,8 @@ use farlink_wire::{Duration, Instant};
 
 /// Round trips without a word after which there is no router that speaks.
 const ROUNDS_UNHEARD: u32 = 2;
+/// Timeouts without a word, likewise.
+const TIMEOUTS_UNHEARD: u32 = 2;
 /// A round trip of more than so many eighths of the shortest one has waited in a queue. A router's
 /// own queue is shorter at its start: 0.35 of what the path holds at most.
 const RISEN_EIGHTHS: u32 = 11;
@@ -125,6 +127,8 @@ pub struct Trust {
     /// Round trips in which something is lost, this one and the one before.
     is_lossy: [bool; 2],
     unheard: u32,
+    /// Timeouts since a word.
+    timeouts: u32,
     gains: [f64; GAIN_ROUNDS],
     contradictions: u32,
     starved: u32,
@@ -156,6 +160,7 @@ impl Trust {
             min_rtt: Duration::ZERO,
             is_lossy: [false; 2],
             unheard: 0,
+            timeouts: 0,
             gains: [0.0; GAIN_ROUNDS],
             contradictions: 0,
             starved: 0,
@@ -223,7 +228,7 @@ impl Trust {
     /// time; so many bytes may be under way. Returns whether it is followed.
     pub fn on_sum(&mut self, change_bytes_per_s: i32, window_bytes: u64) -> bool {
         self.round.is_heard = true;
-        self.unheard = 0;
+        (self.unheard, self.timeouts) = (0, 0);
         if !self.asks() {
             return false;
         }
@@ -249,10 +254,14 @@ impl Trust {
         self.disbelieve(Doubt::Marked);
     }
 
-    /// Nothing at all is answered. Who speaks when something is again, is believed again.
+    /// Nothing at all is answered. Once a repetition has got lost; twice, it is silence. Who speaks
+    /// when something is answered again, is believed again.
     pub fn on_timeout(&mut self) {
-        self.believed_rounds = self.believed_rounds.max(HOLD_ROUNDS);
-        self.disbelieve(Doubt::Silent);
+        self.timeouts = self.timeouts.saturating_add(1);
+        if self.timeouts >= TIMEOUTS_UNHEARD {
+            self.believed_rounds = self.believed_rounds.max(HOLD_ROUNDS);
+            self.disbelieve(Doubt::Silent);
+        }
     }
 
     /// Something has arrived.

@@ -112,6 +112,18 @@ fn a_queue_elsewhere_shows_by_losses_while_they_give_more() {
 }
 
 #[test]
+fn the_second_timeout_without_a_word_is_silence() {
+    let mut way = Way::believed(100_000);
+    way.trust.on_timeout();
+    way.round(Some(0.0));
+    way.trust.on_timeout();
+    assert!(way.trust.believes(), "a repetition was lost, twice");
+    way.trust.on_timeout();
+    assert_eq!(way.trust.doubt(), Some(Doubt::Silent));
+    assert!(way.trust.on_sum(0, 100_000), "it speaks again");
+}
+
+#[test]
 fn a_mark_ends_it_at_once() {
     let mut way = Way::believed(100_000);
     way.trust.on_mark();
