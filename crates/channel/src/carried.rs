@@ -1,6 +1,7 @@
 //! What the line has carried, by time.
 
 use farlink_wire::time::{Duration, Instant};
+use farlink_xcp::Backlog;
 
 /// Length of the intervals in which bytes are counted apart, milliseconds.
 pub const CARRIED_INTERVAL_MS: u64 = 10;
@@ -17,8 +18,13 @@ const CONNECTIONS_MAX: usize = 64;
 pub struct Carried {
     /// Bytes that have left the line in each interval of [`CARRIED_INTERVAL_MS`].
     pub bytes: Vec<u64>,
+    /// Of these, bytes of packets that say how fast they are sent, where a router of the line hears
+    /// them.
+    pub xcp_bytes: Vec<u64>,
     /// The most bytes that waited for the line in each of these intervals.
     pub queue_bytes: Vec<u32>,
+    /// Of them, the most of XCP traffic, where that waits apart.
+    pub xcp_queue_bytes: Vec<u32>,
     /// When the first packet of more than 200 bytes came, which is the first with data of any
     /// length to speak of.
     pub first_data: Option<Duration>,
@@ -45,13 +51,12 @@ impl Carried {
     }
 
     /// So many bytes wait for the line.
-    pub(crate) fn waits(&mut self, since_start: Duration, queue_bytes: usize) {
+    pub(crate) fn waits(&mut self, since_start: Duration, waits: Backlog) {
         let Some(n) = interval(since_start) else { return };
-        if self.queue_bytes.len() <= n {
-            self.queue_bytes.resize(n + 1, 0);
-        }
-        if let Some(most) = self.queue_bytes.get_mut(n) {
-            *most = (*most).max(u32::try_from(queue_bytes).unwrap_or(u32::MAX));
+        note_most(&mut self.queue_bytes, n, waits.all_bytes);
+        // Where none wait apart nothing is kept.
+        if waits.xcp_bytes > 0 {
+            note_most(&mut self.xcp_queue_bytes, n, waits.xcp_bytes);
         }
     }
 
@@ -77,15 +82,22 @@ impl Carried {
     }
 
     /// A packet has left the line. Its bytes count evenly over the time that it took.
-    pub(crate) fn leaves(&mut self, start: Instant, begin: Instant, end: Instant, bytes: u64) {
+    pub(crate) fn leaves(
+        &mut self,
+        start: Instant,
+        (begin, end): (Instant, Instant),
+        bytes: u64,
+        is_xcp: bool,
+    ) {
         let interval_ns = u128::from(CARRIED_INTERVAL_MS) * 1_000_000;
         let (from, to) = (begin.since(start).as_nanos(), end.since(start).as_nanos());
         let (first, last) = (from / interval_ns, to / interval_ns);
         if last as usize >= INTERVALS_MAX {
             return;
         }
-        if self.bytes.len() <= last as usize {
-            self.bytes.resize(last as usize + 1, 0);
+        let sums = [Some(&mut self.bytes), is_xcp.then_some(&mut self.xcp_bytes)];
+        for sums in sums.into_iter().flatten().filter(|sums| sums.len() <= last as usize) {
+            sums.resize(last as usize + 1, 0);
         }
         let mut left = bytes;
         for n in first..=last {
@@ -100,7 +112,20 @@ impl Carried {
             if let Some(sum) = self.bytes.get_mut(n as usize) {
                 *sum += share;
             }
+            if let Some(sum) = self.xcp_bytes.get_mut(n as usize).filter(|_| is_xcp) {
+                *sum += share;
+            }
         }
+    }
+}
+
+/// The most of an interval, if so much is more.
+fn note_most(all: &mut Vec<u32>, n: usize, bytes: u64) {
+    if all.len() <= n {
+        all.resize(n + 1, 0);
+    }
+    if let Some(most) = all.get_mut(n) {
+        *most = (*most).max(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 }
 
@@ -155,10 +180,11 @@ mod tests {
     fn the_longest_queue_of_an_interval_counts() {
         let mut carried = Carried::default();
         for (at_ms, bytes) in [(1, 500), (3, 900), (9, 100), (21, 7)] {
-            carried.waits(Duration::from_millis(at_ms), bytes);
+            let xcp_bytes = if bytes == 900 { 300 } else { 0 };
+            carried.waits(Duration::from_millis(at_ms), Backlog { xcp_bytes, all_bytes: bytes });
         }
-        assert_eq!(carried.queue_bytes, [900, 0, 7]);
-        carried.waits(Duration::from_secs(601), 1);
+        assert_eq!((&carried.queue_bytes[..], &carried.xcp_queue_bytes[..]), (&[900, 0, 7][..], &[300][..]));
+        carried.waits(Duration::from_secs(601), Backlog { xcp_bytes: 1, all_bytes: 1 });
         assert_eq!(carried.queue_bytes.len(), 3);
     }
 
@@ -166,11 +192,12 @@ mod tests {
     fn bytes_count_over_the_time_they_took() {
         let mut carried = Carried::default();
         let at = Instant::from_millis;
-        carried.leaves(at(1000), at(1005), at(1025), 2_000);
+        carried.leaves(at(1000), (at(1005), at(1025)), 2_000, false);
         assert_eq!(carried.bytes, [500, 1_000, 500]);
-        carried.leaves(at(1000), at(1025), at(1025), 7);
+        carried.leaves(at(1000), (at(1025), at(1025)), 7, true);
         assert_eq!(carried.bytes, [500, 1_000, 507]);
-        carried.leaves(at(1000), at(10_000_000), at(10_000_000), 7);
+        assert_eq!(carried.xcp_bytes, [0, 0, 7]);
+        carried.leaves(at(1000), (at(10_000_000), at(10_000_000)), 7, false);
         assert_eq!(carried.bytes.len(), 3);
         for (at, len) in [(5, 60), (7, 1500), (9, 1500)] {
             carried.enters(Duration::from_millis(at), len);

@@ -64,13 +64,11 @@ impl<P: Payload> Channel<P> {
         self.stats.offered_packets += 1;
         self.stats.offered_bytes += packet.len_bytes() as u64;
         self.carried.enters(now.since(self.config.start), packet.len_bytes());
-        if self.line.push(now, packet, &self.config) {
-            self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(self.line.queue_bytes());
-            self.stats.queue_max_packets = self.stats.queue_max_packets.max(self.line.queue_packets());
-            self.carried.waits(now.since(self.config.start), self.line.queue_bytes());
-        } else {
-            self.stats.dropped_queue += 1;
-        }
+        self.stats.dropped_queue += self.line.push(now, packet, &self.config) as u64;
+        let waiting = self.line.waiting();
+        self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(waiting.bytes());
+        self.stats.queue_max_packets = self.stats.queue_max_packets.max(waiting.packets());
+        self.carried.waits(now.since(self.config.start), waiting.backlog());
     }
 
     /// The next packet whose time of delivery has come.
@@ -152,7 +150,7 @@ impl<P: Payload> Channel<P> {
     /// Bytes that wait for the line, without the packet on it.
     #[must_use]
     pub fn queue_bytes(&self) -> usize {
-        self.line.queue_bytes()
+        self.line.waiting().bytes()
     }
 
     /// Nothing waits and nothing is under way.
@@ -185,10 +183,8 @@ impl<P: Payload> Channel<P> {
                 continue;
             }
             self.advance_behind(departure.end);
-            if let Some((line, config)) = &mut self.behind
-                && !line.push(departure.end, departure.packet, config)
-            {
-                self.stats.dropped_queue += 1;
+            if let Some((line, config)) = &mut self.behind {
+                self.stats.dropped_queue += line.push(departure.end, departure.packet, config) as u64;
             }
         }
         self.advance_behind(now);
@@ -204,10 +200,10 @@ impl<P: Payload> Channel<P> {
 
     /// A packet has left the line: is it lost, and when does it arrive?
     fn depart(&mut self, departure: Departure<P>) {
-        let Departure { mut packet, begin, end, missed_contact } = departure;
+        let Departure { mut packet, begin, end, missed_contact, is_xcp } = departure;
         let len_bytes = packet.len_bytes();
         self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
-        self.carried.leaves(self.config.start, begin, end, len_bytes as u64);
+        self.carried.leaves(self.config.start, (begin, end), len_bytes as u64, is_xcp);
         self.carried.leaves_of(end.since(self.config.start), packet.ip_packet(), len_bytes);
         if let Some(harm) = self.config.xcp_harm {
             self.harm.pass(harm, &mut packet);

@@ -1,6 +1,7 @@
 //! What a channel is told and what it tells.
 
 use farlink_wire::time::{Duration, Instant};
+use farlink_xcp::Weights;
 
 /// One direction of an emulated path. The default is a perfect wire: no delay, no limit, no
 /// impairment.
@@ -91,6 +92,9 @@ pub struct XcpRouter {
     pub capacity_bps: Option<u64>,
     /// The longest round trip that is ordinary here, 1 s at least.
     pub max_interval: Duration,
+    /// XCP traffic and the rest wait in queues of their own, and share the line by these; `None`:
+    /// in one.
+    pub weights: Option<Weights>,
     /// From this time after the start to that one it says nothing, and then it has forgotten all.
     pub away: Option<(Duration, Duration)>,
 }

@@ -4,7 +4,7 @@
 use farlink_wire::time::Instant;
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Parsed, TcpSegment, WireSize, edit, parse};
-use farlink_xcp::{Config, Router};
+use farlink_xcp::{Backlog, Config, Kind, Port};
 
 use crate::config::XcpRouter;
 use crate::payload::Payload;
@@ -13,9 +13,11 @@ use crate::payload::Payload;
 #[derive(Debug)]
 pub(crate) struct Control {
     said: XcpRouter,
-    router: Router,
+    port: Port,
+    config: Config,
     /// When it goes away, and when it is back.
     away: Option<(Instant, Instant)>,
+    is_shared: bool,
 }
 
 impl Control {
@@ -23,50 +25,75 @@ impl Control {
     pub fn new(now: Instant, said: XcpRouter, rate_bps: Option<u64>) -> Self {
         let capacity_bps = said.capacity_bps.or(rate_bps).unwrap_or(u64::MAX);
         let max_interval = said.max_interval.max(Config::of_rate(0).max_interval);
-        let router = Router::new(now, Config { max_interval, ..Config::of_rate(capacity_bps) });
-        Self { said, router, away: said.away.map(|(from, until)| (now + from, now + until)) }
+        let config = Config { max_interval, ..Config::of_rate(capacity_bps) };
+        let away = said.away.map(|(from, until)| (now + from, now + until));
+        Self { said, port: Port::new(now, config, said.weights), config, away, is_shared: false }
     }
 
     /// It starts again, and knows nothing.
     fn is_away(&mut self, now: Instant) -> bool {
         let Some((from, until)) = self.away.filter(|(from, _)| *from <= now) else { return false };
         if now >= until {
-            self.router = Router::new(now, *self.router.config());
+            self.port = Port::new(now, self.config, self.said.weights);
+            if self.is_shared {
+                self.port.measure();
+            }
             self.away = None;
         }
         from <= now && now < until
     }
 
+    /// The line is shared with the other direction: what leaves says how much there is.
+    pub fn share(&mut self) {
+        self.is_shared = true;
+        self.port.measure();
+    }
+
     /// The line has this rate from now on; what the router was told of it counts for more.
     pub fn follow(&mut self, rate_bps: Option<u64>) {
         if let Some(bps) = rate_bps.filter(|_| self.said.capacity_bps.is_none()) {
-            self.router.set_capacity(bps);
+            self.config.capacity_bps = bps;
+            self.port.set_link(bps);
         }
     }
 
-    /// A packet joins those that wait.
-    pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
+    /// A packet joins those that wait. What it is to them.
+    pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
+        let size = size(packet);
+        let (kind, fields) = look(packet.ip_packet());
         if self.is_away(now) {
-            return;
+            return kind;
         }
-        let said = fields(packet.ip_packet()).map(|(_, said)| said);
-        self.router.on_arrival(now, size(packet), said.as_ref(), queue_bytes as u64);
+        self.port.arrive(now, size, kind, fields.map(|(_, said)| said).as_ref(), waits);
+        kind
     }
 
-    /// A packet leaves the queue.
-    pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, queue_bytes: usize) {
-        if self.is_away(now) {
-            return;
-        }
+    /// A packet leaves the queue. What it was.
+    pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
         let size = size(packet);
         let bytes = packet.ip_packet();
-        let Some((segment, said)) = fields(bytes) else {
-            return self.router.note_departure(now, queue_bytes as u64);
-        };
-        let left = self.router.on_departure(now, size, &said, queue_bytes as u64);
-        if left != said {
-            edit::write_xcp_delta(bytes, &segment, left.delta_bytes_per_s);
+        let (kind, fields) = look(bytes);
+        if self.is_away(now) {
+            return kind;
         }
+        let said = fields.as_ref().map(|(_, said)| said);
+        let left = self.port.depart(now, size, kind, said, waits);
+        if let (Some((segment, said)), Some(left)) = (&fields, left)
+            && left != *said
+        {
+            edit::write_xcp_delta(bytes, segment, left.delta_bytes_per_s);
+        }
+        kind
+    }
+
+    /// What a packet is to the queue.
+    pub fn kind<P: Payload>(packet: &mut P) -> Kind {
+        look(packet.ip_packet()).0
+    }
+
+    /// The part of the room in the queue that plain traffic may fill, of one.
+    pub fn plain_part(&self) -> f64 {
+        self.port.plain_part()
     }
 }
 
@@ -74,7 +101,13 @@ fn size<P: Payload>(packet: &P) -> WireSize {
     u32::try_from(packet.len_bytes()).unwrap_or(u32::MAX).into()
 }
 
-fn fields(packet: &[u8]) -> Option<(TcpSegment, XcpFields)> {
-    let Parsed::Tcp(segment) = parse(packet) else { return None };
-    segment.options.xcp.map(|said| (segment, said))
+/// What a packet is to the queue, and what it says.
+fn look(packet: &[u8]) -> (Kind, Option<(TcpSegment, XcpFields)>) {
+    let Parsed::Tcp(segment) = parse(packet) else { return (Kind::Plain, None) };
+    match segment.options.xcp {
+        // Acknowledgements, and what opens and ends connections: as in the queue of a gateway.
+        _ if segment.payload_len == 0 => (Kind::First, segment.options.xcp.map(|said| (segment, said))),
+        Some(said) => (Kind::Xcp, Some((segment, said))),
+        None => (Kind::Plain, None),
+    }
 }

@@ -9,7 +9,8 @@
 //! - `channel.rs` the door; `config.rs` what goes in and out; `payload.rs` what a packet must be
 //!   able to do
 //! - `control.rs` the XCP router of the queue; `harm.rs` who changes its words
-//! - `line.rs` queue and serialisation; `medium.rs` both directions on one medium; `schedule.rs`
+//! - `waiting.rs` the queue, or the queues: XCP traffic may have its own
+//! - `line.rs` serialisation; `medium.rs` both directions on one medium; `schedule.rs`
 //!   rates and contacts over time
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
 //!   the streams
@@ -42,6 +43,7 @@ mod perfect;
 mod random;
 mod schedule;
 pub mod text;
+mod waiting;
 mod wink;
 
 pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN, OfConnection};
@@ -53,3 +55,5 @@ pub use config::{
 pub use medium::Medium;
 pub use payload::Payload;
 pub use perfect::perfect_arrival;
+
+pub use farlink_xcp::Weights;

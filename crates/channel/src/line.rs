@@ -1,14 +1,14 @@
-//! The queue and the serialisation at the link's rate.
-
-use std::collections::VecDeque;
+//! The serialisation at the link's rate, and what waits for it.
 
 use farlink_wire::time::{Duration, Instant};
+use farlink_xcp::Kind;
 
 use crate::config::ChannelConfig;
 use crate::control::Control;
 use crate::medium::Medium;
 use crate::payload::Payload;
 use crate::schedule::{Section, section};
+use crate::waiting::Waiting;
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// Changes of rate and contact within one packet that are looked at.
@@ -18,8 +18,7 @@ const CHANGES_MAX: usize = 1_000;
 /// without gaps and what a division leaves over is carried.
 #[derive(Debug)]
 pub(crate) struct Line<P> {
-    queue: VecDeque<P>,
-    queue_bytes: usize,
+    waiting: Waiting<P>,
     current: Option<Current<P>>,
     /// Up to here the line's time is spent.
     clock: Instant,
@@ -40,6 +39,8 @@ struct Current<P> {
     left_bits: u64,
     /// Part of it was sent outside a contact.
     missed_contact: bool,
+    /// It says how fast it is sent, and the line has a router for that.
+    is_xcp: bool,
 }
 
 /// A packet that has left the line.
@@ -49,6 +50,7 @@ pub(crate) struct Departure<P> {
     pub(crate) begin: Instant,
     pub(crate) end: Instant,
     pub(crate) missed_contact: bool,
+    pub(crate) is_xcp: bool,
 }
 
 /// What the line does next, and when.
@@ -64,8 +66,7 @@ enum Next {
 impl<P: Payload> Line<P> {
     pub(crate) fn new(config: &ChannelConfig) -> Self {
         Self {
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            waiting: Waiting::new(Instant::ZERO, config),
             current: None,
             clock: Instant::ZERO,
             fraction: 0,
@@ -78,6 +79,9 @@ impl<P: Payload> Line<P> {
     /// From the next packet on the line is shared.
     pub(crate) fn share(&mut self, medium: &Medium) {
         self.medium = Some(medium.clone());
+        if let Some(control) = &mut self.control {
+            control.share();
+        }
     }
 
     /// A packet's end has to be looked at when it comes: others wait for it.
@@ -85,23 +89,24 @@ impl<P: Payload> Line<P> {
         self.medium.is_some()
     }
 
-    pub(crate) fn queue_bytes(&self) -> usize {
-        self.queue_bytes
-    }
-
-    pub(crate) fn queue_packets(&self) -> usize {
-        self.queue.len()
+    pub(crate) fn waiting(&self) -> &Waiting<P> {
+        &self.waiting
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.current.is_none() && self.queue.is_empty()
+        self.current.is_none() && self.waiting.packets() == 0
     }
 
-    /// A packet arrives. The line has been advanced to `now`. False: the queue is full, the packet
-    /// is dropped.
-    pub(crate) fn push(&mut self, now: Instant, mut packet: P, config: &ChannelConfig) -> bool {
+    /// A packet arrives. The line has been advanced to `now`. Returns how many packets a full queue
+    /// drops: it, or others.
+    pub(crate) fn push(&mut self, now: Instant, mut packet: P, config: &ChannelConfig) -> usize {
+        let (mut kind, mut plain_part) = (Kind::Plain, 1.0);
         if let Some(control) = &mut self.control {
-            control.arrive(now, &mut packet, self.queue_bytes);
+            let is_stale = self.section.until.is_some_and(|until| until <= now);
+            let section = if is_stale { section(config, now) } else { self.section };
+            control.follow(section.rate_bps);
+            kind = control.arrive(now, &mut packet, self.waiting.backlog());
+            plain_part = control.plain_part();
         }
         if self.current.is_none() {
             if now > self.clock {
@@ -109,16 +114,9 @@ impl<P: Payload> Line<P> {
                 self.fraction = 0;
             }
             self.start(packet, config);
-            return true;
+            return 0;
         }
-        let bytes = self.queue_bytes.saturating_add(packet.len_bytes());
-        let too_many = config.queue_limit_packets.is_some_and(|limit| self.queue.len() >= limit);
-        if too_many || config.queue_limit_bytes.is_some_and(|limit| bytes > limit) {
-            return false;
-        }
-        self.queue_bytes = bytes;
-        self.queue.push_back(packet);
-        true
+        self.waiting.push(now, packet, (kind, plain_part), config)
     }
 
     /// The next packet whose serialisation ends at `now` or before.
@@ -130,12 +128,11 @@ impl<P: Payload> Line<P> {
                 Next::Finish(end, fraction) if end <= now => {
                     self.clock = end;
                     self.fraction = fraction;
-                    let Current { packet, begin, missed_contact, .. } = self.current.take()?;
-                    if let Some(next) = self.queue.pop_front() {
-                        self.queue_bytes = self.queue_bytes.saturating_sub(next.len_bytes());
+                    let Current { packet, begin, missed_contact, is_xcp, .. } = self.current.take()?;
+                    if let Some(next) = self.waiting.pop(end) {
                         self.start(next, config);
                     }
-                    return Some(Departure { packet, begin, end, missed_contact });
+                    return Some(Departure { packet, begin, end, missed_contact, is_xcp });
                 }
                 Next::Change(at) if at <= now => self.progress(at, config),
                 Next::Finish(..) | Next::Change(_) | Next::Never => return None,
@@ -161,6 +158,17 @@ impl<P: Payload> Line<P> {
         self.fraction = 0;
         if old.xcp != new.xcp {
             self.control = new.xcp.map(|said| Control::new(now, said, self.section.rate_bps));
+            if let (Some(control), Some(_)) = (&mut self.control, &self.medium) {
+                control.share();
+            }
+        }
+        if !Waiting::<P>::fits(old, new) {
+            let moved = self.waiting.take_all(now);
+            self.waiting = Waiting::new(now, new);
+            for mut packet in moved {
+                let kind = Control::kind(&mut packet);
+                self.waiting.push(now, packet, (kind, 1.0), new);
+            }
         }
     }
 
@@ -174,11 +182,12 @@ impl<P: Payload> Line<P> {
                 self.section = section(config, begin);
             }
         }
+        let mut is_xcp = false;
         if let Some(control) = &mut self.control {
             control.follow(self.section.rate_bps);
-            control.depart(self.clock, &mut packet, self.queue_bytes);
+            is_xcp = control.depart(self.clock, &mut packet, self.waiting.backlog()) == Kind::Xcp;
         }
-        self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false });
+        self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false, is_xcp });
     }
 
     /// Brings the section up to the clock.

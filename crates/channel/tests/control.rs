@@ -1,6 +1,6 @@
 //! A line whose queue is controlled by XCP.
 
-use farlink_channel::{Behind, Channel, ChannelConfig, XcpHarm, XcpRouter};
+use farlink_channel::{Behind, Channel, ChannelConfig, Medium, Weights, XcpHarm, XcpRouter};
 use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
 use farlink_wire::{Offload, Parsed, SegmentHeader, TcpSegment, finish_checksums, parse, verify_checksums};
@@ -82,6 +82,124 @@ fn what_is_no_xcp_passes_as_it_is() {
     }
     let out: Vec<_> = core::iter::from_fn(|| channel.pop(Instant::from_millis(100))).collect();
     assert_eq!(out, plain);
+}
+
+/// A line of 8 Mbit/s before which XCP traffic waits apart.
+fn shared(xcp: u32, plain: u32) -> ChannelConfig {
+    let weights = Some(Weights { xcp, plain });
+    ChannelConfig { queue_limit_bytes: Some(100_000), ..line(XcpRouter { weights, ..XcpRouter::default() }) }
+}
+
+/// A packet of as many bytes that says nothing.
+fn plain() -> Vec<u8> {
+    let host = |n: u8| format!("10.0.0.{n}").parse().unwrap();
+    let (head, offload) = SegmentHeader::between((host(1), 1), (host(3), 2)).write(976).unwrap();
+    let mut packet = [&head[..], &[7; 976]].concat();
+    finish_checksums(&mut packet, &offload);
+    packet
+}
+
+fn is_xcp(packet: &[u8]) -> bool {
+    segment(packet).options.xcp.is_some()
+}
+
+#[test]
+fn both_groups_share_a_line_by_weights_and_each_has_what_the_other_leaves() {
+    for (weights, share) in [((1, 1), 0.5), ((3, 1), 0.75), ((1, 4), 0.2)] {
+        let mut channel = Channel::new(shared(weights.0, weights.1), 1);
+        let now = Instant::ZERO;
+        let length = packet(false, 10).len();
+        assert_eq!(plain().len(), length);
+        for _ in 0..40 {
+            channel.push(now, packet(false, 10));
+            channel.push(now, plain());
+        }
+        let out: Vec<bool> =
+            core::iter::from_fn(|| channel.pop(Instant::from_millis(1_000))).map(|p| is_xcp(&p)).collect();
+        assert_eq!(out.len(), 80);
+        let of_xcp = out[1..33].iter().filter(|is| **is).count() as f64 / 32.0;
+        assert!((of_xcp - share).abs() < 0.05, "{weights:?}: {of_xcp}");
+        assert!(out[79] != out[40] || share == 0.5, "the last ones are of the group that had less");
+        let c = channel.carried();
+        let sums = [&c.bytes, &c.xcp_bytes].map(|bytes| bytes.iter().sum::<u64>());
+        assert_eq!(sums, [80 * length as u64, 40 * length as u64]);
+        assert_eq!(u64::from(c.xcp_queue_bytes[0]), 40 * length as u64 - u64::from(out[0]) * length as u64);
+    }
+}
+
+#[test]
+fn plain_packets_fill_no_more_of_the_queue_than_is_theirs_of_the_line() {
+    // In each 10 ms four packets of XCP, 0.42 of the line, and more of others than there is room
+    // for.
+    let mut channel = Channel::new(shared(1, 1), 1);
+    let (mut plain_out, mut waiting) = (0, 0);
+    for turn in 0..300 {
+        let now = Instant::from_millis(turn * 10);
+        for _ in 0..4 {
+            channel.push(now, packet(false, 2));
+            channel.push(now, plain());
+            channel.push(now, plain());
+        }
+        waiting = channel.queue_bytes();
+        while let Some(out) = channel.pop(Instant::from_millis(turn * 10 + 9)) {
+            plain_out += usize::from(!is_xcp(&out) && turn >= 100);
+        }
+    }
+    assert!((1_100..1_200).contains(&plain_out), "what is left of the line: {plain_out}");
+    assert!((50_000..64_000).contains(&waiting), "as much of the room: {waiting}");
+    assert!(channel.stats().dropped_queue > 500);
+}
+
+#[test]
+fn what_waits_is_kept_when_the_line_is_told_other_weights() {
+    let mut channel = Channel::new(shared(1, 1), 1);
+    for _ in 0..20 {
+        channel.push(Instant::ZERO, packet(false, 10));
+        channel.push(Instant::ZERO, plain());
+    }
+    let at = Instant::from_millis(5);
+    channel.update(at, |config| *config = shared(9, 1));
+    // Ten packets at the new weights, and the rest in one queue.
+    let mut out: Vec<_> = core::iter::from_fn(|| channel.pop(Instant::from_millis(15))).collect();
+    assert!(out[5..].iter().filter(|p| is_xcp(p)).count() + 1 >= out[5..].len(), "{}", out.len());
+    channel.update(Instant::from_millis(15), |config| config.xcp = None);
+    out.extend(core::iter::from_fn(|| channel.pop(Instant::from_millis(1_000))));
+    assert_eq!(out.len(), 40);
+    assert_eq!(out.iter().filter(|p| is_xcp(p)).count(), 20);
+}
+
+#[test]
+fn on_a_medium_that_both_directions_share_the_router_goes_by_what_leaves() {
+    let given = |is_shared: bool| {
+        let config = ChannelConfig { xcp: Some(XcpRouter::default()), ..line(XcpRouter::default()) };
+        let mut there = Channel::new(config.clone(), 1);
+        let mut back = Channel::new(ChannelConfig { xcp: None, ..config }, 2);
+        if is_shared {
+            let medium = Medium::new();
+            there.share(&medium);
+            back.share(&medium);
+        }
+        // Both always have something to send: half of the medium is 5 packets in 10 ms.
+        let mut sum = 0;
+        for turn in 0..200u64 {
+            for _ in 0..6 {
+                there.push(Instant::from_millis(turn * 10), packet(false, 2));
+                back.push(Instant::from_millis(turn * 10), plain());
+            }
+            for ms in 0..10 {
+                let now = Instant::from_millis(turn * 10 + ms);
+                while back.pop(now).is_some() {}
+                while let Some(out) = there.pop(now) {
+                    let delta = segment(&out).options.xcp.unwrap().delta_bytes_per_s;
+                    sum += if turn >= 100 { i64::from(delta) } else { 0 };
+                }
+            }
+        }
+        sum
+    };
+    let (alone, shared) = (given(false), given(true));
+    assert!(alone > 500_000, "most of the line is idle: {alone}");
+    assert!(shared < 0, "more comes than leaves: {shared}");
 }
 
 /// What is left of the words of so many packets behind a line where somebody changes them.

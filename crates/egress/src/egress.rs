@@ -21,6 +21,9 @@ const LOW_CATCH_UP_MAX: Duration = Duration::from_micros(250);
 const INTERACTIVE_TURN_MS: u64 = 5;
 const INTERACTIVE_TURN_PACKETS: u32 = 4;
 
+/// Where more waits in a group than may, each packet that joins it costs so many at most.
+const DROPS_OF_GROUP_MAX: usize = 2;
+
 /// A flow that has been granted bytes.
 #[derive(Clone, Copy, Debug)]
 struct Granted {
@@ -73,7 +76,8 @@ impl<P> Egress<P> {
     ///
     /// When the queue is full the oldest packets of the longest flow (of the group that holds most
     /// for its weight) are dropped and handed back; the new one may be among them. Packets of
-    /// [`Class::Background`] and below go first, whoever holds more.
+    /// [`Class::Background`] and below go first, whoever holds more. The same within a group that
+    /// holds more than its own limit ([`Self::set_group_limit`]).
     pub fn enqueue(
         &mut self,
         now: Instant,
@@ -91,8 +95,15 @@ impl<P> Egress<P> {
         while self.stats.backlog_bytes > self.config.queue_limit_bytes
             || self.stats.backlog_packets > self.config.queue_limit_packets
         {
-            let Some(dropped) = self.drop_from_longest(now) else { break };
+            let Some(dropped) = self.groups.longest().and_then(|longest| self.drop_from(now, longest)) else {
+                break;
+            };
             victims.push(dropped);
+        }
+        // A limit that has fallen is reached step by step, not at the expense of one packet.
+        for _ in 0..DROPS_OF_GROUP_MAX {
+            let longest = self.groups.longest_of_full(at);
+            victims.extend(longest.and_then(|longest| self.drop_from(now, longest)));
         }
         self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
         victims
@@ -125,6 +136,25 @@ impl<P> Egress<P> {
         let exists = self.groups.set(now, group, share);
         self.update_waiting_since(now);
         exists
+    }
+
+    /// No more bytes of owned packets are to wait in this group, a packet counted as 64 at least.
+    /// What waits already stays; a group that does not exist has no limit.
+    pub fn set_group_limit(&mut self, group: GroupId, bytes: usize) {
+        self.groups.set_limit(group, bytes);
+    }
+
+    /// Bytes of owned packets that wait in this group, a packet counted as 64 at least.
+    #[must_use]
+    pub fn group_backlog_bytes(&self, group: GroupId) -> usize {
+        self.groups.backlog_bytes(group)
+    }
+
+    /// What the link carries now, in bits per second: its rate, less what the other direction takes
+    /// of a medium that both share. `None`: unshaped.
+    #[must_use]
+    pub fn carries_bps(&self, now: Instant) -> Option<u64> {
+        self.shaper.carries_bps(now)
     }
 
     /// Ends a group: what waits in it goes on in the default group, behind what the same flow has
@@ -377,8 +407,7 @@ impl<P> Egress<P> {
         taken
     }
 
-    fn drop_from_longest(&mut self, now: Instant) -> Option<P> {
-        let at = self.groups.longest()?;
+    fn drop_from(&mut self, now: Instant, at: At) -> Option<P> {
         let (size, packet) = self.take_packet(now, at)?;
         self.stats.dropped_packets += 1;
         self.stats.dropped_bytes += u64::from(size.bytes);

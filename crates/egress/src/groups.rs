@@ -76,6 +76,8 @@ struct Group<P> {
     rate: Shaper,
     /// The largest burst that leaves at once, in bytes.
     burst_bytes: u32,
+    /// Bytes of owned packets that may wait in it.
+    limit_bytes: usize,
     flows: Flows<P>,
     /// Flows that wait in it; not kept where it is alone.
     waiting: Waiting,
@@ -110,6 +112,7 @@ impl<P> Group<P> {
             per_byte: u64::MAX,
             rate: Shaper::new(None, time_of(None, 0)),
             burst_bytes: MAX_BURST_BYTES,
+            limit_bytes: usize::MAX,
             flows: Flows::default(),
             waiting: Waiting::default(),
             waiting_since: None,
@@ -167,6 +170,26 @@ impl<P> Groups<P> {
         self.settle(now, index);
         self.end();
         true
+    }
+
+    /// In this group no more bytes of owned packets are to wait.
+    pub(crate) fn set_limit(&mut self, id: GroupId, bytes: usize) {
+        let index = self.by_id.get(&id).copied();
+        if let Some(group) = index.and_then(|index| self.groups.get_mut(index)) {
+            group.limit_bytes = bytes;
+        }
+    }
+
+    /// Bytes of owned packets that wait in this group.
+    pub(crate) fn backlog_bytes(&self, id: GroupId) -> usize {
+        let group = self.by_id.get(&id).and_then(|index| self.groups.get(*index));
+        group.map_or(0, |group| group.flows.backlog_bytes())
+    }
+
+    /// The flow of this one's group that holds most bytes, where more wait in the group than may.
+    pub(crate) fn longest_of_full(&self, at: At) -> Option<At> {
+        let group = self.groups.get(at.group).filter(|g| g.flows.backlog_bytes() > g.limit_bytes)?;
+        Some(At { group: at.group, slot: group.flows.longest()?.1 })
     }
 
     /// Forgets a group and hands back its flows; `None`: there is none, or it is the default one.

@@ -81,6 +81,16 @@ impl Medium {
         is_heard && self.share.taken >= self.share.of / 4
     }
 
+    /// Which part of the medium is left to this direction: so many parts of so many. No less than
+    /// what is never given up.
+    pub fn own_parts(&self, now: Instant) -> (u128, u128) {
+        let is_heard = self.heard_at.is_some_and(|at| now.since(at) < SILENCE_MAX);
+        let of = self.share.of.as_nanos();
+        let taken = if is_heard { self.share.taken.as_nanos().min(of) } else { 0 };
+        let least = of * u128::from(OWN_PARTS) / u128::from(OWN_PARTS + OTHER_PARTS);
+        ((of - taken).max(least), of)
+    }
+
     /// Time that is left to it when so much is sent. The medium has been `idle` before.
     pub fn leave(&mut self, now: Instant, own: Duration, idle: Duration) -> Duration {
         // Whose medium is its own has never heard anybody.

@@ -76,6 +76,13 @@ impl Shaper {
         self.medium.is_busy(now)
     }
 
+    /// Bits per second, without what the other direction takes of the medium.
+    pub(crate) fn carries_bps(&self, now: Instant) -> Option<u64> {
+        let rate = u128::from(self.rate_bps?);
+        let (own, of) = self.medium.own_parts(now);
+        Some(u64::try_from(rate * own / of.max(1)).unwrap_or(u64::MAX))
+    }
+
     /// So much has come in over the medium that both directions share.
     pub(crate) fn note_taken(&mut self, now: Instant, bytes: u64) {
         let time = time_of(self.rate_bps, u32::try_from(bytes).unwrap_or(u32::MAX));

@@ -619,3 +619,25 @@ fn any_order_of_operations() {
         assert_eq!(put, out + egress.stats().dropped_packets);
     }
 }
+
+#[test]
+fn a_group_holds_no_more_than_its_limit_and_a_limit_that_falls_is_reached_step_by_step() {
+    let now = Instant::from_millis(1);
+    let mut egress = queue(Some(0));
+    set(&mut egress, 1, 1, None);
+    egress.set_group_limit(GroupId(1), 10_000);
+    // One that does not exist has none.
+    egress.set_group_limit(GroupId(2), 0);
+    let enqueue = |egress: &mut Egress<Packet>, group: u32| {
+        egress.enqueue(now, 7, bulk(group), 1000, (group, 1000)).len()
+    };
+    let dropped: usize = (0..20).map(|_| enqueue(&mut egress, 1)).sum();
+    assert_eq!((dropped, egress.group_backlog_bytes(GroupId(1))), (10, 10_000));
+    assert_eq!((0..20).map(|_| enqueue(&mut egress, 0)).sum::<usize>(), 0, "others have no limit");
+    assert_eq!((egress.group_backlog_bytes(GroupId(0)), egress.group_backlog_bytes(GroupId(9))), (20_000, 0));
+    egress.set_group_limit(GroupId(1), 4_000);
+    let dropped: Vec<usize> = (0..8).map(|_| enqueue(&mut egress, 1)).collect();
+    assert_eq!(dropped, [2, 2, 2, 2, 2, 2, 1, 1]);
+    assert_eq!(egress.group_backlog_bytes(GroupId(1)), 4_000);
+    assert_eq!(egress.stats().dropped_packets, 24);
+}

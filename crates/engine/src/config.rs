@@ -7,6 +7,8 @@ use farlink_cc as cc;
 use farlink_wire::Duration;
 use serde::{Deserialize, Serialize};
 
+pub use farlink_xcp::Weights as XcpWeights;
+
 use crate::net::IfaceId;
 
 /// The usual initial window, segments (RFC 6928).
@@ -130,6 +132,8 @@ pub struct Link {
     pub is_half_duplex: bool,
     /// Its queue answers the wishes of packets that other gateways have sent (XCP).
     pub is_xcp_router: bool,
+    /// How packets that say how fast they are sent share that queue with all others.
+    pub xcp_weights: XcpWeights,
     /// Which data goes by what routers say, where `leg.cc` is [`cc::Kind::Xcp`].
     pub explicit: Explicit,
     /// Controller and initial window on this link.

@@ -203,6 +203,12 @@ pub struct XcpRouterArgs {
     /// Bytes that the link layer adds to each packet
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub overhead_bytes: u32,
+    /// While both have something to send, those that are told how fast have so many parts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub xcp_weight: u32,
+    /// And all others so many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub plain_weight: u32,
     /// Admin socket [default: /run/farlink/farlink.sock]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,

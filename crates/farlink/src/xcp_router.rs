@@ -20,6 +20,8 @@ fn configuration(args: &XcpRouterArgs) -> String {
     out.insert("rate_bps".into(), whole(args.rate.0));
     out.insert("overhead_bytes".into(), whole(u64::from(args.overhead_bytes)));
     out.insert("xcp_router".into(), Value::Boolean(true));
+    out.insert("xcp_weight".into(), whole(u64::from(args.xcp_weight)));
+    out.insert("plain_weight".into(), whole(u64::from(args.plain_weight)));
     out.insert("traffic".into(), "everything".into());
     let others = args.ins.iter().map(|name| {
         let mut other = link(name);

@@ -16,6 +16,7 @@
 pub mod due;
 pub mod flow_trace;
 mod gateway;
+mod group;
 mod identification;
 mod link_events;
 mod links;

@@ -2,7 +2,7 @@
 //! bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
-use farlink_engine::config::{self, Config, Interface};
+use farlink_engine::config::{self, Config, Interface, XcpWeights};
 use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
@@ -85,19 +85,19 @@ impl LinkQueue {
             rtt: link.rtt,
             ..usual
         };
+        let mut egress = Egress::new(egress);
+        let router = link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights));
         Self {
             id,
             iface: interface.id,
-            egress: Egress::new(egress),
+            egress,
             repeated_bytes: 0,
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
             is_half_duplex: link.is_half_duplex,
-            router: link
-                .is_xcp_router
-                .then(|| XcpQueue::new(Instant::ZERO, link.rate_bps, link.overhead_bytes)),
+            router,
         }
     }
 
@@ -124,37 +124,51 @@ impl LinkQueue {
     /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
-        if let Some(router) = &mut self.router {
-            router.arrive(now, &waiting.packet, self.egress.stats().backlog_bytes);
-        }
-        for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, waiting.class, size, waiting) {
+        let lane = match &mut self.router {
+            Some(router) => router.arrive(now, &waiting.packet, waiting.class, &mut self.egress),
+            None => waiting.class.into(),
+        };
+        for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, lane, size, waiting) {
             victim.packet.recycle(pool);
         }
     }
 
     /// A packet that has waited leaves.
-    pub fn release(&mut self, now: Instant, packet: &mut PacketBuf) {
+    pub fn release(&mut self, now: Instant, waiting: &mut Waiting) {
         if let Some(router) = &mut self.router {
-            router.depart(now, packet, self.egress.stats().backlog_bytes);
+            router.depart(now, &mut waiting.packet, waiting.class, &self.egress);
         }
     }
 
     /// Something of the gateway's own has left past the queue.
     pub fn charge(&mut self, now: Instant, size: WireSize) {
         self.egress.charge(now, size);
-        self.count_own(now, size);
+        self.count_own(now, size, Class::Control);
     }
 
-    fn count_own(&mut self, now: Instant, size: WireSize) {
+    fn count_own(&mut self, now: Instant, size: WireSize, class: Class) {
         if let Some(router) = self.router.as_mut().filter(|_| !size.is_nothing()) {
-            router.pass(now, size, self.egress.stats().backlog_bytes);
+            router.pass(now, size, class, &self.egress);
         }
+    }
+
+    /// How XCP traffic and the rest share its queue; `None`: it is no XCP router.
+    pub fn xcp_weights(&self) -> Option<XcpWeights> {
+        self.router.as_ref().map(XcpQueue::weights)
+    }
+
+    /// They share it by these from now on. Returns whether it is an XCP router at all.
+    pub fn set_xcp_weights(&mut self, now: Instant, weights: XcpWeights) -> bool {
+        if let Some(router) = &mut self.router {
+            router.set_weights(now, &mut self.egress, weights);
+        }
+        self.router.is_some()
     }
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.egress.set_rate(now, rate_bps);
         if let Some(router) = &mut self.router {
-            router.set_rate(rate_bps);
+            router.set_rate(self.egress.carries_bps(now));
         }
     }
 
@@ -246,7 +260,7 @@ impl LinkQueue {
         let same = pulled.more.is_some_and(|w| id.wanting(w) == id && class_of(w) == class);
         self.repeated_bytes += u64::from(pulled.repeated_bytes);
         self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
-        self.count_own(now, pulled.size);
+        self.count_own(now, pulled.size, class);
         if let (Some(wants), false) = (pulled.more, same) {
             self.set_ready(now, id, wants);
         }
@@ -267,6 +281,7 @@ impl LinkQueue {
             down_by: said.names(),
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
             estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
+            xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             sent_bytes: s.sent_bytes,

@@ -200,7 +200,7 @@ impl Outlet {
         (pool, net): (&mut Pool, &mut dyn Network),
     ) {
         if let Some(link) = self.link_mut(out) {
-            link.release(now, &mut waiting.packet);
+            link.release(now, &mut waiting);
         }
         self.write_packet(now, (waiting.via, out), &waiting.packet, net);
         waiting.packet.recycle(pool);

@@ -1,9 +1,10 @@
 //! Parameters that change while the gateway runs.
 
 use farlink_cc::Kind;
+use farlink_egress::MAX_WEIGHT;
 use farlink_engine::config::{
     Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction,
-    OnLongPaths,
+    OnLongPaths, XcpWeights,
 };
 use farlink_engine::link::{Change, Link, RateSource, Witness};
 use farlink_engine::net::Way;
@@ -40,7 +41,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 17] = [
+const SETTINGS: [Setting; 19] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -83,6 +84,18 @@ const SETTINGS: [Setting; 17] = [
         "half: both directions share one medium, of its rate; or full",
         |_, link| if link.is_half_duplex() { "half" } else { "full" }.into(),
         |gateway, _, way, value| gateway.set_link_duplex(way, value),
+    ),
+    PerLink(
+        "xcp_weight",
+        "parts of an XCP router's link for those that are told how fast, while all want it",
+        |_, link| weight_text(link, |weights| weights.xcp),
+        |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.xcp),
+    ),
+    PerLink(
+        "plain_weight",
+        "and for all others",
+        |_, link| weight_text(link, |weights| weights.plain),
+        |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.plain),
     ),
     PerRule(
         "action",
@@ -227,6 +240,13 @@ fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
     rate.map_or_else(|| "unknown".into(), |bps| bps.to_string())
 }
 
+/// What is said of links that are no XCP routers.
+const NO_WEIGHT: &str = "none";
+
+fn weight_text(link: &LinkQueue, which: fn(XcpWeights) -> u32) -> String {
+    link.xcp_weights().map_or_else(|| NO_WEIGHT.into(), |weights| which(weights).to_string())
+}
+
 fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
     let pace =
         gateway.engine.links().get(link.way()).map(Link::pace).filter(|pace| !pace.source().is_estimated());
@@ -368,6 +388,31 @@ impl Gateway {
         if let Some(link) = self.outlet.link_mut(way) {
             link.set_half_duplex(is_half_duplex);
         }
+        Ok(())
+    }
+
+    fn set_xcp_weight(
+        &mut self,
+        now: Instant,
+        way: Way,
+        value: &str,
+        which: fn(&mut XcpWeights) -> &mut u32,
+    ) -> Result<(), String> {
+        let link = self.outlet.link_mut(way);
+        let weights = link.as_ref().and_then(|link| link.xcp_weights());
+        if value == NO_WEIGHT && weights.is_none() {
+            // As it is said of links that are no routers.
+            return Ok(());
+        }
+        let weight = value.parse().ok().filter(|weight| (1..=MAX_WEIGHT).contains(weight));
+        let weight = weight.ok_or_else(|| format!("`{value}`: allowed are 1 to {MAX_WEIGHT}"))?;
+        let (Some(link), Some(mut weights)) = (link, weights) else {
+            return Err(
+                "it is no XCP router, so nothing shares by weights; allowed: with `xcp_router = true`".into(),
+            );
+        };
+        *which(&mut weights) = weight;
+        link.set_xcp_weights(now, weights);
         Ok(())
     }
 

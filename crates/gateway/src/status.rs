@@ -57,6 +57,9 @@ pub struct LinkStatus {
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the
     /// operator has said the rate, or nothing is known yet.
     pub estimated_bps: u64,
+    /// What packets that say how fast they are sent have of it now (XCP), bit/s; 0 where its queue
+    /// does not answer them.
+    pub xcp_capacity_bps: u64,
     /// Its round trip, as said or found out, microseconds; 0 when unknown.
     pub rtt_us: u64,
     /// Gateways that have been heard at its other end, eight at most, the newest last.

@@ -1,67 +1,147 @@
 //! The queue of a link as an XCP router: it answers the wishes of packets that other gateways have
-//! sent. What this gateway sends itself needs no answer, for the queue is its clock; it is counted.
+//! sent. These wait in a group of their own, and share the link by weights with all others. What
+//! this gateway sends itself needs no answer, for the queue is its clock; it counts as the others.
 
-use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, WireSize, edit, parse, supersegment};
-use farlink_xcp::{Config, Router};
+use farlink_egress::{Class, Egress, Lane, Share};
+use farlink_engine::config::XcpWeights;
+use farlink_wire::{Duration, Instant, PacketBuf, Parsed, TcpSegment, WireSize, edit, parse, supersegment};
+use farlink_xcp::{Backlog, Config, Kind, Port};
+
+use crate::group;
 
 /// The bytes of a usual packet, beside which a link layer's overhead is counted.
 const PACKET_BYTES: u64 = 1_500;
+/// Plain packets may wait for as long as a round trip of XCP traffic lasts, but for this in any
+/// case: it is the usual one of hosts.
+const ROOM_MIN: Duration = Duration::from_millis(50);
+/// Some of them may, however slow the link is.
+const ROOM_PACKETS_MIN: u64 = 64;
 
 /// See the module.
 pub struct XcpQueue {
-    router: Router,
+    port: Port,
     overhead_bytes: u32,
     /// Its rate is known. Else it says nothing.
     has_rate: bool,
+    /// The rate of the link, bits a second of packets as they are on it.
+    rate_bps: Option<u64>,
 }
 
 impl XcpQueue {
-    /// Before a link of this rate, bits a second, each packet of which takes so many bytes more.
-    pub fn new(now: Instant, rate_bps: Option<u64>, overhead_bytes: u32) -> Self {
-        let router = Router::new(now, Config::of_rate(0));
-        let mut queue = Self { router, overhead_bytes, has_rate: false };
+    /// Before this link, each packet of which takes so many bytes more. The queue gets its groups.
+    pub fn new<P>(now: Instant, egress: &mut Egress<P>, weights: XcpWeights) -> Self {
+        let (rate_bps, overhead_bytes) = (egress.config().rate_bps, egress.config().overhead_bytes);
+        let port = Port::new(now, Config::of_rate(0), Some(weights));
+        let mut queue = Self { port, overhead_bytes, has_rate: false, rate_bps: None };
+        // What of its rate the link really carries shows in what leaves.
+        queue.port.measure();
+        queue.set_weights(now, egress, weights);
         queue.set_rate(rate_bps);
         queue
+    }
+
+    /// The groups share by these from now on.
+    pub fn set_weights<P>(&mut self, now: Instant, egress: &mut Egress<P>, weights: XcpWeights) {
+        self.port.set_weights(weights);
+        for (group, weight) in [(group::XCP, weights.xcp), (group::PLAIN, weights.plain)] {
+            // Without the group its packets wait with the others, and are answered all the same.
+            let _ = egress.set_group(now, group, Share { weight, rate_bps: None });
+        }
+    }
+
+    /// How the groups share.
+    pub fn weights(&self) -> XcpWeights {
+        self.port.weights().unwrap_or_default()
+    }
+
+    /// What XCP traffic has of the link now, bits a second; `None`: the rate is not known.
+    pub fn capacity_bps(&self) -> Option<u64> {
+        self.has_rate.then(|| self.port.capacity_bps())
     }
 
     /// The link has another rate from now on.
     pub fn set_rate(&mut self, rate_bps: Option<u64>) {
         self.has_rate = rate_bps.is_some();
-        let rate = u128::from(rate_bps.unwrap_or(0)) * u128::from(PACKET_BYTES);
-        let carried = rate / u128::from(PACKET_BYTES + u64::from(self.overhead_bytes));
-        self.router.set_capacity(u64::try_from(carried).unwrap_or(u64::MAX));
-    }
-
-    /// A packet joins the queue, in which so many bytes wait.
-    pub fn arrive(&mut self, now: Instant, packet: &PacketBuf, queue_bytes: usize) {
-        let size = supersegment::wire_size(packet.bytes(), &packet.offload);
-        let said = segment(packet).and_then(|s| s.options.xcp);
-        self.router.on_arrival(now, size, said.as_ref(), queue_bytes as u64);
-    }
-
-    /// It leaves the queue, and so many bytes wait behind it.
-    pub fn depart(&mut self, now: Instant, packet: &mut PacketBuf, queue_bytes: usize) {
-        let said = segment(packet).and_then(|s| s.options.xcp.map(|said| (s, said)));
-        let Some((s, said)) = said.filter(|_| self.has_rate) else {
-            return self.router.note_departure(now, queue_bytes as u64);
-        };
-        let size = supersegment::wire_size(packet.bytes(), &packet.offload);
-        let left = self.router.on_departure(now, size, &said, queue_bytes as u64);
-        if left != said {
-            edit::set_xcp_delta(packet, &s, left.delta_bytes_per_s);
+        if self.rate_bps != rate_bps {
+            self.rate_bps = rate_bps;
+            let rate = u128::from(rate_bps.unwrap_or(0)) * u128::from(PACKET_BYTES);
+            let carried = rate / u128::from(PACKET_BYTES + u64::from(self.overhead_bytes));
+            self.port.set_link(u64::try_from(carried).unwrap_or(u64::MAX));
         }
     }
 
-    /// Something of this gateway's own has left.
-    pub fn pass(&mut self, now: Instant, size: WireSize, queue_bytes: usize) {
-        self.router.on_arrival(now, size, None, queue_bytes as u64);
-        self.router.note_departure(now, queue_bytes as u64);
+    /// A packet of this class joins the queue. Where in it.
+    pub fn arrive<P>(
+        &mut self,
+        now: Instant,
+        packet: &PacketBuf,
+        class: Class,
+        egress: &mut Egress<P>,
+    ) -> Lane {
+        // The other direction may have taken some of the medium since.
+        self.set_rate(egress.carries_bps(now));
+        let size = supersegment::wire_size(packet.bytes(), &packet.offload);
+        let said = said(packet).map(|(_, said)| said);
+        let kind = kind_of(class, said.is_some());
+        self.port.arrive(now, size, kind, said.as_ref(), backlog(egress));
+        egress.set_group_limit(group::PLAIN, self.plain_room(egress));
+        match kind {
+            // The router shares among those that wait here: none of them goes before another.
+            Kind::Xcp => Lane { class: Class::Bulk, group: group::XCP },
+            Kind::First | Kind::Plain | Kind::Last => class.into(),
+        }
+    }
+
+    /// A packet that joined it in this class leaves it.
+    pub fn depart<P>(&mut self, now: Instant, packet: &mut PacketBuf, class: Class, egress: &Egress<P>) {
+        let fields = said(packet);
+        let said = fields.as_ref().map(|(_, said)| said);
+        let size = supersegment::wire_size(packet.bytes(), &packet.offload);
+        let left = self.port.depart(now, size, kind_of(class, said.is_some()), said, backlog(egress));
+        if let (Some((s, said)), Some(left)) = (&fields, left.filter(|_| self.has_rate))
+            && left != *said
+        {
+            edit::set_xcp_delta(packet, s, left.delta_bytes_per_s);
+        }
+    }
+
+    /// Something of this gateway's own has left, in this class.
+    pub fn pass<P>(&mut self, now: Instant, size: WireSize, class: Class, egress: &Egress<P>) {
+        // It says nothing that is to be answered.
+        let _ = self.port.depart(now, size, kind_of(class, false), None, backlog(egress));
+    }
+
+    /// Bytes of plain packets that may wait: what its part of the link carries in a round trip.
+    fn plain_room<P>(&self, egress: &Egress<P>) -> usize {
+        let Some(rate_bps) = self.rate_bps else { return usize::MAX };
+        let rtt = self.port.router().mean_rtt().max(egress.config().rtt.unwrap_or(ROOM_MIN)).max(ROOM_MIN);
+        let bytes = rate_bps as f64 / 8.0 * rtt.as_secs_f64();
+        let room = bytes.max((ROOM_PACKETS_MIN * PACKET_BYTES) as f64) * self.port.plain_part();
+        room as usize
     }
 }
 
-fn segment(packet: &PacketBuf) -> Option<TcpSegment> {
+fn backlog<P>(egress: &Egress<P>) -> Backlog {
+    let all = egress.stats().backlog_bytes;
+    Backlog { xcp_bytes: egress.group_backlog_bytes(group::XCP) as u64, all_bytes: all as u64 }
+}
+
+/// What a packet is to the queue. Whatever its class, data that says how fast it is sent is XCP
+/// traffic.
+fn kind_of(class: Class, says: bool) -> Kind {
+    match class {
+        Class::Control => Kind::First,
+        _ if says => Kind::Xcp,
+        Class::Interactive => Kind::First,
+        Class::Bulk => Kind::Plain,
+        Class::Background | Class::Spare => Kind::Last,
+    }
+}
+
+/// What a packet says, and where.
+fn said(packet: &PacketBuf) -> Option<(TcpSegment, farlink_wire::xcp::XcpFields)> {
     match parse(packet.bytes()) {
-        Parsed::Tcp(s) => Some(s),
+        Parsed::Tcp(s) => s.options.xcp.map(|said| (s, said)),
         _ => None,
     }
 }

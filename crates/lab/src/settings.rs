@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use farlink_gateway::config::Notice;
 use serde::{Deserialize, Serialize};
 
-pub use direction::{Contacts, Duplex, RateChanges, Way, WinkAt};
+pub use direction::{Contacts, Duplex, Parts, RateChanges, Way, WinkAt};
 pub use table::{SETTINGS, Setting, help};
 
 /// RFC 8200 section 5: below that there is no IPv6.
@@ -132,6 +132,8 @@ pub struct Settings {
     /// The rate that this router believes the link to have, bit/s of IP packets; `None`: the one
     /// that it has.
     pub xcp_capacity_bps: Option<u64>,
+    /// XCP traffic and the rest wait apart before the link, and share it so; `None`: in one queue.
+    pub xcp_weights: Option<Parts>,
     /// When this router is away; afterwards it has forgotten all.
     pub xcp_away: Contacts,
     /// What becomes of the words of XCP behind the link: strip, more, less or both.
@@ -247,6 +249,7 @@ impl Default for Settings {
             queue_packets: None,
             xcp: false,
             xcp_capacity_bps: None,
+            xcp_weights: None,
             xcp_away: Contacts::default(),
             xcp_harm: String::new(),
             behind_rate_bps: 0,

@@ -30,6 +30,7 @@ fn gateway(everything: bool) -> DriverConfig {
         overhead_bytes: 0,
         is_half_duplex: false,
         is_xcp_router: false,
+        xcp_weights: Default::default(),
         explicit: Default::default(),
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,

@@ -128,6 +128,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
+            xcp_weights: Default::default(),
             explicit: Default::default(),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,

@@ -12,6 +12,9 @@ const BETA: f64 = 0.226;
 /// (`tests/reference.rs`).
 const GAMMA: f64 = 0.15;
 
+/// What is taken back because the capacity has fallen, is taken within this part of an interval.
+const URGENT: f64 = 0.25;
+
 /// What has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
@@ -59,10 +62,18 @@ impl Counted {
     }
 
     /// What is given out and taken back from now on. It was counted for `elapsed_s`; `standing` are
-    /// the bytes of the queue that do not go away.
-    pub fn residue(&self, elapsed_s: f64, capacity: f64, standing: f64, rtt_s: f64) -> Residue {
+    /// the bytes of the queue that do not go away. The capacity has `fallen` by so much meanwhile:
+    /// of that all is taken back at once. It is known, not guessed, so nothing is to be damped.
+    pub fn residue(
+        &self,
+        elapsed_s: f64,
+        capacity: f64,
+        fallen: f64,
+        (standing, rtt_s): (f64, f64),
+    ) -> Residue {
         let input = self.bytes / elapsed_s.max(f64::MIN_POSITIVE);
-        let change = ALPHA * (capacity - input) - BETA * standing / rtt_s;
+        let undamped = (1.0 - ALPHA) * fallen.min((input - capacity).max(0.0));
+        let change = ALPHA * (capacity - input) - undamped - BETA * standing / rtt_s;
         let shuffled = (GAMMA * input - change.abs()).max(0.0);
         let (positive, negative) = (shuffled + change.max(0.0), shuffled + (-change).max(0.0));
         let per = |residue: f64, of: f64| if of > 0.0 { residue / of } else { 0.0 };
@@ -70,7 +81,7 @@ impl Counted {
             positive,
             negative,
             per_spacing: per(positive, self.spacing_s),
-            per_byte: per(negative, self.bytes),
+            per_byte: per(negative, if fallen > 0.0 { URGENT * self.bytes } else { self.bytes }),
         }
     }
 }

@@ -8,6 +8,8 @@
 //! Where what is:
 //! - `router.rs` the algorithm of a queue; `interval.rs` what it counts in a control interval, and
 //!   what follows from that; `standing.rs` how much of the queue never goes away
+//! - `port.rs` the router where other traffic leaves by the same link; `capacity.rs` what it has
+//!   there
 //! - `sender.rs` what is sent how fast, and what is said of it
 //! - `receiver.rs` what the sender is told
 //! - `trust.rs` whether the sender believes it
@@ -27,13 +29,17 @@
     )
 )]
 
+mod capacity;
 mod interval;
+mod port;
 mod receiver;
 mod router;
 mod sender;
 mod standing;
 mod trust;
 
+pub use capacity::{Kind, Weights};
+pub use port::{Backlog, Port};
 pub use receiver::Receiver;
 pub use router::{Config, Router};
 pub use sender::{NO_WISH, Sender, WISH};

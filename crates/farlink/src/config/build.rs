@@ -198,6 +198,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
+            xcp_weights: Default::default(),
             explicit: engine::Explicit::default(),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
@@ -252,6 +253,7 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         (None, Some(bps)) => Some(bps.get_ref().0),
         (None, None) => None,
     };
+    let usual = engine::XcpWeights::default();
     let leg = default_link_leg(rate_bps.is_some());
     let named = l.cc.as_ref().filter(|name| name.get_ref() != AUTO);
     let cc = controller(named, source, leg.cc, cc::Kind::ALL)?;
@@ -271,6 +273,10 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         is_half_duplex: l.duplex == Some(file::Duplex::Half),
         is_xcp_router: l.xcp_router == Some(true),
+        xcp_weights: engine::XcpWeights {
+            xcp: l.xcp_weight.map_or(usual.xcp, |n| n.0 as u32),
+            plain: l.plain_weight.map_or(usual.plain, |n| n.0 as u32),
+        },
         explicit: engine::Explicit {
             sources: l.xcp_sources.iter().map(|p| (p.0, p.1)).collect(),
             destinations: l.xcp_destinations.iter().map(|p| (p.0, p.1)).collect(),

@@ -76,6 +76,10 @@ pub struct Link {
     #[serde(default)]
     pub xcp_router: Option<bool>,
     #[serde(default)]
+    pub xcp_weight: Option<Number<1, 1000>>,
+    #[serde(default)]
+    pub plain_weight: Option<Number<1, 1000>>,
+    #[serde(default)]
     pub xcp_sources: Vec<Prefix>,
     #[serde(default)]
     pub xcp_destinations: Vec<Prefix>,

@@ -5,8 +5,8 @@
 
 use crate::script::{Host, Script};
 use farlink_gateway::cc::{Doubt, Kind};
-use farlink_gateway::config::{Action, Explicit, LegConfig, Link};
-use farlink_gateway::{Event, Side};
+use farlink_gateway::config::{Action, Explicit, LegConfig, Link, XcpWeights};
+use farlink_gateway::{Event, LinkStatus, Side};
 use farlink_wire::xcp::XcpFields;
 
 /// A gateway beyond the link that reads what routers say, and one that does not.
@@ -99,13 +99,45 @@ fn hosts_and_gateways_that_know_nothing_of_it_hear_nothing_and_are_not_heard() {
 
 /// A gateway between two others, with a queue of 8 Mbit/s that answers, or does not.
 fn between(is_xcp_router: bool) -> Script {
-    let link =
-        |rate_bps, is_xcp_router| Link { name: "hub".into(), rate_bps, is_xcp_router, ..Link::default() };
+    between_with(|link| link.is_xcp_router = is_xcp_router)
+}
+
+fn between_with(change: impl FnOnce(&mut Link)) -> Script {
+    let link = |name: &str, rate_bps| Link { name: name.into(), rate_bps, ..Link::default() };
+    let mut hub = link("hub", Some(8_000_000));
+    change(&mut hub);
     Script::with(|s| {
         s.config.default_action = Action::Pass;
-        s.link_a = Some(link(Some(100_000_000), false));
-        s.link = Some(link(Some(8_000_000), is_xcp_router));
+        s.link_a = Some(link("near", Some(100_000_000)));
+        s.link = Some(hub);
     })
+}
+
+/// What is wished for without limit, by one who sends two packets in a round trip of 100 ms.
+const WISH: &str = "flraw 54 00cccccd 01999999 7fffffff,flraw 53";
+
+/// Two packets in each of so many round trips; what they were given in each.
+fn given(t: &mut Script, first: u32, round_trips: u32) -> Vec<i64> {
+    let mut given = vec![0; round_trips as usize];
+    for n in 0..2 * round_trips {
+        let from = 1 + (first + n) * 100;
+        t.play(&format!("a > . {from}:{} ack 1 <{WISH}>\n ~50", from + 100));
+        given[n as usize / 2] += said(t).iter().map(|f| i64::from(f.delta_bytes_per_s)).sum::<i64>();
+    }
+    given
+}
+
+fn set(t: &mut Script, key: &str, value: &str) -> Result<(), String> {
+    t.with_gateway(|g, now, _| g.set(now, key, value)).map_err(|wrong| wrong.to_string())
+}
+
+fn hub(t: &mut Script) -> LinkStatus {
+    let links = t.with_gateway(|g, _, _| g.status()).links;
+    links.into_iter().find(|link| link.name == "hub").unwrap()
+}
+
+fn capacity_bps(t: &mut Script) -> u64 {
+    hub(t).xcp_capacity_bps
 }
 
 #[test]
@@ -131,6 +163,115 @@ fn the_queue_of_a_link_answers_the_wishes_of_others() {
             assert!(wishes.iter().all(|w| *w == i32::MAX), "{wishes:?}");
         }
     }
+}
+
+#[test]
+fn a_rate_that_is_set_reaches_the_router_at_once() {
+    let mut t = between(true);
+    let before = given(&mut t, 0, 6);
+    set(&mut t, "link.hub.rate", "16 Mbit/s").unwrap();
+    assert_eq!(capacity_bps(&mut t), 16_000_000);
+    let after = given(&mut t, 12, 3);
+    set(&mut t, "link.hub.rate", "4 Mbit/s").unwrap();
+    assert_eq!(capacity_bps(&mut t), 4_000_000);
+    let less = given(&mut t, 18, 3);
+    let near = |sum: i64, wanted: i64| (sum - wanted).abs() < wanted / 10;
+    assert!(near(before[5], 399_000), "{before:?}");
+    assert!(near(after[1], 799_000) && near(after[2], 799_000), "{after:?}");
+    assert!(near(less[1], 199_000) && near(less[2], 199_000), "{less:?}");
+    set(&mut t, "link.hub.rate", "unknown").unwrap();
+    assert_eq!(capacity_bps(&mut t), 0);
+    assert_eq!(given(&mut t, 24, 1), [2 * i64::from(i32::MAX)], "what is not known is not said");
+}
+
+/// Which of the packets that b gets are of XCP, where so many of both kinds wait at once.
+fn order(t: &mut Script, each: u32) -> Vec<bool> {
+    for n in 0..each {
+        let (xcp, plain) = (1 + n * 1000, 1_000_001 + n * 1000);
+        t.send(Host::A, &format!(". {xcp}:{} ack 1 <{WISH}>", xcp + 1000));
+        t.send(Host::A, &format!(". {plain}:{} ack 1", plain + 1000));
+    }
+    t.play(&format!("~{}", each * 3));
+    let all = t.take(Host::B);
+    assert_eq!(all.len(), 2 * each as usize, "nothing is lost");
+    all.iter().map(|s| s.segment.options.xcp.is_some()).collect()
+}
+
+#[test]
+fn xcp_and_plain_traffic_share_a_queue_by_weights() {
+    let share = |order: &[bool], from: usize, to: usize| {
+        order[from..to].iter().filter(|xcp| **xcp).count() as f64 / (to - from) as f64
+    };
+    let mut t = between_with(|link| {
+        link.is_xcp_router = true;
+        link.xcp_weights = XcpWeights { xcp: 3, plain: 1 };
+    });
+    let first = order(&mut t, 30);
+    assert!((share(&first, 4, 36) - 0.75).abs() < 0.07, "{first:?}");
+    assert!(first[44..].iter().all(|xcp| !xcp), "what is left when the others are through");
+    set(&mut t, "link.hub.xcp_weight", "1").unwrap();
+    let even = order(&mut t, 30);
+    assert!((share(&even, 4, 44) - 0.5).abs() < 0.06, "{even:?}");
+    set(&mut t, "link.hub.plain_weight", "4").unwrap();
+    let less = order(&mut t, 30);
+    assert!((share(&less, 4, 34) - 0.2).abs() < 0.07, "{less:?}");
+    for (key, value, hint) in [
+        ("link.hub.xcp_weight", "0", "1 to 1000"),
+        ("link.hub.xcp_weight", "none", "1 to 1000"),
+        ("link.near.xcp_weight", "2", "no XCP router"),
+    ] {
+        let wrong = set(&mut t, key, value).unwrap_err();
+        assert!(wrong.contains(hint), "{wrong}");
+    }
+}
+
+#[test]
+fn plain_traffic_takes_from_xcp_what_is_its_share_and_no_more() {
+    let mut t = between(true);
+    // 8 Mbit/s are ten packets of 1,000 bytes in 10 ms.
+    let plain = |t: &mut Script, each_10_ms: u32| {
+        for _ in 0..60 {
+            for n in 0..each_10_ms {
+                t.send(Host::A, &format!(". {}:{} ack 1", 1 + n * 1000, 961 + n * 1000));
+            }
+            t.play("~10");
+        }
+        t.take(Host::B);
+        capacity_bps(t)
+    };
+    let near = |is: u64, wanted: u64| is.abs_diff(wanted) < wanted / 20;
+    let quarter = plain(&mut t, 2);
+    assert!(near(quarter, 6_400_000), "{quarter}");
+    let all = plain(&mut t, 12);
+    assert!(near(all, 4_000_000), "{all}");
+    let waits = hub(&mut t).backlog_bytes;
+    // 100 ms are 100,000 bytes; before anybody said a round trip 64 packets may wait.
+    assert!(waits <= 100_000, "{waits}");
+    // That they have stopped shows when somebody comes.
+    plain(&mut t, 0);
+    t.send(Host::A, &format!(". 1:101 ack 1 <{WISH}>"));
+    let none = capacity_bps(&mut t);
+    assert!(none > 7_000_000, "{none}");
+}
+
+#[test]
+fn of_a_medium_that_both_directions_share_the_router_gives_what_is_left() {
+    let mut t = between_with(|link| {
+        link.is_xcp_router = true;
+        link.is_half_duplex = true;
+    });
+    for n in 0..60 {
+        for part in 0..3 {
+            let from = 1 + n * 3000 + part * 1000;
+            t.send(Host::B, &format!(". {from}:{} ack 1", from + 960));
+        }
+        t.play("~10");
+    }
+    t.take(Host::A);
+    given(&mut t, 0, 3);
+    let left = capacity_bps(&mut t);
+    // What the two packets heard last is not in it yet.
+    assert!((5_500_000..6_300_000).contains(&left), "{left}");
 }
 
 fn is_host_told(t: &mut Script, what: Event) -> bool {

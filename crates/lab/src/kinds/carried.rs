@@ -9,7 +9,7 @@ use farlink_wire::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
-use super::{sets, shares};
+use super::{sets, settled, shares};
 use crate::build::Lab;
 use crate::limit::Packets;
 use crate::report::{Measured, Schedule};
@@ -39,6 +39,12 @@ pub(crate) struct Carried {
     pub(crate) serialised_bytes: u64,
     /// The longest queue before the line in each interval, bytes.
     pub(crate) queue_bytes: Vec<u64>,
+    /// Of both, what packets have that say how fast they are sent: of the queue only where they
+    /// wait apart.
+    pub(crate) xcp_bytes: Vec<u64>,
+    pub(crate) xcp_queue_bytes: Vec<u64>,
+    /// When the first of the transfers had all its bytes.
+    pub(crate) first_end_s: Option<f64>,
     /// Connections in the order of their first data: the interval of that, and the bytes of their
     /// data in it and in those after it.
     pub(crate) connections: Vec<(usize, Vec<u64>)>,
@@ -99,6 +105,8 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<(Carried, f64)> {
             let series = &series[direction];
             carried.bytes = numbers(&series["bytes"]);
             carried.queue_bytes = numbers(&series["queue_bytes"]);
+            carried.xcp_bytes = numbers(&series["xcp_bytes"]);
+            carried.xcp_queue_bytes = numbers(&series["xcp_queue_bytes"]);
             let connections = series["connections"].as_array().into_iter().flatten();
             let read = |c: &Value| (c["first_interval"].as_u64().unwrap_or(0) as usize, numbers(&c["bytes"]));
             carried.connections = connections.map(read).collect();
@@ -132,6 +140,7 @@ pub(crate) fn measure(
     }
     let window_s = (settings.rtt_ms / 1e3).max(STEP_S);
     measured.round_trip_bps = carried.by_window(window_s);
+    settled::measure(&config, carried, window_s, measured);
     if scenario.watches_shares {
         shares::measure(&settings, carried, measured);
     }

@@ -23,6 +23,7 @@ mod route_flap;
 mod rules;
 mod session;
 pub(crate) mod sets;
+pub(crate) mod settled;
 pub(crate) mod shares;
 pub(crate) mod source_clock;
 mod syn_flood;

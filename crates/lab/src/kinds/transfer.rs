@@ -26,13 +26,18 @@ const RETURN_OVERHEAD_BYTES: f64 = 60.0 + 52.0 + 52.0 + 24.0;
 /// Param: so many transfers go before, one after the other, and are not timed.
 pub(crate) const EARLIER: &str = "earlier";
 
+/// Param: the client sends datagrams beside them, so much of the rate towards the server.
+pub(crate) const UDP_PERCENT: &str = "udp_percent";
+
 /// See the module.
 pub(super) struct TransferKind;
 
 impl Kind for TransferKind {
     fn cannot_run(&self, cell: &Cell) -> Option<String> {
         let floods = cell.number("floods", 0) > 0;
+        let has_datagrams = cell.number(UDP_PERCENT, 0) > 0;
         baseline::cannot_run(cell)
+            .or_else(|| has_datagrams.then(|| "datagrams beside transfers are only simulated".into()))
             .or_else(|| (floods && sh::find("ping").is_none()).then(|| "ping is not installed".into()))
     }
 
@@ -66,14 +71,18 @@ impl Kind for TransferKind {
         let mut measured = measure(scenario, cell, &transfers, &outcomes, &served);
         let over_s = outcomes.iter().map(|o| o.ended_s).fold(f64::INFINITY, f64::min);
         gauges::of_samples(cell, &samples, over_s, &mut measured);
-        if let Some(counting) = counting {
+        if counting.is_some() || cell.number("clients", 1) > 1 {
             let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes as f64 / o.seconds.max(1e-9)).collect();
             sets::of_flows(&rates, &mut measured);
+        }
+        if let Some(counting) = counting {
             sets::share(&counting.finish(), &mut measured);
         }
         let began = outcomes.iter().map(|o| o.ended_s).reduce(f64::max).map(|end_s| end_s - measured.seconds);
         let (carried, age_s) = carried::of_lab(cell, &session.lab)?;
         let began_s = began.map(|began| age_s - (called.elapsed().as_secs_f64() - began));
+        let first_end_s = over_s.is_finite().then(|| age_s - (called.elapsed().as_secs_f64() - over_s));
+        let carried = carried::Carried { first_end_s, ..carried };
         carried::measure(scenario, cell, run.seed, &carried, began_s, &mut measured);
         let sound = measured.failures.len();
         let findings = session.finish(cell, &mut measured)?;

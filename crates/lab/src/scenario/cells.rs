@@ -33,6 +33,7 @@ const JOB: &[&str] = &[
     "outage_s",
     "outages_per_hour",
     "load_percent",
+    "udp_percent",
     "when",
     "announced",
     "killed",
@@ -52,6 +53,7 @@ const COUNTS: &[&str] = &[
     "outage_s",
     "outages_per_hour",
     "load_percent",
+    "udp_percent",
 ];
 
 /// Least size of a flow where `total_bytes` is given.
@@ -253,6 +255,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("queue_packets", json!(s.queue_packets), s.queue_packets.is_some()),
         ("xcp", json!(s.xcp), s.xcp),
         ("xcp_capacity_bps", json!(s.xcp_capacity_bps), s.xcp_capacity_bps.is_some()),
+        ("xcp_weights", json!(s.xcp_weights), s.xcp_weights.is_some()),
         ("xcp_away", json!(s.xcp_away), s.xcp_away != usual.xcp_away),
         ("xcp_harm", json!(s.xcp_harm), !s.xcp_harm.is_empty()),
         ("behind_rate_bps", json!(s.behind_rate_bps), s.behind_rate_bps > 0),

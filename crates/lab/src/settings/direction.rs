@@ -3,7 +3,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use farlink_channel::{
-    Behind, ChannelConfig, Contact, GilbertElliott, RateChange, Wink, WinkSide, XcpHarm, XcpRouter, text,
+    Behind, ChannelConfig, Contact, GilbertElliott, RateChange, Weights, Wink, WinkSide, XcpHarm, XcpRouter,
+    text,
 };
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,9 @@ use super::{Setting, Settings, table};
 
 /// Seeds of several links differ by this: runs of one scenario have seeds a million apart.
 const LINK_SEEDS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A gateway's queue knows no greater weight.
+const PARTS_MAX: u32 = 1_000;
 
 /// A direction of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +88,27 @@ schedule!(
     /// Rates from given times on.
     RateChanges, RateChange, text::parse_rate_changes, text::rate_changes_text
 );
+
+/// Parts of something for XCP traffic and for the rest, `3:1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Parts(pub [u32; 2]);
+
+impl TryFrom<String> for Parts {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let part = |word: &str| word.parse().ok().filter(|part| (1..=PARTS_MAX).contains(part));
+        let parts = text.split_once(':').and_then(|(xcp, plain)| Some(Self([part(xcp)?, part(plain)?])));
+        parts.ok_or_else(|| format!("`{text}`: expected two numbers from 1 to {PARTS_MAX}, such as 3:1"))
+    }
+}
+
+impl From<Parts> for String {
+    fn from(parts: Parts) -> Self {
+        let [xcp, plain] = parts.0;
+        format!("{xcp}:{plain}")
+    }
+}
 
 impl Settings {
     /// The settings with what they say of this direction alone in force.
@@ -203,6 +228,7 @@ impl Settings {
             xcp: self.xcp.then(|| XcpRouter {
                 capacity_bps: self.xcp_capacity_bps,
                 max_interval: millis(self.rtt_ms),
+                weights: self.xcp_weights.map(|parts| Weights { xcp: parts.0[0], plain: parts.0[1] }),
                 away: self.xcp_away.0.first().map(|away| (away.start, away.end)),
             }),
             xcp_harm: match self.xcp_harm.as_str() {
@@ -284,6 +310,11 @@ impl Settings {
                 );
             }
             let channel = self.channel(way);
+            if own.xcp_weights.is_some() && !own.xcp {
+                bail!(
+                    "{name}: `xcp_weights` says how an XCP router shares the link, and there is none: `xcp`"
+                );
+            }
             channel.check().map_err(|wrong| anyhow!("{name}: {}", said_by_key(&wrong)))?;
         }
         Ok(())
@@ -398,6 +429,7 @@ mod tests {
             (&["contacts=5s-8s 6s-9s"], "`contacts` must be in order of time"),
             (&["contacts=5s-8s", "contact_period=7s"], "`contacts` must be within contact_period"),
             (&["contact_hold=true"], "there are none"),
+            (&["xcp_weights=3:1"], "`xcp`"),
             (&["delay=20"], "`up.delay` or `down.delay`"),
             (&["rtt=300", "up.delay=20", "down.delay=20"], "40 ms together, and `rtt` is 300 ms"),
             (&["rtt=300", "up.delay=301"], "301 ms together"),
@@ -416,6 +448,8 @@ mod tests {
             ("rate_changes=1s", "10s=4M"),
             ("wink_side=left", "entry or exit"),
             ("ge_r=7", "probability"),
+            ("xcp_weights=3", "such as 3:1"),
+            ("xcp_weights=0:1", "from 1 to 1000"),
             ("queue_packets=many", "number of packets"),
         ] {
             let error = s.set_all([pair]).unwrap_err().to_string();

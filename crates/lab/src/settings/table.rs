@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-use super::{Contacts, Mode, RateChanges, Settings};
+use super::{Contacts, Mode, Parts, RateChanges, Settings};
 
 /// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
 const MTU_BYTES: (u64, u64) = (552, 65_535);
@@ -72,7 +72,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 65] = [
+pub static SETTINGS: [Setting; 66] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -139,6 +139,11 @@ pub static SETTINGS: [Setting; 65] = [
         "xcp_capacity",
         "the rate that this router believes in",
         Rate(|s, bps| s.xcp_capacity_bps = Some(bps)),
+    ),
+    of_direction(
+        "xcp_weights",
+        "XCP traffic waits apart from the rest, and both share so",
+        Read("3:1", |s, text| Parts::try_from(text.to_owned()).map(|parts| s.xcp_weights = Some(parts))),
     ),
     of_direction(
         "xcp_away",

@@ -1,13 +1,14 @@
 //! What came of a simulated cell, by the names of the laboratory.
 
-use farlink_sim::linux::{Direction, Outcome, Transfer};
+use farlink_sim::linux::{Datagram, Datagrams, Direction, Outcome, Transfer};
 use farlink_wire::{Duration, Instant};
 
 use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::transfer::{
-    EARLIER, begins_after, client_of, is_upload, limit_seconds, of_directions, request_after, uploads,
+    EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, of_directions,
+    request_after, uploads,
 };
 use crate::kinds::{carried, sets, source_clock};
 use crate::limit::Clock;
@@ -44,6 +45,22 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
         Ok(Transfer { client, ask_at, patience: usual.patience + period, ..usual })
     };
     (0..earlier + cell.number("flows", 1)).map(transfer).collect()
+}
+
+/// The datagrams that the client sends meanwhile, `udp_percent` of the link's rate, for as long as
+/// the transfers can take.
+pub(super) fn datagrams(scenario: &Scenario, cell: &Cell) -> Datagrams {
+    const BYTES: u16 = 1_000;
+    const NO_DSCP: u8 = 0;
+    let rate_bps = cell.settings.up_bps() as f64 * cell.number(UDP_PERCENT, 0) as f64 / 100.0;
+    if rate_bps <= 0.0 {
+        return Datagrams::default();
+    }
+    let apart_s = 8.0 * f64::from(BYTES) / rate_bps;
+    let lasts_s = 3.0 * limit_of(scenario, cell).seconds() + 10.0;
+    let at = |n: u32| Duration::from_secs_f64(apart_s * f64::from(n));
+    let all = (0..(lasts_s / apart_s) as u32).map(|n| Datagram { at: at(n), bytes: BYTES });
+    Datagrams::new(all.collect(), NO_DSCP)
 }
 
 /// When a scenario's clock started; `None`: it has not yet.
@@ -107,8 +124,10 @@ pub(super) fn of_transfers(
     let by_direction =
         all().zip(&times).map(|((t, o), s)| (t.direction == Direction::Upload, payload((t, o)), *s));
     of_directions(cell, &by_direction.collect::<Vec<_>>(), &mut measured);
-    if sets::has_sets(scenario, cell) {
+    if sets::has_sets(scenario, cell) || cell.number("clients", 1) > 1 {
         sets::of_flows(&rates, &mut measured);
+    }
+    if sets::has_sets(scenario, cell) {
         sets::share(&sets_of(network, is_upload(cell)), &mut measured);
     }
     let by_source = all().map(|(t, o)| {
@@ -126,7 +145,9 @@ pub(super) fn of_transfers(
         (i128::from(start) - schedules_began) as f64 / 1e9
     });
     let began_s = began.reduce(f64::min);
-    carried::measure(scenario, cell, seed, &carried_of(cell, network), began_s, &mut measured);
+    let first_end_s = over.is_finite().then(|| over - schedules_began as f64 / 1e9);
+    let carried = carried::Carried { first_end_s, ..carried_of(cell, network) };
+    carried::measure(scenario, cell, seed, &carried, began_s, &mut measured);
     of_network(cell, network, &mut measured);
     measured
 }
@@ -146,6 +167,9 @@ fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
         connections: first.connections.iter().map(of_connection).collect(),
         first_data_s: first.first_data.map(|d| d.as_secs_f64()),
         serialised_bytes: stats.sum(),
+        xcp_bytes: first.xcp_bytes.clone(),
+        xcp_queue_bytes: first.xcp_queue_bytes.iter().map(|bytes| u64::from(*bytes)).collect(),
+        first_end_s: None,
     }
 }
 

@@ -254,7 +254,8 @@ fn run_cell(scenario: &Scenario, job: &Job<'_>, read_config: ReadConfig<'_>) -> 
     }
     let Some(plan) = Plan::of(&scenario.kind) else {
         let transfers = measure::transfers(scenario, cell, seed)?;
-        let mut network = build(Play::new(transfers, Vec::new()))?;
+        let datagrams = measure::datagrams(scenario, cell);
+        let mut network = build(Play::new(transfers, Vec::new()).with_datagrams(datagrams))?;
         if cell.is_announced() {
             network.announce_contacts();
         }

@@ -19,6 +19,7 @@ pub const NAMES: &[&str] = &[
     "receivers",
     "two-ways",
     "remotes",
+    "crossing",
 ];
 
 /// Builds the topology of this name.
@@ -79,6 +80,14 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
             &[("client", "server"), ("client2", "server"), ("client3", "server")],
             "gw2",
             "gw1",
+        ),
+        // A second client stands next to the gateway between two links: what it sends meets there
+        // what comes over the other one.
+        "crossing" => (
+            &["client2 gw2 sat gw3 server", "client gw1 sat1 gw2"],
+            &[("client", "server"), ("client2", "server")],
+            "gw2",
+            "gw2",
         ),
         _ => bail!("unknown topology `{name}`; there are {}", NAMES.join(" ")),
     };

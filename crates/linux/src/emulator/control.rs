@@ -123,6 +123,7 @@ fn handle(line: &str, control: &Control) -> std::result::Result<Value, String> {
             let connections: Vec<_> = carried.connections.iter().map(of_connection).collect();
             reply[*name] = json!({
                 "bytes": carried.bytes, "queue_bytes": carried.queue_bytes, "connections": connections,
+                "xcp_bytes": carried.xcp_bytes, "xcp_queue_bytes": carried.xcp_queue_bytes,
             });
         }
         return Ok(reply);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farlink_channel::{ChannelConfig, XcpRouter};
+use farlink_channel::{ChannelConfig, Weights, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned};
@@ -292,7 +292,11 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         rate_bps: Some(plan.link.rate_bps),
         delay: plan.link.delay,
         queue_limit_bytes: Some(queue_bytes(plan)),
-        xcp: (plan.link.xcp == Some(true)).then(XcpRouter::default),
+        xcp: (plan.link.xcp == Some(true)).then(|| XcpRouter {
+            // Every other one has queues of their own for what liars say and what they do not.
+            weights: plan.seed.is_multiple_of(2).then(Weights::default),
+            ..XcpRouter::default()
+        }),
         xcp_harm: plan.link.harm,
         ..ChannelConfig::default()
     };
@@ -380,6 +384,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
+            xcp_weights: Default::default(),
             explicit: Default::default(),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),

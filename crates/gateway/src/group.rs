@@ -1,0 +1,9 @@
+//! The groups of a link's queue, by what they are for. Numbers stand here alone, so that no two
+//! purposes have one.
+
+use farlink_egress::GroupId;
+
+/// What is in no other group: forwarded packets of all kinds, and what this gateway sends itself.
+pub const PLAIN: GroupId = GroupId::DEFAULT;
+/// Forwarded packets that say how fast they are sent, where the queue answers them (XCP).
+pub const XCP: GroupId = GroupId(1);
