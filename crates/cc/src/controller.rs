@@ -236,6 +236,42 @@ impl Controller {
         if let State::Xcp(c) = &self.0 { c.doubt() } else { None }
     }
 
+    /// [`Kind::Xcp`]: so many flows to the same gateway share this window, in bytes of packets, and
+    /// the queue spaces what leaves; `is_news`: routers have spoken to one of them since this was
+    /// said last.
+    pub fn share(&mut self, window_bytes: u64, flows: u32, is_news: bool) {
+        if let State::Xcp(c) = &mut self.0 {
+            c.share(window_bytes, flows, is_news);
+        }
+    }
+
+    /// [`Kind::Xcp`]: it shares nothing any more, and goes on with its part. For who shares nothing
+    /// nothing changes. `why`: another one has found out that routers are not to be
+    /// believed.
+    pub fn part(&mut self, why: Option<Doubt>) {
+        if let State::Xcp(c) = &mut self.0 {
+            c.part(why);
+        }
+    }
+
+    /// [`Kind::Xcp`]: what it sends is spaced by the queue of those that share a window.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(&self.0, State::Xcp(c) if c.is_shared())
+    }
+
+    /// [`Kind::Xcp`]: routers are asked, and answers are of use.
+    #[must_use]
+    pub fn asks_routers(&self) -> bool {
+        matches!(&self.0, State::Xcp(c) if c.asks())
+    }
+
+    /// [`Kind::Xcp`]: it shares no longer because routers are not to be believed: why, and for how
+    /// many round trips. It is told once.
+    pub fn take_parted(&mut self) -> Option<(Doubt, u32)> {
+        if let State::Xcp(c) = &mut self.0 { c.take_parted() } else { None }
+    }
+
     /// No window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         match &mut self.0 {

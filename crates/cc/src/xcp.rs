@@ -40,6 +40,11 @@ pub(crate) struct Xcp {
     is_path_known: bool,
     /// Routers are not believed, or none has spoken yet.
     beyond: Option<Box<Bbr>>,
+    /// Bytes of packets that all flows to the same gateway may have under way together, and how
+    /// many these are. Their queue is the clock then, and not each of them.
+    shared: Option<(u64, u32)>,
+    /// It has found out that routers are not to be believed, and the others do not know yet.
+    parted: Option<Doubt>,
 }
 
 /// What an acknowledgement shows of the way.
@@ -67,7 +72,17 @@ impl Xcp {
         }
         let beyond = Some(Box::new(Bbr::new(&config)));
         let (trust, shown) = (Trust::new(), Shown::default());
-        Self { config, sender, trust, payload_share, shown, is_path_known: false, beyond }
+        Self {
+            config,
+            sender,
+            trust,
+            payload_share,
+            shown,
+            is_path_known: false,
+            beyond,
+            shared: None,
+            parted: None,
+        }
     }
 
     /// Packets leave that are alike, with so much payload together. Returns what each says.
@@ -104,11 +119,18 @@ impl Xcp {
         if !self.trust.on_sum(change, self.sender.window_bytes()) {
             return self.follow_trust();
         }
+        self.leave_bbr();
+        if self.shared.is_none() {
+            let bounds = self.trust.bounds_bytes(self.on_wire(u64::from(self.config.mss)));
+            self.sender.change(change, bounds);
+        }
+    }
+
+    /// Routers are believed from now on.
+    fn leave_bbr(&mut self) {
         if let Some(bbr) = self.beyond.take() {
             self.is_path_known = !bbr.in_startup();
         }
-        let bounds = self.trust.bounds_bytes(self.on_wire(u64::from(self.config.mss)));
-        self.sender.change(change, bounds);
     }
 
     /// What has become of the trust in routers since the last time.
@@ -119,6 +141,49 @@ impl Xcp {
     /// Why routers are not believed.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         self.trust.doubt()
+    }
+
+    /// One of those that share an allowance: routers speak to one of them at least, and `is_news`:
+    /// have spoken since this was said last.
+    pub(crate) fn share(&mut self, window_bytes: u64, flows: u32, is_news: bool) {
+        let own_bytes = window_bytes / u64::from(flows.max(1));
+        if (is_news || self.shared.is_none()) && !self.trust.on_sum(0, own_bytes) {
+            return self.follow_trust();
+        }
+        if self.trust.believes() {
+            self.shared = Some((window_bytes, flows));
+            self.sender.follow(own_bytes);
+            self.leave_bbr();
+        }
+    }
+
+    /// On its own again, with its part of what was shared. A router that speaks shows at once.
+    /// `why`: another one has found out that none is to be believed.
+    pub(crate) fn part(&mut self, why: Option<Doubt>) {
+        let has_shared = self.shared.take().is_some();
+        if let Some(why) = why {
+            self.trust.share_doubt(why);
+            self.follow_trust();
+        }
+        if has_shared {
+            self.trust.expect_word();
+        }
+    }
+
+    /// It shares no longer because routers are not to be believed: why, and for how many round
+    /// trips. It is told once, to those with whom it has shared.
+    pub(crate) fn take_parted(&mut self) -> Option<(Doubt, u32)> {
+        self.parted.take().map(|why| (why, self.trust.hold_rounds()))
+    }
+
+    /// What it sends is spaced by the queue of those that share.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Routers are asked, for more or for their answer.
+    pub(crate) fn asks(&self) -> bool {
+        self.trust.asks()
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -178,6 +243,10 @@ impl Xcp {
             Bbr::new(&Config { initial_window_segments, handshake_rtt, ..self.config })
         };
         self.beyond = Some(Box::new(bbr));
+        if self.shared.take().is_some() {
+            self.parted = Some(why);
+        }
+        self.shared = None;
     }
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
@@ -235,7 +304,8 @@ impl Xcp {
         if let Some(bbr) = &self.beyond {
             return bbr.cwnd();
         }
-        let payload = (self.sender.window_bytes() as f64 * self.payload_share) as u64;
+        let window = self.shared.map_or(self.sender.window_bytes(), |(bytes, _)| bytes);
+        let payload = (window as f64 * self.payload_share) as u64;
         let late = payload / LATE_PARTS + LATE_SEGMENTS * u64::from(self.config.mss);
         payload.saturating_add(late).min(self.config.window_limit_bytes)
     }
@@ -243,6 +313,7 @@ impl Xcp {
     pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
         match &self.beyond {
             Some(bbr) => bbr.pacing_rate_bps(),
+            None if self.shared.is_some() => None,
             None => self.sender.allowed_bps().map(|bps| (bps as f64 * self.payload_share) as u64),
         }
     }

@@ -222,6 +222,13 @@ impl<P> Egress<P> {
         Some(Grant::Flow { id: next.id, class, bytes: next.bytes.min(burst).max(self.config.mtu_bytes) })
     }
 
+    /// In which group the flow stands that has been granted bytes; `None`: none has, or the group
+    /// is gone.
+    #[must_use]
+    pub fn granted_group(&self) -> Option<GroupId> {
+        self.granted.and_then(|granted| self.groups.id(granted.at))
+    }
+
     /// What a granted flow really sent: `wire_bytes` in `packets` packets, IP headers included.
     /// `still_ready`: it has more. With zero bytes it leaves the round in any case, and must be
     /// made ready again when it can send.

@@ -30,6 +30,9 @@ use crate::shaper::{Shaper, time_of};
 /// Flows without anything to send that may stay listed in all groups together, besides as many as
 /// there are with.
 const EMPTY_MAX: usize = 1024;
+/// In a group that has a rate a flow never has more than so many turns in one piece: its own, and
+/// what its place allows.
+const TURNS_MAX: i64 = 4;
 /// The default group is the first, and stays.
 const DEFAULT_INDEX: usize = 0;
 
@@ -70,6 +73,7 @@ pub(crate) struct Groups<P> {
 /// One group.
 #[derive(Debug)]
 struct Group<P> {
+    id: GroupId,
     weight: u32,
     /// What a byte counts for, in units of 2^-64.
     per_byte: u64,
@@ -106,8 +110,9 @@ struct Turns {
 }
 
 impl<P> Group<P> {
-    fn new() -> Self {
+    fn new(id: GroupId) -> Self {
         Self {
+            id,
             weight: 1,
             per_byte: u64::MAX,
             rate: Shaper::new(None, time_of(None, 0)),
@@ -139,7 +144,7 @@ impl<P> Group<P> {
 impl<P> Groups<P> {
     pub(crate) fn new(mtu_bytes: u32) -> Self {
         let mut groups = Slab::new();
-        let default = groups.insert(Group::new());
+        let default = groups.insert(Group::new(GroupId::DEFAULT));
         debug_assert_eq!(default, DEFAULT_INDEX);
         Self {
             groups,
@@ -158,7 +163,7 @@ impl<P> Groups<P> {
             Some(index) => *index,
             None if self.groups.len() >= MAX_GROUPS => return false,
             None => {
-                let index = self.groups.insert(Group::new());
+                let index = self.groups.insert(Group::new(id));
                 self.by_id.insert(id, index);
                 index
             }
@@ -247,7 +252,13 @@ impl<P> Groups<P> {
         let Some(group) = self.groups.get_mut(index) else { return At { group: index, slot: usize::MAX } };
         let waiting = if self.is_alone { &self.waiting } else { &group.waiting };
         let listed_max = waiting.total().saturating_mul(2).saturating_add(empty_max);
+        let quantum = quantum.min(i64::from(group.burst_bytes));
         At { group: index, slot: group.flows.entry(lane.class, flow, quantum, listed_max) }
+    }
+
+    /// The group of that place.
+    pub(crate) fn id(&self, at: At) -> Option<GroupId> {
+        self.groups.get(at.group).map(|group| group.id)
     }
 
     pub(crate) fn flow_mut(&mut self, at: At) -> Option<&mut Flow<P>> {
@@ -295,8 +306,15 @@ impl<P> Groups<P> {
     pub(crate) fn next(&mut self, now: Instant, class: Class, quantum: i64, lead_max: i64) -> Option<Next> {
         let index = self.choose(class)?;
         let group = self.groups.get_mut(index)?;
+        // In a group that has a rate turns are as long as its bursts, or a slow one would be one
+        // flow's for long.
+        let quantum = quantum.min(i64::from(group.burst_bytes));
         let slot = group.flows.next(class, quantum, lead_max)?;
         let flow = group.flows.get_mut(slot)?;
+        if !group.rate.is_unlimited() {
+            // What is left of a turn at a higher rate, or at none, is not kept.
+            flow.deficit = flow.deficit.min(quantum.saturating_mul(TURNS_MAX));
+        }
         let (id, packet, deficit) = (flow.id, flow.front_size(), flow.deficit);
         let mut next = Next { at: At { group: index, slot }, id, packet, bytes: 0 };
         if packet.is_none() {

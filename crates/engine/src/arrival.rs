@@ -67,7 +67,7 @@ impl Split<'_> {
         let before = self.legs.get(from).heard_at();
         let current = self.is_current(from, s);
         let (runs, arrived) = self.hear(cx, from, s, &kind);
-        self.hear_explicitly(from, s, &packet);
+        self.hear_explicitly(cx, from, s, &packet);
         let r = &mut *self.relays;
         r.get_mut(from).doubt_fin(s);
         r.get_mut(from.other()).tx.hear_word(cx.now, before, s.ack);
@@ -366,6 +366,7 @@ impl Split<'_> {
             self.owe_now(from.other());
         }
         self.tell_link(cx, from, answers || happened.delivered_bytes > 0);
+        self.tell_pair(cx, from, &happened);
         happened.progress || opened || says_more
     }
 

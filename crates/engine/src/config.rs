@@ -136,6 +136,8 @@ pub struct Link {
     pub xcp_weights: XcpWeights,
     /// Which data goes by what routers say, where `leg.cc` is [`cc::Kind::Xcp`].
     pub explicit: Explicit,
+    /// Whose the allowances are that routers give (XCP).
+    pub xcp_context: XcpContext,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs
@@ -154,6 +156,42 @@ pub struct Explicit {
     pub destinations: Vec<(IpAddr, u8)>,
     /// The gateways at the other end of the link, as they call themselves.
     pub peers: Vec<u32>,
+}
+
+/// Who has one allowance, where routers say how fast (XCP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XcpContext {
+    /// All flows to the same gateway together.
+    #[default]
+    Pair,
+    /// Each flow.
+    Flow,
+}
+
+impl XcpContext {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Pair, Self::Flow];
+
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Flow => "flow",
+        }
+    }
+}
+
+/// From its name; the error says which there are.
+impl core::str::FromStr for XcpContext {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|of| of.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("`{name}`: allowed are {names}")
+        })
+    }
 }
 
 /// How data is sent on a leg.

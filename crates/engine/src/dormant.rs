@@ -204,6 +204,8 @@ impl Dormant {
             legs.get_mut(from).hear(cx.now, s);
         }
         let mut r = Relays::begin(cx, legs, agreed, next);
+        r.a.tx.wake_pair();
+        r.b.tx.wake_pair();
         cx.happened(legs, Event::Woken);
         r.a.tx.update_window(next.b, next.a, u64::from(legs.b.window_bytes()), false);
         r.b.tx.update_window(next.a, next.b, u64::from(legs.a.window_bytes()), false);

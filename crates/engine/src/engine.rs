@@ -573,7 +573,8 @@ impl Engine {
             flow.renew_routes(&mut cx, generation);
             let Some(wants) = flow.wants(&cx, to) else { continue };
             let ready = ReadyId { flow: id, to, what: wants.into() };
-            return Some(Ready { id: ready, out: flow.legs.get(to).out, wants });
+            let (out, pair) = (flow.legs.get(to).out, cx.links.pair(flow.legs.get(to)));
+            return Some(Ready { id: ready, out, wants, pair });
         }
         None
     }
@@ -604,6 +605,7 @@ impl Engine {
         let mut pulled = flow.pull(&mut cx, to, turn, what);
         if !pulled.size.is_nothing() {
             pulled.more = flow.wants(&cx, to);
+            pulled.pair = cx.links.pair(flow.legs.get(to));
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
         }

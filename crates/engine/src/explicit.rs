@@ -9,11 +9,13 @@ use farlink_cc::News;
 use farlink_wire::xcp::{XCP_DATA_BYTES, XCP_SUM_BYTES, XcpFields};
 use farlink_wire::{Instant, PacketBuf, SegmentHeader, TcpSegment, WireSize};
 
+use farlink_xcp::Context;
+
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::leg::Leg;
 use crate::link::Link;
-use crate::peer::Capability;
+use crate::peer::{Capability, Identity};
 use crate::sender::{Plan, Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::split::Split;
@@ -38,6 +40,13 @@ impl Leg {
         if let Some(link) = link {
             self.peer.restrict(|hello| link.admits(hello));
         }
+    }
+
+    /// Who that gateway is; `None`: nothing is said to it of speeds, or it has no name.
+    #[must_use]
+    pub fn explicit_peer(&self) -> Option<Identity> {
+        let hello = self.peer.hello().filter(|_| self.is_explicit())?;
+        Some(hello.identity).filter(|with| *with != Identity::UNKNOWN)
     }
 }
 
@@ -77,7 +86,13 @@ impl Split<'_> {
     }
 
     /// What the gateway on a leg says with a segment that counts.
-    pub(crate) fn hear_explicitly(&mut self, from: Side, s: &TcpSegment, packet: &PacketBuf) {
+    pub(crate) fn hear_explicitly(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        s: &TcpSegment,
+        packet: &PacketBuf,
+    ) {
         let leg = self.legs.get(from);
         if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
             return;
@@ -90,8 +105,9 @@ impl Split<'_> {
             None => {}
         }
         if let (Some(sum), true) = (s.options.xcp_sum, leg.is_explicit()) {
-            self.relays.get_mut(from.other()).tx.hear_sum(s.ack, sum);
+            self.hear_sum(cx, from, (s.ack, sum));
         }
+        self.follow_pair(cx, from);
     }
 }
 
@@ -116,12 +132,13 @@ impl Sender {
         header: &SegmentHeader<'_>,
         (plan, mss): (&Plan, u32),
         supply: &Supply,
+        context: Option<&mut Context>,
     ) -> Option<XcpFields> {
         let with_fields = SegmentHeader { xcp: Some(XcpFields::default()), ..*header };
         let packets = plan.len.div_ceil(mss.max(1)).max(1);
         let headers = u32::try_from(with_fields.header_len()).unwrap_or(u32::MAX);
         let size = WireSize { bytes: headers.saturating_mul(packets).saturating_add(plan.len), packets };
         let wants_more = supply.end.after(plan.seq + plan.len);
-        self.stamp_size(now, (size, plan.len), wants_more)
+        self.stamp_size(now, (size, plan.len), wants_more, context)
     }
 }

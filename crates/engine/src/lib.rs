@@ -58,6 +58,7 @@ mod noticed;
 mod outage;
 mod owed;
 mod pacing;
+mod pair;
 mod passed;
 mod path_mtu;
 mod peer;

@@ -8,6 +8,7 @@ mod far_end;
 mod losses;
 mod memory;
 mod meter;
+mod pairs;
 mod returns;
 mod round_trip;
 mod shares;
@@ -24,6 +25,7 @@ use crate::peer::{Arrived, Hello, Identity};
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+pub use pairs::{PairId, PairShare};
 pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
 pub use silence::Expired;
@@ -34,6 +36,7 @@ use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
 use meter::Meter;
+use pairs::Pairs;
 use round_trip::RoundTrip;
 use silence::{Probe, Silence};
 
@@ -66,6 +69,7 @@ pub struct Link {
     returns: Returns,
     action: Option<LinkAction>,
     explicit: Explicit,
+    pairs: Pairs,
 }
 
 /// All declared links of the engine.
@@ -332,6 +336,7 @@ impl Link {
             returns: Returns::default(),
             action: declared.action,
             explicit: declared.explicit.clone(),
+            pairs: Pairs::new(declared.xcp_context),
         }
     }
 
@@ -440,6 +445,9 @@ impl Link {
     /// Somebody else is the clock now.
     pub(crate) fn set_clock(&mut self, clock: Clock) {
         self.pace = self.pace.with_clock(clock);
+        if !self.is_controlled_by_routers() {
+            self.pairs.forget_all();
+        }
     }
 
     /// Bits per second of IP packets: as the operator says, else as estimated.

@@ -2,6 +2,7 @@
 
 use crate::config::Class;
 use crate::flow_id::{FlowId, GENERATION_MASK};
+use crate::link::PairId;
 use crate::net::Way;
 use crate::side::Side;
 use farlink_wire::Duration;
@@ -116,6 +117,8 @@ pub struct Ready {
     pub out: Way,
     /// What.
     pub wants: Wants,
+    /// Data has its place in the queue with this pair of gateways.
+    pub pair: Option<PairId>,
 }
 
 #[cfg(test)]

@@ -121,8 +121,11 @@ impl Engine {
             let interface = self.config.interfaces.iter().find(|i| i.id == iface);
             interface.map_or_else(Default::default, |i| i.name.clone())
         };
+        let shared = |leg: &Leg| self.links.pair_share(leg).and_then(|share| share.rate_bps).unwrap_or(0);
         FlowStatus {
             rule: self.rules.name(flow.rule),
+            pair_a_bps: shared(&flow.legs.a),
+            pair_b_bps: shared(&flow.legs.b),
             age_seconds: now.since(flow.began_at).as_secs(),
             out_a: name(flow.legs.a.out),
             out_b: name(flow.legs.b.out),

@@ -4,10 +4,10 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, FlowControl, InitialWindow, LinkAction};
+use crate::config::{Action, FlowControl, InitialWindow, LinkAction, XcpContext};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
-use crate::link::{Change, Clock, RateSource};
+use crate::link::{Change, Clock, PairId, PairShare, RateSource};
 use crate::net::Way;
 use crate::promise::Promise;
 use crate::world::World;
@@ -188,5 +188,24 @@ impl Engine {
     /// Whether hosts that send too fast lose one segment in a window, from now on.
     pub fn set_queue_drop(&mut self, on: bool) {
         self.config.queue_drop = on;
+    }
+
+    /// What the queues of links have to know of pairs of gateways, and have not been told; `None`:
+    /// there is no such pair any more.
+    pub fn news_of_pairs(&mut self, now: Instant) -> Vec<(Way, PairId, Option<PairShare>)> {
+        self.links.news_of_pairs(now)
+    }
+
+    /// The queue of a link has no place for this pair: its flows go by their own clocks.
+    pub fn refuse_pair(&mut self, way: Way, id: PairId) {
+        self.links.refuse_pair(way, id);
+    }
+
+    /// Whether flows to the same gateway share one allowance on a link, from now on, those of open
+    /// connections, too.
+    pub fn set_xcp_context(&mut self, way: Way, by: XcpContext) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_xcp_context(by);
+        }
     }
 }

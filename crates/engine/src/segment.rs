@@ -11,6 +11,8 @@ use crate::cx::Cx;
 use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
+use crate::link::PairId;
+use crate::pair::stamp;
 use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
@@ -46,6 +48,8 @@ pub struct Pulled {
     pub repeated_bytes: u32,
     /// What there may be more of at once.
     pub more: Option<Wants>,
+    /// Data that there is more of has its place in the queue with this pair of gateways.
+    pub pair: Option<PairId>,
 }
 
 impl Split<'_> {
@@ -280,7 +284,7 @@ impl Split<'_> {
         };
         let supply = outbound.supply();
         let explicit = plan.as_ref().filter(|_| word.said.fields);
-        let xcp = explicit.and_then(|p| outbound.tx.stamp(cx.now, &header, (p, mss), &supply));
+        let xcp = explicit.and_then(|p| stamp(cx, dst, &mut outbound.tx, &header, (p, mss), &supply));
         let header = SegmentHeader { xcp, ..header };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
         let size = cx.net.send(&made);
@@ -297,7 +301,7 @@ impl Split<'_> {
         }
         self.note_told(cx, to, &word, message.as_ref());
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
-        Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), more: None }
+        Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), ..Pulled::default() }
     }
 
     /// What a segment tells a host of what is held for it. A gateway that speaks on the leg is told
@@ -398,6 +402,7 @@ impl Split<'_> {
         if !hushed {
             self.send_train(cx, to);
         }
+        self.follow_pair(cx, to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.relays.is_reset_by(to);
         let early = self.may_repeat_early(cx, to);

@@ -9,6 +9,7 @@ mod governor;
 mod held;
 mod kept;
 mod lateness;
+mod pair;
 mod peer_window;
 mod plan;
 mod silence;
@@ -18,6 +19,7 @@ mod way;
 use farlink_cc::{Controller, News};
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
+use farlink_xcp::Context;
 
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
@@ -25,6 +27,7 @@ use flight::Flight;
 use governor::Governor;
 use kept::Kept;
 use lateness::Lateness;
+use pair::Membership;
 use peer_window::PeerWindow;
 use silence::{Blind, Silence};
 use timer::Timers;
@@ -63,6 +66,8 @@ pub struct Happened {
     pub mtu_probe: Option<bool>,
     /// It was asked whether it lives, and has not answered.
     pub silent: bool,
+    /// The round trip that was measured.
+    pub rtt: Option<Duration>,
 }
 
 /// The sending half of a relay.
@@ -77,6 +82,7 @@ pub struct Sender {
     silence: Silence,
     lateness: Lateness,
     kept: Option<Kept>,
+    pair: Membership,
     blind: Blind,
     /// The next segment asks the link, whatever else holds it back.
     link_question: Option<Question>,
@@ -117,6 +123,7 @@ impl Sender {
             silence: Silence::default(),
             lateness: Lateness::default(),
             kept: None,
+            pair: Membership::default(),
             blind: Blind::default(),
             link_question: None,
             probe_wanted: false,
@@ -239,15 +246,13 @@ impl Sender {
         now: Instant,
         (size, payload_bytes): (WireSize, u32),
         wants_more: bool,
+        context: Option<&mut Context>,
     ) -> Option<XcpFields> {
-        self.governor.stamp(now, (size, payload_bytes), wants_more)
-    }
-    /// What routers have left of its wishes, as an acknowledgement of `ack` tells it. One that was
-    /// overtaken tells what is old.
-    pub fn hear_sum(&mut self, ack: SeqNum, sum: u32) {
-        if ack.after_eq(self.snd_una()) && ack.before_eq(self.snd_nxt()) {
-            self.governor.hear_sum(sum);
-        }
+        let own = self.governor.stamp(now, (size, payload_bytes), wants_more)?;
+        Some(match context.filter(|_| self.cc().asks_routers()) {
+            Some(context) => context.on_send(now, &mut self.pair.member, size, wants_more),
+            None => own,
+        })
     }
     /// What has become of the trust in routers.
     pub fn take_news(&mut self) -> Option<News> {

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::event::{Because, Event};
-use crate::peer::{Capability, Hello};
+use crate::link::PairShare;
+use crate::peer::{Capability, Hello, Identity};
 
 /// Counters and gauges of the whole engine.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -265,6 +266,31 @@ impl Counters {
     }
 }
 
+/// A gateway at the other end of a link on which routers say how fast (XCP), and what all flows to
+/// it share.
+#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct PairStatus {
+    /// That gateway, in hexadecimal digits.
+    pub gateway: String,
+    /// Routers speak, and have left this rate, in bits of IP packets a second; 0: none speaks.
+    pub rate_bps: u64,
+    /// Routers speak.
+    pub routers_speak: bool,
+    /// Flows that send; one at least.
+    pub flows: u64,
+}
+
+impl From<(Identity, PairShare)> for PairStatus {
+    fn from((with, share): (Identity, PairShare)) -> Self {
+        Self {
+            gateway: format!("{:08x}", with.number()),
+            rate_bps: share.rate_bps.unwrap_or(0),
+            routers_speak: share.rate_bps.is_some(),
+            flows: share.flows.into(),
+        }
+    }
+}
+
 /// How often a rule has matched.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleStatus {
@@ -338,6 +364,11 @@ pub struct FlowStatus {
     pub controller_b: &'static str,
     /// Rate of pacing towards the client, bit/s; 0: not paced.
     pub pacing_a_bps: u64,
+    /// What all flows to the gateway on the leg to the client may send together, because routers
+    /// say so (XCP), bit/s; 0: it goes by itself.
+    pub pair_a_bps: u64,
+    /// The same towards the server.
+    pub pair_b_bps: u64,
     /// Rate of pacing towards the server, bit/s; 0: not paced.
     pub pacing_b_bps: u64,
     /// Interface by which packets to the client leave; empty for one that is not configured.

@@ -83,6 +83,7 @@ pub fn render(status: &Value) -> String {
         let _ = writeln!(out, "# TYPE farlink_reassembly_bytes gauge\nfarlink_reassembly_bytes {bytes}");
     }
     stages(&mut out, crate::view::list(status, "/driver/profile"));
+    of_pairs(&mut out, status);
     for (list, label) in [("/links", "link"), ("/interfaces", "interface"), ("/engine/rules", "rule")] {
         labelled(&mut out, crate::view::list(status, list), label);
     }
@@ -135,15 +136,39 @@ fn labelled(out: &mut String, items: &[Value], label: &str) {
         let kind = if COUNTS_UP.contains(&name.as_str()) { "counter" } else { "gauge" };
         let _ = writeln!(out, "# TYPE farlink_{label}_{name} {kind}");
         for item in items {
-            let of = crate::view::text(item, "/name")
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
+            let of = label_text(item, "/name");
             if let Some(value) = item.get(name).and_then(as_number) {
                 let _ = writeln!(out, "farlink_{label}_{name}{{{label}=\"{of}\"}} {value}");
             }
         }
     }
+}
+
+/// What flows to the same gateway share of a link on which routers say how fast.
+fn of_pairs(out: &mut String, status: &Value) {
+    let links = || status.pointer("/links").and_then(Value::as_array).into_iter().flatten();
+    let pairs = |link| {
+        let pairs = Value::pointer(link, "/pairs").and_then(Value::as_array).into_iter().flatten();
+        pairs.map(move |pair| (link, pair))
+    };
+    if links().flat_map(pairs).next().is_none() {
+        return;
+    }
+    for name in ["rate_bps", "routers_speak", "flows"] {
+        let _ = writeln!(out, "# TYPE farlink_pair_{name} gauge");
+        for (link, pair) in links().flat_map(pairs) {
+            if let Some(value) = pair.get(name).and_then(as_number) {
+                let [link, gateway] =
+                    [(link, "/name"), (pair, "/gateway")].map(|(of, name)| label_text(of, name));
+                let _ = writeln!(out, "farlink_pair_{name}{{link=\"{link}\",gateway=\"{gateway}\"}} {value}");
+            }
+        }
+    }
+}
+
+/// A text as the value of a label.
+fn label_text(of: &Value, name: &str) -> String {
+    crate::view::text(of, name).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 fn as_number(value: &Value) -> Option<u64> {
@@ -194,6 +219,7 @@ fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farlink_gateway::engine_status::PairStatus;
     use farlink_gateway::{LinkStatus, Status};
     use std::io::Read;
 
@@ -204,7 +230,16 @@ mod tests {
         status.engine.memory.timers_bytes = 5;
         status.wakes.insert("pacing", 6);
         status.links.push(LinkStatus { name: "a\"b".into(), up: true, sent_bytes: 5, ..Default::default() });
-        status.links.push(LinkStatus { name: "c".into(), ..Default::default() });
+        status.links.push(LinkStatus {
+            name: "c".into(),
+            pairs: vec![PairStatus {
+                gateway: "5eed0001".into(),
+                rate_bps: 7,
+                routers_speak: true,
+                flows: 2,
+            }],
+            ..Default::default()
+        });
         let mut value = serde_json::to_value(&status).unwrap();
         value["diversion"] = serde_json::json!({"ipv4": true, "ipv6": false, "repairs": 3, "found": ["x"]});
         value["driver"] = serde_json::json!({"writes_busy": 7, "profile": [
@@ -225,6 +260,8 @@ mod tests {
             "# TYPE farlink_link_custody_bytes gauge",
             "farlink_link_custody_bytes{link=\"c\"} 0",
             "farlink_link_retransmitted_bytes{link=\"c\"} 0",
+            "farlink_pair_rate_bps{link=\"c\",gateway=\"5eed0001\"} 7",
+            "farlink_pair_routers_speak{link=\"c\",gateway=\"5eed0001\"} 1",
             "farlink_flows_limited_by{by=\"receiver\"} 0",
             "farlink_memory_bytes{of=\"timers\"} 5",
             "farlink_wakes_total{for=\"pacing\"} 6",

@@ -174,6 +174,19 @@ fn status_text(status: &Value) -> String {
             number(interface, "/queue_drops").to_string(),
         ]);
     }
+    let mut pairs = Table::new(&["LINK", "TO GATEWAY", "ROUTERS", "MAY SEND", "FLOWS"]);
+    for link in list(status, "/links") {
+        for pair in list(link, "/pairs") {
+            let speak = pair.pointer("/routers_speak") == Some(&Value::Bool(true));
+            pairs.row([
+                text(link, "/name"),
+                text(pair, "/gateway"),
+                if speak { "speak".into() } else { "silent".into() },
+                if speak { view::rate(number(pair, "/rate_bps")) } else { "-".into() },
+                number(pair, "/flows").to_string(),
+            ]);
+        }
+    }
     let limited = |by: &str| engine(&format!("limited_by/{by}"));
     out += &format!(
         "held by:     link {}, receiver {}, loss {}, gateway {}, application {}\n",
@@ -202,7 +215,8 @@ fn status_text(status: &Value) -> String {
     for found in list(status, "/diversion/found").iter().filter_map(Value::as_str) {
         out += &format!("problem:     {found}\n");
     }
-    for table in [links, interfaces, rules, stages(status), counters].iter().filter(|t| !t.is_empty()) {
+    for table in [links, pairs, interfaces, rules, stages(status), counters].iter().filter(|t| !t.is_empty())
+    {
         out += &format!("\n{table}");
     }
     out

@@ -238,9 +238,10 @@ impl Gateway {
             self.engine.follow_actions(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
         self.follow_estimates(now);
+        self.follow_pairs(now);
         while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
             match self.outlet.link_mut(r.out) {
-                Some(link) => link.set_ready(now, r.id, r.wants),
+                Some(link) => link.set_ready(now, r.id, r.wants, r.pair),
                 None => self.ordinary.push(now, r.id, r.wants),
             }
         }

@@ -23,6 +23,7 @@ mod links;
 mod network;
 mod ordinary;
 mod outlet;
+mod pairs;
 mod place;
 mod recut;
 mod settings;

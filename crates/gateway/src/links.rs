@@ -1,15 +1,16 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted
 //! bytes.
 
-use farlink_egress::{Class, Config as EgressConfig, Egress, RateEstimate, Report};
+use farlink_egress::{Class, Config as EgressConfig, Egress, Lane, RateEstimate, Report};
 use farlink_engine::config::{self, Config, Interface, XcpWeights};
-use farlink_engine::link::{Link, LinkEstimate, LinkReport, RateSource, State, Witness};
+use farlink_engine::link::{Link, LinkEstimate, LinkReport, PairId, RateSource, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, WireSize, supersegment};
 
 use crate::due::{Deadline, Due};
+use crate::pairs::group_of;
 use crate::place;
 use crate::status::LinkStatus;
 use crate::xcp_queue::XcpQueue;
@@ -243,7 +244,8 @@ impl LinkQueue {
     }
 
     /// A leg of a flow has something to send.
-    pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants) {
+    /// `pair`: data has its place with it.
+    pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants, pair: Option<PairId>) {
         // The link is not idle where bytes wait before it that have left here, or that come the
         // other way.
         let sent_bytes = self.egress.sent_bytes();
@@ -251,18 +253,22 @@ impl LinkQueue {
         let is_busy = self.estimate.as_ref().is_some_and(waits) || self.egress.is_medium_busy(now);
         let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {
-            self.egress.set_ready(now, id.wanting(wants).as_u64(), class_of(wants));
+            let lane = Lane { class: class_of(wants), group: group_of(wants, pair) };
+            self.egress.set_ready(now, id.wanting(wants).as_u64(), lane);
         }
     }
 
     /// A leg of a flow has sent so much in answer to a grant, and may have more.
     pub fn answer(&mut self, now: Instant, id: ReadyId, class: Class, pulled: &Pulled) {
-        let same = pulled.more.is_some_and(|w| id.wanting(w) == id && class_of(w) == class);
+        let group = self.egress.granted_group();
+        let same = pulled.more.is_some_and(|w| {
+            id.wanting(w) == id && class_of(w) == class && group == Some(group_of(w, pulled.pair))
+        });
         self.repeated_bytes += u64::from(pulled.repeated_bytes);
         self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
         self.count_own(now, pulled.size, class);
         if let (Some(wants), false) = (pulled.more, same) {
-            self.set_ready(now, id, wants);
+            self.set_ready(now, id, wants, pulled.pair);
         }
     }
 
@@ -284,6 +290,7 @@ impl LinkQueue {
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
+            pairs: known.into_iter().flat_map(Link::shares).map(Into::into).collect(),
             sent_bytes: s.sent_bytes,
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,

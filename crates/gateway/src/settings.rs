@@ -41,7 +41,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 19] = [
+const SETTINGS: [Setting; 20] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -96,6 +96,18 @@ const SETTINGS: [Setting; 19] = [
         "and for all others",
         |_, link| weight_text(link, |weights| weights.plain),
         |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.plain),
+    ),
+    PerLink(
+        "xcp_context",
+        "pair: flows to the same gateway share what routers allow (XCP); or flow",
+        |gateway, link| {
+            let by = gateway.engine.links().get(link.way()).map(Link::xcp_context);
+            by.unwrap_or_default().name().into()
+        },
+        |gateway, _, way, value| {
+            gateway.engine.set_xcp_context(way, value.parse()?);
+            Ok(())
+        },
     ),
     PerRule(
         "action",

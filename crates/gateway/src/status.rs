@@ -64,6 +64,8 @@ pub struct LinkStatus {
     pub rtt_us: u64,
     /// Gateways that have been heard at its other end, eight at most, the newest last.
     pub gateways: Vec<engine::GatewayStatus>,
+    /// What flows to the same gateway there share, where routers say how fast (XCP).
+    pub pairs: Vec<engine::PairStatus>,
     /// Bytes sent into it.
     pub sent_bytes: u64,
     /// Bytes waiting.

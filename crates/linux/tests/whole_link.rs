@@ -13,7 +13,7 @@ use common::{
     Path, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped, transfer,
 };
 use farlink_gateway::cc;
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::{LegConfig, Link, XcpContext};
 use farlink_linux::divert::Selection;
 use farlink_linux::driver::{DriverConfig, End};
 
@@ -32,6 +32,7 @@ fn gateway(everything: bool) -> DriverConfig {
         is_xcp_router: false,
         xcp_weights: Default::default(),
         explicit: Default::default(),
+        xcp_context: XcpContext::default(),
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
         action: None,

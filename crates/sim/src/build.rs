@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned};
+use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned, XcpContext};
 use farlink_wire::{Duration, Instant};
 
 use crate::fault::Fault;
@@ -130,6 +130,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             is_xcp_router: false,
             xcp_weights: Default::default(),
             explicit: Default::default(),
+            xcp_context: XcpContext::default(),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
             action: None,

@@ -10,7 +10,8 @@
 //!   what follows from that; `standing.rs` how much of the queue never goes away
 //! - `port.rs` the router where other traffic leaves by the same link; `capacity.rs` what it has
 //!   there
-//! - `sender.rs` what is sent how fast, and what is said of it
+//! - `sender.rs` what is sent how fast, and what is said of it; `context.rs` the same for all flows
+//!   between two gateways
 //! - `receiver.rs` what the sender is told
 //! - `trust.rs` whether the sender believes it
 //!
@@ -30,6 +31,7 @@
 )]
 
 mod capacity;
+mod context;
 mod interval;
 mod port;
 mod receiver;
@@ -39,6 +41,7 @@ mod standing;
 mod trust;
 
 pub use capacity::{Kind, Weights};
+pub use context::{Context, KEPT, Member};
 pub use port::{Backlog, Port};
 pub use receiver::Receiver;
 pub use router::{Config, Router};

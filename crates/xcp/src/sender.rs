@@ -38,15 +38,17 @@ pub struct Sender {
     /// All of the allowance was wanted since then.
     is_full: bool,
     begins: Begins,
+    /// It gives up by itself what is not used.
+    ages: bool,
 }
 
 /// A context that has been told nothing yet. What it is given first, it is given with one packet of
-/// a round trip, which says the spacing of all of them: so all of it is there when the router
-/// counts again, and not half of it, for which it would give too much.
+/// a round trip for each flow, which says the spacing of all of them: so all of it is there when
+/// the router counts again, and not half of it, for which it would give too much.
 #[derive(Clone, Copy, Debug)]
 enum Begins {
-    /// The next packet that says so may leave then.
-    At(Instant),
+    /// The next packet that says so may leave then; so many have, in this round trip.
+    At(Instant, u32),
     /// It has been told something.
     Done,
 }
@@ -66,8 +68,15 @@ impl Sender {
             sent_bytes: 0,
             since: now,
             is_full: true,
-            begins: Begins::At(now),
+            begins: Begins::At(now, 0),
+            ages: true,
         }
+    }
+
+    /// Whoever uses it says what is given up of what is not used, by [`Self::follow`].
+    #[must_use]
+    pub fn without_ageing(self) -> Self {
+        Self { ages: false, ..self }
     }
 
     /// So many bytes may be under way now, by something else than what routers have told.
@@ -86,6 +95,18 @@ impl Sender {
     /// So many flows share the allowance; one at least.
     pub fn set_flows(&mut self, flows: u32) {
         self.flows = flows.max(1);
+    }
+
+    /// The mean size of its packets, bytes.
+    #[must_use]
+    pub fn packet_bytes(&self) -> f64 {
+        self.packet_bytes
+    }
+
+    /// The round trip; `None`: none is known.
+    #[must_use]
+    pub fn rtt(&self) -> Option<Duration> {
+        (self.rtt_s > 0.0).then(|| Duration::from_secs_f64(self.rtt_s))
     }
 
     /// Bytes that may be under way.
@@ -111,22 +132,28 @@ impl Sender {
         if self.rtt_s == 0.0 {
             return XcpFields::default();
         }
-        self.age(now);
+        if self.ages {
+            self.age(now);
+        }
         let delta_bytes_per_s = if wants_more { WISH } else { NO_WISH };
-        let packets_under_way = self.window_bytes / self.packet_bytes;
-        let spacing_s = match self.begins {
-            Begins::Done => self.rtt_s / packets_under_way,
-            Begins::At(at) if now < at => 0.0,
-            Begins::At(_) => {
-                self.begins = Begins::At(now + Duration::from_secs_f64(self.rtt_s));
-                self.rtt_s / f64::from(size.packets.max(1))
-            }
-        };
         XcpFields {
-            spacing: HeaderTime::of_seconds(f64::from(self.flows) * spacing_s),
+            spacing: HeaderTime::of_seconds(self.spacing_s(now, size)),
             rtt: HeaderTime::of_seconds(self.rtt_s),
             delta_bytes_per_s,
         }
+    }
+
+    /// The time from one packet to the next, as if all flows took turns: n times that of n flows.
+    fn spacing_s(&mut self, now: Instant, size: WireSize) -> f64 {
+        let Begins::At(at, said) = self.begins else {
+            return f64::from(self.flows) * self.rtt_s * self.packet_bytes / self.window_bytes;
+        };
+        let (at, said) = if now < at { (at, said) } else { (now + Duration::from_secs_f64(self.rtt_s), 0) };
+        if said >= self.flows {
+            return 0.0;
+        }
+        self.begins = Begins::At(at, said + 1);
+        self.rtt_s / f64::from(size.packets.max(1))
     }
 
     /// The receiver has told its sum. One that is older than another that was heard already must

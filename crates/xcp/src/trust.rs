@@ -40,9 +40,9 @@ const HOLD_ROUNDS_MAX: u32 = 1024;
 const FORGET_ROUNDS: u32 = 128;
 /// What may be under way is at most so many times what has arrived in a round trip, or so many
 /// packets; the second number holds after a doubt.
-const UNPROVEN_TIMES: u64 = 4;
+pub(crate) const UNPROVEN_TIMES: u64 = 4;
 const UNPROVEN_TIMES_AGAIN: u64 = 3;
-const UNPROVEN_PACKETS: u64 = 2048;
+pub(crate) const UNPROVEN_PACKETS: u64 = 2048;
 /// What has arrived is remembered for one to two of these, round trips.
 const PROVEN_ROUNDS: u32 = 8;
 
@@ -252,6 +252,22 @@ impl Trust {
     /// A packet has come marked.
     pub fn on_mark(&mut self) {
         self.disbelieve(Doubt::Marked);
+    }
+
+    /// Another flow of the same context has found out that they are not to be believed.
+    pub fn share_doubt(&mut self, why: Doubt) {
+        self.disbelieve(why);
+    }
+
+    /// Who has spoken for this one speaks no longer: a round trip without a word is enough.
+    pub fn expect_word(&mut self) {
+        self.unheard = ROUNDS_UNHEARD;
+    }
+
+    /// Round trips until they may speak again; 0: the next word is followed.
+    #[must_use]
+    pub fn hold_rounds(&self) -> u32 {
+        self.hold_rounds
     }
 
     /// Nothing at all is answered. Once a repetition has got lost; twice, it is silence. Who speaks

@@ -49,7 +49,7 @@ impl Capability {
 
 /// Which gateway it is, until it starts again: any number, as it stands on the wire. It is told
 /// once for each connection, so it is kept small.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Identity(pub [u8; 4]);
 
 impl Identity {

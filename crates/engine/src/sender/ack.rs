@@ -78,6 +78,7 @@ impl Sender {
         }
         if acked.delivered_bytes > 0 && !of_old_way {
             self.tell_controller(now, &acked, &sample, prior_in_flight);
+            happened.rtt = acked.rtt;
         }
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
         if acked.delivered_bytes > 0 || self.flight.is_empty() {

@@ -1,7 +1,7 @@
 //! May it be sent? The congestion controller, recovery and its rate (PRR), pacing, and what an ECN
 //! echo asks for.
 
-use farlink_cc::{Ack, Config, Congestion, Controller, Lost, News};
+use farlink_cc::{Ack, Config, Congestion, Controller, Doubt, Lost, News};
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
@@ -130,6 +130,19 @@ impl Governor {
     /// What has become of the trust in routers.
     pub fn take_news(&mut self) -> Option<News> {
         self.cc.take_news()
+    }
+    /// It shares a window, of packets, with so many flows, itself included; see
+    /// [`Controller::share`].
+    pub fn share(&mut self, window_bytes: u64, flows: u32, is_news: bool) {
+        self.cc.share(window_bytes, flows, is_news);
+    }
+    /// It shares nothing any more; `why`: routers are not to be believed.
+    pub fn part(&mut self, why: Option<Doubt>) {
+        self.cc.part(why);
+    }
+    /// See [`Controller::take_parted`].
+    pub fn take_parted(&mut self) -> Option<(Doubt, u32)> {
+        self.cc.take_parted()
     }
     /// The first window is spread over this round trip.
     pub fn pace_start(&mut self, over: Option<Duration>) {

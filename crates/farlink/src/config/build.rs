@@ -200,6 +200,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             is_xcp_router: false,
             xcp_weights: Default::default(),
             explicit: engine::Explicit::default(),
+            xcp_context: engine::XcpContext::default(),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
@@ -281,6 +282,10 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
             sources: l.xcp_sources.iter().map(|p| (p.0, p.1)).collect(),
             destinations: l.xcp_destinations.iter().map(|p| (p.0, p.1)).collect(),
             peers: l.xcp_peers.iter().map(|id| id.0).collect(),
+        },
+        xcp_context: match l.xcp_context {
+            Some(file::XcpContext::Flow) => engine::XcpContext::Flow,
+            Some(file::XcpContext::Pair) | None => engine::XcpContext::Pair,
         },
         leg: engine::LegConfig {
             cc,

@@ -86,6 +86,8 @@ pub struct Link {
     #[serde(default)]
     pub xcp_peers: Vec<GatewayId>,
     #[serde(default)]
+    pub xcp_context: Option<XcpContext>,
+    #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]
     pub window_bytes: Option<Spanned<Size>>,
@@ -105,6 +107,14 @@ pub struct Link {
 pub enum Duplex {
     Full,
     Half,
+}
+
+/// Who has one allowance of a link on which routers say how fast.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum XcpContext {
+    Pair,
+    Flow,
 }
 
 /// What is done with the connections over a link that no rule names.

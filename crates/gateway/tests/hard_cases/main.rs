@@ -37,6 +37,7 @@ mod memory;
 mod one_sided;
 mod opening;
 mod outage;
+mod pairs;
 mod peers;
 mod receiver;
 mod recovery;

@@ -4,7 +4,7 @@
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
+    Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule, XcpContext,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
@@ -79,6 +79,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
             destinations: if b & 0x90 == 0x10 { vec![("10.0.0.0".parse().unwrap(), 9)] } else { vec![] },
             ..Explicit::default()
         },
+        xcp_context: if b & 0x20 != 0 { XcpContext::Flow } else { XcpContext::Pair },
         leg: LegConfig {
             cc: match (a & 2 != 0, b & 0x20 != 0) {
                 (_, true) => cc::Kind::Xcp,

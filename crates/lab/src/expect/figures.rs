@@ -58,7 +58,11 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
     let round_trip_s = || param("rtt_ms").filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
     let seconds = cell.seconds.filter(|s| *s > 0.0);
     let payload = || Some(cell.goodput_bps? / 8.0 * seconds?).filter(|bytes| *bytes > 0.0);
-    let flows = || param("flows").unwrap_or(1.0) + param("earlier").unwrap_or(0.0);
+    let flows = || {
+        param("flows").unwrap_or(1.0)
+            + param("earlier").unwrap_or(0.0)
+            + f64::from(param("first_bytes").is_some_and(|bytes| bytes > 0.0))
+    };
     let largest = |what: &str| {
         let of = ["gw1", "gw2"].iter().filter_map(|gateway| metric(&format!("{gateway}_{what}_max_bytes")));
         of.reduce(f64::max)

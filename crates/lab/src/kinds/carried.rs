@@ -9,7 +9,7 @@ use farlink_wire::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
-use super::{sets, settled, shares};
+use super::{first, sets, settled, shares};
 use crate::build::Lab;
 use crate::limit::Packets;
 use crate::report::{Measured, Schedule};
@@ -158,7 +158,8 @@ pub(crate) fn measure(
     let ends = if way == Way::Down { ["server", "client"] } else { ["client", "server"] };
     let crossed = topology.links_between(ends[0], ends[1]).unwrap_or_default();
     let all = topology.hard_links().len();
-    let are_together = cell.number(EARLIER, 0) == 0 && settings.stagger_ms == 0.0;
+    let are_together =
+        cell.number(EARLIER, 0) == 0 && settings.stagger_ms == 0.0 && first::of(cell).is_none();
     if sets::has_sets(scenario, cell) || !are_together || crossed.len() != all || all == 0 {
         // Only a part of the bytes crosses these links, or not all of them are timed.
         return;

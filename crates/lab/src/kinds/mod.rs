@@ -7,6 +7,7 @@ mod behaviour;
 pub(crate) mod carried;
 pub(crate) mod classes;
 mod drain;
+pub(crate) mod first;
 mod fragmenting;
 pub(crate) mod gauges;
 mod http;

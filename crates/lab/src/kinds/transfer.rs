@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, carried, gauges, outages, sets, source_clock};
+use super::{Kind, Run, carried, first, gauges, outages, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -38,6 +38,7 @@ impl Kind for TransferKind {
         let has_datagrams = cell.number(UDP_PERCENT, 0) > 0;
         baseline::cannot_run(cell)
             .or_else(|| has_datagrams.then(|| "datagrams beside transfers are only simulated".into()))
+            .or_else(|| first::of(cell).map(|_| "only the simulator begins some transfers later".into()))
             .or_else(|| (floods && sh::find("ping").is_none()).then(|| "ping is not installed".into()))
     }
 
@@ -116,10 +117,16 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
 }
 
 /// The host that makes a transfer: in the topology `fairness` every other one is the second
-/// client's; with `clients` they take turns.
+/// client's; with `clients` they take turns; with `client_flows` the first client makes so many.
 pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static str {
     let least = if sets::has_sets(scenario, cell) { 2 } else { 1 };
-    match flow % cell.number("clients", 1).clamp(least, 3) {
+    let clients = cell.number("clients", 1).clamp(least, 3);
+    let turn = match cell.number("client_flows", 0) {
+        0 => flow % clients,
+        own if flow < own => 0,
+        own => 1 + (flow - own) % (clients - 1).max(1),
+    };
+    match turn {
         0 => "client",
         1 => "client2",
         _ => "client3",
@@ -218,8 +225,10 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell) -> Job {
         // Of two sets only the far one crosses the link.
         (flows.div_ceil(2), rate, s.rtt_ms)
     };
+    // Beside a transfer that is under way they have their share.
+    let beside = u64::from(first::of(cell).is_some_and(|first| first.is_under_way(rate as f64)));
     Job {
-        rate_bps: rate as f64,
+        rate_bps: rate as f64 * flows as f64 / (flows + beside) as f64,
         return_bps: back as f64,
         rtt_s: links_of(scenario, cell) * rtt_ms / 1e3,
         bytes: (size * far) as f64,

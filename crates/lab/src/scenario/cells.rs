@@ -39,13 +39,18 @@ const JOB: &[&str] = &[
     "killed",
     "source",
     "earlier",
+    "first_bytes",
+    "begins_s",
+    "client_flows",
 ];
 
 /// Those of them that are whole numbers.
 const COUNTS: &[&str] = &[
     "size_bytes",
     "total_bytes",
+    "first_bytes",
     "flows",
+    "client_flows",
     "clients",
     "floods",
     "ip",

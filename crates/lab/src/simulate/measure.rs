@@ -10,7 +10,7 @@ use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, of_directions,
     request_after, uploads,
 };
-use crate::kinds::{carried, sets, source_clock};
+use crate::kinds::{carried, first, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -31,20 +31,26 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
         Duration::from_secs_f64(30.0 + 8.0 * 3.0 * bytes as f64 / cell.settings.rate_bps.max(1) as f64);
     // Hosts stand still from one contact to the next.
     let period = cell.settings.channel(Way::Down).contact_period.unwrap_or_default();
+    let first = first::of(cell);
+    let before = earlier + u64::from(first.is_some());
     let transfer = |flow: u64| -> anyhow::Result<Transfer> {
+        let first =
+            first.map(|first| if flow < before { (first.bytes, None) } else { (bytes, Some(first.lead)) });
+        let (bytes, lead) = first.unwrap_or((bytes, None));
         let (direction, verb) =
             if uploads(cell, flow) { (Direction::Upload, "PUT") } else { (Direction::Download, "GET") };
         let request = format!("{verb} {bytes} {}\n", seed.wrapping_add(flow)).len() as u64;
         let client = host_number(client_of(scenario, cell, flow))?;
-        let after = begins_after(cell, flow.saturating_sub(earlier)).as_secs_f64();
+        let after = begins_after(cell, flow.saturating_sub(before)).as_secs_f64();
         let start = start
+            + lead.unwrap_or_default()
             + apart * u32::try_from(flow.min(earlier)).unwrap_or(u32::MAX)
             + Duration::from_secs_f64(after);
         let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
         let usual = Transfer::single(direction, bytes, request, start, cell.v6());
         Ok(Transfer { client, ask_at, patience: usual.patience + period, ..usual })
     };
-    (0..earlier + cell.number("flows", 1)).map(transfer).collect()
+    (0..before + cell.number("flows", 1)).map(transfer).collect()
 }
 
 /// The datagrams that the client sends meanwhile, `udp_percent` of the link's rate, for as long as
@@ -102,7 +108,7 @@ pub(super) fn of_transfers(
         Direction::Upload => (o.received[1] + size).saturating_sub(t.steps.iter().map(|s| s.up_bytes).sum()),
     };
     // What went before is not timed.
-    let earlier = cell.number(EARLIER, 0) as usize;
+    let earlier = cell.number(EARLIER, 0) as usize + usize::from(first::of(cell).is_some());
     let all = || transfers.iter().zip(&outcomes).skip(earlier);
     let times: Vec<f64> = all().map(|(t, o)| seconds(scenario.clock, t, o)).collect();
     let mut measured = Measured {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use farlink_channel::{ChannelConfig, Weights, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned};
+use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext};
 use farlink_gateway::engine_status;
 use farlink_wire::{Duration, Instant};
 
@@ -386,6 +386,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             is_xcp_router: false,
             xcp_weights: Default::default(),
             explicit: Default::default(),
+            xcp_context: XcpContext::default(),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,

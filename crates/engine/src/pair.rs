@@ -1,0 +1,49 @@
+//! What flows to the same gateway have in common where routers say how fast (XCP): one allowance,
+//! which is the link's (`link/pairs.rs`), and one place in the queue, which spaces what leaves.
+
+use farlink_wire::xcp::XcpFields;
+use farlink_wire::{SegmentHeader, SeqNum};
+
+use crate::cx::Cx;
+use crate::leg::Leg;
+use crate::sender::{Happened, Plan, Sender, Supply};
+use crate::side::Side;
+use crate::split::Split;
+
+/// What the segments of a plan say of their speed, to this leg and under this header, cut at `mss`.
+pub fn stamp(
+    cx: &mut Cx<'_>,
+    to: &Leg,
+    tx: &mut Sender,
+    header: &SegmentHeader<'_>,
+    plan: (&Plan, u32),
+    supply: &Supply,
+) -> Option<XcpFields> {
+    let rtt = tx.rtt().srtt().or(to.srtt()).or(to.handshake_rtt());
+    let context = cx.links.begin_context(cx.now, to, tx.mss(), rtt);
+    tx.stamp(cx.now, header, plan, supply, context)
+}
+
+impl Split<'_> {
+    /// What is sent to a host goes by the allowance that is shared, as it is now.
+    pub(crate) fn follow_pair(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let context = cx.links.context_mut(self.legs.get(to));
+        self.relays.get_mut(to.other()).tx.follow_pair(cx.now, context);
+    }
+
+    /// A gateway has told what routers have left of all wishes of this flow.
+    pub(super) fn hear_sum(&mut self, cx: &mut Cx<'_>, from: Side, sum: (SeqNum, u32)) {
+        let leg = self.legs.get(from);
+        let with = leg.explicit_peer().unwrap_or_default();
+        let context = cx.links.context_mut(leg);
+        self.relays.get_mut(from.other()).tx.hear_sum(cx.now, with, sum, context);
+    }
+
+    /// What the acknowledgement of a host has told is of use to all that share with this flow.
+    pub(crate) fn tell_pair(&mut self, cx: &mut Cx<'_>, from: Side, happened: &Happened) {
+        let Some(context) = cx.links.context_mut(self.legs.get(from)) else { return };
+        if let Some(rtt) = happened.rtt.filter(|rtt| !rtt.is_zero()) {
+            context.on_rtt(cx.now, rtt);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Flows to the same gateway share what routers allow (XCP).
+//!
+//! `flraw 54 SUM` in an acknowledgement is the sum of what routers have left of a flow's wishes.
+
+use crate::script::{Host, PORT_A, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link, XcpContext};
+use farlink_gateway::engine_status::PairStatus;
+use farlink_wire::xcp::XcpFields;
+
+/// What two gateways beyond the link say of themselves.
+const ONE: &str = "68 0000002b 02 0010 00";
+const OTHER: &str = "68 0000002c 02 0010 00";
+/// 8 Mbit/s, as a sum.
+const MB_PER_S: &str = "000f4240";
+
+fn link(xcp_context: XcpContext) -> Link {
+    let leg = LegConfig { cc: Kind::Xcp, ..LegConfig::default() };
+    Link { name: "hub".into(), leg, xcp_context, ..Link::default() }
+}
+
+/// A script, and what host b has got of two connections so far.
+struct Bed {
+    t: Script,
+    /// Payload bytes.
+    got: [usize; 2],
+    /// What the newest segment says of its speed.
+    said: Option<XcpFields>,
+}
+
+impl Bed {
+    fn new(by: XcpContext) -> Self {
+        let t = Script::with(|s| {
+            s.link = Some(link(by));
+            s.config.limits.relay_bytes = 1 << 20;
+        });
+        Self { t, got: [0; 2], said: None }
+    }
+
+    /// A first connection has been told of 1 MB a second: its pair has about 115 kB for 100 ms.
+    fn begun(by: XcpContext) -> Self {
+        let mut bed = Self::new(by);
+        bed.open(0, ONE);
+        bed.send(0, 1, 58_400);
+        bed.play("~100");
+        bed.play(&format!("b > . 1 ack 7201 win 60000 <flraw 54 {MB_PER_S},flraw 53>"));
+        bed.got = [0; 2];
+        bed
+    }
+
+    /// Line by line, and what b gets is counted.
+    fn play(&mut self, text: &str) {
+        for line in text.lines() {
+            self.t.play(line);
+            for s in self.t.take(Host::B).iter().filter(|s| !s.payload.is_empty()) {
+                self.got[usize::from(s.port - PORT_A)] += s.payload.len();
+                self.said = s.segment.options.xcp.or(self.said);
+            }
+            self.t.play("drop a");
+        }
+    }
+
+    /// Another connection over the link, to this gateway; the handshake took 100 ms.
+    fn open(&mut self, n: u16, gateway: &str) {
+        let p = format!("{{port {}}}", PORT_A + n);
+        self.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {p}
+             ~100
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flraw 52 {gateway}> {p}
+             a > . 1 ack 1 {p}"
+        ));
+    }
+
+    /// Host a sends so much of a connection.
+    fn send(&mut self, n: u16, from: u32, bytes: u32) {
+        self.play(&format!("a > . {from}:{} ack 1 {{gso 1460,port {}}}", from + bytes, PORT_A + n));
+    }
+
+    /// What b gets of both within so many milliseconds from now on.
+    fn within(&mut self, ms: u32) -> [usize; 2] {
+        self.got = [0; 2];
+        self.play(&format!("~{ms}"));
+        self.got
+    }
+
+    fn pairs(&mut self) -> Vec<PairStatus> {
+        self.t.with_gateway(|g, _, _| g.status()).links[0].pairs.clone()
+    }
+
+    fn set(&mut self, value: &str) {
+        let value = value.to_owned();
+        self.t.with_gateway(move |g, now, _| g.set(now, "link.hub.xcp_context", &value)).unwrap();
+    }
+}
+
+#[test]
+fn a_second_flow_has_its_share_of_what_the_first_was_told() {
+    for (by, least, most) in [(XcpContext::Pair, 16_000, 26_000), (XcpContext::Flow, 0, 14_400)] {
+        let mut bed = Bed::begun(by);
+        bed.open(1, ONE);
+        bed.play(&format!("b > . 1 ack 57601 win 60000 <flraw 54 {MB_PER_S},flraw 53>"));
+        bed.send(0, 58_401, 58_400);
+        bed.send(1, 1, 58_400);
+        let got = bed.within(30);
+        assert!((least..=most).contains(&got[1]), "{by:?}: {got:?} in 30 ms, of 1 MB a second for both");
+        if by == XcpContext::Pair {
+            let [a, b] = got.map(|n| n as f64);
+            assert!((0.8..1.25).contains(&(a / b)), "turn by turn: {got:?}");
+            // Two flows count as two: twice the time from one packet to the next.
+            let bytes_per_s = 2.0 * 1_460.0 / bed.said.unwrap().spacing.seconds();
+            assert!((1.2e6..1.5e6).contains(&bytes_per_s), "{bytes_per_s}");
+        }
+    }
+}
+
+#[test]
+fn the_status_shows_what_a_pair_may_send_and_who_shares_it() {
+    let shown = Bed::begun(XcpContext::Pair).pairs();
+    let [pair] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!((pair.gateway.as_str(), pair.routers_speak, pair.flows), ("0000002b", true, 1));
+    assert!((8_000_000..11_000_000).contains(&pair.rate_bps), "{pair:?}");
+    assert_eq!(Bed::begun(XcpContext::Flow).pairs(), []);
+}
+
+#[test]
+fn what_is_told_to_one_flow_slows_all_down() {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    bed.open(1, ONE);
+    bed.send(1, 1, 58_400);
+    bed.play("~10");
+    // 0.4 MB a second less. More at once nobody would believe.
+    bed.play("b > . 1 ack 8641 <flraw 54 000927c0,flraw 53>\n ~10");
+    let got = bed.within(30);
+    assert!(got[1] > 1_000 && got[0] + got[1] < 24_000, "0.65 MB a second for both: {got:?}");
+}
+
+#[test]
+fn another_gateway_and_one_that_begins_anew_share_nothing_with_the_first() {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    bed.open(1, OTHER);
+    bed.send(1, 1, 58_400);
+    let got = bed.within(30);
+    assert!(got[1] < 15_000, "as any connection begins: {got:?}");
+    assert_eq!(bed.pairs().iter().map(|p| p.routers_speak).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn where_routers_fall_silent_flows_go_by_their_own_clocks() {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    bed.send(0, 58_401, 58_400);
+    // Acknowledgements go on for some round trips, and say nothing of routers.
+    let mut acked = 8_641;
+    for round in 0..6 {
+        assert_eq!(bed.pairs()[0].routers_speak, round < 3, "{round}");
+        bed.play(&format!("~110\n b > . 1 ack {acked} win 60000 <flraw 53>"));
+        acked += 8_640;
+    }
+    assert_eq!(bed.pairs()[0].rate_bps, 0);
+    // Nothing stands still.
+    bed.play("b > . 1 ack 116641 win 60000 <flraw 53>");
+    bed.send(0, 116_801, 29_200);
+    let got = bed.within(400);
+    assert!(got[0] > 5_000, "{got:?}");
+}
+
+#[test]
+fn it_can_be_changed_while_connections_are_open() {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    bed.set("flow");
+    let got = bed.within(30);
+    assert!((20_000..45_000).contains(&got[0]), "the one flow goes on with all of it: {got:?}");
+    assert_eq!(bed.pairs(), []);
+    bed.set("pair");
+    bed.send(0, 58_401, 29_200);
+    bed.play("~70\n b > . 1 ack 86401 win 60000 <flraw 54 000f4240,flraw 53>\n ~1");
+    assert!(bed.pairs()[0].routers_speak, "from the first word on: {:?}", bed.pairs());
+    bed.send(0, 87_601, 29_200);
+    let got = bed.within(100);
+    assert!(got[0] > 10_000, "{got:?}");
+}
