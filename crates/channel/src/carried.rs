@@ -1,5 +1,6 @@
 //! What the line has carried, by time.
 
+use farlink_wire::shim::{SHIM_BYTES, SHIM_PROTOCOL};
 use farlink_wire::time::{Duration, Instant};
 use farlink_xcp::Backlog;
 
@@ -135,14 +136,16 @@ fn interval(since_start: Duration) -> Option<usize> {
     (number < INTERVALS_MAX).then_some(number)
 }
 
-/// Tells connections apart, by their addresses and what stands where TCP and UDP have ports.
-/// Nothing is checked.
+/// Tells connections apart, by their addresses and what stands where TCP and UDP have ports, behind
+/// XCP's own header where there is one. Nothing is checked.
 fn connection(packet: &[u8]) -> Option<u64> {
     let (first, addresses, ports) = match packet.first()? >> 4 {
         4 => (0, packet.get(12..20)?, usize::from(packet.first()? & 0x0f) * 4),
         6 => (1, packet.get(8..40)?, 40),
         _ => return None,
     };
+    let has_shim = first == 0 && packet.get(9) == Some(&SHIM_PROTOCOL);
+    let ports = if has_shim { ports + SHIM_BYTES } else { ports };
     let ports = packet.get(ports..ports + 4)?;
     // FNV-1a.
     let hash = |h: u64, byte: &u8| (h ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn connections_are_told_apart_and_acknowledgements_left_out() {
-        let packet = |port: u8, len: usize| {
+        let plain = |port: u8, len: usize| {
             let mut bytes =
                 vec![0x45, 0, 0, 0, 0, 9, 0x40, 0, 63, 6, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1, 0, port, 0, 80];
             bytes.resize(len, 0);
@@ -164,14 +167,20 @@ mod tests {
         let mut carried = Carried::default();
         for (at_ms, port, len) in [(25, 1, 1_500), (26, 2, 60), (44, 2, 1_500), (48, 1, 1_000), (49, 1, 300)]
         {
-            let packet = packet(port, len);
+            let packet = plain(port, len);
             carried.leaves_of(Duration::from_millis(at_ms), &packet, packet.len());
         }
         let told: Vec<_> = carried.connections.iter().map(|c| (c.first_interval, c.bytes.clone())).collect();
         assert_eq!(told, [(2, vec![1_500, 0, 1_300]), (4, vec![1_500])]);
+        // Behind XCP's own header they are the same ones.
+        let mut packet = plain(2, 1_480);
+        packet[9] = SHIM_PROTOCOL;
+        packet.splice(20..20, [0; SHIM_BYTES]);
+        carried.leaves_of(Duration::from_millis(45), &packet, packet.len());
+        assert_eq!((carried.connections.len(), &carried.connections[1].bytes[..]), (2, &[3_000][..]));
         carried.leaves_of(Duration::from_millis(50), &[0x45; 300][..30], 300);
         for n in 0..=255 {
-            carried.leaves_of(Duration::from_millis(50), &packet(n, 300), 300);
+            carried.leaves_of(Duration::from_millis(50), &plain(n, 300), 300);
         }
         assert_eq!(carried.connections.len(), CONNECTIONS_MAX);
     }

@@ -2,8 +2,7 @@
 //! those that leave it.
 
 use farlink_wire::time::Instant;
-use farlink_wire::xcp::XcpFields;
-use farlink_wire::{Parsed, TcpSegment, WireSize, edit, parse};
+use farlink_wire::{Parsed, Said, ShimProtocols, WireSize, parse_with};
 use farlink_xcp::{Backlog, Config, Kind, Port};
 
 use crate::config::XcpRouter;
@@ -60,11 +59,11 @@ impl Control {
     /// A packet joins those that wait. What it is to them.
     pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
         let size = size(packet);
-        let (kind, fields) = look(packet.ip_packet());
+        let (kind, said) = look(packet.ip_packet());
         if self.is_away(now) {
             return kind;
         }
-        self.port.arrive(now, size, kind, fields.map(|(_, said)| said).as_ref(), waits);
+        self.port.arrive(now, size, kind, said.map(|said| said.fields).as_ref(), waits);
         kind
     }
 
@@ -72,16 +71,16 @@ impl Control {
     pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
         let size = size(packet);
         let bytes = packet.ip_packet();
-        let (kind, fields) = look(bytes);
+        let (kind, said) = look(bytes);
         if self.is_away(now) {
             return kind;
         }
-        let said = fields.as_ref().map(|(_, said)| said);
-        let left = self.port.depart(now, size, kind, said, waits);
-        if let (Some((segment, said)), Some(left)) = (&fields, left)
-            && left != *said
+        let fields = said.as_ref().map(|said| &said.fields);
+        let left = self.port.depart(now, size, kind, fields, waits);
+        if let (Some(said), Some(left)) = (said, left)
+            && left != said.fields
         {
-            edit::write_xcp_delta(bytes, segment, left.delta_bytes_per_s);
+            said.lower_in(bytes, left.delta_bytes_per_s);
         }
         kind
     }
@@ -101,13 +100,14 @@ fn size<P: Payload>(packet: &P) -> WireSize {
     u32::try_from(packet.len_bytes()).unwrap_or(u32::MAX).into()
 }
 
-/// What a packet is to the queue, and what it says.
-fn look(packet: &[u8]) -> (Kind, Option<(TcpSegment, XcpFields)>) {
-    let Parsed::Tcp(segment) = parse(packet) else { return (Kind::Plain, None) };
-    match segment.options.xcp {
+/// What a packet is to the queue, and what it says, in either form: the draft's header by its usual
+/// protocol number.
+fn look(packet: &[u8]) -> (Kind, Option<Said>) {
+    let said = Said::of(packet, ShimProtocols::USUAL);
+    match parse_with(packet, ShimProtocols::USUAL) {
         // Acknowledgements, and what opens and ends connections: as in the queue of a gateway.
-        _ if segment.payload_len == 0 => (Kind::First, segment.options.xcp.map(|said| (segment, said))),
-        Some(said) => (Kind::Xcp, Some((segment, said))),
-        None => (Kind::Plain, None),
+        Parsed::Tcp(segment) if segment.payload_len == 0 => (Kind::First, said),
+        _ if said.is_some() => (Kind::Xcp, said),
+        _ => (Kind::Plain, None),
     }
 }

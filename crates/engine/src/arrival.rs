@@ -201,6 +201,9 @@ impl Split<'_> {
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
         towards.hear_far(ack, told.as_ref(), heard);
         let Some(told) = told else { return (ArrayVec::new(), None) };
+        if let Some(heard) = told.shims {
+            self.hear_of_shims(cx, from, heard);
+        }
         (told.runs.blocks(s.ack), told.arrived)
     }
 

@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 
 use farlink_cc as cc;
-use farlink_wire::Duration;
+use farlink_wire::{Duration, ShimProtocols};
 use serde::{Deserialize, Serialize};
 
 pub use farlink_xcp::Weights as XcpWeights;
@@ -74,6 +74,15 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// The IP protocols that stand for XCP's own header on some link.
+    #[must_use]
+    pub fn shims(&self) -> ShimProtocols {
+        let links = self.interfaces.iter().filter_map(|i| i.link.as_ref());
+        links.filter_map(|link| link.xcp_shim).fold(ShimProtocols::NONE, ShimProtocols::with)
+    }
+}
+
 impl FlowControl {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Fixed, Self::SendWindow, Self::Adaptive, Self::Automatic];
@@ -138,6 +147,9 @@ pub struct Link {
     pub explicit: Explicit,
     /// Whose the allowances are that routers give (XCP).
     pub xcp_context: XcpContext,
+    /// What segments say of XCP stands in the draft's own header, by this IP protocol, where they
+    /// are IPv4 and the other gateway knows it; `None`: in options.
+    pub xcp_shim: Option<u8>,
     /// Controller and initial window on this link.
     pub leg: LegConfig,
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs

@@ -179,6 +179,9 @@ impl Engine {
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);
+        if s.shim.is_some() && s.flags.syn() {
+            return self.handle_without_shim(now, via, packet, net);
+        }
         if known.is_none() && s.options.has_ours() && !self.is_link(via) {
             return self.handle_without_option(now, via, s, packet, net);
         }
@@ -238,10 +241,8 @@ impl Engine {
         self.after_event(now, id, net);
         match fate {
             Fate::Forward(mut p) => {
-                if s.options.has_ours() {
-                    // What the next gateway tells is for this one; hosts never see it.
-                    edit::remove_farlink_option(&mut p, s);
-                }
+                // What the next gateway tells is for this one; hosts never see it.
+                self.take_ours_out(s, &mut p);
                 Outcome::Forward(p)
             }
             Fate::Taken => {
@@ -472,9 +473,7 @@ impl Engine {
                 flow.show_window(&mut cx, Side::B, s, &mut packet);
             }
             self.after_event(now, id, net);
-            if s.options.has_ours() {
-                edit::remove_farlink_option(&mut packet, s);
-            }
+            self.take_ours_out(s, &mut packet);
             return Outcome::Forward(packet);
         }
         self.handle_flow_packet(now, via, (key, id), Side::A, s, packet, net)

@@ -1,11 +1,13 @@
 //! Explicit control between gateways (XCP): segments say how fast they are sent and wish for more,
 //! routers on the way lower the wishes, and acknowledgements bring back what was left of them.
 //!
-//! Only what a gateway says counts, and only to one is anything said: hosts know nothing of it.
+//! Only what a gateway says counts, and only to one is anything said: hosts know nothing of it. It
+//! is said in options, or in XCP's own header where that gets through (`shimmed.rs`).
 
 use core::net::IpAddr;
 
 use farlink_cc::News;
+use farlink_wire::shim::SHIM_BYTES;
 use farlink_wire::xcp::{XCP_DATA_BYTES, XCP_SUM_BYTES, XcpFields};
 use farlink_wire::{Instant, PacketBuf, SegmentHeader, TcpSegment, WireSize};
 
@@ -27,16 +29,21 @@ impl Leg {
         self.by_routers && self.peer.hello().is_some_and(|hello| hello.can(Capability::Xcp))
     }
 
-    /// Bytes of options that this takes in segments of data.
+    /// Bytes that this takes in segments of data, whichever form each of them has.
     #[must_use]
     pub fn explicit_bytes(&self) -> u32 {
-        if self.is_explicit() { XCP_DATA_BYTES as u32 } else { 0 }
+        match (self.is_explicit(), self.shim_reader()) {
+            (false, _) => 0,
+            (true, None) => XCP_DATA_BYTES as u32,
+            (true, Some(_)) => SHIM_BYTES.max(XCP_DATA_BYTES) as u32,
+        }
     }
 
     /// Its packets leave over this link from now on; they come from that host.
     pub fn leave_over(&mut self, link: Option<&Link>, from: IpAddr) {
         self.is_over_routers = link.is_some_and(Link::is_controlled_by_routers);
         self.by_routers = link.is_some_and(|link| link.is_explicit(from, self.addr));
+        self.in_shims = link.is_some_and(|link| link.shims().is_some());
         if let Some(link) = link {
             self.peer.restrict(|hello| link.admits(hello));
         }
@@ -57,12 +64,15 @@ pub(crate) struct Said {
     pub fields: bool,
     /// What has come of the wishes of the gateway that it goes to.
     pub sum: Option<u32>,
+    /// All of it stands in XCP's own header, with this as what has come since the last one.
+    pub shim: Option<i32>,
 }
 
 impl Said {
     /// Bytes of options.
     pub const fn bytes(self) -> usize {
-        let fields = if self.fields { XCP_DATA_BYTES } else { 0 };
+        let in_option = self.fields && self.shim.is_none();
+        let fields = if in_option { XCP_DATA_BYTES } else { 0 };
         fields + self.sum_bytes()
     }
 
@@ -74,15 +84,18 @@ impl Said {
 
 impl Split<'_> {
     /// What a segment to a host says: with this plan, or as an acknowledgement alone.
-    pub(crate) fn says_explicitly(&self, to: Side, plan: Option<&Plan>) -> Said {
+    pub(crate) fn says_explicitly(&self, cx: &Cx<'_>, to: Side, plan: Option<&Plan>) -> Said {
         let leg = self.legs.get(to);
         let is_data = plan.is_some_and(|p| p.len > 0);
         let fields = is_data && leg.is_explicit();
         if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
-            return Said { fields, sum: None };
+            return Said { fields, sum: None, shim: None };
+        }
+        if let Some(said) = self.says_in_shim(cx, to, plan) {
+            return said;
         }
         let wishes = &self.relays.get(to).rx.wishes();
-        Said { fields, sum: wishes.sum().filter(|_| !is_data || wishes.are_untold()) }
+        Said { fields, sum: wishes.sum().filter(|_| !is_data || wishes.are_untold()), shim: None }
     }
 
     /// What the gateway on a leg says with a segment that counts.
@@ -96,6 +109,10 @@ impl Split<'_> {
         let leg = self.legs.get(from);
         if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
             return;
+        }
+        if let Some(shim) = &s.shim {
+            self.hear_shim(cx, from, (s.ack, shim));
+            return self.follow_pair(cx, from);
         }
         let wishes = self.relays.get_mut(from).rx.wishes_mut();
         let packets = WireSize::of(0, s.payload_len, &packet.offload).packets;
@@ -129,14 +146,16 @@ impl Sender {
     pub(crate) fn stamp(
         &mut self,
         now: Instant,
-        header: &SegmentHeader<'_>,
+        (header, said): (&SegmentHeader<'_>, Said),
         (plan, mss): (&Plan, u32),
         supply: &Supply,
         context: Option<&mut Context>,
     ) -> Option<XcpFields> {
         let with_fields = SegmentHeader { xcp: Some(XcpFields::default()), ..*header };
         let packets = plan.len.div_ceil(mss.max(1)).max(1);
-        let headers = u32::try_from(with_fields.header_len()).unwrap_or(u32::MAX);
+        let headers =
+            if said.shim.is_some() { header.header_len() + SHIM_BYTES } else { with_fields.header_len() };
+        let headers = u32::try_from(headers).unwrap_or(u32::MAX);
         let size = WireSize { bytes: headers.saturating_mul(packets).saturating_add(plan.len), packets };
         let wants_more = supply.end.after(plan.seq + plan.len);
         self.stamp_size(now, (size, plan.len), wants_more, context)

@@ -50,6 +50,8 @@ pub struct Leg {
     pub(crate) is_over_routers: bool,
     /// What is sent to it goes by that.
     pub(crate) by_routers: bool,
+    /// On that link it is said in XCP's own header what is said of that.
+    pub(crate) in_shims: bool,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
@@ -123,6 +125,7 @@ impl Leg {
             peer: Peer::None,
             is_over_routers: false,
             by_routers: false,
+            in_shims: false,
             srtt: None,
             handshake_rtt: None,
             window_bytes: u32::from(s.window),
@@ -284,6 +287,7 @@ impl Leg {
             peer: Peer::None,
             is_over_routers: false,
             by_routers: false,
+            in_shims: false,
             srtt: None,
             handshake_rtt: None,
             window_bytes: 0,

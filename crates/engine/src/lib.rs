@@ -85,6 +85,7 @@ mod scoreboard;
 mod segment;
 mod sender;
 mod settle;
+mod shimmed;
 mod side;
 mod split;
 pub mod status;

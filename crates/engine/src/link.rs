@@ -12,6 +12,7 @@ mod pairs;
 mod returns;
 mod round_trip;
 mod shares;
+mod shims;
 mod silence;
 mod state;
 
@@ -20,7 +21,7 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 use crate::ack_policy::AckPolicy;
 use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction};
 use crate::net::{IfaceId, LinkId, Way};
-use crate::peer::{Arrived, Hello, Identity};
+use crate::peer::{Arrived, Capability, Hello, Identity};
 
 pub use change::Change;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
@@ -28,6 +29,7 @@ pub use far_end::LinkReport;
 pub use pairs::{PairId, PairShare};
 pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
+pub use shims::{Passage, Shims};
 pub use silence::Expired;
 pub use state::{Evidence, State, Witness};
 
@@ -70,6 +72,8 @@ pub struct Link {
     action: Option<LinkAction>,
     explicit: Explicit,
     pairs: Pairs,
+    /// Segments say what they say of XCP in its own header, where that gets through.
+    shims: Option<Shims>,
 }
 
 /// All declared links of the engine.
@@ -113,7 +117,9 @@ impl Links {
     /// What this gateway says of itself to others.
     #[must_use]
     pub fn hello(&self) -> Hello {
-        Hello::of(self.identity)
+        let hello = Hello::of(self.identity);
+        let reads_shims = self.links.iter().any(|link| link.shims.is_some());
+        if reads_shims { hello.with(Capability::Shim) } else { hello }
     }
 
     /// All of them, in the order in which they are declared.
@@ -337,6 +343,7 @@ impl Link {
             action: declared.action,
             explicit: declared.explicit.clone(),
             pairs: Pairs::new(declared.xcp_context),
+            shims: declared.xcp_shim.map(|_| Shims::default()),
         }
     }
 

@@ -5,6 +5,7 @@ use farlink_wire::xcp::XcpFields;
 use farlink_wire::{SegmentHeader, SeqNum};
 
 use crate::cx::Cx;
+use crate::explicit::Said;
 use crate::leg::Leg;
 use crate::sender::{Happened, Plan, Sender, Supply};
 use crate::side::Side;
@@ -15,7 +16,7 @@ pub fn stamp(
     cx: &mut Cx<'_>,
     to: &Leg,
     tx: &mut Sender,
-    header: &SegmentHeader<'_>,
+    header: (&SegmentHeader<'_>, Said),
     plan: (&Plan, u32),
     supply: &Supply,
 ) -> Option<XcpFields> {

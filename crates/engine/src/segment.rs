@@ -1,8 +1,10 @@
 //! Making segments: which fields a segment to a host carries, and in whose name.
 
 use arrayvec::ArrayVec;
+use farlink_wire::xcp::XcpFields;
 use farlink_wire::{
-    Duration, Ecn, Flags, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, TcpSegment, WireSize, edit,
+    Duration, Ecn, Flags, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, Shim, TcpSegment, WireSize,
+    edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
@@ -254,10 +256,8 @@ impl Split<'_> {
             // Who says who he is has no room for more.
             word.said = Said::default();
         }
-        // What tries a larger size is one segment.
-        let mss = plan.filter(|p| p.mtu_probe).map_or(outbound.tx.mss(), |p| p.len);
         let besides = if introduces { HELLO_OPTION_BYTES } else { word.said.sum_bytes() as u32 };
-        let mss = mss.saturating_sub(besides).max(8);
+        let mss = cut_at(plan.as_ref(), outbound.tx.mss(), besides);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
@@ -284,9 +284,11 @@ impl Split<'_> {
         };
         let supply = outbound.supply();
         let explicit = plan.as_ref().filter(|_| word.said.fields);
-        let xcp = explicit.and_then(|p| stamp(cx, dst, &mut outbound.tx, &header, (p, mss), &supply));
+        let header_says = (&header, word.said);
+        let xcp = explicit.and_then(|p| stamp(cx, dst, &mut outbound.tx, header_says, (p, mss), &supply));
+        let (xcp, shim) = word.place(xcp);
         let header = SegmentHeader { xcp, ..header };
-        let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss };
+        let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss, shim };
         let size = cx.net.send(&made);
         if size.is_nothing() {
             return Pulled::default();
@@ -300,6 +302,7 @@ impl Split<'_> {
             self.relays.get_mut(to).rx.note_introduced(cx.now);
         }
         self.note_told(cx, to, &word, message.as_ref());
+        let size = size.and(self.follow_shim(cx, to, &header, shim.is_some()));
         let repeated = plan.filter(|p| matches!(p.purpose, Purpose::Retransmit | Purpose::TailProbe));
         Pulled { size, repeated_bytes: repeated.map_or(0, |p| p.len), ..Pulled::default() }
     }
@@ -349,7 +352,8 @@ impl Split<'_> {
             told_delay,
             far: inbound.far_acked(),
             arrived,
-            said: self.says_explicitly(to, plan),
+            said: self.says_explicitly(cx, to, plan),
+            shims: self.shims_to_tell(cx, to).filter(|_| pure),
         })
     }
 
@@ -360,8 +364,8 @@ impl Split<'_> {
         let inbound = r.get_mut(to);
         inbound.forget_notices(word.ack);
         let rx = &mut inbound.rx;
-        if word.said.sum.is_some() {
-            rx.wishes_mut().note_told();
+        if word.said.sum.is_some() || word.said.shim.is_some() {
+            rx.wishes_mut().note_told(word.said.shim.is_some());
         }
         let raised = word.pure && rx.raise_first;
         if word.pure {
@@ -378,6 +382,7 @@ impl Split<'_> {
             rx.told_edge = Some(word.ack + word.told_window);
             rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
         }
+        let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some()) {
             rx.arrived = None;
             if let Some(link) = cx.links.at_mut(dst.via) {
@@ -391,6 +396,9 @@ impl Split<'_> {
         if raised {
             rx.raise_first = false;
             rx.owe_now();
+        }
+        if let Some(heard) = shims {
+            self.note_shims_told(cx, to, heard);
         }
     }
 
@@ -406,6 +414,7 @@ impl Split<'_> {
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.relays.is_reset_by(to);
         let early = self.may_repeat_early(cx, to);
+        let singly = self.sends_singly(cx, to);
         let outbound = self.relays.get_mut(to.other());
         let supply = outbound.supply();
         let plan = match what {
@@ -417,6 +426,7 @@ impl Split<'_> {
             What::Any => {
                 let mss = outbound.tx.mss().max(1);
                 let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
+                let budget = if singly { budget.min(mss) } else { budget };
                 outbound.tx.wait_for_turn(turn.waited);
                 let plan = outbound.tx.plan(cx.now, &supply, budget);
                 if plan.is_none() && early {
@@ -483,9 +493,20 @@ struct Word {
     arrived: Option<Arrived>,
     /// How fast the segment is sent, and what came of the wishes of others.
     said: Said,
+    /// How many segments with XCP's own header have come.
+    shims: Option<u16>,
 }
 
 impl Word {
+    /// Where that stands which the segment says of its speed: in the option, or in XCP's own
+    /// header. A segment of data that says nothing has none, and tells nothing there.
+    fn place(&mut self, xcp: Option<XcpFields>) -> (Option<XcpFields>, Option<Shim>) {
+        let Some(feedback_bytes_per_s) = self.said.shim else { return (xcp, None) };
+        self.said.shim = self.said.shim.filter(|_| xcp.is_some() || !self.said.fields);
+        let shim = Shim { said: xcp, feedback_bytes_per_s, ..Shim::default() };
+        (None, self.said.shim.map(|_| shim))
+    }
+
     /// The message in our option to this gateway; `room_bytes` of payload are left in the segment.
     fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
         let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
@@ -498,6 +519,7 @@ impl Word {
             window_bytes: Some(self.told_window),
             soft_window_bytes: self.soft_window,
             arrived: self.arrived,
+            shims: self.shims,
             ..Message::default()
         };
         if self.pure && self.tells_runs && (inbound.buffer.has_early() || self.held.is_some()) {
@@ -522,7 +544,8 @@ impl Word {
         let opens = inbound.rx.told_edge.is_some_and(|told| (self.ack + self.told_window).after(told));
         let room = full.header_bytes(to, self.marks_padding) <= room_bytes;
         let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
-        let message = if told { full } else { Message { arrived: self.arrived, ..Message::default() } };
+        let Self { arrived, shims, .. } = *self;
+        let message = if told { full } else { Message { arrived, shims, ..Message::default() } };
         message.fit(to, body_bytes)
     }
 }
@@ -547,6 +570,13 @@ impl Relay {
 fn introduces(now: Instant, inbound: &Relay, plan: Option<&Plan>, sack_blocks: usize) -> bool {
     let is_first = plan.is_none_or(|p| p.purpose == Purpose::New && !p.mtu_probe);
     is_first && sack_blocks < 2 && inbound.rx.introduces(now)
+}
+
+/// Payload of each segment that what is sent is cut into, with so many bytes of options besides.
+/// What tries a larger size is one segment.
+fn cut_at(plan: Option<&Plan>, mss: u32, besides: u32) -> u32 {
+    let mss = plan.filter(|p| p.mtu_probe).map_or(mss, |p| p.len);
+    mss.saturating_sub(besides).max(8)
 }
 
 fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {

@@ -96,6 +96,8 @@ pub struct Sender {
     dry_after: bool,
     /// Nothing is left to send for the first time after the planned segment.
     tail_after: bool,
+    /// What routers have left of its wishes so far, as far as it has been told.
+    heard_sum: u32,
 }
 
 impl Sender {
@@ -132,6 +134,7 @@ impl Sender {
             dry: false,
             dry_after: false,
             tail_after: false,
+            heard_sum: 0,
         }
     }
 
@@ -258,6 +261,10 @@ impl Sender {
     pub fn take_news(&mut self) -> Option<News> {
         self.governor.take_news()
     }
+    /// The sum that is told with so much more feedback since the last word, bytes a second.
+    pub fn sum_after(&self, bytes_per_s: i32) -> u32 {
+        self.heard_sum.wrapping_add(bytes_per_s.cast_unsigned())
+    }
     /// Its turn comes so long after it was ready.
     pub fn wait_for_turn(&mut self, waited: Duration) {
         self.governor.wait_for_turn(waited);
@@ -265,6 +272,12 @@ impl Sender {
     /// Whether CWR is owed with the next new segment (RFC 3168 6.1.2), which is done with this.
     pub fn take_cwr(&mut self) -> bool {
         self.governor.take_cwr()
+    }
+
+    /// The planned segment is new data that asks for an answer at the end of a flight.
+    #[must_use]
+    pub fn asks_at_end(&self, plan: &Plan) -> bool {
+        plan.purpose == Purpose::New && self.probed_end == Some(plan.seq)
     }
 
     /// The planned segment has been sent.

@@ -1,6 +1,6 @@
 //! Who gets to see Farlink's option: gateways at the ends of declared links, and nobody else.
 
-use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, edit, parse, verify_checksums};
+use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, edit, parse, shim, verify_checksums};
 
 use crate::engine::{Engine, Outcome};
 use crate::net::IfaceId;
@@ -24,6 +24,32 @@ impl Engine {
         match parse(packet.bytes()) {
             Parsed::Tcp(s) if !s.options.has_ours() => self.handle_packet(now, via, &s, packet, net),
             _ => Outcome::Forward(packet),
+        }
+    }
+
+    /// A handshake with XCP's own header, which no gateway sends.
+    pub(crate) fn handle_without_shim(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        mut packet: PacketBuf,
+        net: &mut dyn World,
+    ) -> Outcome {
+        shim::take_out(&mut packet, self.config.shims());
+        match parse(packet.bytes()) {
+            Parsed::Tcp(s) => self.handle_packet(now, via, &s, packet, net),
+            _ => Outcome::Forward(packet),
+        }
+    }
+
+    /// A segment that goes on to a host, or as one of ours. Its options are taken out, which `s`
+    /// does not know then; XCP's own header, too.
+    pub(crate) fn take_ours_out(&self, s: &TcpSegment, packet: &mut PacketBuf) {
+        if s.options.has_ours() {
+            edit::remove_farlink_option(packet, s);
+        }
+        if s.shim.is_some() {
+            shim::take_out(packet, self.config.shims());
         }
     }
 

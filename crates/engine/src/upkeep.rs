@@ -202,6 +202,7 @@ impl Split<'_> {
                 }
                 self.pass_round(side);
                 self.ask_for_echo(cx.now, side);
+                self.doubt_shim(cx, side.other());
                 self.doubt_link(cx, side.other(), ran);
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);

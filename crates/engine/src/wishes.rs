@@ -6,6 +6,8 @@ use farlink_xcp::{NO_WISH, Receiver, WISH};
 /// Packets of data in a row that say nothing: what they should say is lost on the way. A gateway
 /// that says who it is leaves it out of a few.
 const BARE_PACKETS: u32 = 16;
+/// So many acknowledgements in a row tell only what has come since the one before.
+const IN_SHIMS_MAX: u8 = 3;
 
 /// What has come of a gateway's wishes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +19,8 @@ pub struct Wishes {
     told: Option<u32>,
     /// Packets of data since one has said something.
     bare_packets: u32,
+    /// Acknowledgements in a row that told only what has come since the one before.
+    in_shims: u8,
 }
 
 impl Wishes {
@@ -51,8 +55,23 @@ impl Wishes {
         self.are_answered && self.sum() != self.told
     }
 
-    /// It has been told.
-    pub fn note_told(&mut self) {
-        self.told = self.sum();
+    /// What has come since it was told last, where that is something.
+    #[must_use]
+    pub fn feedback(&self) -> Option<i32> {
+        let since = self.receiver.sum().wrapping_sub(self.told.unwrap_or(0)).cast_signed();
+        Some(since).filter(|since| self.are_answered && *since != 0)
+    }
+
+    /// An acknowledgement may tell that alone: now and then one tells the sum, for those that got
+    /// lost.
+    #[must_use]
+    pub fn may_be_told_in_shim(&self) -> bool {
+        self.in_shims < IN_SHIMS_MAX
+    }
+
+    /// It has been told, in an acknowledgement that told only what has come since, or another one.
+    pub fn note_told(&mut self, in_shim: bool) {
+        self.in_shims = if in_shim { self.in_shims.saturating_add(1) } else { 0 };
+        self.told = Some(self.receiver.sum());
     }
 }

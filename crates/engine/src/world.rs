@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use farlink_wire::{SegmentHeader, WireSize};
+use farlink_wire::{SegmentHeader, Shim, WireSize};
 
 use crate::event::{Ends, Event};
 use crate::net::{IfaceId, Route, Way};
@@ -21,6 +21,8 @@ pub struct Made<'a> {
     pub payload: &'a [&'a [u8]],
     /// Payload bytes of each segment on the wire: more payload is cut.
     pub segment_bytes: u32,
+    /// XCP's own header before TCP: of IPv4 alone, and of one packet.
+    pub shim: Option<Shim>,
 }
 
 impl Made<'_> {

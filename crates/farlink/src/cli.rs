@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use farlink_wire::Duration;
 use farlink_wire::quantity::{self, Bare};
+use farlink_wire::shim::SHIM_PROTOCOL;
 
 use crate::config::{self, Rate};
 
@@ -209,6 +210,9 @@ pub struct XcpRouterArgs {
     /// And all others so many
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub plain_weight: u32,
+    /// IP protocol of XCP's own header, where gateways use that
+    #[arg(long, value_name = "NUMBER", default_value_t = SHIM_PROTOCOL)]
+    pub xcp_protocol: u8,
     /// Admin socket [default: /run/farlink/farlink.sock]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,

@@ -103,7 +103,8 @@ fn summary(settings: &Settings) -> String {
                     None => format!("rate unknown, {}", link.leg.cc),
                 };
                 let router = if link.is_xcp_router { ", XCP router" } else { "" };
-                format!("{} (link {}, {rate}{router})", i.name, link.name)
+                let shim = link.xcp_shim.map_or(String::new(), |n| format!(", XCP by protocol {n}"));
+                format!("{} (link {}, {rate}{router}{shim})", i.name, link.name)
             }
         })
         .collect();
@@ -343,6 +344,7 @@ impl Answerer {
             rule_priority: self.divert.rule_priority,
             interfaces: interfaces.collect(),
             whole: self.divert.whole_interfaces().map(str::to_owned).collect(),
+            shims: self.divert.shims(),
             trouble: attendance.diversion().found,
         }
     }

@@ -29,7 +29,13 @@ fn configuration(args: &XcpRouterArgs) -> String {
         other.insert("cc".into(), "cubic".into());
         other
     });
-    let links: Vec<Value> = others.chain([out]).map(Value::Table).collect();
+    let mut links: Vec<Table> = others.chain([out]).collect();
+    for link in &mut links {
+        // Either form is read, and kept on.
+        link.insert("xcp_form".into(), "shim".into());
+        link.insert("xcp_protocol".into(), whole(u64::from(args.xcp_protocol)));
+    }
+    let links: Vec<Value> = links.into_iter().map(Value::Table).collect();
     let diverted = args.ins.iter().map(|name| Value::Table(named("name", name)));
     let mut all = Table::new();
     all.insert("default_action".into(), "pass".into());

@@ -82,8 +82,9 @@ fn a_good_configuration_is_said_to_be_good_and_nothing_is_started() {
 fn an_xcp_router_is_a_gateway_that_splits_nothing() {
     let line = ["xcp-router", "--in", "lan0", "--in", "lan1", "--out", "sat0", "--rate", "20 Mbit/s"];
     let output = farlink(&[&line[..], &["--check-config"]].concat());
-    let links = "lan0 (link lan0, rate unknown, cubic), lan1 (link lan1, rate unknown, cubic), \
-                 sat0 (link sat0, 20.0 Mbit/s, fixed-rate, XCP router)";
+    let links = "lan0 (link lan0, rate unknown, cubic, XCP by protocol 254), \
+                 lan1 (link lan1, rate unknown, cubic, XCP by protocol 254), \
+                 sat0 (link sat0, 20.0 Mbit/s, fixed-rate, XCP router, XCP by protocol 254)";
     assert_eq!(said(&output), format!("configuration is good: 0 rules; diverting {links}\n"));
     for wrong in [&line[..7], &line[..5], &["xcp-router", "--out", "sat0", "--rate", "20 Mbit/s"]] {
         assert_eq!(farlink(wrong).status.code(), Some(2), "{wrong:?}");

@@ -10,7 +10,7 @@ use farlink_engine::status::{FlowStatus, Load, Memory};
 use farlink_engine::{Engine, Outcome, ReadyId, Turn};
 use farlink_wire::{
     Duration, FragmentInfo, Instant, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment,
-    icmp, ip, parse,
+    icmp, ip, parse, parse_with, shim,
 };
 
 use crate::due::{Deadline, Due, Wakes};
@@ -84,13 +84,24 @@ impl Gateway {
 
     /// A packet that came in by `from`. What can be forwarded at once is transmitted during the
     /// call.
-    pub fn handle_packet(&mut self, now: Instant, from: IfaceId, packet: PacketBuf, net: &mut dyn Network) {
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        from: IfaceId,
+        mut packet: PacketBuf,
+        net: &mut dyn Network,
+    ) {
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
         if let Some(link) = self.outlet.links_mut().iter_mut().find(|link| link.iface() == from) {
             link.note_arrival(now, &packet);
         }
-        match parse(packet.bytes()) {
+        let shims = self.outlet.shims();
+        if !shims.is_empty() && !self.outlet.hears_shims(from) {
+            // No gateway stands there.
+            shim::take_out(&mut packet, shims);
+        }
+        match parse_with(packet.bytes(), shims) {
             Parsed::Tcp(s) => {
                 if let Some(tap) = self.outlet.tap() {
                     tap.arrived(now, &s);
@@ -107,7 +118,7 @@ impl Gateway {
                     self.forward(now, from, Place::CONTROL, packet, net);
                 }
             }
-            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => {
+            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP || shims.has(info.protocol) => {
                 self.handle_fragment(now, from, &info, packet, net);
             }
             Parsed::Fragment(_) | Parsed::Other => {
@@ -159,8 +170,10 @@ impl Gateway {
         for p in pushed.forward {
             self.forward(now, from, alone, p, net);
         }
-        let Some(r) = pushed.whole else { return };
+        let Some(mut r) = pushed.whole else { return };
         let came = Head::of(r.whole.bytes());
+        // What was cut on the way has lost its place in time: routers could not read it either.
+        shim::take_out(&mut r.whole, self.outlet.shims());
         let (place, unclaimed) = match parse(r.whole.bytes()) {
             Parsed::Tcp(s) => (Place::of(&s), self.handle_tcp(now, from, &s, r.whole, net)),
             _ => (alone, Some(r.whole)),

@@ -7,7 +7,7 @@ use farlink_engine::link::{Link, LinkEstimate, LinkReport, PairId, RateSource, S
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
-use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, WireSize, supersegment};
+use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment};
 
 use crate::due::{Deadline, Due};
 use crate::pairs::group_of;
@@ -57,6 +57,8 @@ pub struct LinkQueue {
     is_half_duplex: bool,
     /// It answers the wishes of packets that are forwarded.
     router: Option<XcpQueue>,
+    /// The IP protocol of XCP's own header, which may stand in packets on it.
+    shim: Option<u8>,
 }
 
 /// Class of a flow's wish.
@@ -72,11 +74,17 @@ pub fn class_of(wants: Wants) -> Class {
 pub fn queues(config: &Config) -> Vec<LinkQueue> {
     let declared = config.interfaces.iter().filter_map(|i| Some((i, i.link.as_ref()?)));
     let ids = (0..).map(LinkId);
-    ids.zip(declared).map(|(id, (i, link))| LinkQueue::new(id, i, link, config.limits.pool_bytes)).collect()
+    let common = (config.limits.pool_bytes, config.shims());
+    ids.zip(declared).map(|(id, (i, link))| LinkQueue::new(id, i, link, common)).collect()
 }
 
 impl LinkQueue {
-    fn new(id: LinkId, interface: &Interface, link: &config::Link, pool_bytes: usize) -> Self {
+    fn new(
+        id: LinkId,
+        interface: &Interface,
+        link: &config::Link,
+        (pool_bytes, shims): (usize, ShimProtocols),
+    ) -> Self {
         let usual = EgressConfig::default();
         let egress = EgressConfig {
             rate_bps: link.rate_bps,
@@ -87,7 +95,8 @@ impl LinkQueue {
             ..usual
         };
         let mut egress = Egress::new(egress);
-        let router = link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights));
+        let router =
+            link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights, shims));
         Self {
             id,
             iface: interface.id,
@@ -99,6 +108,7 @@ impl LinkQueue {
             estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
             is_half_duplex: link.is_half_duplex,
             router,
+            shim: link.xcp_shim,
         }
     }
 
@@ -110,6 +120,11 @@ impl LinkQueue {
     /// The number of its interface.
     pub fn iface(&self) -> IfaceId {
         self.iface
+    }
+
+    /// The IP protocol of XCP's own header, which may stand in packets on it.
+    pub fn shim(&self) -> Option<u8> {
+        self.shim
     }
 
     /// The link's name.

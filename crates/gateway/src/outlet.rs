@@ -11,7 +11,8 @@ use farlink_engine::record::Record;
 use farlink_engine::room;
 use farlink_engine::world::{Made, World};
 use farlink_wire::{
-    Flags, Gso, Instant, Offload, PacketBuf, Pool, SegmentHeader, WireSize, edit, ip, supersegment,
+    Flags, Gso, Instant, Offload, PacketBuf, Parsed, Pool, SegmentHeader, ShimProtocols, WireSize, edit, ip,
+    parse_with, shim, supersegment, verify_checksums,
 };
 
 use crate::identification::Identifications;
@@ -27,6 +28,8 @@ pub struct Outlet {
     /// They say which class a forwarded packet has.
     rules: Vec<Rule>,
     identifications: Identifications,
+    /// IP protocols that stand for XCP's own header.
+    shims: ShimProtocols,
     /// The trace of a connection, while one is wanted.
     tap: Option<Box<Tap>>,
     /// What has come and gone.
@@ -96,6 +99,7 @@ impl Outlet {
             links: links::queues(config),
             rules: config.rules.clone(),
             identifications: Identifications::new(config.seed),
+            shims: config.shims(),
             tap: None,
             traffic: Traffic::default(),
         }
@@ -120,6 +124,22 @@ impl Outlet {
     /// Which way packets leave that leave by this interface.
     pub fn way(&self, iface: IfaceId) -> Way {
         self.links.iter().find(|l| l.iface() == iface).map_or(Way::Ordinary(iface), |link| link.way())
+    }
+
+    /// IP protocols that stand for XCP's own header.
+    pub fn shims(&self) -> ShimProtocols {
+        self.shims
+    }
+
+    /// What comes in by this interface may have that header from a gateway.
+    pub fn hears_shims(&self, iface: IfaceId) -> bool {
+        self.links.iter().any(|link| link.iface() == iface && link.shim().is_some())
+    }
+
+    /// The protocol of that header on a way; `None`: nobody there is to see it.
+    fn shim_of(&self, out: Way) -> Option<u8> {
+        let Way::Link(LinkId(n)) = out else { return None };
+        self.links.get(usize::from(n))?.shim()
     }
 
     /// The interface of a way.
@@ -157,7 +177,7 @@ impl Outlet {
         let out = self.way(iface);
         let rules = &self.rules;
         let Some(link) = self.links.iter_mut().find(|l| l.way() == out) else {
-            self.write_packet(now, (from, out), &packet, net);
+            self.write_packet(now, (from, out), &mut packet, net);
             packet.recycle(pool);
             return None;
         };
@@ -182,12 +202,25 @@ impl Outlet {
         &mut self,
         now: Instant,
         out: Way,
-        waiting: Waiting,
+        mut waiting: Waiting,
         (pool, net): (&mut Pool, &mut dyn Network),
     ) {
         match self.link_mut(out) {
             Some(link) => link.enqueue(now, waiting, pool),
-            None => self.release(now, out, waiting, (pool, net)),
+            None => {
+                self.take_options_out(&mut waiting.packet);
+                self.release(now, out, waiting, (pool, net));
+            }
+        }
+    }
+
+    /// A packet that waited for a link goes to a host: what gateways tell each other stays here.
+    fn take_options_out(&self, packet: &mut PacketBuf) {
+        if let Parsed::Tcp(s) = parse_with(packet.bytes(), self.shims)
+            && s.options.has_ours()
+            && verify_checksums(packet.bytes(), &s, &packet.offload)
+        {
+            edit::remove_farlink_option(packet, &s);
         }
     }
 
@@ -202,7 +235,7 @@ impl Outlet {
         if let Some(link) = self.link_mut(out) {
             link.release(now, &mut waiting);
         }
-        self.write_packet(now, (waiting.via, out), &waiting.packet, net);
+        self.write_packet(now, (waiting.via, out), &mut waiting.packet, net);
         waiting.packet.recycle(pool);
     }
 
@@ -225,9 +258,13 @@ impl Outlet {
         &mut self,
         now: Instant,
         (via, out): (IfaceId, Way),
-        packet: &PacketBuf,
+        packet: &mut PacketBuf,
         net: &mut dyn Network,
     ) {
+        if !self.shims.is_empty() && self.shim_of(out).is_none() {
+            // It is for gateways and routers on links that are declared so.
+            shim::take_out(packet, self.shims);
+        }
         let offload = packet.offload;
         let header = packet.bytes();
         let out = self.iface(out);
@@ -294,10 +331,18 @@ impl World for Exit<'_> {
             fixed => fixed,
         };
         let fields = SegmentHeader { ip_id, ..made.header };
-        let Ok((header, mut offload)) = fields.write(payload_bytes) else {
+        let Ok((mut header, mut offload)) = fields.write(payload_bytes) else {
             return WireSize::default();
         };
-        shape.tell(&fields, &mut offload);
+        match &made.shim {
+            None => shape.tell(&fields, &mut offload),
+            Some(shim) => {
+                let Some(protocol) = self.outlet.shim_of(made.out) else { return WireSize::default() };
+                if shim.put_into(protocol, (&mut header, &mut offload), made.payload).is_err() {
+                    return WireSize::default();
+                }
+            }
+        }
         let size = WireSize::of(header.len(), payload_bytes, &offload);
         if self.grants == Grants::Unasked {
             self.outlet.charge(self.now, made.out, size);

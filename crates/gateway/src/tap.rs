@@ -12,7 +12,8 @@ use core::net::{IpAddr, SocketAddr};
 use farlink_engine::Side;
 use farlink_engine::event::{Ends, Event};
 use farlink_engine::status::FlowStatus;
-use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, ip};
+use farlink_wire::shim::SHIM_BYTES;
+use farlink_wire::{Duration, Instant, SeqNum, Shim, TcpSegment, ip};
 
 use crate::network::Transmit;
 
@@ -340,9 +341,14 @@ impl Seen {
             _ => (*header.get(6)?, 40),
         };
         let fragmented = src.is_ipv4() && header.get(6..8)?.iter().zip([0x3f, 0xff]).any(|(b, m)| b & m != 0);
-        if protocol != ip::PROTOCOL_TCP || fragmented {
-            return None;
-        }
+        let behind = header.get(ip_bytes..).and_then(Shim::read).filter(|_| src.is_ipv4());
+        let shim_bytes = match behind {
+            _ if fragmented => return None,
+            _ if protocol == ip::PROTOCOL_TCP => 0,
+            Some((ip::PROTOCOL_TCP, _)) => SHIM_BYTES,
+            _ => return None,
+        };
+        let ip_bytes = ip_bytes + shim_bytes;
         let tcp = header.get(ip_bytes..)?;
         let port = |at: usize| Some(u16::from_be_bytes(tcp.get(at..at + 2)?.try_into().ok()?));
         let seq = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);

@@ -4,7 +4,7 @@
 
 use farlink_egress::{Class, Egress, Lane, Share};
 use farlink_engine::config::XcpWeights;
-use farlink_wire::{Duration, Instant, PacketBuf, Parsed, TcpSegment, WireSize, edit, parse, supersegment};
+use farlink_wire::{Duration, Instant, PacketBuf, Said, ShimProtocols, WireSize, supersegment};
 use farlink_xcp::{Backlog, Config, Kind, Port};
 
 use crate::group;
@@ -25,14 +25,16 @@ pub struct XcpQueue {
     has_rate: bool,
     /// The rate of the link, bits a second of packets as they are on it.
     rate_bps: Option<u64>,
+    /// They stand for the draft's header.
+    shims: ShimProtocols,
 }
 
 impl XcpQueue {
     /// Before this link, each packet of which takes so many bytes more. The queue gets its groups.
-    pub fn new<P>(now: Instant, egress: &mut Egress<P>, weights: XcpWeights) -> Self {
+    pub fn new<P>(now: Instant, egress: &mut Egress<P>, weights: XcpWeights, shims: ShimProtocols) -> Self {
         let (rate_bps, overhead_bytes) = (egress.config().rate_bps, egress.config().overhead_bytes);
         let port = Port::new(now, Config::of_rate(0), Some(weights));
-        let mut queue = Self { port, overhead_bytes, has_rate: false, rate_bps: None };
+        let mut queue = Self { port, overhead_bytes, has_rate: false, rate_bps: None, shims };
         // What of its rate the link really carries shows in what leaves.
         queue.port.measure();
         queue.set_weights(now, egress, weights);
@@ -81,7 +83,7 @@ impl XcpQueue {
         // The other direction may have taken some of the medium since.
         self.set_rate(egress.carries_bps(now));
         let size = supersegment::wire_size(packet.bytes(), &packet.offload);
-        let said = said(packet).map(|(_, said)| said);
+        let said = Said::of(packet.bytes(), self.shims).map(|said| said.fields);
         let kind = kind_of(class, said.is_some());
         self.port.arrive(now, size, kind, said.as_ref(), backlog(egress));
         egress.set_group_limit(group::PLAIN, self.plain_room(egress));
@@ -94,14 +96,14 @@ impl XcpQueue {
 
     /// A packet that joined it in this class leaves it.
     pub fn depart<P>(&mut self, now: Instant, packet: &mut PacketBuf, class: Class, egress: &Egress<P>) {
-        let fields = said(packet);
-        let said = fields.as_ref().map(|(_, said)| said);
+        let said = Said::of(packet.bytes(), self.shims);
+        let fields = said.as_ref().map(|said| &said.fields);
         let size = supersegment::wire_size(packet.bytes(), &packet.offload);
-        let left = self.port.depart(now, size, kind_of(class, said.is_some()), said, backlog(egress));
-        if let (Some((s, said)), Some(left)) = (&fields, left.filter(|_| self.has_rate))
-            && left != *said
+        let left = self.port.depart(now, size, kind_of(class, said.is_some()), fields, backlog(egress));
+        if let (Some(said), Some(left)) = (said, left.filter(|_| self.has_rate))
+            && left != said.fields
         {
-            edit::set_xcp_delta(packet, s, left.delta_bytes_per_s);
+            said.lower(packet, left.delta_bytes_per_s);
         }
     }
 
@@ -135,13 +137,5 @@ fn kind_of(class: Class, says: bool) -> Kind {
         Class::Interactive => Kind::First,
         Class::Bulk => Kind::Plain,
         Class::Background | Class::Spare => Kind::Last,
-    }
-}
-
-/// What a packet says, and where.
-fn said(packet: &PacketBuf) -> Option<(TcpSegment, farlink_wire::xcp::XcpFields)> {
-    match parse(packet.bytes()) {
-        Parsed::Tcp(s) => s.options.xcp.map(|said| (s, said)),
-        _ => None,
     }
 }

@@ -13,6 +13,7 @@ use common::{
 };
 use farlink_linux::divert::{DivertConfig, Selection, Severity, diagnose};
 use farlink_linux::event_loop::Waker;
+use farlink_wire::{Shim, ShimProtocols};
 
 const BOTH: [&str; 2] = ["left", "right"];
 
@@ -94,6 +95,15 @@ fn everything_that_leaves_by_a_link_is_diverted_as_it_came() {
     packets_are_diverted_as_they_came(&DivertConfig { selections, ..DivertConfig::default() });
 }
 
+#[test]
+fn segments_behind_the_header_of_xcp_are_diverted_as_they_came() {
+    if skipped("segments_behind_the_header_of_xcp_are_diverted_as_they_came") {
+        return;
+    }
+    let selections = Selection::tcp().into_iter().chain(Selection::shims(ShimProtocols::USUAL)).collect();
+    packets_are_diverted_as_they_came(&DivertConfig { selections, ..DivertConfig::default() });
+}
+
 fn packets_are_diverted_as_they_came(config: &DivertConfig) {
     let path = Path::new();
     // Connection tracking in the router, which would reassemble fragments before it sees them.
@@ -106,6 +116,7 @@ fn packets_are_diverted_as_they_came(config: &DivertConfig) {
     let quoting6 = |inner: Vec<u8>| [vec![1, 4, 0, 0, 0, 0, 0, 0], inner].concat();
     let echo = [8u8, 0, 0, 0, 0, 0, 0, 0];
     let half = [0u8; 24];
+    let behind = |inner: Vec<u8>| [Shim::default().bytes().to_vec(), inner].concat();
     // (name, destination, packet, diverted as TCP?)
     let cases: Vec<(&str, IpAddr, Vec<u8>, bool)> = vec![
         ("v4 first fragment", s4, ipv4(6, c4, s4, &[], 0x2000, &[tcp(5, 6), vec![1; 12]].concat()), true),
@@ -126,6 +137,14 @@ fn packets_are_diverted_as_they_came(config: &DivertConfig) {
             false,
         ),
         ("v4 echo", s4, ipv4(1, c4, s4, &[], 0, &echo), false),
+        ("v4 XCP", s4, ipv4(254, c4, s4, &[], 0, &behind(tcp(5, 6))), false),
+        ("v4 XCP fragment", s4, ipv4(254, c4, s4, &[], 0x2000, &behind(vec![0; 4])), false),
+        (
+            "v4 ICMP error about XCP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(254, s4, c4, &[], 0, &behind(tcp(6, 5))))),
+            false,
+        ),
         ("v4 protocol 253", s4, ipv4(253, c4, s4, &[], 0, &half), false),
         (
             "v6 first fragment",
@@ -162,7 +181,8 @@ fn packets_are_diverted_as_they_came(config: &DivertConfig) {
     // What each router acts on must not pass two.
     let never = ["v4 with IP options", "v6 hop-by-hop options"];
     for (name, dst, packet, is_tcp) in cases {
-        let is_diverted = is_tcp || config.takes_everything() && !never.contains(&name);
+        let is_xcp = !config.shims().is_empty() && name.contains("XCP");
+        let is_diverted = is_tcp || is_xcp || config.takes_everything() && !never.contains(&name);
         send_raw(&path.client, dst, &packet);
         let seen = bounce.drain();
         let expected = usize::from(is_diverted);

@@ -33,6 +33,7 @@ fn gateway(everything: bool) -> DriverConfig {
         xcp_weights: Default::default(),
         explicit: Default::default(),
         xcp_context: XcpContext::default(),
+        xcp_shim: None,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
         action: None,

@@ -6,6 +6,7 @@ use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned, XcpContext};
+use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
 
 use crate::fault::Fault;
@@ -131,6 +132,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             xcp_weights: Default::default(),
             explicit: Default::default(),
             xcp_context: XcpContext::default(),
+            xcp_shim: xcp_shim(gap),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
             action: None,
@@ -156,6 +158,12 @@ fn xcp_turn(gap: &Gap) -> Option<bool> {
     const EACH: u128 = 9;
     let turn = gap.there.delay.as_nanos() / 7_000;
     turn.is_multiple_of(EACH).then_some(!(turn / EACH).is_multiple_of(3))
+}
+
+/// Each second time it is said in XCP's own header.
+fn xcp_shim(gap: &Gap) -> Option<u8> {
+    let is_in_shim = (gap.there.delay.as_nanos() / 63_000) % 2 == 1;
+    xcp_turn(gap).filter(|_| is_in_shim).map(|_| SHIM_PROTOCOL)
 }
 
 /// A direction of a gap, with the router that belongs to its gateways' controller.

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use farlink_wire::options::{KIND_EXPERIMENT, OptionWalk};
 use farlink_wire::tcp::TCP_HEADER_BYTES;
-use farlink_wire::{Parsed, SeqNum, TcpSegment, parse};
+use farlink_wire::{Parsed, SeqNum, TcpSegment};
+
+use crate::packet::on_wire;
 
 /// The sequence numbers that count as zero: of the sender's stream, and of the other one. 0 shows
 /// absolute numbers.
@@ -98,12 +100,15 @@ pub fn segment(bytes: &[u8], s: &TcpSegment, origins: Origins) -> String {
     if !options.is_empty() {
         let _ = write!(out, " <{options}>");
     }
+    if let Some(shim) = &s.shim {
+        let _ = write!(out, " behind {shim:?}");
+    }
     out
 }
 
 /// A whole packet of any kind. `origins` gives the ISNs of a TCP segment's connection.
 pub fn packet(bytes: &[u8], origins: impl FnOnce(&TcpSegment) -> Origins) -> String {
-    match parse(bytes) {
+    match on_wire(bytes) {
         Parsed::Tcp(s) => {
             let o = origins(&s);
             format!(

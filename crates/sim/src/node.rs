@@ -433,10 +433,10 @@ impl GatewayNode {
 }
 
 /// Whether the diversion rules of the Linux driver would give this packet to the gateway: TCP
-/// without IP options, and ICMP errors about TCP.
+/// without IP options, with XCP's own header or without, and ICMP errors about TCP.
 #[must_use]
 pub fn is_diverted(bytes: &[u8]) -> bool {
-    match farlink_wire::parse(bytes) {
+    match crate::packet::on_wire(bytes) {
         farlink_wire::Parsed::Tcp(s) => !(s.ip.is_v4() && s.ip.has_options),
         farlink_wire::Parsed::Icmp(e) => e.inner.is_some(),
         farlink_wire::Parsed::Fragment(f) => f.protocol == 6,

@@ -7,11 +7,12 @@ use farlink_gateway::Record;
 use farlink_gateway::config::Notice;
 use farlink_wire::tcp::TCP_HEADER_BYTES;
 use farlink_wire::{
-    Duration, FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, parse, verify_checksums,
+    Duration, FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, verify_checksums,
 };
 
 use crate::display::{self, Origins};
 use crate::hostile::Hostile;
+use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
@@ -181,7 +182,7 @@ impl Observer {
     /// # Errors
     /// What a host of this simulator must not do.
     pub fn host_sent(&mut self, bytes: &[u8]) -> Checked {
-        let Parsed::Tcp(s) = parse(bytes) else { return Ok(()) };
+        let Parsed::Tcp(s) = on_wire(bytes) else { return Ok(()) };
         if !verify_checksums(bytes, &s, &Offload::default()) {
             return Err("a host sent a wrong checksum".into());
         }
@@ -201,7 +202,7 @@ impl Observer {
         (damaged, is_away): (bool, bool),
     ) {
         let view = self.gateways.entry(node).or_default();
-        let Parsed::Tcp(s) = parse(bytes) else { return };
+        let Parsed::Tcp(s) = on_wire(bytes) else { return };
         if damaged || !verify_checksums(bytes, &s, offload) {
             view.damaged += 1;
             return;
@@ -271,10 +272,7 @@ impl Observer {
     /// The invariant that it breaks.
     pub fn gateway_out(&mut self, node: usize, bytes: &[u8], forwarded: bool) -> Checked {
         let view = self.gateways.entry(node).or_default();
-        let s = match parse(bytes) {
-            Parsed::Tcp(s) => s,
-            _ => return Ok(()),
-        };
+        let Parsed::Tcp(s) = on_wire(bytes) else { return Ok(()) };
         if !verify_checksums(bytes, &s, &Offload::default()) {
             if view.damaged == 0 {
                 return Err("a packet with a wrong checksum".into());
@@ -350,7 +348,11 @@ impl Observer {
     /// # Errors
     /// The invariant that it breaks.
     pub fn host_receives(&mut self, bytes: &[u8]) -> Checked {
-        let Parsed::Tcp(s) = parse(bytes) else { return Ok(()) };
+        let Parsed::Tcp(s) = on_wire(bytes) else { return Ok(()) };
+        if s.shim.is_some() {
+            // Routed round the gateway that takes it out. The host knows no such protocol.
+            return Ok(());
+        }
         if !verify_checksums(bytes, &s, &Offload::default()) || self.hostile.is_of_liar(&s) {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use farlink_wire::checksum;
 use farlink_wire::ip::PROTOCOL_TCP;
 use farlink_wire::options::{KIND_NOP, KIND_TIMESTAMPS, OptionWalk};
 use farlink_wire::tcp::{TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES};
-use farlink_wire::{Parsed, TcpSegment, parse};
+use farlink_wire::{Parsed, ShimProtocols, TcpSegment, parse, parse_with};
 
 /// One IP packet with complete checksums, as it is on a wire.
 #[derive(Clone, Debug)]
@@ -42,6 +42,12 @@ impl Payload for SimPacket {
         let unnoticed = self.bytes.first().is_some_and(|b| b >> 4 == 6) && bit < 64;
         self.bytes.flip_bit(if unnoticed { bit + 64 } else { bit });
     }
+}
+
+/// What a packet is between gateways, where XCP's own header may stand before TCP.
+#[must_use]
+pub fn on_wire(bytes: &[u8]) -> Parsed {
+    parse_with(bytes, ShimProtocols::USUAL)
 }
 
 /// The TCP segment in a packet, if it is one.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use farlink_gateway::config::Notice;
 use farlink_wire::tcp::IACK_TTL;
-use farlink_wire::{Duration, Flags, Instant, Parsed, TcpSegment, parse};
+use farlink_wire::{Duration, Flags, Instant, Parsed, TcpSegment};
 
+use crate::packet::on_wire;
 use crate::ranges::Ranges;
 use crate::truth::{Conn, Flow, FlowKey, flow_of};
 
@@ -111,7 +112,7 @@ impl Iacks {
 
     /// A gateway of another kind has made one, which nobody judges.
     pub fn let_in(&mut self, bytes: &[u8]) {
-        if let Parsed::Tcp(s) = parse(bytes)
+        if let Parsed::Tcp(s) = on_wire(bytes)
             && s.is_iack()
         {
             self.0.insert(Self::name(&s));

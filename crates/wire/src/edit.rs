@@ -159,6 +159,12 @@ fn set_packet_ttl(packet: &mut [u8], v4: bool, ttl: u8) {
     }
 }
 
+/// Set the protocol behind an IPv4 header.
+pub(crate) fn write_protocol(packet: &mut [u8], protocol: u8) {
+    if let Some(ttl) = u8_at(packet, 8) {
+        patch_ipv4(packet, 8, &[ttl, protocol]);
+    }
+}
 /// Set DSCP and ECN.
 pub fn set_traffic_class(p: &mut PacketBuf, traffic_class: u8) {
     write_traffic_class(p.bytes_mut(), traffic_class);
@@ -306,7 +312,7 @@ fn tcp_header_sum(packet: &[u8], at: usize) -> u16 {
     checksum::sub(checksum::sum(header), u16_at(header, TCP_CHECKSUM_OFFSET).unwrap_or(0))
 }
 
-fn options_area<'a>(packet: &'a [u8], s: &TcpSegment) -> Option<&'a [u8]> {
+pub(crate) fn options_area<'a>(packet: &'a [u8], s: &TcpSegment) -> Option<&'a [u8]> {
     packet.get(s.tcp_offset().checked_add(TCP_HEADER_BYTES)?..s.payload_offset)
 }
 
@@ -337,7 +343,7 @@ fn patch_ipv4(packet: &mut [u8], at: usize, value: &[u8]) {
 
 /// Write `value` at `at` of `covered`, whose check stands at `check_at`. Nothing happens if either
 /// is out of bounds.
-fn patch_covered(covered: &mut [u8], at: usize, value: &[u8], check_at: Option<usize>) {
+pub(crate) fn patch_covered(covered: &mut [u8], at: usize, value: &[u8], check_at: Option<usize>) {
     // Whole words round the value: an option may stand at an odd offset.
     let start = at & !1;
     let end = at.saturating_add(value.len()).saturating_add(1) & !1;

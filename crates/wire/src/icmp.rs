@@ -5,6 +5,7 @@ use crate::bytes::{put_u16, u8_at, u16_at, u32_at};
 use crate::checksum;
 use crate::ip::{self, Extent, FragmentInfo, IpInfo, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, Upper};
 use crate::seq::SeqNum;
+use crate::shim::{SHIM_BYTES, Shim, ShimProtocols};
 use core::net::IpAddr;
 
 /// Bytes of an ICMP error before the packet it quotes.
@@ -72,11 +73,13 @@ pub struct InnerTcp {
     pub seq: SeqNum,
     /// Length of the quoted packet by its own IP header, bytes.
     pub total_len: u32,
+    /// XCP's header stands before it.
+    pub has_shim: bool,
 }
 
 /// Read an ICMP error behind `ip`; `None` for queries, echoes, neighbour discovery and what is cut
 /// short.
-pub(crate) fn parse_error(packet: &[u8], ip: IpInfo) -> Option<IcmpError> {
+pub(crate) fn parse_error(packet: &[u8], ip: IpInfo, shims: ShimProtocols) -> Option<IcmpError> {
     let at = usize::from(ip.header_len);
     let message = packet.get(at..usize::try_from(ip.total_len).ok()?)?;
     let (kind, code) = (u8_at(message, 0)?, u8_at(message, 1)?);
@@ -100,18 +103,27 @@ pub(crate) fn parse_error(packet: &[u8], ip: IpInfo) -> Option<IcmpError> {
             _ => return None,
         }
     };
-    let inner = parse_quote(quote).filter(|q| q.src.is_ipv4() == ip.is_v4());
+    let inner = parse_quote(quote, shims).filter(|q| q.src.is_ipv4() == ip.is_v4());
     Some(IcmpError { ip, kind, quote_offset: at.saturating_add(ERROR_HEADER_BYTES), inner })
 }
 
 /// The segment that a quoted beginning of a packet belongs to.
-fn parse_quote(quote: &[u8]) -> Option<InnerTcp> {
-    let ip = match ip::parse_ip(quote, Extent::Quoted)? {
-        Upper::Whole { ip, protocol: PROTOCOL_TCP } => ip,
-        Upper::Fragment(FragmentInfo { ip, protocol: PROTOCOL_TCP, offset: 0, .. }) => ip,
+fn parse_quote(quote: &[u8], shims: ShimProtocols) -> Option<InnerTcp> {
+    let (ip, protocol) = match ip::parse_ip(quote, Extent::Quoted)? {
+        Upper::Whole { ip, protocol } | Upper::Fragment(FragmentInfo { ip, protocol, offset: 0, .. }) => {
+            (ip, protocol)
+        }
+        Upper::Fragment(_) => return None,
+    };
+    let upper = quote.get(usize::from(ip.header_len)..)?;
+    let (tcp, has_shim) = match protocol {
+        PROTOCOL_TCP => (upper, false),
+        // Routers quote all of it nowadays (RFC 1812 section 4.3.2.3).
+        _ if ip.is_v4() && shims.has(protocol) && matches!(Shim::read(upper), Some((PROTOCOL_TCP, _))) => {
+            (upper.get(SHIM_BYTES..)?, true)
+        }
         _ => return None,
     };
-    let tcp = quote.get(usize::from(ip.header_len)..)?;
     Some(InnerTcp {
         src: ip.src,
         dst: ip.dst,
@@ -119,6 +131,7 @@ fn parse_quote(quote: &[u8]) -> Option<InnerTcp> {
         dst_port: u16_at(tcp, 2)?,
         seq: SeqNum(u32_at(tcp, 4)?),
         total_len: ip.total_len,
+        has_shim,
     })
 }
 

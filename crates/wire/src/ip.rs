@@ -2,6 +2,7 @@
 
 use crate::bytes::{array_at, u8_at, u16_at, u32_at};
 use crate::icmp::{self, IcmpError};
+use crate::shim::{Shim, ShimProtocols};
 use crate::tcp::{self, TcpSegment};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -188,20 +189,37 @@ pub(crate) enum Upper {
 /// [`Parsed::Other`].
 #[must_use]
 pub fn parse(packet: &[u8]) -> Parsed {
+    parse_with(packet, ShimProtocols::NONE)
+}
+
+/// The same, where these protocols of IPv4 stand for XCP's header, and TCP may stand behind it.
+#[must_use]
+pub fn parse_with(packet: &[u8], shims: ShimProtocols) -> Parsed {
     match parse_ip(packet, Extent::Whole) {
         Some(Upper::Fragment(info)) => Parsed::Fragment(info),
         Some(Upper::Whole { ip, protocol: PROTOCOL_TCP }) => {
-            tcp::parse_segment(packet, ip).map_or(Parsed::Other, Parsed::Tcp)
+            tcp::parse_segment(packet, ip, None).map_or(Parsed::Other, Parsed::Tcp)
+        }
+        Some(Upper::Whole { ip, protocol }) if ip.is_v4() && shims.has(protocol) => {
+            behind_shim(packet, ip).map_or(Parsed::Other, Parsed::Tcp)
         }
         Some(Upper::Whole { ip, protocol }) => {
             let icmp = if ip.is_v4() { PROTOCOL_ICMP } else { PROTOCOL_ICMPV6 };
             if protocol == icmp {
-                icmp::parse_error(packet, ip).map_or(Parsed::Other, Parsed::Icmp)
+                icmp::parse_error(packet, ip, shims).map_or(Parsed::Other, Parsed::Icmp)
             } else {
                 Parsed::Other
             }
         }
         None => Parsed::Other,
+    }
+}
+
+/// The segment behind XCP's header.
+fn behind_shim(packet: &[u8], ip: IpInfo) -> Option<TcpSegment> {
+    match Shim::read(packet.get(usize::from(ip.header_len)..usize::try_from(ip.total_len).ok()?)?)? {
+        (PROTOCOL_TCP, shim) => tcp::parse_segment(packet, ip, Some(shim)),
+        _ => None,
     }
 }
 

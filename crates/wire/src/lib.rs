@@ -31,7 +31,9 @@ pub mod pcap;
 pub mod pool;
 pub mod quantity;
 pub mod reassembly;
+pub mod said;
 pub mod seq;
+pub mod shim;
 pub mod supersegment;
 pub mod tcp;
 pub mod time;
@@ -41,7 +43,7 @@ pub use build::{BuildError, HeaderBytes, SegmentHeader, finish_checksums};
 pub use edit::NoRoom;
 pub use fragment::{FragmentError, fragment};
 pub use icmp::{IcmpError, IcmpKind, InnerTcp};
-pub use ip::{Ecn, FragmentInfo, IpInfo, Parsed, parse};
+pub use ip::{Ecn, FragmentInfo, IpInfo, Parsed, parse, parse_with};
 pub use offload::{ChecksumState, Gso, Offload, OffloadError, VNET_HEADER_BYTES, WireSize};
 pub use options::{
     FARLINK_DATA, FARLINK_EXIDS, FARLINK_SYN, FARLINK_SYN_ACK, FarlinkOption, SackBlock, TcpOptions,
@@ -51,7 +53,9 @@ pub use packet::PacketBuf;
 pub use pcap::PcapWriter;
 pub use pool::{BLOCK_OVERHEAD_BYTES, Block, LARGE_BLOCK_BYTES, Pool, SMALL_BLOCK_BYTES};
 pub use reassembly::{Pushed, Reassembled, Reassembler, ReassemblyLimits};
+pub use said::Said;
 pub use seq::SeqNum;
+pub use shim::{Shim, ShimProtocols};
 pub use supersegment::{segment, segment_count};
 pub use tcp::{Flags, TcpSegment, verify_checksums};
 pub use time::{Duration, Instant};

@@ -82,6 +82,13 @@ impl WireSize {
         }
     }
 
+    /// Of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        let bytes = self.bytes.saturating_add(other.bytes);
+        Self { bytes, packets: self.packets.saturating_add(other.packets) }
+    }
+
     /// Nothing has left.
     #[must_use]
     pub const fn is_nothing(self) -> bool {

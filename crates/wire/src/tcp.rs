@@ -6,6 +6,7 @@ use crate::ip::{IpInfo, PROTOCOL_TCP};
 use crate::offload::{ChecksumState, Offload};
 use crate::options::TcpOptions;
 use crate::seq::SeqNum;
+use crate::shim::{SHIM_BYTES, Shim};
 use core::fmt;
 use core::ops::BitOr;
 
@@ -119,6 +120,8 @@ pub struct TcpSegment {
     pub payload_len: usize,
     /// Options.
     pub options: TcpOptions,
+    /// XCP's header, which stands before it.
+    pub shim: Option<Shim>,
 }
 
 /// IPv4 identification of an intermediate acknowledgement (Reynolds, 3.4.5).
@@ -159,7 +162,7 @@ impl TcpSegment {
     /// The TCP header from the packet's start, in bytes.
     #[must_use]
     pub fn tcp_offset(&self) -> usize {
-        usize::from(self.ip.header_len)
+        usize::from(self.ip.header_len).saturating_add(shim_bytes(self.shim))
     }
 
     /// Bytes of TCP header, options included.
@@ -177,9 +180,14 @@ impl TcpSegment {
     }
 }
 
-/// Read the TCP header behind `ip`; `None` when it is cut short or its data offset impossible.
-pub(crate) fn parse_segment(packet: &[u8], ip: IpInfo) -> Option<TcpSegment> {
-    let at = usize::from(ip.header_len);
+const fn shim_bytes(shim: Option<Shim>) -> usize {
+    if shim.is_some() { SHIM_BYTES } else { 0 }
+}
+
+/// Read the TCP header behind `ip` and `shim`; `None` when it is cut short or its data offset
+/// impossible.
+pub(crate) fn parse_segment(packet: &[u8], ip: IpInfo, shim: Option<Shim>) -> Option<TcpSegment> {
+    let at = usize::from(ip.header_len).saturating_add(shim_bytes(shim));
     let total = usize::try_from(ip.total_len).ok()?;
     let tcp = packet.get(at..total)?;
     let word = u16_at(tcp, 12)?;
@@ -199,24 +207,25 @@ pub(crate) fn parse_segment(packet: &[u8], ip: IpInfo) -> Option<TcpSegment> {
         payload_offset: at.saturating_add(header_len),
         payload_len: tcp.len().saturating_sub(header_len),
         options: TcpOptions::parse(tcp.get(TCP_HEADER_BYTES..header_len)?),
+        shim,
     })
 }
 
 /// Whether the IPv4 header checksum and the TCP checksum are right. A TCP checksum that the kernel
 /// verified counts as right, and so does one left partial, if it is this segment's TCP checksum
-/// that is left so.
+/// that is left so. Behind XCP's header the kernel knows no TCP.
 #[must_use]
 pub fn verify_checksums(packet: &[u8], segment: &TcpSegment, offload: &Offload) -> bool {
-    let at = segment.tcp_offset();
-    if segment.ip.is_v4() && packet.get(..at).is_none_or(|header| checksum::sum(header) != 0xffff) {
+    let (at, ip_end) = (segment.tcp_offset(), usize::from(segment.ip.header_len));
+    if segment.ip.is_v4() && packet.get(..ip_end).is_none_or(|header| checksum::sum(header) != 0xffff) {
         return false;
     }
     match offload.checksum {
-        ChecksumState::Verified => true,
+        ChecksumState::Verified if segment.shim.is_none() => true,
         ChecksumState::Partial { start, offset } => {
             usize::from(start) == at && usize::from(offset) == TCP_CHECKSUM_OFFSET
         }
-        ChecksumState::Unverified => {
+        ChecksumState::Verified | ChecksumState::Unverified => {
             let end = usize::try_from(segment.ip.total_len).unwrap_or(usize::MAX);
             packet.get(at..end).is_some_and(|tcp| {
                 let len = u32::try_from(tcp.len()).unwrap_or(u32::MAX);

@@ -39,13 +39,16 @@ pub enum Kind {
     /// segment and counter, by the key that the hello names. Stands before the runs. Without a key
     /// it is skipped.
     Tag = 7,
+    /// How many segments with XCP's own header have come over the link, modulo 2^16: 2 bytes.
+    Shims = 8,
 }
 
 /// Bytes of the value of a tag.
 pub const TAG_BYTES: usize = 13;
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::FarAck, Self::Window, Self::Arrived, Self::Runs, Self::Hello, Self::Tag];
+    const ALL: [Self; 7] =
+        [Self::FarAck, Self::Window, Self::Arrived, Self::Runs, Self::Hello, Self::Tag, Self::Shims];
 
     fn of(head: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == head >> 4)
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn unknown_frames_are_skipped_and_cut_ones_end_the_reading() {
         let window = (Kind::Window, vec![7, 8]);
-        assert_eq!(read(&[0x83, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
+        assert_eq!(read(&[0x93, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
         assert_eq!(read(&[0x32, 7, 8, 0x9f, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
         assert_eq!(read(&[0x32, 7, 8, 0x24, 1, 2, 3]), [window], "one byte is missing");
         assert_eq!(read(&[0x32]), []);

@@ -28,11 +28,14 @@ pub enum Capability {
     MarkInPadding = 8,
     /// What routers say of its segments (XCP).
     Xcp = 16,
+    /// The same in XCP's own header, before TCP.
+    Shim = 32,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding, Self::Xcp];
+    pub const ALL: [Self; 6] =
+        [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding, Self::Xcp, Self::Shim];
 
     /// Its name in the status.
     #[must_use]
@@ -43,6 +46,7 @@ impl Capability {
             Self::Runs => "runs",
             Self::MarkInPadding => "mark-in-padding",
             Self::Xcp => "xcp",
+            Self::Shim => "xcp-shim",
         }
     }
 }
@@ -101,6 +105,12 @@ impl Hello {
     #[must_use]
     pub const fn of(identity: Identity) -> Self {
         Self { identity, version: VERSION, capabilities: Self::ALL, ..Self::SILENT }
+    }
+
+    /// The same, which can do this, too.
+    #[must_use]
+    pub const fn with(self, what: Capability) -> Self {
+        Self { capabilities: self.capabilities | what as u16, ..self }
     }
 
     /// Both can do it: what we know here, we can do.

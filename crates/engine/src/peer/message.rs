@@ -22,6 +22,8 @@ pub struct Message {
     pub soft_window_bytes: Option<u32>,
     /// What has come in over the link.
     pub arrived: Option<Arrived>,
+    /// How many segments with XCP's own header have.
+    pub shims: Option<u16>,
     /// What it holds above a gap. Stands last: the rest of the option is theirs.
     pub runs: Runs,
 }
@@ -62,14 +64,15 @@ impl Message {
     }
 
     /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
-    /// runs, which the next acknowledgement repeats, then the report, the soft part of the window,
-    /// the window, the far host's acknowledgement.
+    /// runs, which the next acknowledgement repeats, then the report, the number of headers, the
+    /// soft part of the window, the window, the far host's acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {
             if !self.runs.bytes().is_empty() {
                 self.runs = Runs::default();
             } else if self.arrived.take().is_none()
+                && self.shims.take().is_none()
                 && self.soft_window_bytes.take().is_none()
                 && self.window_bytes.take().is_none()
             {
@@ -98,6 +101,9 @@ impl Message {
             let (at, bytes) = (a.at_us.to_be_bytes(), a.received_bytes.to_be_bytes());
             frame::push(&mut out, Kind::Arrived, &[&at, &bytes]);
         }
+        if let Some(shims) = self.shims {
+            frame::push(&mut out, Kind::Shims, &[&shims.to_be_bytes()]);
+        }
         if !self.runs.bytes().is_empty() {
             frame::push(&mut out, Kind::Runs, &[self.runs.bytes()]);
         }
@@ -123,6 +129,9 @@ impl Message {
                         m.arrived.get_or_insert(arrived);
                     })
                 }
+                Kind::Shims => half(value).map(|shims| {
+                    m.shims.get_or_insert(shims);
+                }),
                 Kind::Runs => {
                     if m.runs.bytes().is_empty() {
                         m.runs = Runs::from_bytes(value);
@@ -178,6 +187,7 @@ mod tests {
             window_bytes: Some(1 << 20),
             soft_window_bytes: Some(1 << 19),
             arrived: Some(Arrived { by: FRAMES.identity, at_us: u32::MAX, received_bytes: 1 }),
+            shims: None,
             runs: Runs::from_bytes(&[5, 0xa4, 1, 1]),
         }
     }
@@ -267,6 +277,7 @@ mod tests {
             window in any::<Option<(u16, Option<u16>)>>(),
             arrived in any::<Option<(u32, u32)>>(),
             runs in proptest::collection::vec(any::<u8>(), 0..12),
+            shims in any::<Option<u16>>(),
             frames in any::<bool>(),
         ) {
             let bytes = |w: u16| u32::from(w) * WINDOW_UNIT;
@@ -276,6 +287,7 @@ mod tests {
                 soft_window_bytes: window.and_then(|(_, soft)| soft).map(bytes),
                 arrived: arrived.map(|(at_us, received_bytes)| Arrived { by: FRAMES.identity, at_us, received_bytes }),
                 runs: Runs::from_bytes(&runs),
+                shims: shims.filter(|_| frames),
             };
             let to = if frames { FRAMES } else { Hello::SILENT };
             let from = if frames { FRAMES } else { Hello { identity: 0x0001_0007.into(), ..to } };

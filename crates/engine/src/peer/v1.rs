@@ -104,6 +104,7 @@ mod tests {
             window_bytes: Some(7 * WINDOW_UNIT),
             soft_window_bytes: Some(6 * WINDOW_UNIT),
             arrived: Some(arrived),
+            shims: None,
             runs: Runs::from_bytes(&[5, 0xa4, 10, 2]),
         };
         let body = write(&m);

@@ -38,6 +38,7 @@ impl Sender {
         if !ack.after_eq(self.snd_una()) || !ack.before_eq(self.snd_nxt()) {
             return;
         }
+        self.heard_sum = sum;
         let before = core::mem::replace(&mut self.pair.told_by, with);
         if before != with && before != Identity::UNKNOWN {
             self.pair.member.forget_sum();

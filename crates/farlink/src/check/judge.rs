@@ -259,6 +259,7 @@ mod tests {
             rule_priority: 500,
             interfaces: vec![interface("lan0", 0), interface("sat0", 1)],
             whole: Vec::new(),
+            shims: Vec::new(),
             trouble: Vec::new(),
         }
     }

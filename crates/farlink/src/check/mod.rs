@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Selection, Severity};
+use farlink_wire::ShimProtocols;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,6 +49,9 @@ pub struct Running {
     /// Those of which everything that leaves is diverted, whatever it is.
     #[serde(default)]
     pub whole: Vec<String>,
+    /// The IP protocols that stand for XCP's own header.
+    #[serde(default)]
+    pub shims: Vec<u8>,
     /// What is wrong with the diversion, as its guard sees it.
     #[serde(default)]
     pub trouble: Vec<String>,
@@ -73,7 +77,7 @@ impl Running {
             mark_mask: self.mark_mask,
             table_base: self.table_base,
             rule_priority: self.rule_priority,
-            selections: selections(&self.whole),
+            selections: selections(&self.whole, &self.shims),
         }
     }
     fn diverted(&self) -> Vec<Diverted> {
@@ -86,9 +90,11 @@ impl Running {
     }
 }
 
-/// TCP, and everything that leaves by these interfaces.
-fn selections(whole: &[String]) -> Vec<Selection> {
+/// TCP, what carries XCP's own header, and everything that leaves by these interfaces.
+fn selections(whole: &[String], shims: &[u8]) -> Vec<Selection> {
+    let shims = shims.iter().copied().fold(ShimProtocols::NONE, ShimProtocols::with);
     let mut all = Selection::tcp();
+    all.extend(Selection::shims(shims));
     all.extend(whole.iter().cloned().map(Selection::LeavesBy));
     all
 }

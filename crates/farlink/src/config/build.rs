@@ -9,7 +9,9 @@ use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
+use farlink_wire::ShimProtocols;
 use farlink_wire::ip::PROTOCOL_TCP;
+use farlink_wire::shim::{SHIM_PROTOCOL, may_stand_for_shim};
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
@@ -138,7 +140,7 @@ pub fn build(
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
-        divert: divert(file, source, gateway.interfaces.len())?,
+        divert: divert(file, source, (gateway.interfaces.len(), gateway.shims()))?,
         gateway,
         drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
         socket,
@@ -201,6 +203,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             xcp_weights: Default::default(),
             explicit: engine::Explicit::default(),
             xcp_context: engine::XcpContext::default(),
+            xcp_shim: None,
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
@@ -287,6 +290,7 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
             Some(file::XcpContext::Flow) => engine::XcpContext::Flow,
             Some(file::XcpContext::Pair) | None => engine::XcpContext::Pair,
         },
+        xcp_shim: xcp_shim(l, source)?,
         leg: engine::LegConfig {
             cc,
             initial_window: initial_window(l, leg.initial_window),
@@ -299,6 +303,27 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
             file::LinkAction::Auto => engine::LinkAction::Auto(notice),
         }),
     })
+}
+
+/// The IP protocol of XCP's own header; `None`: options are used.
+fn xcp_shim(l: &file::Link, source: Source<'_>) -> Result<Option<u8>, ConfigError> {
+    let protocol = l.xcp_protocol.as_ref();
+    if l.xcp_form != Some(file::XcpForm::Shim) {
+        return match protocol {
+            Some(number) => Err(source.error(
+                Some(number.span()),
+                "an option needs no protocol number; allowed: with `xcp_form = \"shim\"`",
+            )),
+            None => Ok(None),
+        };
+    }
+    let Some(number) = protocol else { return Ok(Some(SHIM_PROTOCOL)) };
+    let value = u8::try_from(number.get_ref().0).unwrap_or(SHIM_PROTOCOL);
+    if !may_stand_for_shim(value) {
+        let wrong = format!("{value} is in use for another protocol; allowed: 254, 253, or one of your own");
+        return Err(source.error(Some(number.span()), wrong));
+    }
+    Ok(Some(value))
 }
 
 /// One value for all paths, or with the second key one for short and one for long paths (thesis
@@ -476,7 +501,11 @@ fn whole(link: &file::Link) -> Option<Selection> {
     is_wanted.then(|| Selection::LeavesBy(link.interface.get_ref().clone()))
 }
 
-fn divert(file: &File, source: Source<'_>, interfaces: usize) -> Result<DivertConfig, ConfigError> {
+fn divert(
+    file: &File,
+    source: Source<'_>,
+    (interfaces, xcp): (usize, ShimProtocols),
+) -> Result<DivertConfig, ConfigError> {
     let d = &file.divert;
     let default = DivertConfig::default();
     let span = |own: Option<Range<usize>>| {
@@ -488,7 +517,9 @@ fn divert(file: &File, source: Source<'_>, interfaces: usize) -> Result<DivertCo
         mark_mask: d.mark_mask.as_ref().map_or(default.mark_mask, |m| m.get_ref().0 as u32),
         table_base: d.table_base.as_ref().map_or(default.table_base, |t| t.get_ref().0 as u32),
         rule_priority: d.rule_priority.as_ref().map_or(default.rule_priority, |p| p.get_ref().0 as u32),
-        selections: default.selections.into_iter().chain(file.link.iter().filter_map(whole)).collect(),
+        selections: (default.selections.into_iter().chain(Selection::shims(xcp)))
+            .chain(file.link.iter().filter_map(whole))
+            .collect(),
     };
     let instance = &config.instance;
     if instance.len() > INSTANCE_BYTES_MAX || !instance.chars().all(|c| c.is_ascii_alphanumeric()) {

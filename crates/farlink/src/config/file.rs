@@ -88,6 +88,10 @@ pub struct Link {
     #[serde(default)]
     pub xcp_context: Option<XcpContext>,
     #[serde(default)]
+    pub xcp_form: Option<XcpForm>,
+    #[serde(default)]
+    pub xcp_protocol: Option<Spanned<Number<0, 255>>>,
+    #[serde(default)]
     pub cc: Option<Spanned<String>>,
     #[serde(default)]
     pub window_bytes: Option<Spanned<Size>>,
@@ -115,6 +119,14 @@ pub enum Duplex {
 pub enum XcpContext {
     Pair,
     Flow,
+}
+
+/// Where segments say what they say of XCP.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum XcpForm {
+    Option,
+    Shim,
 }
 
 /// What is done with the connections over a link that no rule names.

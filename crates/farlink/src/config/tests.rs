@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, cc};
+use farlink_linux::divert::Selection;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::*;
@@ -152,9 +153,12 @@ fn the_defaults_that_manual_and_example_state_are_the_real_ones() {
     let view = |s: &Settings| {
         let g = &s.gateway;
         let engine = (&g.limits, &g.timers, &g.ordinary, g.pinned, g.flow_control, g.default_action);
+        // A link of the example has XCP's own header, which no link has by default.
+        let mut divert = s.divert.clone();
+        divert.selections.truncate(Selection::tcp().len());
         format!(
             "{engine:?} {:?} {:?} {:?} {:?} {}",
-            s.divert, s.drain_timeout, s.socket, s.journal, s.queue_packets
+            divert, s.drain_timeout, s.socket, s.journal, s.queue_packets
         )
     };
     assert_eq!(view(&stated), view(&real));
@@ -213,6 +217,27 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);
     let wrong = refused("[[link]]\ninterface='sat0'\ntraffic='udp'");
     assert!(wrong.contains("3:9") && wrong.contains("everything"), "{wrong}");
+}
+
+#[test]
+fn the_header_of_xcp_has_a_protocol_number_that_is_diverted() {
+    let of = |keys: &str| {
+        let s = settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap();
+        (s.gateway.interfaces[0].link.as_ref().unwrap().xcp_shim, s.divert.shims(), s.divert.selections.len())
+    };
+    assert_eq!(of(""), (None, vec![], 2));
+    assert_eq!(of("xcp_form='option'"), (None, vec![], 2));
+    assert_eq!(of("xcp_form='shim'"), (Some(254), vec![254], 4));
+    assert_eq!(of("xcp_form='shim'\nxcp_protocol=200"), (Some(200), vec![200], 4));
+    for (keys, said) in [
+        ("xcp_protocol=254", ["3:14", "`xcp_form = \"shim\"`"]),
+        ("xcp_form='shim'\nxcp_protocol=6", ["4:14", "6 is in use for another protocol"]),
+        ("xcp_form='shim'\nxcp_protocol=256", ["4:14", "a whole number from 0 to 255"]),
+        ("xcp_form='header'", ["3:10", "shim"]),
+    ] {
+        let wrong = refused(&format!("[[link]]\ninterface='sat0'\n{keys}"));
+        assert!(said.iter().all(|part| wrong.contains(part)), "{wrong}");
+    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod recovery;
 mod retune;
 mod routes;
 mod rst;
+mod shims;
 mod silent_link;
 mod timestamps;
 mod unknown_rate;

@@ -29,7 +29,9 @@ use std::collections::{BTreeMap, VecDeque};
 use farlink_gateway::config::{Config, Interface, Link};
 use farlink_gateway::engine_status::Status;
 use farlink_gateway::{Ends, Event, Gateway, IfaceId};
-use farlink_wire::{Duration, Instant, Offload, PacketBuf, Parsed, parse, segment, verify_checksums};
+use farlink_wire::{
+    Duration, Instant, Offload, PacketBuf, Parsed, ShimProtocols, parse_with, segment, verify_checksums,
+};
 use network::{Net, Out, SPARE, TO_A, TO_B};
 use notation::{Seen, Spec};
 
@@ -151,6 +153,8 @@ pub enum Cut {
     Port(u16),
     /// Segments with more payload.
     Above(usize),
+    /// What has XCP's own header.
+    Shims,
 }
 
 impl Cut {
@@ -162,6 +166,7 @@ impl Cut {
             Self::All => true,
             Self::Port(port) => s.port == port,
             Self::Above(most) => size > most,
+            Self::Shims => s.segment.shim.is_some(),
         }
     }
 }
@@ -370,6 +375,14 @@ impl Script {
         all.into_iter().filter_map(|(_, p)| if let Arrival::Tcp(s) = p { Some(*s) } else { None }).collect()
     }
 
+    /// The same of what is no segment, as lines.
+    pub fn take_lines(&mut self, at: Host) -> Vec<String> {
+        let all = core::mem::take(self.inbox(at));
+        all.into_iter()
+            .filter_map(|(_, p)| if let Arrival::Other(line) = p { Some(line) } else { None })
+            .collect()
+    }
+
     // ---- Time and gateways ----
 
     fn pass(&mut self, time: Duration, quietly: bool) -> Result<(), String> {
@@ -457,7 +470,9 @@ impl Script {
         if let Arrival::Tcp(_) = &arrival {
             let mut right = true;
             segment(&p.bytes, &p.offload, &mut |one| {
-                let Parsed::Tcp(s) = parse(one) else { panic!("a segment that does not parse") };
+                let Parsed::Tcp(s) = parse_with(one, ShimProtocols::USUAL) else {
+                    panic!("a segment that does not parse")
+                };
                 right &= verify_checksums(one, &s, &Offload::default());
                 right &= one.len() <= mtu as usize;
             });

@@ -379,6 +379,9 @@ impl fmt::Display for Seen {
         if !options.is_empty() {
             write!(f, " <{}>", options.join(","))?;
         }
+        if let Some(shim) = &s.shim {
+            write!(f, " {shim:?}")?;
+        }
         let gso = if self.offload.gso == Gso::None {
             String::new()
         } else {

@@ -2,9 +2,11 @@
 
 use core::net::IpAddr;
 
+use farlink_wire::shim::SHIM_PROTOCOL;
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{
-    ChecksumState, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, checksum, finish_checksums, icmp,
-    parse,
+    ChecksumState, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, Shim, ShimProtocols, checksum,
+    finish_checksums, icmp, parse_with,
 };
 
 use super::network::Out;
@@ -61,6 +63,9 @@ impl Script {
         if spec.has_field("ipopt") {
             add_ip_option(&mut bytes);
         }
+        if let Some(shim) = shim_of(spec) {
+            add_shim(&mut bytes, &shim);
+        }
         if spec.has_field("badsum") {
             *bytes.last_mut().unwrap() ^= 0x40;
         }
@@ -111,7 +116,7 @@ impl Script {
     pub(super) fn read(&self, to: Host, p: &Out) -> Arrival {
         let from = to.other();
         let relative = |n: SeqNum, of: Host| n.0.wrapping_sub(of.isn());
-        let other = match parse(&p.bytes) {
+        let other = match parse_with(&p.bytes, ShimProtocols::USUAL) {
             Parsed::Tcp(s) => {
                 let seq = relative(s.seq, from);
                 let payload = s.payload(&p.bytes).to_vec();
@@ -149,6 +154,29 @@ impl Script {
         };
         Arrival::Other(other)
     }
+}
+
+/// XCP's own header: `shim 1000` wishes for 1,000 bytes a second more, `ackshim 1000` tells that so
+/// much has come of the wishes of the other direction.
+fn shim_of(spec: &Spec) -> Option<Shim> {
+    let said = spec.field("shim").map(|delta| XcpFields {
+        spacing: HeaderTime(0x0080_0000),
+        rtt: HeaderTime(0x0199_9999),
+        delta_bytes_per_s: delta.cast_signed(),
+    });
+    let feedback = spec.field("ackshim").map(u32::cast_signed);
+    let is_there = said.is_some() || feedback.is_some();
+    is_there.then(|| Shim { said, feedback_bytes_per_s: feedback.unwrap_or(0), ..Shim::default() })
+}
+
+fn add_shim(bytes: &mut Vec<u8>, shim: &Shim) {
+    bytes[9] = SHIM_PROTOCOL;
+    bytes.splice(20..20, shim.bytes());
+    let len = (bytes.len() as u16).to_be_bytes();
+    bytes[2..4].copy_from_slice(&len);
+    bytes[10..12].fill(0);
+    let check = !checksum::sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&check.to_be_bytes());
 }
 
 /// Puts four bytes of IPv4 no-operations, or an IPv6 header of destination options with padding,

@@ -7,6 +7,7 @@ use farlink_gateway::config::{
     Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule, XcpContext,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
+use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
 
 use super::hosts::{Packet, Pair, REFUSED_PORT, address};
@@ -80,6 +81,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
             ..Explicit::default()
         },
         xcp_context: if b & 0x20 != 0 { XcpContext::Flow } else { XcpContext::Pair },
+        xcp_shim: (b & 0x40 != 0).then_some(SHIM_PROTOCOL),
         leg: LegConfig {
             cc: match (a & 2 != 0, b & 0x20 != 0) {
                 (_, true) => cc::Kind::Xcp,

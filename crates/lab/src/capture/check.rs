@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use farlink_wire::tcp::TcpSegment;
-use farlink_wire::{ChecksumState, Offload, Parsed, checksum, parse, verify_checksums};
+use farlink_wire::{
+    ChecksumState, Offload, Parsed, ShimProtocols, checksum, parse, parse_with, verify_checksums,
+};
 
 use super::flow::{Flow, FlowKey, Incarnation};
 use super::fragments::Fragments;
@@ -178,7 +180,8 @@ impl Checker {
         let traffic = &mut self.traffic[point][out];
         traffic.packets += 1;
         traffic.bytes += packet.len() as u64;
-        match parse(packet) {
+        // Between gateways, XCP's own header may stand before it.
+        match parse_with(packet, ShimProtocols::USUAL) {
             Parsed::Tcp(segment) => {
                 let control = segment.flags.syn() || segment.flags.fin() || segment.flags.rst();
                 if segment.payload_len == 0 && segment.flags.ack() && !control {

@@ -86,6 +86,17 @@ impl DivertConfig {
         self.selections.iter().any(Selection::is_whole)
     }
 
+    /// The IP protocols besides TCP of which packets are diverted wherever they go: those that
+    /// stand for XCP's own header.
+    #[must_use]
+    pub fn shims(&self) -> Vec<u8> {
+        let protocols = self.selections.iter().filter_map(|s| match s {
+            Selection::Protocol(protocol) if *protocol != TCP => Some(*protocol),
+            _ => None,
+        });
+        protocols.collect()
+    }
+
     /// The interfaces of which that is so.
     pub fn whole_interfaces(&self) -> impl Iterator<Item = &str> {
         self.selections.iter().filter_map(|s| match s {
@@ -451,6 +462,7 @@ fn exclusions(b: &mut Builder) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farlink_wire::ShimProtocols;
 
     fn two() -> Vec<Diverted> {
         ["eth0", "wan.7"]
@@ -529,6 +541,11 @@ mod tests {
         let udp = rules(vec![Selection::Protocol(17), Selection::ErrorsAbout(17)]);
         assert!(
             udp.contains(r#""field":"protocol"}},"right":17"#) && udp.contains(r#""len":8}},"right":17"#)
+        );
+        let shims = rules(Selection::shims(ShimProtocols::NONE.with(254)).collect());
+        assert!(
+            shims.contains(r#""field":"protocol"}},"right":254"#)
+                && shims.contains(r#""len":8}},"right":254"#)
         );
         let mut selections = Selection::tcp();
         assert!(!rules(selections.clone()).contains("rest_"), "what is no TCP is nobody's business");

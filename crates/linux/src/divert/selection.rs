@@ -4,6 +4,7 @@
 use super::nft::{Builder, Expr, Operation, Statement, equal, field, meta, raw, set, text};
 use super::plan::{Families, of};
 use crate::netlink::Family;
+use farlink_wire::ShimProtocols;
 
 pub(crate) const TCP: u8 = 6;
 const ICMP: u8 = 1;
@@ -27,6 +28,12 @@ impl Selection {
     #[must_use]
     pub fn tcp() -> Vec<Self> {
         vec![Self::Protocol(TCP), Self::ErrorsAbout(TCP)]
+    }
+
+    /// Segments with XCP's own header, and the ICMP errors about them.
+    pub fn shims(protocols: ShimProtocols) -> impl Iterator<Item = Self> {
+        let all = (0..=u8::MAX).filter(move |protocol| protocols.has(*protocol));
+        all.flat_map(|protocol| [Self::Protocol(protocol), Self::ErrorsAbout(protocol)])
     }
 
     /// It takes packets of any protocol.

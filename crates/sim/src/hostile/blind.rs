@@ -309,6 +309,7 @@ fn plan(attack: Attack, gateways: [bool; 2]) -> HostilePlan {
             outage,
             xcp: None,
             harm: None,
+            xcp_in_shim: false,
         },
         linux: LinuxConfig { timestamps: attack.timestamps, ..LinuxConfig::modern(congestion::Kind::Cubic) },
         honest: vec![Transfer {

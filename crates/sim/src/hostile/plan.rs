@@ -66,6 +66,8 @@ pub struct HardLink {
     pub xcp: Option<bool>,
     /// Who changes what gateways say of that on the way.
     pub harm: Option<XcpHarm>,
+    /// They say so in XCP's own header.
+    pub xcp_in_shim: bool,
 }
 
 /// A connection that a lying client opens.
@@ -158,6 +160,7 @@ impl HostilePlan {
             link.xcp = Some(rng.chance(0.7));
             let mut rng = Rng::new(seed, "hostile: xcp on the way");
             link.harm = rng.chance(HARM_SHARE).then(|| rng.pick(&HARMS));
+            link.xcp_in_shim = Rng::new(seed, "hostile: xcp in its own header").chance(0.5);
             let both = calls.iter_mut().flat_map(|call| &mut call.lies);
             both.filter(|_| rng.chance(0.5)).for_each(|lies| lies.push(Lie::Wishes));
         }
@@ -191,6 +194,7 @@ fn link(rng: &mut Rng) -> HardLink {
         outage,
         xcp: None,
         harm: None,
+        xcp_in_shim: false,
     }
 }
 

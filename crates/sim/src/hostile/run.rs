@@ -8,6 +8,7 @@ use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext};
 use farlink_gateway::engine_status;
+use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
 
 use super::beside;
@@ -387,6 +388,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             xcp_weights: Default::default(),
             explicit: Default::default(),
             xcp_context: XcpContext::default(),
+            xcp_shim: plan.link.xcp_in_shim.then_some(SHIM_PROTOCOL),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,

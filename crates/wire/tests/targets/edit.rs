@@ -128,6 +128,12 @@ fn apply(p: &mut PacketBuf, s: &TcpSegment, op: u8, script: &mut Source<'_>) -> 
             want.ip.traffic_class = small as u8;
         }
         11 => {
+            // One of ours with a length that none has is unknown, and goes with them.
+            let area = p.bytes().get(s.tcp_offset() + 20..s.payload_offset).unwrap_or_default();
+            let mut all = farlink_wire::options::OptionWalk::new(area);
+            if !all.any(|raw| raw.kind == 254 && !raw.is_farlink()) {
+                want.options.unknown.retain(|kind| *kind != 254);
+            }
             edit::remove_farlink_option(p, s);
             (want.options.farlink, want.options.xcp, want.options.xcp_sum) = (None, None, None);
         }

@@ -2,9 +2,10 @@
 
 use super::source::Source;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{
-    ChecksumState, Offload, Parsed, PcapWriter, TcpOptions, VNET_HEADER_BYTES, icmp, parse, segment_count,
-    verify_checksums,
+    ChecksumState, Offload, PacketBuf, Parsed, PcapWriter, Pool, Said, ShimProtocols, TcpOptions,
+    VNET_HEADER_BYTES, icmp, parse, parse_with, segment_count, shim, verify_checksums,
 };
 use std::net::IpAddr;
 
@@ -58,7 +59,38 @@ pub fn check(packet: &[u8]) {
         let _ = icmp::build_packet_too_big(packet, src, 1300, &mut out);
     }
     PcapWriter::new(64).record(farlink_wire::Instant::ZERO, packet);
+    check_shim(packet);
     compare(packet);
+}
+
+/// Whatever IPv4 packet it is: as one of XCP's.
+fn check_shim(packet: &[u8]) {
+    let mut packet = packet.to_vec();
+    if packet.len() > 9 {
+        packet[9] = SHIM_PROTOCOL;
+    }
+    let shims = ShimProtocols::USUAL;
+    let said = Said::of(&packet, shims);
+    let mut p = PacketBuf::from_slice(&mut Pool::new(1 << 20), &packet, Offload::default());
+    if let Some(said) = said {
+        said.lower(&mut p, 77);
+        assert_eq!(Said::of(p.bytes(), shims).map(|s| s.fields.delta_bytes_per_s), Some(77));
+        said.lower_in(&mut packet, 77);
+        assert_eq!(p.bytes(), packet);
+        said.lower_in(&mut packet[..9], 77);
+    }
+    let before = parse_with(&packet, shims);
+    let had_one = shim::take_out(&mut p, shims);
+    match (before, parse(p.bytes())) {
+        (Parsed::Tcp(with), Parsed::Tcp(without)) if with.shim.is_some() => {
+            assert!(had_one && without.shim.is_none());
+            assert_eq!(with.payload(&packet), without.payload(p.bytes()));
+            assert_eq!((with.seq, with.options), (without.seq, without.options));
+            assert_eq!(with.ip.total_len, without.ip.total_len + 20);
+        }
+        (Parsed::Tcp(with), _) => assert!(with.shim.is_none() && !had_one),
+        _ => {}
+    }
 }
 
 /// Where etherparse finds a TCP segment, so do we, and it is the same one; and the other way round.

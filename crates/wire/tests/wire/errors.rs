@@ -60,6 +60,7 @@ fn what_they_say() {
             dst_port: h.dst_port,
             seq: h.seq,
             total_len,
+            has_shim: false,
         };
         assert_eq!(e.inner, Some(inner));
         for len in 0..p.len() {

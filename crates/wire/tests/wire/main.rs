@@ -10,4 +10,5 @@ mod headers;
 mod helpers;
 mod options;
 mod packets;
+mod shims;
 mod supersegments;
