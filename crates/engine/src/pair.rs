@@ -14,8 +14,7 @@ use crate::split::Split;
 /// What the segments of a plan say of their speed, to this leg and under this header, cut at `mss`.
 pub fn stamp(
     cx: &mut Cx<'_>,
-    to: &Leg,
-    tx: &mut Sender,
+    (to, tx): (&Leg, &mut Sender),
     header: (&SegmentHeader<'_>, Said),
     plan: (&Plan, u32),
     supply: &Supply,

@@ -283,9 +283,8 @@ impl Split<'_> {
             ..plain
         };
         let supply = outbound.supply();
-        let explicit = plan.as_ref().filter(|_| word.said.fields);
-        let header_says = (&header, word.said);
-        let xcp = explicit.and_then(|p| stamp(cx, dst, &mut outbound.tx, header_says, (p, mss), &supply));
+        let (explicit, of) = (plan.as_ref().filter(|_| word.said.fields), (&header, word.said));
+        let xcp = explicit.and_then(|p| stamp(cx, (dst, &mut outbound.tx), of, (p, mss), &supply));
         let (xcp, shim) = word.place(xcp);
         let header = SegmentHeader { xcp, ..header };
         let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss, shim };
