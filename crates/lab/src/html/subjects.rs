@@ -10,7 +10,7 @@ use crate::report::{CellReport, Report, Schedule, Shares};
 use crate::scenario::{Figures, Params};
 
 /// Params that tell what ran; all others tell under which conditions.
-const OF_SUBJECT: &[&str] = &["hosts", "host_cc", "iw", "gateways", "baseline"];
+const OF_SUBJECT: &[&str] = &["hosts", "host_cc", "iw", "gateways", "baseline", "xcp", "xcp_capacity_bps"];
 
 /// On which side of a comparison somebody stands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
