@@ -254,12 +254,6 @@ impl Controller {
         }
     }
 
-    /// [`Kind::Xcp`]: what it sends is spaced by the queue of those that share a window.
-    #[must_use]
-    pub fn is_shared(&self) -> bool {
-        matches!(&self.0, State::Xcp(c) if c.is_shared())
-    }
-
     /// [`Kind::Xcp`]: routers are asked, and answers are of use.
     #[must_use]
     pub fn asks_routers(&self) -> bool {

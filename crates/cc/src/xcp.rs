@@ -176,11 +176,6 @@ impl Xcp {
         self.parted.take().map(|why| (why, self.trust.hold_rounds()))
     }
 
-    /// What it sends is spaced by the queue of those that share.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.shared.is_some()
-    }
-
     /// Routers are asked, for more or for their answer.
     pub(crate) fn asks(&self) -> bool {
         self.trust.asks()

@@ -69,14 +69,7 @@ pub fn set_mss(p: &mut PacketBuf, s: &TcpSegment, mss: u16) {
     set_in_option(p, s, KIND_MSS, 2, 0, &mss.to_be_bytes());
 }
 
-/// Set the wish of XCP, where it stands (bytes a second).
-pub fn set_xcp_delta(p: &mut PacketBuf, s: &TcpSegment, delta_bytes_per_s: i32) {
-    if let Some(at) = xcp_delta_at(p.bytes(), s) {
-        patch(p, s, at, &delta_bytes_per_s.to_be_bytes());
-    }
-}
-
-/// The same in a packet with a complete checksum that is no [`PacketBuf`].
+/// Set the wish of XCP, where it stands (bytes a second), in a packet with a complete checksum.
 pub fn write_xcp_delta(packet: &mut [u8], s: &TcpSegment, delta_bytes_per_s: i32) {
     let at = xcp_delta_at(packet, s);
     if let Some((at, tcp)) = at.zip(packet.get_mut(s.tcp_offset()..)) {
@@ -165,6 +158,7 @@ pub(crate) fn write_protocol(packet: &mut [u8], protocol: u8) {
         patch_ipv4(packet, 8, &[ttl, protocol]);
     }
 }
+
 /// Set DSCP and ECN.
 pub fn set_traffic_class(p: &mut PacketBuf, traffic_class: u8) {
     write_traffic_class(p.bytes_mut(), traffic_class);

@@ -26,8 +26,8 @@ impl Sender {
         self.pair.member.forget_sum();
     }
 
-    /// This gateway has told what routers have left of all its wishes so far.
-    /// An acknowledgement of `ack` that was overtaken tells what is old.
+    /// This gateway has told what routers have left of all its wishes so far. An acknowledgement
+    /// of `ack` that was overtaken tells what is old.
     pub fn hear_sum(
         &mut self,
         now: Instant,

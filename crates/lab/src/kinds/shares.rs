@@ -40,12 +40,17 @@ impl<'a> Series<'a> {
 
     /// Bytes between two times.
     fn between(&self, from_s: f64, to_s: f64) -> f64 {
-        let place = |at_s: f64| {
-            let n = (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).round().max(0.0) as usize;
-            n.saturating_sub(self.first).min(self.bytes.len())
-        };
-        self.bytes.get(place(from_s)..place(to_s)).unwrap_or_default().iter().sum::<u64>() as f64
+        within(self.bytes, self.first, (from_s, to_s)).iter().sum::<u64>() as f64
     }
+}
+
+/// What was counted between two times, of a list that begins with the interval of this number.
+fn within(counted: &[u64], first: usize, (from_s, to_s): (f64, f64)) -> &[u64] {
+    let place = |at_s: f64| {
+        let n = (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).round().max(0.0) as usize;
+        n.saturating_sub(first).min(counted.len())
+    };
+    counted.get(place(from_s)..place(to_s)).unwrap_or_default()
 }
 
 fn seconds(interval: usize) -> f64 {
@@ -122,10 +127,7 @@ fn queue(
         return;
     }
     let mut tell = |name: &str, from_s: f64, to_s: f64| {
-        let place = |at_s: f64| (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).round() as usize;
-        let end = carried.queue_bytes.len();
-        let within = carried.queue_bytes.get(place(from_s).min(end)..place(to_s).min(end));
-        let most = within.unwrap_or_default().iter().copied().max();
+        let most = within(&carried.queue_bytes, 0, (from_s, to_s)).iter().copied().max();
         if let (Some(most), true) = (most, to_s > from_s) {
             measured.metric(name, most as f64 / product_bytes);
         }
@@ -143,12 +145,8 @@ fn told(all: &[Series<'_>], carried: &Carried, (first_s, window_s): (f64, f64)) 
         let rates = (0..count).map(|n| c.between(from_s(n), from_s(n + 1)) * 8.0 / window_s);
         rates.map(f64::round).collect()
     };
-    let waits = Series { begin_s: 0.0, end_s: 0.0, first: 0, bytes: &carried.queue_bytes };
-    let place = |at_s: f64| (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).round() as usize;
     let longest = |n: usize| {
-        let end = waits.bytes.len();
-        let within = waits.bytes.get(place(from_s(n)).min(end)..place(from_s(n + 1)).min(end));
-        within.unwrap_or_default().iter().copied().max().unwrap_or(0)
+        within(&carried.queue_bytes, 0, (from_s(n), from_s(n + 1))).iter().copied().max().unwrap_or(0)
     };
     (count > 0).then(|| Shares {
         window_s,
