@@ -59,6 +59,21 @@ pub struct HalfOpen {
     has_waited: bool,
 }
 
+impl HalfOpen {
+    /// A host could take this reset: its number lies in the window, or it answers the SYN (RFC 9293
+    /// 3.10.7.3).
+    fn may_end_by(&self, from: Side, s: &TcpSegment) -> bool {
+        let in_window = |first: SeqNum| s.seq.after_eq(first) && s.seq.since(first) <= 1 + 65_535;
+        match from {
+            Side::A => in_window(self.isn) || in_window(self.isn + self.syn_payload),
+            Side::B => {
+                let answers = s.ack.after(self.isn) && s.ack.since(self.isn + 1) <= self.syn_payload;
+                (s.flags.ack() && answers) || self.answer.as_ref().is_some_and(|b| in_window(b.isn))
+            }
+        }
+    }
+}
+
 /// What the SYN-ACK said.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -346,8 +361,11 @@ impl SynCache {
         let from = if h.a_is_low == from_low { Side::A } else { Side::B };
         if s.flags.rst() {
             // Whether the hosts take it is their business; a handshake that goes on is simply not
-            // split.
-            self.remove(key);
+            // split. None takes one from outside its window, such as what a client answers to a
+            // late segment of an older connection between the same ports.
+            if h.may_end_by(from, s) {
+                self.remove(key);
+            }
             return Step::Continue;
         }
         match (from, s.flags.syn(), s.flags.ack()) {

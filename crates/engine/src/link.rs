@@ -56,6 +56,8 @@ pub struct Link {
     evidence: Evidence,
     silence: Silence,
     budget: Budget,
+    /// What relays into all links together may hold.
+    pool_bytes: usize,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
@@ -101,8 +103,10 @@ impl Links {
             0 => (config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1,
             chosen => chosen,
         });
-        let links =
-            config.interfaces.iter().filter_map(|i| Some(Link::new(i.id, i.link.as_ref()?, identity)));
+        let links = config
+            .interfaces
+            .iter()
+            .filter_map(|i| Some(Link::new(config, i.id, i.link.as_ref()?, identity)));
         let ordinary = config.interfaces.iter().filter(|i| i.link.is_none());
         Self {
             links: links.collect(),
@@ -322,11 +326,12 @@ impl Links {
 }
 
 impl Link {
-    fn new(iface: IfaceId, declared: &config::Link, identity: Identity) -> Self {
-        Self {
+    fn new(config: &Config, iface: IfaceId, declared: &config::Link, identity: Identity) -> Self {
+        let mut link = Self {
             iface,
             pace: Pace::declared(declared),
             budget: Budget::new(declared.rate_bps, declared.rtt),
+            pool_bytes: config.limits.pool_bytes,
             evidence: Evidence::default(),
             silence: Silence::default(),
             declared_rtt: declared.rtt,
@@ -344,7 +349,9 @@ impl Link {
             explicit: declared.explicit.clone(),
             pairs: Pairs::new(declared.xcp_context),
             shims: declared.xcp_shim.map(|_| Shims::default()),
-        }
+        };
+        link.follow();
+        link
     }
 
     /// The interface that it lies behind.
@@ -455,6 +462,7 @@ impl Link {
         if !self.is_controlled_by_routers() {
             self.pairs.forget_all();
         }
+        self.follow();
     }
 
     /// Bits per second of IP packets: as the operator says, else as estimated.
@@ -489,9 +497,21 @@ impl Link {
         }
     }
 
-    /// The budget goes by the rate and the round trip.
+    /// The pool has another size.
+    pub(crate) fn set_pool_bytes(&mut self, bytes: usize) {
+        self.pool_bytes = bytes;
+        self.follow();
+    }
+
+    /// The budget goes by the rate and the round trip; where only routers know the rate, by the
+    /// pool.
     fn follow(&mut self) {
-        self.budget.follow(self.rate_in_force_bps(), self.rtt_in_force());
+        let (rate_bps, rtt) = (self.rate_in_force_bps(), self.rtt_in_force());
+        if rate_bps.is_none() && self.is_controlled_by_routers() {
+            self.budget.follow_pool(self.pool_bytes, rtt);
+        } else {
+            self.budget.follow(rate_bps, rtt);
+        }
     }
 
     /// Bytes that the link layer adds to a packet.

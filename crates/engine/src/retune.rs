@@ -177,6 +177,7 @@ impl Engine {
     /// until then no new connection is split and no window moves.
     pub fn set_pool_bytes(&mut self, bytes: usize) {
         self.config.limits.pool_bytes = bytes;
+        self.links.set_pool_bytes(bytes);
         self.share_memory();
     }
 

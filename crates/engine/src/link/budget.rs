@@ -26,6 +26,8 @@ const RTT_MIN: Duration = Duration::from_millis(20);
 const SEGMENT_BYTES: u64 = 1460;
 /// So many losses of the same bytes are reckoned with.
 const LOSSES_IN_A_ROW: usize = 4;
+/// Relays into a link whose rate only routers know may hold this part (one over it) of the pool.
+const POOL_SHARE: u64 = 4;
 /// Least budget of a link: two super-segments.
 const BUDGET_MIN_BYTES: u64 = 128 << 10;
 
@@ -34,6 +36,8 @@ const BUDGET_MIN_BYTES: u64 = 128 << 10;
 pub struct Budget {
     /// Without losses.
     clean_budget_bytes: Option<u64>,
+    /// That is a part of the pool: nobody knows what fills the link.
+    is_of_pool: bool,
     /// So many times as much, in thousandths, because of the link's losses.
     loss_permille: u64,
     /// How often what was promised grows old.
@@ -55,6 +59,7 @@ impl Budget {
     pub fn new(rate_bps: Option<u64>, rtt: Option<Duration>) -> Self {
         let mut new = Self {
             clean_budget_bytes: None,
+            is_of_pool: false,
             loss_permille: 1000,
             period: period(rtt),
             arrivals: Arrivals::new(period(rtt)),
@@ -71,6 +76,19 @@ impl Budget {
     /// The rate or the round trip has changed, or has become known.
     pub fn follow(&mut self, rate_bps: Option<u64>, rtt: Option<Duration>) {
         self.clean_budget_bytes = rate_bps.zip(rtt).and_then(|(rate, rtt)| budget(rate, rtt));
+        self.is_of_pool = false;
+        self.follow_rtt(rtt);
+    }
+
+    /// Nobody knows what fills the link: relays into it may hold their part of such a pool.
+    pub fn follow_pool(&mut self, pool_bytes: usize, rtt: Option<Duration>) {
+        let pool_bytes = u64::try_from(pool_bytes).unwrap_or(u64::MAX);
+        self.clean_budget_bytes = Some((pool_bytes / POOL_SHARE).max(BUDGET_MIN_BYTES));
+        self.is_of_pool = true;
+        self.follow_rtt(rtt);
+    }
+
+    fn follow_rtt(&mut self, rtt: Option<Duration>) {
         if self.period != period(rtt) {
             self.period = period(rtt);
             self.arrivals = Arrivals::new(self.period);
@@ -229,7 +247,8 @@ impl Budget {
     }
 
     fn budget(&self) -> Option<u64> {
-        Some(self.clean_budget_bytes?.saturating_mul(self.loss_permille) / 1000)
+        let clean = self.clean_budget_bytes?;
+        Some(if self.is_of_pool { clean } else { clean.saturating_mul(self.loss_permille) / 1000 })
     }
 
     /// What all relays together may hold: each wastes half a segment, since only whole ones travel.

@@ -93,6 +93,11 @@ impl Links {
         }
     }
 
+    /// The pool has another size.
+    pub(crate) fn set_pool_bytes(&mut self, bytes: usize) {
+        self.links.iter_mut().for_each(|l| l.set_pool_bytes(bytes));
+    }
+
     /// A handshake begins.
     pub(crate) fn handshake_begins(&mut self, now: Instant) {
         self.links.iter_mut().for_each(|l| l.budget.handshake_begins(now));
@@ -192,11 +197,10 @@ mod tests {
     const OUT: Way = Way::Link(LinkId(0));
 
     fn books() -> Links {
-        let link = config::Link {
-            rate_bps: Some(8_000_000),
-            rtt: Some(Duration::from_millis(500)),
-            ..config::Link::default()
-        };
+        books_of(config::Link { rate_bps: Some(8_000_000), ..config::Link::default() })
+    }
+    fn books_of(link: config::Link) -> Links {
+        let link = config::Link { rtt: Some(Duration::from_millis(500)), ..link };
         let (id, name, addresses) = (IfaceId(3), "sat0".into(), Vec::new());
         let interfaces = vec![Interface { id, name, domain: 0, addresses, link: Some(link) }];
         Links::new(&Config { interfaces, ..Config::default() })
@@ -255,6 +259,27 @@ mod tests {
         assert!((clean * 2..clean * 3).contains(&lossy), "{lossy}");
         lose(&mut b, (0, u64::MAX));
         assert!(b.equal_share(OUT, 0).unwrap() <= clean * 7 + 5_000, "bounded");
+    }
+
+    #[test]
+    fn relays_into_a_link_whose_rate_routers_know_share_a_part_of_the_pool() {
+        let mut link = config::Link::default();
+        assert!(!books_of(link.clone()).has_budget(OUT));
+        link.leg.cc = farlink_cc::Kind::Xcp;
+        let mut b = books_of(link);
+        b.set_pool_bytes(64 << 20);
+        let share = |b: &Links| b.share(OUT, 0, 0).unwrap();
+        assert_eq!(share(&b), (16 << 20) / 5 * 4);
+        lose(&mut b, (10_000_000, 1_000_000));
+        assert_eq!(share(&b), (16 << 20) / 5 * 4, "losses make no more memory");
+        b.promise(Instant::ZERO, OUT, 4 << 20);
+        let held = (1..=40).map(|n| {
+            let mine = share(&b);
+            book(&mut b, Entry::default(), entry(mine));
+            assert!(n == 1 || mine <= 4 << 20);
+            u64::from(mine)
+        });
+        assert!(held.sum::<u64>() < 16 << 20);
     }
 
     #[test]

@@ -275,3 +275,43 @@ fn a_server_that_answers_a_late_copy_of_the_syn_anew_is_no_reason_for_a_reset() 
         t.assert(!seen.iter().any(|s| s.segment.flags.rst()), "no host has sent a RST");
     }
 }
+
+#[test]
+fn a_reset_from_outside_the_window_ends_no_handshake() {
+    for (number, splits) in [(200_000, 1), (1, 0)] {
+        let mut t = Script::new();
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460>
+             b < S 0
+             # Late, of an older connection between these ports. The client has another one in mind.
+             b > . 900000 ack {number}
+             a < . 900000 ack {number}
+             a > R {number}
+             b < R {number}
+             b > S. 0 ack 1 win 65535 <mss 1460>
+             a < S. 0 ack 1
+             a > . 1 ack 1
+             b < . 1 ack 1"
+        ));
+        t.assert(t.status().flows_split == splits, "a host may have taken the one in the window");
+    }
+}
+
+#[test]
+fn a_servers_reset_that_answers_nothing_ends_no_handshake() {
+    for (number, splits) in [("900000", 1), ("0 ack 1", 0)] {
+        let mut t = Script::new();
+        let flags = if number.contains("ack") { "R." } else { "R" };
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460>
+             b < S 0
+             b > {flags} {number}
+             a < {flags} {number}
+             b > S. 0 ack 1 win 65535 <mss 1460>
+             a < S. 0 ack 1
+             a > . 1 ack 1
+             b < . 1 ack 1"
+        ));
+        t.assert(t.status().flows_split == splits, "the client takes only what answers its SYN");
+    }
+}

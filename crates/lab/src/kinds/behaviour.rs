@@ -153,7 +153,14 @@ impl BehaviourKind {
         let fast_names: Vec<_> = case_names_above(cell.settings.rate_bps);
         let fast_names: Vec<_> = fast_names.into_iter().filter(|n| self.wanted.contains(n)).collect();
         if !fast_names.is_empty() {
-            let fast = Settings { rate_bps: 0, rate_up_bps: None, rtt_ms: 0.0, ..cell.settings.clone() };
+            let fast = Settings {
+                rate_bps: 0,
+                rate_up_bps: None,
+                rtt_ms: 0.0,
+                // A router that says how fast has a rate.
+                xcp: false,
+                ..cell.settings.clone()
+            };
             let options = behaviour::Options { only: fast_names.clone(), ..slow };
             // At this rate captures can keep the headers only.
             let pass = one_pass(scenario, cell, &fast, run, &options, Extent::Headers)?;
