@@ -1,6 +1,7 @@
 //! What the line has carried, by time.
 
-use farlink_wire::shim::{SHIM_BYTES, SHIM_PROTOCOL};
+use farlink_wire::ShimProtocols;
+use farlink_wire::shim::SHIM_BYTES;
 use farlink_wire::time::{Duration, Instant};
 use farlink_xcp::Backlog;
 
@@ -62,8 +63,14 @@ impl Carried {
     }
 
     /// A packet of some connection has left the line.
-    pub(crate) fn leaves_of(&mut self, since_start: Duration, packet: &[u8], len_bytes: usize) {
-        let (Some(n), Some(who)) = (interval(since_start), connection(packet)) else { return };
+    pub(crate) fn leaves_of(
+        &mut self,
+        since_start: Duration,
+        packet: &[u8],
+        len_bytes: usize,
+        shims: ShimProtocols,
+    ) {
+        let (Some(n), Some(who)) = (interval(since_start), connection(packet, shims)) else { return };
         if len_bytes <= DATA_BYTES_MIN {
             return;
         }
@@ -138,13 +145,13 @@ fn interval(since_start: Duration) -> Option<usize> {
 
 /// Tells connections apart, by their addresses and what stands where TCP and UDP have ports, behind
 /// XCP's own header where there is one. Nothing is checked.
-fn connection(packet: &[u8]) -> Option<u64> {
+fn connection(packet: &[u8], shims: ShimProtocols) -> Option<u64> {
     let (first, addresses, ports) = match packet.first()? >> 4 {
         4 => (0, packet.get(12..20)?, usize::from(packet.first()? & 0x0f) * 4),
         6 => (1, packet.get(8..40)?, 40),
         _ => return None,
     };
-    let has_shim = first == 0 && packet.get(9) == Some(&SHIM_PROTOCOL);
+    let has_shim = first == 0 && packet.get(9).is_some_and(|protocol| shims.has(*protocol));
     let ports = if has_shim { ports + SHIM_BYTES } else { ports };
     let ports = packet.get(ports..ports + 4)?;
     // FNV-1a.
@@ -154,6 +161,8 @@ fn connection(packet: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use farlink_wire::shim::SHIM_PROTOCOL;
+
     use super::*;
 
     #[test]
@@ -168,7 +177,7 @@ mod tests {
         for (at_ms, port, len) in [(25, 1, 1_500), (26, 2, 60), (44, 2, 1_500), (48, 1, 1_000), (49, 1, 300)]
         {
             let packet = plain(port, len);
-            carried.leaves_of(Duration::from_millis(at_ms), &packet, packet.len());
+            carried.leaves_of(Duration::from_millis(at_ms), &packet, packet.len(), ShimProtocols::USUAL);
         }
         let told: Vec<_> = carried.connections.iter().map(|c| (c.first_interval, c.bytes.clone())).collect();
         assert_eq!(told, [(2, vec![1_500, 0, 1_300]), (4, vec![1_500])]);
@@ -176,11 +185,11 @@ mod tests {
         let mut packet = plain(2, 1_480);
         packet[9] = SHIM_PROTOCOL;
         packet.splice(20..20, [0; SHIM_BYTES]);
-        carried.leaves_of(Duration::from_millis(45), &packet, packet.len());
+        carried.leaves_of(Duration::from_millis(45), &packet, packet.len(), ShimProtocols::USUAL);
         assert_eq!((carried.connections.len(), &carried.connections[1].bytes[..]), (2, &[3_000][..]));
-        carried.leaves_of(Duration::from_millis(50), &[0x45; 300][..30], 300);
+        carried.leaves_of(Duration::from_millis(50), &[0x45; 300][..30], 300, ShimProtocols::USUAL);
         for n in 0..=255 {
-            carried.leaves_of(Duration::from_millis(50), &plain(n, 300), 300);
+            carried.leaves_of(Duration::from_millis(50), &plain(n, 300), 300, ShimProtocols::USUAL);
         }
         assert_eq!(carried.connections.len(), CONNECTIONS_MAX);
     }

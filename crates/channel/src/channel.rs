@@ -204,9 +204,14 @@ impl<P: Payload> Channel<P> {
         let len_bytes = packet.len_bytes();
         self.stats.serialised_bytes += len_bytes as u64 + u64::from(self.config.overhead_bytes);
         self.carried.leaves(self.config.start, (begin, end), len_bytes as u64, is_xcp);
-        self.carried.leaves_of(end.since(self.config.start), packet.ip_packet(), len_bytes);
+        self.carried.leaves_of(
+            end.since(self.config.start),
+            packet.ip_packet(),
+            len_bytes,
+            self.config.shims(),
+        );
         if let Some(harm) = self.config.xcp_harm {
-            self.harm.pass(harm, &mut packet);
+            self.harm.pass(harm, self.config.shims(), &mut packet);
         }
         let fate = self.impairments.draw(&self.config, len_bytes);
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };

@@ -1,5 +1,6 @@
 //! What a channel is told and what it tells.
 
+use farlink_wire::ShimProtocols;
 use farlink_wire::time::{Duration, Instant};
 use farlink_xcp::Weights;
 
@@ -54,6 +55,8 @@ pub struct ChannelConfig {
     pub xcp: Option<XcpRouter>,
     /// What becomes of the words of XCP behind the line.
     pub xcp_harm: Option<XcpHarm>,
+    /// The IP protocol of the draft's own header, for both of them; `None`: the usual one.
+    pub xcp_protocol: Option<u8>,
     /// Another line behind this one, whose queue drops its tail and knows nothing of XCP.
     pub behind: Option<Behind>,
 }
@@ -117,6 +120,11 @@ impl core::fmt::Display for Invalid {
 impl core::error::Error for Invalid {}
 
 impl ChannelConfig {
+    /// What stands for the draft's own header.
+    pub(crate) fn shims(&self) -> ShimProtocols {
+        self.xcp_protocol.map_or(ShimProtocols::USUAL, |protocol| ShimProtocols::NONE.with(protocol))
+    }
+
     /// Finds the first parameter that makes no sense. A channel works with any parameters (a
     /// probability above one is certainty), but a person who wrote them meant something else.
     ///

@@ -5,13 +5,15 @@ use farlink_wire::time::Instant;
 use farlink_wire::{Parsed, Said, ShimProtocols, WireSize, parse_with};
 use farlink_xcp::{Backlog, Config, Kind, Port};
 
-use crate::config::XcpRouter;
+use crate::config::{ChannelConfig, XcpRouter};
 use crate::payload::Payload;
 
 /// The router, and what it is told of the line.
 #[derive(Debug)]
 pub(crate) struct Control {
     said: XcpRouter,
+    /// What stands for the draft's own header.
+    shims: ShimProtocols,
     port: Port,
     config: Config,
     /// When it goes away, and when it is back.
@@ -20,13 +22,15 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Of a line of this rate.
-    pub fn new(now: Instant, said: XcpRouter, rate_bps: Option<u64>) -> Self {
+    /// Of a line of this rate; `None`: it is to have no router.
+    pub fn new(now: Instant, line: &ChannelConfig, rate_bps: Option<u64>) -> Option<Self> {
+        let said = line.xcp?;
         let capacity_bps = said.capacity_bps.or(rate_bps).unwrap_or(u64::MAX);
         let max_interval = said.max_interval.max(Config::of_rate(0).max_interval);
         let config = Config { max_interval, ..Config::of_rate(capacity_bps) };
         let away = said.away.map(|(from, until)| (now + from, now + until));
-        Self { said, port: Port::new(now, config, said.weights), config, away, is_shared: false }
+        let (port, shims) = (Port::new(now, config, said.weights), line.shims());
+        Some(Self { said, shims, port, config, away, is_shared: false })
     }
 
     /// It starts again, and knows nothing.
@@ -59,7 +63,7 @@ impl Control {
     /// A packet joins those that wait. What it is to them.
     pub fn arrive<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
         let size = size(packet);
-        let (kind, said) = look(packet.ip_packet());
+        let (kind, said) = look(packet.ip_packet(), self.shims);
         if self.is_away(now) {
             return kind;
         }
@@ -71,7 +75,7 @@ impl Control {
     pub fn depart<P: Payload>(&mut self, now: Instant, packet: &mut P, waits: Backlog) -> Kind {
         let size = size(packet);
         let bytes = packet.ip_packet();
-        let (kind, said) = look(bytes);
+        let (kind, said) = look(bytes, self.shims);
         if self.is_away(now) {
             return kind;
         }
@@ -85,9 +89,9 @@ impl Control {
         kind
     }
 
-    /// What a packet is to the queue.
-    pub fn kind<P: Payload>(packet: &mut P) -> Kind {
-        look(packet.ip_packet()).0
+    /// What a packet is to the queue of such a line.
+    pub fn kind<P: Payload>(packet: &mut P, line: &ChannelConfig) -> Kind {
+        look(packet.ip_packet(), line.shims()).0
     }
 
     /// The part of the room in the queue that plain traffic may fill, of one.
@@ -100,11 +104,10 @@ fn size<P: Payload>(packet: &P) -> WireSize {
     u32::try_from(packet.len_bytes()).unwrap_or(u32::MAX).into()
 }
 
-/// What a packet is to the queue, and what it says, in either form: the draft's header by its usual
-/// protocol number.
-fn look(packet: &[u8]) -> (Kind, Option<Said>) {
-    let said = Said::of(packet, ShimProtocols::USUAL);
-    match parse_with(packet, ShimProtocols::USUAL) {
+/// What a packet is to the queue, and what it says, in either form.
+fn look(packet: &[u8], shims: ShimProtocols) -> (Kind, Option<Said>) {
+    let said = Said::of(packet, shims);
+    match parse_with(packet, shims) {
         // Acknowledgements, and what opens and ends connections: as in the queue of a gateway.
         Parsed::Tcp(segment) if segment.payload_len == 0 => (Kind::First, said),
         _ if said.is_some() => (Kind::Xcp, said),

@@ -72,7 +72,7 @@ impl<P: Payload> Line<P> {
             fraction: 0,
             section: section(config, Instant::ZERO),
             medium: None,
-            control: config.xcp.map(|said| Control::new(config.start, said, config.rate_bps)),
+            control: Control::new(config.start, config, config.rate_bps),
         }
     }
 
@@ -156,8 +156,8 @@ impl<P: Payload> Line<P> {
         }
         self.section = section(new, self.clock);
         self.fraction = 0;
-        if old.xcp != new.xcp {
-            self.control = new.xcp.map(|said| Control::new(now, said, self.section.rate_bps));
+        if (old.xcp, old.xcp_protocol) != (new.xcp, new.xcp_protocol) {
+            self.control = Control::new(now, new, self.section.rate_bps);
             if let (Some(control), Some(_)) = (&mut self.control, &self.medium) {
                 control.share();
             }
@@ -166,7 +166,7 @@ impl<P: Payload> Line<P> {
             let moved = self.waiting.take_all(now);
             self.waiting = Waiting::new(now, new);
             for mut packet in moved {
-                let kind = Control::kind(&mut packet);
+                let kind = Control::kind(&mut packet, new);
                 self.waiting.push(now, packet, (kind, 1.0), new);
             }
         }

@@ -1,9 +1,13 @@
 //! A line whose queue is controlled by XCP.
 
 use farlink_channel::{Behind, Channel, ChannelConfig, Medium, Weights, XcpHarm, XcpRouter};
+use farlink_wire::shim::{SHIM_PROTOCOL, ShimVersion};
 use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
-use farlink_wire::{Offload, Parsed, SegmentHeader, TcpSegment, finish_checksums, parse, verify_checksums};
+use farlink_wire::{
+    Offload, Parsed, SegmentHeader, Shim, ShimProtocols, TcpSegment, finish_checksums, parse, parse_with,
+    verify_checksums,
+};
 
 const RTT_MS: u64 = 100;
 
@@ -238,6 +242,96 @@ fn words_are_changed_on_the_way() {
     assert!(told.windows(2).any(|w| w[1] < w[0]) && told.windows(2).any(|w| w[1] > w[0] + 10), "{told:?}");
     let wild = harmed(XcpHarm::Wild, &fields);
     assert!(wild.iter().any(|o| o.xcp.unwrap().rtt > HeaderTime(1 << 24)));
+}
+
+/// A packet with the draft's own header.
+fn shim_packet(protocol: u8, shim: Shim) -> Vec<u8> {
+    let host = |n: u8| format!("10.0.0.{n}").parse().unwrap();
+    let header = SegmentHeader::between((host(1), 1), (host(2), 2));
+    let payload = [7; 960];
+    let (mut head, mut offload) = header.write(payload.len()).unwrap();
+    shim.put_into(protocol, (&mut head, &mut offload), &[&payload]).unwrap();
+    [&head[..], &payload].concat()
+}
+
+/// The header, of a packet whose checksums hold.
+fn shim_of(packet: &[u8], protocol: u8) -> Shim {
+    let Parsed::Tcp(s) = parse_with(packet, ShimProtocols::NONE.with(protocol)) else { panic!("no TCP") };
+    assert!(verify_checksums(packet, &s, &Offload::default()));
+    s.shim.expect("it has the header")
+}
+
+/// What is left of such headers behind a line where somebody changes them.
+fn harmed_shims(harm: XcpHarm, protocol: Option<u8>, shim: &dyn Fn(u32) -> Shim) -> Vec<Shim> {
+    let config = ChannelConfig { xcp_harm: Some(harm), xcp_protocol: protocol, ..ChannelConfig::default() };
+    let mut channel = Channel::new(config, 1);
+    let protocol = protocol.unwrap_or(SHIM_PROTOCOL);
+    for n in 0..200 {
+        channel.push(Instant::ZERO, shim_packet(protocol, shim(n)));
+    }
+    let out = std::iter::from_fn(|| channel.pop(Instant::from_millis(1)));
+    let out: Vec<_> = out.map(|packet| shim_of(&packet, protocol)).collect();
+    assert_eq!(out.len(), 200);
+    out
+}
+
+#[test]
+fn words_in_the_header_of_the_draft_are_changed_as_those_in_options() {
+    let fields = XcpFields { spacing: HeaderTime(5), rtt: HeaderTime(6), delta_bytes_per_s: 7 };
+    let version_2 = ShimVersion::Two;
+    let data = |_: u32| Shim { said: Some(fields), feedback_bytes_per_s: 3, version: version_2 };
+    let answer = |n: u32| Shim { feedback_bytes_per_s: n as i32 + 1, ..Shim::default() };
+    for protocol in [None, Some(253)] {
+        let deltas = |harm| -> Vec<i32> {
+            let all = harmed_shims(harm, protocol, &data);
+            // Only the wish.
+            assert!(all.iter().all(|shim| (shim.version, shim.feedback_bytes_per_s) == (version_2, 3)));
+            all.iter().map(|shim| shim.said.unwrap().delta_bytes_per_s).collect()
+        };
+        assert!(deltas(XcpHarm::More).iter().all(|d| *d == 1_000_000));
+        assert!(deltas(XcpHarm::Less).iter().all(|d| *d == -1_000_000));
+        let both = deltas(XcpHarm::Both);
+        assert!(both.iter().any(|d| *d > 1_000_000) && both.iter().any(|d| *d < -1_000_000), "{both:?}");
+        for shim in
+            [harmed_shims(XcpHarm::Strip, protocol, &data), harmed_shims(XcpHarm::Strip, protocol, &answer)]
+                .concat()
+        {
+            assert_eq!((shim.said, shim.feedback_bytes_per_s), (None, 0));
+        }
+        let told = harmed_shims(XcpHarm::Replay, protocol, &answer);
+        let told: Vec<i32> = told.iter().map(|shim| shim.feedback_bytes_per_s).collect();
+        assert!(
+            told.windows(2).any(|w| w[1] < w[0]) && told.windows(2).any(|w| w[1] > w[0] + 10),
+            "{told:?}"
+        );
+        let wild = harmed_shims(XcpHarm::Wild, protocol, &data);
+        assert!(wild.iter().any(|shim| shim.said.unwrap().rtt > HeaderTime(1 << 24)));
+        assert!(wild.iter().any(|shim| shim.feedback_bytes_per_s.unsigned_abs() > 1 << 24));
+    }
+}
+
+#[test]
+fn a_router_reads_the_header_by_the_protocol_that_it_is_told() {
+    for (told, is_answered) in [(Some(253), true), (None, false), (Some(254), false)] {
+        let config = ChannelConfig { xcp_protocol: told, ..shared(1, 1) };
+        let mut channel = Channel::new(config, 1);
+        let said = XcpFields {
+            spacing: HeaderTime::of(Duration::from_millis(10)),
+            rtt: HeaderTime::of(Duration::from_millis(RTT_MS)),
+            delta_bytes_per_s: i32::MAX,
+        };
+        for n in 0..40 {
+            channel.push(
+                Instant::from_millis(n * 10),
+                shim_packet(253, Shim { said: Some(said), ..Shim::default() }),
+            );
+            let out = channel.pop(Instant::from_millis(n * 10 + 9)).unwrap();
+            let left = shim_of(&out, 253).said.unwrap().delta_bytes_per_s;
+            assert_eq!(left < i32::MAX, is_answered, "{told:?} {n}");
+        }
+        let of_xcp: u64 = channel.carried().xcp_bytes.iter().sum();
+        assert_eq!(of_xcp > 0, is_answered, "{told:?}");
+    }
 }
 
 #[test]

@@ -44,10 +44,11 @@ impl Payload for SimPacket {
     }
 }
 
-/// What a packet is between gateways, where XCP's own header may stand before TCP.
+/// What a packet is between gateways, where XCP's own header may stand before TCP, by either number
+/// that is for experiments (RFC 3692).
 #[must_use]
 pub fn on_wire(bytes: &[u8]) -> Parsed {
-    parse_with(bytes, ShimProtocols::USUAL)
+    parse_with(bytes, ShimProtocols::USUAL.with(253))
 }
 
 /// The TCP segment in a packet, if it is one.

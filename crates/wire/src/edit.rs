@@ -18,7 +18,7 @@ use crate::options::{
 use crate::packet::PacketBuf;
 use crate::seq::SeqNum;
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TCP_HEADER_BYTES, TcpSegment};
-use crate::xcp::{DELTA_AT, FARLINK_XCP, HeaderTime, WORDS_AT, XcpFields};
+use crate::xcp::{FARLINK_XCP, HeaderTime, WORDS_AT, XcpFields};
 use arrayvec::ArrayVec;
 
 /// No room for an option: in the TCP header (40 bytes), in the IP length field, or in the buffer.
@@ -69,14 +69,6 @@ pub fn set_mss(p: &mut PacketBuf, s: &TcpSegment, mss: u16) {
     set_in_option(p, s, KIND_MSS, 2, 0, &mss.to_be_bytes());
 }
 
-/// Set the wish of XCP, where it stands (bytes a second), in a packet with a complete checksum.
-pub fn write_xcp_delta(packet: &mut [u8], s: &TcpSegment, delta_bytes_per_s: i32) {
-    let at = xcp_delta_at(packet, s);
-    if let Some((at, tcp)) = at.zip(packet.get_mut(s.tcp_offset()..)) {
-        patch_covered(tcp, at, &delta_bytes_per_s.to_be_bytes(), Some(TCP_CHECKSUM_OFFSET));
-    }
-}
-
 /// Puts fillers (NOP) in the place of all that is said of XCP, in a packet with a complete
 /// checksum.
 pub fn blank_xcp(packet: &mut [u8], s: &TcpSegment) {
@@ -112,12 +104,6 @@ pub fn write_xcp_words(packet: &mut [u8], s: &TcpSegment, times: [HeaderTime; 2]
             patch_covered(tcp, at, &sum.to_be_bytes(), Some(TCP_CHECKSUM_OFFSET));
         }
     }
-}
-
-/// Where it stands in the TCP header.
-fn xcp_delta_at(packet: &[u8], s: &TcpSegment) -> Option<usize> {
-    let found = OptionWalk::new(options_area(packet, s)?).find(|raw| XcpFields::of(raw).is_some());
-    found.map(|raw| raw.offset.saturating_add(TCP_HEADER_BYTES + DELTA_AT))
 }
 
 /// Set the time to live or hop limit.

@@ -8,7 +8,7 @@
 //! TCP's checksum does not cover it: the pseudo header keeps TCP's protocol number and length.
 
 use crate::build::{BuildError, HeaderBytes};
-use crate::bytes::{put_u16, u8_at, u16_at, u32_at};
+use crate::bytes::{put, put_u16, u8_at, u16_at, u32_at};
 use crate::checksum;
 use crate::edit;
 use crate::ip::{self, Extent, IPV4_HEADER_BYTES, PROTOCOL_TCP, Upper};
@@ -149,6 +149,17 @@ impl Shim {
             ShimVersion::Three => 16,
             ShimVersion::Two => 12,
         }
+    }
+
+    /// Changes what stands in the header of an IPv4 packet by one of these protocols, in its place.
+    /// Returns whether there is one.
+    pub fn change_in(packet: &mut [u8], protocols: ShimProtocols, change: impl FnOnce(&mut Self)) -> bool {
+        let Some((at, _, mut shim)) = Self::of_packet(packet, protocols) else { return false };
+        change(&mut shim);
+        // The protocol behind it stays.
+        let [_, words @ ..] = shim.bytes();
+        put(packet, at.saturating_add(1), &words);
+        true
     }
 
     /// Puts it behind the IPv4 header (without options) of a segment that is made, whose IP

@@ -180,8 +180,9 @@ impl Checker {
         let traffic = &mut self.traffic[point][out];
         traffic.packets += 1;
         traffic.bytes += packet.len() as u64;
-        // Between gateways, XCP's own header may stand before it.
-        match parse_with(packet, ShimProtocols::USUAL) {
+        // Between gateways, XCP's own header may stand before it, by either number that is for
+        // experiments (RFC 3692).
+        match parse_with(packet, ShimProtocols::USUAL.with(253)) {
             Parsed::Tcp(segment) => {
                 let control = segment.flags.syn() || segment.flags.fin() || segment.flags.rst();
                 if segment.payload_len == 0 && segment.flags.ack() && !control {

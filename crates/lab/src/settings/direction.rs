@@ -240,6 +240,7 @@ impl Settings {
                 "wild" => Some(XcpHarm::Wild),
                 _ => None,
             },
+            xcp_protocol: self.xcp_protocol(),
             behind: (self.behind_rate_bps > 0).then(|| Behind {
                 rate_bps: self.behind_rate_bps,
                 queue_limit_bytes: match self.behind_queue_bytes {
@@ -249,6 +250,12 @@ impl Settings {
             }),
             ..ChannelConfig::default()
         }
+    }
+
+    /// The IP protocol of XCP's own header, as gateways are told it (`xcp_protocol`).
+    fn xcp_protocol(&self) -> Option<u8> {
+        let lines: toml::Table = self.link_config.parse().ok()?;
+        u8::try_from(lines.get("xcp_protocol")?.as_integer()?).ok()
     }
 
     /// Where only packets are counted, bytes are not: a queue of full packets and one of small ones
