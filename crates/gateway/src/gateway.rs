@@ -123,7 +123,7 @@ impl Gateway {
             }
             Parsed::Fragment(_) | Parsed::Other => {
                 self.outlet.traffic.packets_other += 1;
-                self.forward(now, from, Place::of_other(packet.bytes()), packet, net);
+                self.forward(now, from, Place::of_other(packet.bytes(), shims), packet, net);
             }
         }
     }
@@ -332,7 +332,7 @@ impl Gateway {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
             let iface = *iface;
             for p in reassembler.expire(now) {
-                let place = Place::of_packet(p.bytes());
+                let place = Place::of_packet(p.bytes(), self.outlet.shims());
                 self.forward(now, iface, place, p, net);
             }
         }

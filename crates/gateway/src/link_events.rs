@@ -71,7 +71,7 @@ impl Gateway {
         }
         self.reroute(now, net);
         for (via, packet) in self.engine.take_kept(&mut self.outlet.exit(now, net, Grants::Unasked)) {
-            self.forward(now, via, Place::of_packet(packet.bytes()), packet, net);
+            self.forward(now, via, Place::of_packet(packet.bytes(), self.outlet.shims()), packet, net);
         }
     }
 

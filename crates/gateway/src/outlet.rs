@@ -189,7 +189,7 @@ impl Outlet {
                 return None;
             }
         }
-        let class = place.class(rules, (from, iface), packet.bytes());
+        let class = place.class(rules, (from, iface), packet.bytes(), self.shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
             link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);

@@ -7,7 +7,8 @@ use farlink_egress::Class;
 use farlink_engine::classes::Label;
 use farlink_engine::config::{Class as FlowClass, Rule};
 use farlink_engine::net::IfaceId;
-use farlink_wire::{FragmentInfo, Parsed, TcpSegment, ip, parse};
+use farlink_wire::shim::SHIM_BYTES;
+use farlink_wire::{FragmentInfo, Parsed, Shim, ShimProtocols, TcpSegment, ip, parse_with};
 
 /// Protocols whose first four bytes are ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [ip::PROTOCOL_TCP, 17, 33, 132, 136];
@@ -59,26 +60,34 @@ impl Place {
     /// Of what is no TCP, or no TCP that could be read. In its class it shares with the rest, each
     /// conversation for itself. One that sends little finds its turn soon: the queue serves new
     /// ones first.
-    pub fn of_other(bytes: &[u8]) -> Self {
-        let Some(label) = label(bytes) else { return Self { what: What::Data, hash: 0 } };
+    pub fn of_other(bytes: &[u8], shims: ShimProtocols) -> Self {
+        let Some(label) = label(bytes, shims) else { return Self { what: What::Data, hash: 0 } };
         let ports = label.ports.map_or(0, |(src, dst)| u64::from(src) << 16 | u64::from(dst));
         let what = u64::from(label.protocol) << 32 | ports;
         Self { what: What::Data, hash: mix(of_addresses(label.src, label.dst), what) }
     }
 
-    /// Of a packet of any kind.
-    pub fn of_packet(bytes: &[u8]) -> Self {
-        match parse(bytes) {
+    /// Of a packet of any kind; these protocols stand for XCP's own header.
+    pub fn of_packet(bytes: &[u8], shims: ShimProtocols) -> Self {
+        match parse_with(bytes, shims) {
             Parsed::Tcp(s) => Self::of(&s),
             Parsed::Icmp(_) => Self::CONTROL,
-            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP => Self::of_fragment(&info),
-            Parsed::Fragment(_) | Parsed::Other => Self::of_other(bytes),
+            Parsed::Fragment(info) if info.protocol == ip::PROTOCOL_TCP || shims.has(info.protocol) => {
+                Self::of_fragment(&info)
+            }
+            Parsed::Fragment(_) | Parsed::Other => Self::of_other(bytes, shims),
         }
     }
 
     /// The class of the packet that stands there, on its way between these interfaces.
-    pub fn class(self, rules: &[Rule], ways: (IfaceId, IfaceId), bytes: &[u8]) -> Class {
-        match (self.what, label(bytes)) {
+    pub fn class(
+        self,
+        rules: &[Rule],
+        ways: (IfaceId, IfaceId),
+        bytes: &[u8],
+        shims: ShimProtocols,
+    ) -> Class {
+        match (self.what, label(bytes, shims)) {
             (What::Control, _) => Class::Control,
             (What::Data, Some(label)) => class_of(FlowClass::of_packet(rules, ways, &label)),
             (What::Data, None) => Class::Bulk,
@@ -86,13 +95,19 @@ impl Place {
     }
 }
 
-/// What rules look at, without a check of any kind; `None`: it has no addresses.
-fn label(bytes: &[u8]) -> Option<Label> {
+/// What rules look at, without a check of any kind; `None`: it has no addresses. Behind XCP's own
+/// header stands what they are about.
+fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
     let (src, dst) = ip::addresses(bytes)?;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (protocol, ports_at, is_fragment, traffic_class) = match src {
         IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0, byte(1)),
         IpAddr::V6(_) => (byte(6), 40, false, byte(0) << 4 | byte(1) >> 4),
+    };
+    let shim = bytes.get(ports_at..).filter(|_| src.is_ipv4() && !is_fragment && shims.has(protocol));
+    let (protocol, ports_at) = match shim.and_then(Shim::read) {
+        Some((next, _)) => (next, ports_at + SHIM_BYTES),
+        None => (protocol, ports_at),
     };
     // Fragments after the first have no ports, so the first goes without, too: they keep their
     // order.
@@ -127,13 +142,18 @@ mod tests {
             bytes.extend_from_slice(&[7; 24]);
             let sum = !farlink_wire::checksum::sum(&bytes[..20]);
             bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-            Place::of_packet(&bytes)
+            Place::of_packet(&bytes, ShimProtocols::NONE)
         };
         let first = fragment(1, 0);
         assert_eq!((first.what, first), (What::Data, fragment(1, 3)));
         assert_ne!(first.hash, fragment(2, 0).hash, "not all in one heap");
         let garbage = [7; 24];
-        let class = Place::of_packet(&garbage).class(&[], (IfaceId(0), IfaceId(1)), &garbage);
+        let class = Place::of_packet(&garbage, ShimProtocols::NONE).class(
+            &[],
+            (IfaceId(0), IfaceId(1)),
+            &garbage,
+            ShimProtocols::USUAL,
+        );
         assert_eq!(class, Class::Bulk, "garbage goes before nobody");
     }
 
@@ -144,7 +164,7 @@ mod tests {
             bytes.extend_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1, 0, port, 0, 53, 0, 8, 0, 0]);
             let sum = !farlink_wire::checksum::sum(&bytes[..20]);
             bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-            Place::of_packet(&bytes)
+            Place::of_packet(&bytes, ShimProtocols::NONE)
         };
         let udp = v4(17, [0x40, 0], 1);
         assert_eq!(udp.what, What::Data);
@@ -157,7 +177,7 @@ mod tests {
             let mut bytes = vec![0x60, 0, 0, 0, 0, 8, 17, 63];
             bytes.extend_from_slice(&[1; 32]);
             bytes.extend_from_slice(&[0, port, 0, 53, 0, 8, 0, 0]);
-            Place::of_packet(&bytes)
+            Place::of_packet(&bytes, ShimProtocols::NONE)
         };
         assert_eq!(v6(1), v6(1));
         assert_ne!(v6(1), v6(2));
@@ -165,7 +185,9 @@ mod tests {
 
     #[test]
     fn the_dscp_stands_where_the_family_has_it() {
-        let class = |bytes: &[u8]| Place::of_packet(bytes).class(&[], (IfaceId(0), IfaceId(1)), bytes);
+        let shims = ShimProtocols::USUAL;
+        let class =
+            |bytes: &[u8]| Place::of_packet(bytes, shims).class(&[], (IfaceId(0), IfaceId(1)), bytes, shims);
         let v4 = |traffic_class: u8| {
             let mut bytes = vec![0x45, traffic_class, 0, 28, 0, 9, 0x40, 0, 63, 17, 0, 0];
             bytes.extend_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1, 0, 7, 0, 53, 0, 8, 0, 0]);

@@ -6,7 +6,7 @@
 use crate::script::notation::Seen;
 use crate::script::{Crossed, Cut, Host, Script, USUAL};
 use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{Action, LegConfig, Link};
+use farlink_gateway::config::{Action, Class, LegConfig, Link, Rule};
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Shim};
 
@@ -382,4 +382,28 @@ fn there_is_none_in_ipv6_and_the_option_says_it() {
     let crossed = t.take_crossed();
     assert!(crossed.iter().all(|c| c.seen.segment.shim.is_none()));
     assert!(crossed.iter().filter(|c| is_data(c)).all(|c| c.seen.segment.options.xcp.is_some()));
+}
+
+#[test]
+fn rules_see_the_ports_behind_it_in_what_is_forwarded() {
+    let class_of_port = |port: u16, class| Rule {
+        ports: vec![(port, port)],
+        class: Some(class),
+        ..crate::limits::rule(Action::Pass)
+    };
+    let mut t = Script::with(|s| {
+        s.config.default_action = Action::Pass;
+        s.link_a = Some(Link { name: "up".into(), ..link() });
+        s.link = Some(Link { rate_bps: Some(8_000_000), ..link() });
+        let tcp = |rule: Rule| Rule { protocols: vec![6], ..rule };
+        s.config.rules =
+            vec![tcp(class_of_port(3, Class::Interactive)), tcp(class_of_port(2, Class::Background))];
+    });
+    // The link is busy with the first when the others come.
+    for port in 1..=4 {
+        t.send(Host::A, &format!("P. 1:1001 ack 1 {{shim 1000,port {port}}}"));
+    }
+    t.play("~100");
+    let came: Vec<u16> = t.take(Host::B).iter().map(|s| s.segment.src_port).collect();
+    assert_eq!(came, [1, 3, 4, 2]);
 }
