@@ -241,6 +241,45 @@ fn the_header_of_xcp_has_a_protocol_number_that_is_diverted() {
 }
 
 #[test]
+fn gateways_are_named_by_eight_hexadecimal_digits() {
+    let id = |text: &str| settings(text).unwrap().gateway.identity;
+    assert_eq!((id("gateway_id='5eed0001'"), id("gateway_id='5EED0001'")), (0x5eed_0001, 0x5eed_0001));
+    assert_eq!((id("gateway_id='00000001'"), id("gateway_id='ffffffff'"), id("")), (1, u32::MAX, 0));
+    let peers = |list: &str| {
+        let s = settings(&format!("gateway_id='5eed0001'\n[[link]]\ninterface='sat0'\nxcp_peers={list}"))
+            .unwrap();
+        s.gateway.interfaces[0].link.as_ref().unwrap().explicit.peers.clone()
+    };
+    assert!(peers("[]").is_empty());
+    assert_eq!(peers("['0000002b', \"5eed0002\"]"), [0x2b, 0x5eed_0002]);
+    for (value, wrong) in [
+        ("'00000000'", "`00000000` is not how a gateway calls itself"),
+        ("'5eed001'", "`5eed001` is not how a gateway calls itself"),
+        ("'5eed00001'", "`5eed00001` is not how a gateway calls itself"),
+        ("'0x5eed01'", "`0x5eed01` is not how a gateway calls itself"),
+        ("'+5eed001'", "`+5eed001` is not how a gateway calls itself"),
+        ("'5eed 001'", "`5eed 001` is not how a gateway calls itself"),
+        ("'hub-one-'", "`hub-one-` is not how a gateway calls itself"),
+        ("''", "`` is not how a gateway calls itself"),
+        ("12345678", "the number 12345678 is no text"),
+    ] {
+        let allowed = "allowed: eight hexadecimal digits as text, not all of them 0, such as \"5eed0001\"";
+        let said = refused(&format!("gateway_id={value}"));
+        assert!(said.contains("1:12") && said.contains(wrong) && said.contains(allowed), "{said}");
+        let said = refused(&format!("[[link]]\ninterface='sat0'\nxcp_peers=['5eed0001', {value}]"));
+        assert!(said.contains("3:") && said.contains(wrong) && said.contains(allowed), "{said}");
+    }
+    for (text, place) in [
+        ("[[link]]\ninterface='sat0'\nxcp_peers='5eed0001'", "3:11"),
+        ("gateway_id=['5eed0001']", "1:12"),
+        ("gateway_id=true", "1:12"),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(place), "{said}");
+    }
+}
+
+#[test]
 fn initial_windows_are_one_value_two_values_or_automatic() {
     let of = |keys: &str| {
         let s = settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap();
