@@ -3,7 +3,7 @@
 use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::XcpFields;
-use farlink_xcp::{Doubt, News};
+use farlink_xcp::{Doubt, News, Reported};
 
 use crate::api::{Ack, Config, Congestion, Copies, Kind, Lost};
 use crate::bbr::Bbr;
@@ -157,6 +157,12 @@ impl Controller {
         }
     }
 
+    /// The same, or of a window that several flows share, its part.
+    #[must_use]
+    pub fn own_cwnd_bytes(&self) -> u64 {
+        if let State::Xcp(c) = &self.0 { c.own_cwnd() } else { self.cwnd_bytes() }
+    }
+
     /// Slow start threshold; `u64::MAX` while there is none. The window itself where PRR
     /// [does not govern](Self::uses_prr).
     #[must_use]
@@ -217,11 +223,18 @@ impl Controller {
         }
     }
 
-    /// [`Kind::Xcp`]: this is what routers have left of all wishes so far, bytes a second, modulo
-    /// 2^32.
-    pub fn hear_sum(&mut self, sum: u32) {
+    /// [`Kind::Xcp`]: what routers have left of its wishes has changed by so much since this was
+    /// told last, bytes a second.
+    pub fn hear_routers(&mut self, change_bytes_per_s: i32) {
         if let State::Xcp(c) = &mut self.0 {
-            c.hear_sum(sum);
+            c.hear(change_bytes_per_s);
+        }
+    }
+
+    /// [`Kind::Xcp`]: the gateway at the other end has reported what has come in of all flows to it.
+    pub fn hear_report(&mut self, reported: Reported) {
+        if let State::Xcp(c) = &mut self.0 {
+            c.hear_report(reported);
         }
     }
 

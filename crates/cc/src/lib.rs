@@ -46,4 +46,4 @@ mod xcp;
 
 pub use api::{Ack, Config, Congestion, Copies, Kind, Lost, Sample, UnknownKind};
 pub use controller::Controller;
-pub use farlink_xcp::{Doubt, News};
+pub use farlink_xcp::{Doubt, News, Reported};

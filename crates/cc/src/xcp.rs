@@ -13,7 +13,7 @@
 use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::XcpFields;
-use farlink_xcp::{Doubt, News, Seen, Sender, Trust};
+use farlink_xcp::{Doubt, News, Reported, Seen, Sender, Trust};
 
 use crate::api::{Ack, Config, Congestion, Lost};
 use crate::bbr::Bbr;
@@ -112,10 +112,10 @@ impl Xcp {
         (payload_bytes as f64 / self.payload_share) as u64
     }
 
-    /// Routers have left so much of all wishes, as the receiver tells it.
-    pub(crate) fn hear_sum(&mut self, sum: u32) {
+    /// Routers have left so much more of its wishes since this was told last, or less, bytes a
+    /// second.
+    pub(crate) fn hear(&mut self, change: i32) {
         self.follow_bbr();
-        let change = self.sender.hear(sum);
         if !self.trust.on_sum(change, self.sender.window_bytes()) {
             return self.follow_trust();
         }
@@ -123,6 +123,13 @@ impl Xcp {
         if self.shared.is_none() {
             let bounds = self.trust.bounds_bytes(self.on_wire(u64::from(self.config.mss)));
             self.sender.change(change, bounds);
+        }
+    }
+
+    /// What has come in of all flows to the same gateway is a proof of what they share.
+    pub(crate) fn hear_report(&mut self, reported: Reported) {
+        if self.shared.is_some() {
+            self.trust.on_report(reported);
         }
     }
 
@@ -305,6 +312,12 @@ impl Xcp {
         payload.saturating_add(late).min(self.config.window_limit_bytes)
     }
 
+    /// Of a window that it shares, its part.
+    pub(crate) fn own_cwnd(&self) -> u64 {
+        let flows = self.shared.map_or(1, |(_, flows)| flows.max(1));
+        self.cwnd() / u64::from(flows)
+    }
+
     pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
         match &self.beyond {
             Some(bbr) => bbr.pacing_rate_bps(),
@@ -354,7 +367,7 @@ mod tests {
     #[test]
     fn what_routers_leave_of_the_wishes_is_the_rate() {
         let mut c = controller();
-        c.hear_sum(0);
+        c.hear(0);
         let before = c.pacing_rate_bps().unwrap();
         assert!((560_000..620_000).contains(&before), "ten packets in a round trip: {before}");
         let stamp = |c: &mut Xcp| c.stamp(Instant::ZERO, (WireSize { bytes: 1528, packets: 1 }, 1460), true);
@@ -362,13 +375,13 @@ mod tests {
         assert!((said.rtt.seconds() - 0.2).abs() < 1e-6 && said.delta_bytes_per_s == i32::MAX);
         assert_eq!([said.spacing, stamp(&mut c).spacing], [said.rtt, HeaderTime(0)], "one for all");
         // 1 MB a second more on the wire.
-        c.hear_sum(1_000_000);
+        c.hear(1_000_000);
         let more = c.pacing_rate_bps().unwrap() - before;
         assert!((7_600_000..7_700_000).contains(&more), "{more}");
         assert!(c.cwnd() > 191_000 && c.cwnd() < 300_000, "{}", c.cwnd());
         let packets = 0.2 / stamp(&mut c).spacing.seconds();
         assert!((packets - 215_280.0 / 1_528.0).abs() < 0.1, "{packets}");
-        c.hear_sum(900_000);
+        c.hear(-100_000);
         assert!(c.pacing_rate_bps().unwrap() < before + more, "less again");
     }
 
@@ -376,13 +389,13 @@ mod tests {
     fn without_a_router_it_is_bbr_until_one_speaks() {
         let mut c = controller();
         assert!(c.beyond.is_some() && c.in_startup(), "none has spoken yet");
-        c.hear_sum(5_000);
+        c.hear(5_000);
         for n in 1..=3 {
             assert!(c.beyond.is_none());
             c.on_ack(&ack(Instant::ZERO + RTT * n));
         }
         assert!(c.beyond.is_some());
-        c.hear_sum(10_000);
+        c.hear(5_000);
         assert!(c.beyond.is_none());
     }
 }

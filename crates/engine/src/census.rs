@@ -206,7 +206,7 @@ fn work(flow: &Flow, r: &Relays) -> Work {
             busy: u64::from(busy),
             custody_bytes: u64::from(x.custody_bytes()),
             in_flight_bytes: x.tx.pipe(),
-            cwnd_bytes: if busy { x.tx.cc().cwnd_bytes() } else { 0 },
+            cwnd_bytes: if busy { x.tx.cc().own_cwnd_bytes() } else { 0 },
             lost_bytes: x.tx.board().lost_ever_bytes(),
         };
         (flow.legs.get(to).out, load)

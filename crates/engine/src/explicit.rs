@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::leg::Leg;
 use crate::link::Link;
 use crate::peer::{Capability, Identity};
-use crate::sender::{Plan, Sender, Supply};
+use crate::sender::{Feedback, Plan, Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::split::Split;
 
@@ -122,7 +122,7 @@ impl Split<'_> {
             None => {}
         }
         if let (Some(sum), true) = (s.options.xcp_sum, leg.is_explicit()) {
-            self.hear_sum(cx, from, (s.ack, sum));
+            self.hear_routers(cx, from, (s.ack, Feedback::Sum(sum)));
         }
         self.follow_pair(cx, from);
     }

@@ -7,7 +7,8 @@ use farlink_wire::{SegmentHeader, SeqNum};
 use crate::cx::Cx;
 use crate::explicit::Said;
 use crate::leg::Leg;
-use crate::sender::{Happened, Plan, Sender, Supply};
+use crate::peer::Arrived;
+use crate::sender::{Feedback, Happened, Plan, Sender, Supply};
 use crate::side::Side;
 use crate::split::Split;
 
@@ -31,19 +32,34 @@ impl Split<'_> {
         self.relays.get_mut(to.other()).tx.follow_pair(cx.now, context);
     }
 
-    /// A gateway has told what routers have left of all wishes of this flow.
-    pub(super) fn hear_sum(&mut self, cx: &mut Cx<'_>, from: Side, sum: (SeqNum, u32)) {
+    /// A gateway has told what routers have left of the wishes of this flow.
+    pub(super) fn hear_routers(&mut self, cx: &mut Cx<'_>, from: Side, told: (SeqNum, Feedback)) {
         let leg = self.legs.get(from);
         let with = leg.explicit_peer().unwrap_or_default();
         let context = cx.links.context_mut(leg);
-        self.relays.get_mut(from.other()).tx.hear_sum(cx.now, with, sum, context);
+        self.relays.get_mut(from.other()).tx.hear_routers(cx.now, with, told, context);
     }
 
     /// What the acknowledgement of a host has told is of use to all that share with this flow.
-    pub(crate) fn tell_pair(&mut self, cx: &mut Cx<'_>, from: Side, happened: &Happened) {
-        let Some(context) = cx.links.context_mut(self.legs.get(from)) else { return };
-        if let Some(rtt) = happened.rtt.filter(|rtt| !rtt.is_zero()) {
+    /// `arrived`: what the gateway there has counted.
+    pub(crate) fn tell_pair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        happened: &Happened,
+        arrived: Option<&Arrived>,
+    ) {
+        let leg = self.legs.get(from);
+        if let Some(context) = cx.links.context_mut(leg)
+            && let Some(rtt) = happened.rtt.filter(|rtt| !rtt.is_zero())
+        {
             context.on_rtt(cx.now, rtt);
+        }
+        if let Some(arrived) = arrived {
+            cx.links.hear_report(cx.now, leg, arrived);
+        }
+        if let Some(reported) = cx.links.reported(leg) {
+            self.relays.get_mut(from.other()).tx.hear_report(reported);
         }
     }
 }

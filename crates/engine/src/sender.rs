@@ -32,6 +32,7 @@ use peer_window::PeerWindow;
 use silence::{Blind, Silence};
 use timer::Timers;
 
+pub use pair::Feedback;
 pub use plan::{Plan, Purpose, Supply};
 pub use silence::Question;
 
@@ -96,8 +97,6 @@ pub struct Sender {
     dry_after: bool,
     /// Nothing is left to send for the first time after the planned segment.
     tail_after: bool,
-    /// What routers have left of its wishes so far, as far as it has been told.
-    heard_sum: u32,
 }
 
 impl Sender {
@@ -134,7 +133,6 @@ impl Sender {
             dry: false,
             dry_after: false,
             tail_after: false,
-            heard_sum: 0,
         }
     }
 
@@ -260,10 +258,6 @@ impl Sender {
     /// What has become of the trust in routers.
     pub fn take_news(&mut self) -> Option<News> {
         self.governor.take_news()
-    }
-    /// The sum that is told with so much more feedback since the last word, bytes a second.
-    pub fn sum_after(&self, bytes_per_s: i32) -> u32 {
-        self.heard_sum.wrapping_add(bytes_per_s.cast_unsigned())
     }
     /// Its turn comes so long after it was ready.
     pub fn wait_for_turn(&mut self, waited: Duration) {

@@ -12,7 +12,7 @@ use crate::explicit::Said;
 use crate::leg::Leg;
 use crate::link::Passage;
 use crate::peer::{Capability, Identity};
-use crate::sender::{Plan, Purpose};
+use crate::sender::{Feedback, Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
 use crate::world::Made;
@@ -115,8 +115,7 @@ impl Split<'_> {
             self.relays.get_mut(from).rx.wishes_mut().hear(1, said);
         }
         if shim.feedback_bytes_per_s != 0 && self.legs.get(from).is_explicit() {
-            let sum = self.relays.get(from.other()).tx.sum_after(shim.feedback_bytes_per_s);
-            self.hear_sum(cx, from, (ack, sum));
+            self.hear_routers(cx, from, (ack, Feedback::Since(shim.feedback_bytes_per_s)));
         }
         let Some(hello) = self.legs.get(from).peer.hello() else { return };
         let Some(shims) = cx.links.at_mut(self.came_by).and_then(|link| link.shims_mut()) else { return };

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use crate::event::{Because, Event};
-use crate::link::PairShare;
-use crate::peer::{Capability, Hello, Identity};
+use crate::peer::{Capability, Hello};
 
 /// Counters and gauges of the whole engine.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -39,7 +38,8 @@ pub struct Status {
     pub flows_with_peer: u64,
     /// Bytes sent and not acknowledged now, both directions of all flows.
     pub in_flight_bytes: u64,
-    /// Congestion windows of all directions that hold data now, bytes.
+    /// Congestion windows of all directions that hold data now, bytes; one that several share counts
+    /// once.
     pub cwnd_bytes: u64,
     /// What holds the split flows now.
     pub limited_by: LimitedBy,
@@ -124,7 +124,7 @@ pub struct Load {
     pub custody_bytes: u64,
     /// Bytes sent and not acknowledged.
     pub in_flight_bytes: u64,
-    /// Congestion windows of the busy legs, bytes.
+    /// Congestion windows of the busy legs, bytes; one that several share counts once.
     pub cwnd_bytes: u64,
     /// Bytes taken for lost, of the flows that are open now.
     pub lost_bytes: u64,
@@ -278,17 +278,9 @@ pub struct PairStatus {
     pub routers_speak: bool,
     /// Flows that send; one at least.
     pub flows: u64,
-}
-
-impl From<(Identity, PairShare)> for PairStatus {
-    fn from((with, share): (Identity, PairShare)) -> Self {
-        Self {
-            gateway: format!("{:08x}", with.number()),
-            rate_bps: share.rate_bps.unwrap_or(0),
-            routers_speak: share.rate_bps.is_some(),
-            flows: share.flows.into(),
-        }
-    }
+    /// XCP's own header on the way there: `passes`, is `tried` out, is `given up` for a while;
+    /// empty where the option says it all.
+    pub header: &'static str,
 }
 
 /// How often a rule has matched.

@@ -1,6 +1,6 @@
 //! What has come of the wishes of a gateway that sends at the rate that routers say (XCP).
 
-use farlink_wire::xcp::XcpFields;
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_xcp::{NO_WISH, Receiver, WISH};
 
 /// Packets of data in a row that say nothing: what they should say is lost on the way. A gateway
@@ -27,6 +27,10 @@ impl Wishes {
     /// So many packets have come that say this.
     pub fn hear(&mut self, packets: u32, said: &XcpFields) {
         self.bare_packets = 0;
+        if said.rtt == HeaderTime::UNKNOWN {
+            // No router answers who knows no round trip yet.
+            return;
+        }
         match said.delta_bytes_per_s {
             NO_WISH => {}
             left => self.are_answered = left != WISH,
@@ -73,5 +77,36 @@ impl Wishes {
     pub fn note_told(&mut self, in_shim: bool) {
         self.in_shims = if in_shim { self.in_shims.saturating_add(1) } else { 0 };
         self.told = Some(self.receiver.sum());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: HeaderTime = HeaderTime(1 << 26);
+
+    fn said(rtt: HeaderTime, delta_bytes_per_s: i32) -> XcpFields {
+        XcpFields { rtt, delta_bytes_per_s, ..XcpFields::default() }
+    }
+
+    /// What it wishes for, or a router on the way has made of it, is no answer: it would take the
+    /// other gateway from its controller to XCP without a router.
+    #[test]
+    fn who_knows_no_round_trip_yet_has_no_answer() {
+        let mut wishes = Wishes::default();
+        for delta in [0, NO_WISH, WISH, 1_000, -1_000, i32::MIN] {
+            wishes.hear(1, &said(HeaderTime::UNKNOWN, delta));
+            assert_eq!((wishes.sum(), wishes.feedback()), (None, None), "{delta}");
+        }
+        wishes.hear(2, &said(RTT, 1_000));
+        wishes.hear(1, &said(HeaderTime::UNKNOWN, 5));
+        assert_eq!((wishes.sum(), wishes.are_untold()), (Some(2_000), true));
+        // It says that words get through, though.
+        for _ in 0..2 {
+            wishes.miss(BARE_PACKETS - 1);
+            wishes.hear(1, &said(HeaderTime::UNKNOWN, 5));
+        }
+        assert_eq!(wishes.sum(), Some(2_000));
     }
 }

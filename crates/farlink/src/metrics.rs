@@ -237,6 +237,7 @@ mod tests {
                 rate_bps: 7,
                 routers_speak: true,
                 flows: 2,
+                header: "",
             }],
             ..Default::default()
         });

@@ -174,7 +174,7 @@ fn status_text(status: &Value) -> String {
             number(interface, "/queue_drops").to_string(),
         ]);
     }
-    let mut pairs = Table::new(&["LINK", "TO GATEWAY", "ROUTERS", "MAY SEND", "FLOWS"]);
+    let mut pairs = Table::new(&["LINK", "TO GATEWAY", "ROUTERS", "MAY SEND", "FLOWS", "HEADER"]);
     for link in list(status, "/links") {
         for pair in list(link, "/pairs") {
             let speak = pair.pointer("/routers_speak") == Some(&Value::Bool(true));
@@ -184,6 +184,7 @@ fn status_text(status: &Value) -> String {
                 if speak { "speak".into() } else { "silent".into() },
                 if speak { view::rate(number(pair, "/rate_bps")) } else { "-".into() },
                 number(pair, "/flows").to_string(),
+                Some(text(pair, "/header")).filter(|word| !word.is_empty()).unwrap_or_else(|| "-".into()),
             ]);
         }
     }

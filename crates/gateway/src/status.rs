@@ -80,7 +80,7 @@ pub struct LinkStatus {
     pub custody_bytes: u64,
     /// Bytes sent into it and not acknowledged.
     pub in_flight_bytes: u64,
-    /// Congestion windows of the flows with data for it, bytes.
+    /// Congestion windows of the flows with data for it, bytes; one that several share counts once.
     pub cwnd_bytes: u64,
     /// Payload bytes sent into it again.
     pub retransmitted_bytes: u64,

@@ -15,6 +15,7 @@
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, WireSize};
 
+use crate::receiver::Sums;
 use crate::sender::Sender;
 use crate::trust::{Doubt, UNPROVEN_PACKETS, UNPROVEN_TIMES};
 
@@ -50,8 +51,8 @@ const ANSWER_ROUNDS: u32 = 4;
 pub struct Member {
     /// The round trip in which it was counted last.
     round: u32,
-    /// The sum that it was told last; `None`: what it is told first is no change of anything.
-    sum: Option<u32>,
+    /// What its receiver has told it.
+    sums: Sums,
     /// What the context had heard when it last heard of that.
     heard: u32,
 }
@@ -60,18 +61,18 @@ impl Member {
     /// A flow whose receiver begins with nothing.
     #[must_use]
     pub fn of_new_flow() -> Self {
-        Self { sum: Some(0), ..Self::default() }
+        Self { sums: Sums::of_new_flow(), ..Self::default() }
     }
 
     /// It is told another receiver's sum from now on, or of one that has gone on meanwhile: what
     /// comes first says nothing of a change.
     pub fn forget_sum(&mut self) {
-        self.sum = None;
+        self.sums.forget();
     }
 
-    /// This sum has been told. Returns what has changed, bytes a second.
-    pub fn hear(&mut self, sum: u32) -> i32 {
-        self.sum.replace(sum).map_or(0, |before| sum.wrapping_sub(before).cast_signed())
+    /// What its receiver has told it.
+    pub fn sums_mut(&mut self) -> &mut Sums {
+        &mut self.sums
     }
 }
 
@@ -183,6 +184,12 @@ impl Context {
     pub fn flows(&self) -> u32 {
         let [before, now] = self.rounds.flows;
         before.max(now).max(1)
+    }
+
+    /// The round trip; `None`: none is known.
+    #[must_use]
+    pub fn rtt(&self) -> Option<Duration> {
+        self.sender.rtt()
     }
 
     /// When a packet left last.

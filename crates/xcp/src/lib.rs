@@ -12,8 +12,9 @@
 //!   there
 //! - `sender.rs` what is sent how fast, and what is said of it; `context.rs` the same for all flows
 //!   between two gateways
-//! - `receiver.rs` what the sender is told
-//! - `trust.rs` whether the sender believes it
+//! - `receiver.rs` what the sender is told, and how that changes
+//! - `trust.rs` whether the sender believes it; `reports.rs` what the gateway at the other end says
+//!   of what arrives
 //!
 //! What a packet says, and where in it, is in `wire` (`xcp.rs`). Nothing here knows a queue:
 //! `egress` has one, and so has the emulated line of `channel`.
@@ -35,6 +36,7 @@ mod context;
 mod interval;
 mod port;
 mod receiver;
+mod reports;
 mod router;
 mod sender;
 mod standing;
@@ -43,7 +45,8 @@ mod trust;
 pub use capacity::{Kind, Weights};
 pub use context::{Context, KEPT, Member};
 pub use port::{Backlog, Port};
-pub use receiver::Receiver;
+pub use receiver::{Receiver, Sums};
+pub use reports::{Reported, Reports};
 pub use router::{Config, Router};
 pub use sender::{NO_WISH, Sender, WISH};
 pub use trust::{Doubt, News, Seen, Trust};

@@ -4,7 +4,7 @@
 //! counts of arrivals in one control interval says how much faster or slower all senders together
 //! should be in the next one. Each packet that leaves gets its part of that.
 
-use farlink_wire::xcp::XcpFields;
+use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{Duration, Instant, WireSize};
 
 use crate::interval::{Counted, Residue};
@@ -127,7 +127,7 @@ impl Router {
     }
 
     /// Packets leave, and so many bytes wait behind them. Returns what each of them says from here
-    /// on.
+    /// on. One that knows no round trip yet goes on as it came: it would know no rate to change.
     #[must_use]
     pub fn on_departure(
         &mut self,
@@ -137,6 +137,9 @@ impl Router {
         queue_bytes: u64,
     ) -> XcpFields {
         self.note_departure(now, queue_bytes);
+        if said.rtt == HeaderTime::UNKNOWN {
+            return *said;
+        }
         let packets = f64::from(size.packets.max(1));
         let spacing_s = packets * said.spacing.seconds().min(self.config.max_interval.as_secs_f64());
         let wished = packets * f64::from(said.delta_bytes_per_s);

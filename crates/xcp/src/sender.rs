@@ -4,6 +4,9 @@ use farlink_wire::{Duration, Instant, WireSize};
 
 use farlink_wire::xcp::{HeaderTime, XcpFields};
 
+/// The shortest round trip that can be said: 0 is one that is not known.
+const SHORTEST: HeaderTime = HeaderTime(1);
+
 /// An allowance that is not used loses so much of what is not used in each round trip (section
 /// 4.1.1.4).
 const AGEING: f64 = 0.5;
@@ -30,8 +33,6 @@ pub struct Sender {
     packet_bytes: f64,
     /// Flows that share the allowance.
     flows: u32,
-    /// The sum that the receiver told last.
-    sum: u32,
     /// Bytes sent since, for ageing.
     sent_bytes: u64,
     since: Instant,
@@ -64,7 +65,6 @@ impl Sender {
             rtt_s: 0.0,
             packet_bytes: f64::from(packet_bytes.max(1)),
             flows: 1,
-            sum: 0,
             sent_bytes: 0,
             since: now,
             is_full: true,
@@ -130,7 +130,8 @@ impl Sender {
         self.sent_bytes += u64::from(size.bytes);
         self.is_full &= wants_more;
         if self.rtt_s == 0.0 {
-            return XcpFields::default();
+            // Without a round trip routers can answer nothing (draft section 4.1.1).
+            return XcpFields { delta_bytes_per_s: NO_WISH, ..XcpFields::default() };
         }
         if self.ages {
             self.age(now);
@@ -138,7 +139,7 @@ impl Sender {
         let delta_bytes_per_s = if wants_more { WISH } else { NO_WISH };
         XcpFields {
             spacing: HeaderTime::of_seconds(self.spacing_s(now, size)),
-            rtt: HeaderTime::of_seconds(self.rtt_s),
+            rtt: HeaderTime::of_seconds(self.rtt_s).max(SHORTEST),
             delta_bytes_per_s,
         }
     }
@@ -154,20 +155,6 @@ impl Sender {
         }
         self.begins = Begins::At(at, said + 1);
         self.rtt_s / f64::from(size.packets.max(1))
-    }
-
-    /// The receiver has told its sum. One that is older than another that was heard already must
-    /// not come here.
-    pub fn on_sum(&mut self, sum: u32) {
-        let change = self.hear(sum);
-        self.change(change, (0, u64::MAX));
-    }
-
-    /// The same, without following it. Returns by how much it has changed, bytes a second.
-    pub fn hear(&mut self, sum: u32) -> i32 {
-        let change = sum.wrapping_sub(self.sum).cast_signed();
-        self.sum = sum;
-        change
     }
 
     /// So many bytes a second more or less are allowed, within these bounds of what may be under

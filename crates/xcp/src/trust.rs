@@ -9,6 +9,8 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::reports::Reported;
+
 /// Round trips without a word after which there is no router that speaks.
 const ROUNDS_UNHEARD: u32 = 2;
 /// Timeouts without a word, likewise.
@@ -23,7 +25,8 @@ const GAIN_ROUNDS: usize = 8;
 /// They still give more where the sum of that is above this part of what is allowed.
 const STILL_GIVES: f64 = 0.125;
 /// So many times what arrives is not what the path carries, in so many round trips one after the
-/// other.
+/// other: of what this flow may send, or of what all flows to the same gateway may, as that one
+/// reports it.
 const CONTRADICTS: f64 = 2.0;
 const CONTRADICTS_ROUNDS: u32 = 10;
 /// A queue that nobody sees takes no more in a round trip: half of what comes in, by the draft's
@@ -131,6 +134,8 @@ pub struct Trust {
     timeouts: u32,
     gains: [f64; GAIN_ROUNDS],
     contradictions: u32,
+    /// What the gateway at the other end has reported last, of all flows to it.
+    reported: Option<Reported>,
     starved: u32,
     /// The most that has arrived in a round trip of late, and before that; and for how long, bytes
     /// and round trips.
@@ -163,6 +168,7 @@ impl Trust {
             timeouts: 0,
             gains: [0.0; GAIN_ROUNDS],
             contradictions: 0,
+            reported: None,
             starved: 0,
             proven_bytes: [0; 2],
             proven_rounds: 0,
@@ -252,6 +258,12 @@ impl Trust {
     /// A packet has come marked.
     pub fn on_mark(&mut self) {
         self.disbelieve(Doubt::Marked);
+    }
+
+    /// The gateway at the other end has reported this, of all flows that share what is allowed. Flows
+    /// of others may be in it, so it is what arrives at most.
+    pub fn on_report(&mut self, reported: Reported) {
+        self.reported = Some(reported);
     }
 
     /// Another flow of the same context has found out that they are not to be believed.
@@ -361,10 +373,14 @@ impl Trust {
         if let Some(newest) = self.gains.last_mut() {
             *newest = self.round.gained;
         }
-        let promised = Self::rate(seen.window_bytes, seen.min_rtt);
         let is_used = self.round.is_used && is_whole;
-        let is_contradicted =
-            is_used && promised > CONTRADICTS * arrived && self.gains.iter().sum::<f64>() >= 0.0;
+        let is_too_much =
+            |window_bytes, arrived| Self::rate(window_bytes, seen.min_rtt) > CONTRADICTS * arrived;
+        let reported = self.reported.filter(|reported| reported.is_fresh(now, seen.srtt));
+        let is_contradicted = is_used
+            && self.gains.iter().sum::<f64>() >= 0.0
+            && (is_too_much(seen.window_bytes, arrived)
+                || reported.is_some_and(|r| is_too_much(r.window_bytes, r.bytes_per_s)));
         self.contradictions = if is_contradicted { self.contradictions + 1 } else { 0 };
         let is_starved = is_used && seen.window_bytes <= seen.least_bytes && !self.has_risen(FLAT_EIGHTHS);
         self.starved = if is_starved { self.starved + 1 } else { 0 };

@@ -182,17 +182,6 @@ fn the_round_trip_is_that_of_all_and_of_those_who_begin_after_a_rest() {
 }
 
 #[test]
-fn sums_wrap_and_those_of_another_receiver_are_no_change() {
-    let mut m = Member::of_new_flow();
-    assert_eq!(m.hear(1_000), 1_000, "a new flow's begins at nothing");
-    assert_eq!(m.hear(1_000), 0);
-    assert_eq!(m.hear(u32::MAX), -1_001);
-    assert_eq!(m.hear(4), 5);
-    m.forget_sum();
-    assert_eq!([m.hear(77_000), m.hear(77_010)], [0, 10]);
-}
-
-#[test]
 fn no_rest_and_no_round_trip_is_too_long_or_too_short() {
     let (mut c, mut m) = used();
     for rtt in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(1 << 33)] {

@@ -90,7 +90,8 @@ fn play(sends: [&[(u64, u64)]; 2], (from, to): (u64, u64)) -> (f64, [f64; 2]) {
             }
             Event::Hear(id, sent_at, sum) => {
                 let pair = &mut pairs[id];
-                let change = pair.member.hear(sum);
+                let change =
+                    pair.member.sums_mut().hear(sum, pair.context.rate_bps().unwrap_or(u64::MAX) / 8);
                 pair.context.hear(now, change);
                 pair.context.on_rtt(now, now.since(sent_at));
             }

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, WireSize};
-use farlink_xcp::{Config, Receiver, Router, Sender};
+use farlink_xcp::{Config, Receiver, Router, Sender, Sums};
 
 const PACKET_BYTES: u32 = 1_500;
 
@@ -15,12 +15,22 @@ struct Flow {
     rtt: Duration,
     sender: Sender,
     receiver: Receiver,
+    sums: Sums,
     srtt_s: Option<f64>,
     /// The last packet left then, and the next one is to leave then.
     sent_at: Instant,
     next_at: Option<Instant>,
     /// Bytes that have left the queue, by time.
     carried: Vec<(Instant, u64)>,
+}
+
+impl Flow {
+    /// The receiver has told its sum.
+    fn hear(&mut self, sum: u32) {
+        let allowed = self.sender.allowed_bps().map_or(u64::MAX, |bps| bps / 8);
+        let change = self.sums.hear(sum, allowed);
+        self.sender.change(change, (0, u64::MAX));
+    }
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,10 +102,10 @@ fn run(case: &Case) -> Outcome {
         if case.rtt_known {
             sender.set_rtt(rtt);
         }
-        let (receiver, carried) = (Receiver::default(), Vec::new());
+        let (receiver, sums, carried) = (Receiver::default(), Sums::of_new_flow(), Vec::new());
         let srtt_s = case.rtt_known.then_some(rtt.as_secs_f64());
         let (sent_at, next_at, ends_at) = (ms(*from), Some(ms(*from)), ms(*to));
-        flows.push(Flow { ends_at, rtt, sender, receiver, srtt_s, sent_at, next_at, carried });
+        flows.push(Flow { ends_at, rtt, sender, receiver, sums, srtt_s, sent_at, next_at, carried });
         events.push(Reverse((ms(*from), 0, Event::Send(id))));
     }
     for (at, bps) in &case.changes {
@@ -154,7 +164,7 @@ fn run(case: &Case) -> Outcome {
                 let srtt = flow.srtt_s.map_or(sample, |srtt| srtt + (sample - srtt) / 8.0);
                 flow.srtt_s = Some(srtt);
                 flow.sender.set_rtt(Duration::from_secs_f64(srtt));
-                flow.sender.on_sum(sum);
+                flow.hear(sum);
                 let next = flow.next().map(|at| at.max(now));
                 if let Some(next) = next.filter(|next| flow.next_at.is_none_or(|at| *next < at)) {
                     flow.next_at = Some(next);

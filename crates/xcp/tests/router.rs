@@ -2,7 +2,7 @@
 
 use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{Duration, Instant, WireSize};
-use farlink_xcp::{Config, Receiver, Router, Sender};
+use farlink_xcp::{Config, NO_WISH, Receiver, Router, Sender, Sums};
 
 const RTT_MS: u64 = 100;
 
@@ -128,6 +128,33 @@ fn traffic_without_xcp_takes_its_part() {
     assert!(last < 0, "twice of what the link carries comes: {last}");
 }
 
+/// Draft section 2.1: a round trip of 0 is one that is not known.
+#[test]
+fn who_knows_no_round_trip_yet_wishes_for_nothing_and_is_answered_nothing() {
+    let size = WireSize { bytes: 1_000, packets: 1 };
+    let mut sender = Sender::new(at(0), 1_000, u64::MAX);
+    let unknown = sender.on_send(at(0), size, true);
+    assert_eq!((unknown.rtt, unknown.delta_bytes_per_s), (HeaderTime::UNKNOWN, NO_WISH));
+    sender.set_rtt(Duration::from_nanos(1));
+    assert_ne!(sender.on_send(at(0), size, true).rtt, HeaderTime::UNKNOWN, "however short it is");
+    // A queue with twice of what it can carry takes from all but from them.
+    let mut router = Router::new(at(0), Config::of_rate(8_000_000));
+    let (mut receiver, mut taken) = (Receiver::default(), 0);
+    for n in 0..1_000 {
+        for fields in [said(1.0, RTT_MS as f64, 0), unknown, XcpFields { delta_bytes_per_s: 77, ..unknown }] {
+            router.on_arrival(at(n), size, Some(&fields), 50_000);
+            let left = router.on_departure(at(n), size, &fields, 50_000);
+            if fields.rtt == HeaderTime::UNKNOWN {
+                assert_eq!(left, fields);
+                receiver.on_packets(1, &left);
+            }
+            taken += i64::from(left.delta_bytes_per_s.min(0));
+        }
+    }
+    assert!(taken < -1_000_000, "{taken}");
+    assert_eq!(receiver.sum(), 0, "and they are no answer");
+}
+
 /// A cheap source of odd numbers.
 struct Odd(u64);
 
@@ -151,7 +178,7 @@ fn nonsense_does_no_harm() {
         let mut now = at(0);
         let mut router = Router::new(now, Config::of_rate(u64::from(odd.next()) * 1_000));
         let mut sender = Sender::new(now, odd.next(), u64::from(odd.next()) << (odd.next() % 12));
-        let mut receiver = Receiver::default();
+        let (mut receiver, mut sums) = (Receiver::default(), Sums::of_new_flow());
         for _ in 0..400 {
             now += Duration::from_micros(u64::from(odd.next() % 2_000_000));
             let size = WireSize { bytes: odd.next(), packets: odd.next() };
@@ -166,7 +193,7 @@ fn nonsense_does_no_harm() {
                 0 => router.note_departure(now, queue_bytes),
                 1 => router.set_capacity(u64::from(odd.next())),
                 2 => sender.set_rtt(Duration::from_micros(u64::from(odd.next()))),
-                3 => sender.on_sum(odd.next()),
+                3 => sender.change(odd.next().cast_signed(), (0, u64::MAX)),
                 4 => router.on_arrival(
                     now,
                     size,
@@ -177,7 +204,8 @@ fn nonsense_does_no_harm() {
                     let left = router.on_departure(now, size, &said, queue_bytes);
                     assert!(left.delta_bytes_per_s <= said.delta_bytes_per_s);
                     receiver.on_packets(size.packets, &left);
-                    sender.on_sum(receiver.sum());
+                    let change = sums.hear(receiver.sum(), u64::from(odd.next()));
+                    sender.change(change, (0, u64::MAX));
                 }
             }
             assert!(router.mean_rtt() <= Duration::from_secs(1));

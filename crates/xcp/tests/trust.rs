@@ -1,7 +1,7 @@
 //! When what routers say is believed, and when it is not.
 
 use farlink_wire::{Duration, Instant};
-use farlink_xcp::{Doubt, News, Seen, Trust};
+use farlink_xcp::{Doubt, News, Reports, Seen, Trust};
 
 const RTT: Duration = Duration::from_millis(100);
 const PACKET: u64 = 1_500;
@@ -143,6 +143,37 @@ fn twice_what_arrives_for_ten_round_trips_contradicts() {
     let mut way = Way::believed(250_000);
     way.arrives = 100_000;
     assert_eq!(way.doubts_after(Some(-0.05), |_| {}), None);
+}
+
+/// The other gateway counts what comes of all flows that share; `part` of what they may send.
+fn reported(way: &mut Way, reports: &mut Reports, counted: &mut u32, part: f64) {
+    // This one has a quarter, and the way has carried all of that.
+    let shared = 4 * way.window;
+    *counted = counted.wrapping_add((shared as f64 * part) as u32);
+    let at_us = (way.now.since(Instant::ZERO).as_micros() as u32).wrapping_add(77);
+    reports.hear(way.now, (at_us, *counted), RTT, shared);
+    if let Some(newest) = reports.newest() {
+        way.trust.on_report(newest);
+    }
+}
+
+#[test]
+fn what_the_other_gateway_reports_of_all_flows_counts_as_well() {
+    let after = |part: f64, rounds_of_reports: u32, given: f64| {
+        let (mut reports, mut counted, mut n) = (Reports::default(), u32::MAX - 9, 0);
+        Way::believed(100_000).doubts_after(Some(given), |way| {
+            n += 1;
+            if n <= rounds_of_reports {
+                reported(way, &mut reports, &mut counted, part);
+            }
+        })
+    };
+    // Two reports make the first rate, and the round trips of the clock are not those of the test.
+    let (rounds, doubt) = after(0.45, u32::MAX, 0.0).expect("less than half of it arrives");
+    assert!((11..=12).contains(&rounds) && doubt == Doubt::Contradicted, "{rounds} {doubt:?}");
+    assert_eq!(after(0.55, u32::MAX, 0.0), None);
+    assert_eq!(after(0.45, u32::MAX, -0.05), None, "routers take");
+    assert_eq!(after(0.45, 8, 0.0), None, "what is old says nothing, and its acknowledgements are in order");
 }
 
 #[test]

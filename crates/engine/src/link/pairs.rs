@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use farlink_wire::{Duration, Instant};
-use farlink_xcp::Context;
+use farlink_xcp::{Context, Reported, Reports};
 
 use super::{Link, Links};
 use crate::config::XcpContext;
 use crate::leg::Leg;
 use crate::net::{LinkId, Way};
-use crate::peer::Identity;
+use crate::peer::{Arrived, Identity};
+use crate::status::PairStatus;
 
 /// Pairs of one link. A gateway for which there is no place is sent to by each flow for itself.
 const PAIRS_MAX: usize = 128;
@@ -51,6 +52,8 @@ pub struct Pairs {
 struct Pair {
     id: PairId,
     context: Context,
+    /// What the gateway there says of what has come in over the link.
+    reports: Reports,
     /// What the queue was told last.
     told: Option<PairShare>,
     /// The queue has no place for it: its flows go by their own clocks.
@@ -104,9 +107,21 @@ impl Pairs {
         if !self.pairs.contains_key(&with) {
             let id = self.make_place(now)?;
             let context = Context::new(now, packet_bytes, u64::MAX);
-            self.pairs.insert(with, Pair { id, context, told: None, has_no_queue: false });
+            self.pairs.insert(
+                with,
+                Pair { id, context, reports: Reports::default(), told: None, has_no_queue: false },
+            );
         }
         self.get_mut(with)
+    }
+
+    /// The gateway that has told this counts what has come in over the link.
+    fn hear_report(&mut self, now: Instant, arrived: &Arrived) {
+        let Some(pair) = self.pairs.get_mut(&arrived.by) else { return };
+        if let Some(rtt) = pair.context.rtt() {
+            let told = (arrived.at_us, arrived.received_bytes);
+            pair.reports.hear(now, told, rtt, pair.context.window_bytes());
+        }
     }
 
     /// A number that no pair has. Where all are taken, the pair goes that has rested longest.
@@ -170,10 +185,18 @@ impl Link {
         self.pairs.set_by(by);
     }
 
-    /// The pairs with other gateways, and what they may send; whether routers speak shows in the
-    /// rate.
-    pub fn shares(&self) -> impl Iterator<Item = (Identity, PairShare)> {
-        self.pairs.pairs.iter().map(|(with, pair)| (*with, pair.share()))
+    /// The pairs with other gateways, for people.
+    pub fn shares(&self) -> impl Iterator<Item = PairStatus> {
+        self.pairs.pairs.iter().map(|(with, pair)| {
+            let share = pair.share();
+            PairStatus {
+                gateway: format!("{:08x}", with.number()),
+                rate_bps: share.rate_bps.unwrap_or(0),
+                routers_speak: share.rate_bps.is_some(),
+                flows: share.flows.into(),
+                header: self.shims().map_or("", |shims| shims.word(*with)),
+            }
+        })
     }
 }
 
@@ -188,6 +211,18 @@ impl Links {
     #[must_use]
     pub fn pair_share(&self, leg: &Leg) -> Option<PairShare> {
         Some(self.get(leg.out)?.pairs.get(leg.explicit_peer()?)?.share())
+    }
+
+    /// The gateway there has told what has come in over the link that packets to this leg leave by.
+    pub(crate) fn hear_report(&mut self, now: Instant, leg: &Leg, arrived: &Arrived) {
+        if let Some(link) = self.get_mut(leg.out) {
+            link.pairs.hear_report(now, arrived);
+        }
+    }
+
+    /// What the gateway of that pair has reported last.
+    pub(crate) fn reported(&self, leg: &Leg) -> Option<Reported> {
+        self.get(leg.out)?.pairs.get(leg.explicit_peer()?)?.reports.newest()
     }
 
     /// Its allowance.

@@ -125,6 +125,17 @@ impl Shims {
         self.get(of).map_or(Passage::Tried, |end| end.passage(now, rtt))
     }
 
+    /// The same in a word, for people; empty: neither is known, nor has it been tried.
+    #[must_use]
+    pub fn word(&self, of: Identity) -> &'static str {
+        match self.get(of).map(|end| end.out) {
+            None | Some(Out::New) => "",
+            Some(Out::Open { .. }) => "passes",
+            Some(Out::Tries { sent: UNANSWERED_MAX.., .. }) => "given up",
+            Some(Out::Tries { .. }) => "tried",
+        }
+    }
+
     /// A copy has been sent that tries it.
     pub fn note_tried(&mut self, now: Instant, of: Identity) {
         let Some(end) = self.get_mut(of) else { return };
@@ -208,9 +219,15 @@ mod tests {
         let mut shims = Shims::default();
         shims.hear_answer(one(), 7);
         assert_eq!(shims.passage(at(10), one(), RTT), Passage::Tried, "an answer to nothing");
+        assert_eq!(shims.word(one()), "");
         shims.note_tried(at(10), one());
-        assert_eq!(shims.passage(at(11), one(), RTT), Passage::Shut, "one at a time");
+        assert_eq!(
+            (shims.passage(at(11), one(), RTT), shims.word(one())),
+            (Passage::Shut, "tried"),
+            "one at a time"
+        );
         shims.hear_answer(one(), 1);
+        assert_eq!((shims.word(one()), shims.word(2.into())), ("passes", ""));
         assert_eq!(shims.passage(at(210), one(), RTT), Passage::Open);
         // So long as some of them are heard it stays open.
         for n in 0..100 {
@@ -241,8 +258,13 @@ mod tests {
         let waits: Vec<u64> = tried.windows(2).map(|w| (w[1] - w[0]).div_ceil(1_000)).collect();
         assert_eq!(waits[..9], [2, 2, 61, 121, 241, 481, 961, 1_921, 3_841]);
         assert!(waits[9..].iter().all(|s| *s == 3_841) && waits.len() > 10, "{waits:?}");
+        assert_eq!(shims.word(one()), "given up");
         shims.hear_answer(one(), 1);
-        assert_eq!(shims.passage(at(now), one(), RTT), Passage::Open, "a box has gone");
+        assert_eq!(
+            (shims.passage(at(now), one(), RTT), shims.word(one())),
+            (Passage::Open, "passes"),
+            "a box has gone"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! May it be sent? The congestion controller, recovery and its rate (PRR), pacing, and what an ECN
 //! echo asks for.
 
-use farlink_cc::{Ack, Config, Congestion, Controller, Doubt, Lost, News};
+use farlink_cc::{Ack, Config, Congestion, Controller, Doubt, Lost, News, Reported};
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
@@ -123,9 +123,13 @@ impl Governor {
     ) -> Option<XcpFields> {
         self.cc.stamp(now, (size, payload_bytes), wants_more)
     }
-    /// What routers have left of its wishes.
-    pub fn hear_sum(&mut self, sum: u32) {
-        self.cc.hear_sum(sum);
+    /// What routers have left of its wishes has changed by so much, bytes a second.
+    pub fn hear_routers(&mut self, change_bytes_per_s: i32) {
+        self.cc.hear_routers(change_bytes_per_s);
+    }
+    /// What the gateway at the other end has reported of all flows to it.
+    pub fn hear_report(&mut self, reported: Reported) {
+        self.cc.hear_report(reported);
     }
     /// What has become of the trust in routers.
     pub fn take_news(&mut self) -> Option<News> {

@@ -31,6 +31,7 @@ impl Sender {
         if self.cc().kind() == config.kind {
             return;
         }
+        self.leave_routers();
         let mss = u64::from(config.mss.max(1));
         let used = u32::try_from(self.pipe().min(self.cc().cwnd_bytes()) / mss).unwrap_or(u32::MAX);
         let min_rtt = Some(self.rtt().min_rtt()).filter(|rtt| !rtt.is_zero());
@@ -111,6 +112,7 @@ impl Sender {
         paced_over: Option<Duration>,
         declared_rtt: Option<Duration>,
     ) {
+        self.leave_routers();
         self.governor.change_way(config, paced_over);
         self.keep_losses();
         self.flight.change_way(now, declared_rtt);

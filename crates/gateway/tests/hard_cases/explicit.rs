@@ -3,7 +3,8 @@
 //! `flraw 54 X RTT DELTA` is what a segment of data says, `flraw 54 SUM` what an acknowledgement
 //! does. Times have 28 bits of fraction: 10000000 is a second.
 
-use crate::script::{Host, Script};
+use crate::script::network::SPARE;
+use crate::script::{Host, Script, Setup};
 use farlink_gateway::cc::{Doubt, Kind};
 use farlink_gateway::config::{Action, Explicit, LegConfig, Link, XcpWeights};
 use farlink_gateway::{Event, LinkStatus, Side};
@@ -20,9 +21,16 @@ fn open(answer: &str) -> Script {
 
 /// The same, where only so much goes by what routers say.
 fn open_for(answer: &str, explicit: Explicit) -> Script {
+    open_with(answer, |s| s.link = Some(Link { explicit, ..hub_link() }))
+}
+
+fn hub_link() -> Link {
     let leg = LegConfig { cc: Kind::Xcp, ..LegConfig::default() };
-    let link = Link { name: "hub".into(), leg, explicit, ..Link::default() };
-    let mut t = Script::with(|s| s.link = Some(link));
+    Link { name: "hub".into(), leg, ..Link::default() }
+}
+
+fn open_with(answer: &str, change: impl FnOnce(&mut Setup)) -> Script {
+    let mut t = Script::with(change);
     t.play("a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n ~100\n drop");
     t.play(&format!(
         "b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flraw 52 {answer}>
@@ -360,4 +368,107 @@ fn only_who_is_named_goes_by_what_routers_say() {
     assert!(says(hosts(a.clone(), b.clone())));
     assert!(!says(hosts(b, vec![])), "b sends it nothing");
     assert!(!says(hosts(vec![], a)));
+}
+
+/// A connection that goes by what routers say: 1 MB a second more than it began with, of which b
+/// has acknowledged 14,401 bytes. The rest of 43,800 is under way.
+fn told() -> Script {
+    let mut t = open_with(READS, |s| {
+        s.link = Some(hub_link());
+        s.config.limits.relay_bytes = 1 << 20;
+    });
+    t.play("a > . 1:43801 ack 1 {gso 1460}\n ~90\n drop");
+    t.play("b > . 1 ack 7201 <flraw 54 000f4240,flraw 53>\n ~20\n drop");
+    t.play("b > . 1 ack 14401 <flraw 54 000f4240,flraw 53>\n ~60\n drop");
+    assert!(is_host_told(&mut t, Event::Explicit(Side::B)));
+    t
+}
+
+/// What may be sent after this, bytes a second.
+fn allowed(t: &mut Script, link: usize, more: &str) -> u64 {
+    t.play(&format!("{more}\n ~60"));
+    let _ = (t.take(Host::A), t.take(Host::B));
+    let pairs = &t.with_gateway(|g, _, _| g.status()).links[link].pairs;
+    pairs.first().expect("there is a pair").rate_bps / 8
+}
+
+#[test]
+fn a_far_receiver_that_begins_again_neither_takes_nor_gives() {
+    for again in ["00000000", "00000040", "ffffffc0"] {
+        let mut t = told();
+        t.play("b > . 1 ack 28801 <flraw 54 000f4240,flraw 53>\n drop");
+        let before = allowed(&mut t, 0, "a > . 43801:58401 ack 1 {gso 1460}");
+        // It has slept, and has forgotten its sum.
+        t.play(&format!("b > . 1 ack 43801 <flraw 54 {again},flraw 53>\n drop"));
+        let after = allowed(&mut t, 0, "a > . 58401:73001 ack 1 {gso 1460}");
+        assert!(!is_host_told(&mut t, Event::Doubted(Side::B, Doubt::Absurd)), "{again}");
+        assert!(before > 1_000_000 && after.abs_diff(before) < before / 10, "{again}: {before} {after}");
+    }
+}
+
+#[test]
+fn a_controller_that_begins_under_way_begins_with_the_sum_that_it_is_told_first() {
+    for other in ["cubic", "bbr"] {
+        let mut t = told();
+        set(&mut t, "link.hub.cc", other).unwrap();
+        t.play("b > . 1 ack 43201 <flraw 53>\n drop\n a > . 43801:58401 ack 1 {gso 1460}\n ~60");
+        assert_eq!(said(&mut t), [], "it says nothing meanwhile");
+        t.play("drop\n b > . 1 ack 58361 <flraw 53>\n drop");
+        set(&mut t, "link.hub.cc", "xcp").unwrap();
+        t.play("a > . 58401:73001 ack 1 {gso 1460}\n ~60\n drop");
+        // 10 MB a second, by whatever has come meanwhile.
+        let before = allowed(&mut t, 0, "b > . 1 ack 61301 <flraw 54 00989680,flraw 53>");
+        assert!(is_host_told(&mut t, Event::Explicit(Side::B)), "it speaks");
+        assert!(before < 2_000_000, "{other}: {before}");
+        // From then on changes count: 0.5 MB a second.
+        let after = allowed(&mut t, 0, "b > . 1 ack 62741 <flraw 54 00a037a0,flraw 53>");
+        assert!((200_000..700_000).contains(&(after - before)), "{other}: {before} {after}");
+    }
+}
+
+#[test]
+fn routers_of_the_way_that_was_left_have_no_say_on_another_one() {
+    let mut t = open_with(READS, |s| {
+        s.link = Some(hub_link());
+        s.spare = Some(Some(Link { name: "spare".into(), ..hub_link() }));
+        s.config.limits.relay_bytes = 1 << 20;
+    });
+    t.play("a > . 1:43801 ack 1 {gso 1460}\n ~90\n drop");
+    t.play("b > . 1 ack 7201 <flraw 54 000f4240,flraw 53>\n ~60\n drop");
+    assert!(is_host_told(&mut t, Event::Explicit(Side::B)));
+    t.reroute_b(SPARE);
+    t.play("~1\n drop");
+    // Of what left the old way: 10 MB a second more, and a sum that is far off.
+    t.play("b > . 1 ack 14401 <flraw 54 00a7d8c0,flraw 53>\n ~20\n drop");
+    assert!(!is_host_told(&mut t, Event::Explicit(Side::B)), "nobody has spoken on this one");
+    t.play("b > . 1 ack 43201 <flraw 54 00a7d8c0,flraw 53>\n drop");
+    t.play("a > . 43801:73001 ack 1 {gso 1460}\n ~60\n drop");
+    let fast = allowed(&mut t, 1, "b > . 1 ack 46681 <flraw 54 00a7d900,flraw 53>");
+    assert!(is_host_told(&mut t, Event::Explicit(Side::B)), "now one has");
+    assert!((100_000..2_000_000).contains(&fast), "{fast}");
+}
+
+#[test]
+fn who_knows_no_round_trip_yet_is_not_answered() {
+    let mut t = open(READS);
+    for delta in ["00000000", "00000001", "7fffffff", "000003e8", "ffffffff"] {
+        t.play(&format!("b > P. 1:101 ack 1 <flraw 54 00000000 00000000 {delta},flraw 53>\n ~60"));
+        host_a_sees_nothing(&mut t);
+        assert!(t.take(Host::B).iter().all(|s| s.segment.options.xcp_sum.is_none()), "{delta}");
+    }
+}
+
+#[test]
+fn the_queue_of_a_link_leaves_alone_what_knows_no_round_trip() {
+    let mut t = between(true);
+    given(&mut t, 0, 4);
+    for (n, delta) in [(8, "00000001"), (9, "000003e8"), (10, "7fffffff")] {
+        let from = 1 + n * 100;
+        t.play(&format!(
+            "a > . {from}:{} ack 1 <flraw 54 00000000 00000000 {delta},flraw 53>\n ~50",
+            from + 100
+        ));
+        let left: Vec<_> = said(&mut t).iter().map(|f| f.delta_bytes_per_s).collect();
+        assert_eq!(left, [i32::from_str_radix(delta, 16).unwrap()]);
+    }
 }

@@ -2,10 +2,12 @@
 //!
 //! `flraw 54 SUM` in an acknowledgement is the sum of what routers have left of a flow's wishes.
 
-use crate::script::{Host, PORT_A, Script};
-use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{LegConfig, Link, XcpContext};
+use crate::script::network::{SPARE, TO_B};
+use crate::script::{Host, ISN_A, PORT_A, Script};
+use farlink_gateway::cc::{Doubt, Kind};
+use farlink_gateway::config::{Action, LegConfig, Link, Notice, XcpContext};
 use farlink_gateway::engine_status::PairStatus;
+use farlink_gateway::{Event, Side};
 use farlink_wire::xcp::XcpFields;
 
 /// What two gateways beyond the link say of themselves.
@@ -26,6 +28,8 @@ struct Bed {
     got: [usize; 2],
     /// What the newest segment says of its speed.
     said: Option<XcpFields>,
+    /// How far b has got them.
+    end: [u32; 3],
 }
 
 impl Bed {
@@ -34,7 +38,7 @@ impl Bed {
             s.link = Some(link(by));
             s.config.limits.relay_bytes = 1 << 20;
         });
-        Self { t, got: [0; 2], said: None }
+        Self { t, got: [0; 2], said: None, end: [1; 3] }
     }
 
     /// A first connection has been told of 1 MB a second: its pair has about 115 kB for 100 ms.
@@ -53,7 +57,13 @@ impl Bed {
         for line in text.lines() {
             self.t.play(line);
             for s in self.t.take(Host::B).iter().filter(|s| !s.payload.is_empty()) {
-                self.got[usize::from(s.port - PORT_A)] += s.payload.len();
+                let Some(n) = s.port.checked_sub(PORT_A).map(usize::from).filter(|n| *n < 3) else {
+                    continue;
+                };
+                if let Some(got) = self.got.get_mut(n) {
+                    *got += s.payload.len();
+                }
+                self.end[n] = self.end[n].max(s.seq + s.payload.len() as u32);
                 self.said = s.segment.options.xcp.or(self.said);
             }
             self.t.play("drop a");
@@ -177,4 +187,224 @@ fn it_can_be_changed_while_connections_are_open() {
     bed.send(0, 87_601, 29_200);
     let got = bed.within(100);
     assert!(got[0] > 10_000, "{got:?}");
+}
+
+/// What b acknowledges of a connection, as its host has done (`24 SEQ`), and what it tells of
+/// routers; nothing else.
+fn acknowledged(bed: &mut Bed, n: u16, ack: u32, told: &str) {
+    let (far, port) = (ISN_A.wrapping_add(ack), PORT_A + n);
+    bed.play(&format!("b > . 1 ack {ack} win 60000 <{told}flraw 53 24 {far:08x}> {{port {port}}}"));
+}
+
+/// b acknowledges all that comes, until nothing more does.
+fn all_acknowledged(bed: &mut Bed, told: &str) {
+    for _ in 0..40 {
+        for n in 0..2 {
+            let end = bed.end[usize::from(n)];
+            acknowledged(bed, n, end, told);
+        }
+        bed.play("~50");
+    }
+}
+
+/// Two flows to one gateway share 1 MB a second, and both have sent of late.
+fn two() -> Bed {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    bed.open(1, ONE);
+    bed.play(&format!("b > . 1 ack 57601 win 60000 <flraw 54 {MB_PER_S},flraw 53>"));
+    bed.send(0, 58_401, 29_200);
+    bed.send(1, 1, 29_200);
+    bed.play("~100");
+    assert_eq!(bed.flows(), [2]);
+    bed
+}
+
+impl Bed {
+    /// How many flows each pair has.
+    fn flows(&mut self) -> Vec<u64> {
+        self.pairs().iter().map(|pair| pair.flows).collect()
+    }
+
+    /// Over a minute later something passes that belongs to nobody, and the gateway looks round.
+    fn rest(&mut self) {
+        self.play("~75s\n a > P. 1:11 ack 1 {port 9}\n ~1");
+    }
+}
+
+#[test]
+fn a_shared_window_counts_once_in_the_sums() {
+    let mut bed = two();
+    bed.send(0, 87_601, 58_400);
+    bed.send(1, 29_201, 58_400);
+    bed.play("~20");
+    let (now, link) = (bed.t.now(), bed.t.with_gateway(|g, _, _| g.status()).links[0].clone());
+    let flows = bed.t.with_gateway(move |g, _, _| g.flows(now, 10));
+    assert_eq!((flows.len(), link.flows), (2, 2));
+    // Each of them may use all of it.
+    let window = flows[0].cwnd_b_bytes;
+    assert!(window > 60_000 && flows[1].cwnd_b_bytes == window, "{window}");
+    assert!(link.cwnd_bytes.abs_diff(window) < window / 20, "{} of {window}", link.cwnd_bytes);
+    assert_eq!(bed.t.status().cwnd_bytes, link.cwnd_bytes);
+}
+
+/// `48 AT BYTES` is the link report: by the clock of the gateway there, what has come in.
+#[test]
+fn what_the_gateway_there_reports_of_the_link_ends_trust() {
+    // Of 115 kB in a round trip.
+    for (counts, is_doubted) in [(40_000, true), (90_000, false)] {
+        let mut bed = Bed::begun(XcpContext::Pair);
+        let (mut sent, mut doubted_after) = (58_401_u32, None);
+        for round in 1..=16_u32 {
+            for _ in 0..3 {
+                bed.send(0, sent, 43_800);
+                sent += 43_800;
+            }
+            // What had left a round trip before is acknowledged.
+            let (ack, bytes, at_us) = (bed.end[0], round * counts, 7_000_000 + round * 100_000);
+            bed.play("~99");
+            let _ = bed.t.take_happened();
+            acknowledged(&mut bed, 0, ack, &format!("flraw 54 {MB_PER_S},"));
+            bed.play(&format!("~1\n b > . 1 ack {ack} win 60000 <flraw 53 48 {at_us:08x} {bytes:08x}>"));
+            let happened = bed.t.take_happened();
+            let is_doubt = |e: &Event| *e == Event::Doubted(Side::B, Doubt::Contradicted);
+            if happened.iter().any(|(_, event)| is_doubt(event)) {
+                doubted_after = doubted_after.or(Some(round));
+            }
+        }
+        assert_eq!(doubted_after.is_some(), is_doubted, "{counts}: {doubted_after:?}");
+        assert!(doubted_after.is_none_or(|round| (10..=13).contains(&round)), "{doubted_after:?}");
+    }
+}
+
+#[test]
+fn flows_that_drain_leave_the_pair() {
+    let mut bed = two();
+    bed.t.drain();
+    all_acknowledged(&mut bed, "");
+    let status = bed.t.status();
+    assert_eq!((status.flows_split, status.flows_draining), (0, 0), "{status:?}");
+    bed.rest();
+    assert_eq!(bed.flows(), [], "and it is forgotten");
+    // The next one begins as any does.
+    bed.t.end_drain();
+    bed.open(2, ONE);
+    bed.send(2, 1, 58_400);
+    bed.play("~30");
+    assert_eq!(bed.pairs().iter().map(|p| (p.routers_speak, p.flows)).collect::<Vec<_>>(), [(false, 1)]);
+}
+
+#[test]
+fn a_flow_that_falls_asleep_leaves_the_rest_and_finds_it_again() {
+    let mut bed = two();
+    all_acknowledged(&mut bed, "");
+    assert_eq!(bed.end[..2], [87_601, 29_201]);
+    // One goes on, the other rests.
+    let mut sent = 87_601;
+    for _ in 0..200 {
+        bed.send(0, sent, 29_200);
+        sent += 29_200;
+        bed.play("~80");
+        let end = bed.end[0];
+        acknowledged(&mut bed, 0, end, &format!("flraw 54 {MB_PER_S},"));
+    }
+    assert_eq!((bed.t.status().flows_dormant, bed.flows()), (1, vec![1]));
+    let before = bed.pairs()[0].rate_bps;
+    assert!(before > 4_000_000, "{before}");
+    // It wakes. Meanwhile its far gateway may have slept, or not: the first sum is no change.
+    bed.send(0, sent, 29_200);
+    bed.send(1, 29_201, 29_200);
+    bed.play("~50");
+    assert_eq!((bed.t.status().flows_dormant, bed.flows()), (0, vec![2]));
+    bed.play("~50");
+    acknowledged(&mut bed, 1, 30_641, "flraw 54 7fff0000,");
+    let after = bed.pairs()[0].rate_bps;
+    assert!(after.abs_diff(before) < before / 2, "{before} {after}");
+}
+
+#[test]
+fn in_custody_mode_flows_share_all_the_same() {
+    let t = Script::with(|s| {
+        s.link = Some(link(XcpContext::Pair));
+        s.config.limits.relay_bytes = 1 << 20;
+        s.config.default_action = Action::Custody(Notice::Silence);
+    });
+    let mut bed = Bed { t, got: [0; 2], said: None, end: [1; 3] };
+    bed.open(0, ONE);
+    bed.send(0, 1, 58_400);
+    bed.play("~100");
+    acknowledged(&mut bed, 0, 7_201, &format!("flraw 54 {MB_PER_S},"));
+    bed.open(1, ONE);
+    bed.send(0, 58_401, 58_400);
+    bed.send(1, 1, 58_400);
+    let got = bed.within(30);
+    assert!((10_000..=45_000).contains(&got[1]), "{got:?}");
+    assert_eq!((bed.flows(), bed.t.mode()), (vec![2], "custody"));
+    // Its link goes: nothing leaves, and nothing is stuck when it is back.
+    bed.t.set_carrier(TO_B, false);
+    assert_eq!(bed.within(3_000), [0, 0]);
+    bed.t.set_carrier(TO_B, true);
+    let got = bed.within(100);
+    assert!(got.iter().sum::<usize>() > 20_000, "{got:?}");
+    bed.rest();
+    assert!(bed.flows().len() <= 1, "{:?}", bed.pairs());
+}
+
+#[test]
+fn flows_that_move_to_another_link_leave_one_pair_and_make_another() {
+    let spare = Link { name: "spare".into(), ..link(XcpContext::Pair) };
+    let t = Script::with(|s| {
+        s.link = Some(link(XcpContext::Pair));
+        s.spare = Some(Some(spare));
+        s.config.limits.relay_bytes = 1 << 20;
+    });
+    let mut bed = Bed { t, got: [0; 2], said: None, end: [1; 3] };
+    for n in 0..2 {
+        bed.open(n, ONE);
+        bed.send(n, 1, 58_400);
+    }
+    bed.play("~100");
+    for n in 0..2 {
+        acknowledged(&mut bed, n, 7_201, &format!("flraw 54 {MB_PER_S},"));
+    }
+    bed.play("~20");
+    let of = |bed: &mut Bed, n: usize| {
+        let link = bed.t.with_gateway(|g, _, _| g.status()).links[n].clone();
+        link.pairs.iter().map(|pair| (pair.routers_speak, pair.flows)).collect::<Vec<_>>()
+    };
+    assert_eq!((of(&mut bed, 0), of(&mut bed, 1)), (vec![(true, 2)], vec![]));
+    bed.t.reroute_b(SPARE);
+    // What comes of the old way says nothing of the new one.
+    for n in 0..2 {
+        bed.send(n, 58_401, 29_200);
+        let end = bed.end[usize::from(n)];
+        acknowledged(&mut bed, n, end, &format!("flraw 54 {MB_PER_S},"));
+    }
+    let got = bed.within(60);
+    assert!(got.iter().all(|bytes| *bytes > 5_000), "nothing stands still: {got:?}");
+    assert_eq!(of(&mut bed, 1), [(false, 2)]);
+    all_acknowledged(&mut bed, &format!("flraw 54 {MB_PER_S},"));
+    assert_eq!(of(&mut bed, 1), [(true, 2)]);
+    bed.rest();
+    assert_eq!(of(&mut bed, 0), [], "the old one is forgotten");
+}
+
+#[test]
+fn a_gateway_that_starts_again_is_another_one_and_one_that_keeps_its_name_is_the_same() {
+    for (again, pairs) in [(OTHER, 2), (ONE, 1)] {
+        let mut bed = Bed::begun(XcpContext::Pair);
+        // It has lost the first connection: that is reset.
+        bed.play("b > R. 1 ack 57601\n ~100");
+        assert_eq!(bed.t.status().flows_split, 0);
+        bed.open(1, again);
+        bed.send(1, 1, 58_400);
+        bed.play("~30");
+        assert_eq!(bed.flows(), vec![1; pairs], "the dead one is not counted");
+        bed.play("~70");
+        acknowledged(&mut bed, 1, 7_201, &format!("flraw 54 {MB_PER_S},"));
+        let speak = bed.pairs().iter().map(|pair| pair.routers_speak).collect::<Vec<_>>();
+        assert_eq!(speak, vec![true; pairs]);
+        all_acknowledged(&mut bed, "");
+        bed.rest();
+        assert_eq!(bed.flows(), []);
+    }
 }

@@ -36,7 +36,7 @@ use network::{Net, Out, SPARE, TO_A, TO_B};
 use notation::{Seen, Spec};
 
 /// Both sequence spaces wrap early in every script.
-const ISN_A: u32 = 0xffff_ff00;
+pub const ISN_A: u32 = 0xffff_ff00;
 const ISN_B: u32 = 0x7fff_fe80;
 /// Host a's usual port; host b's only one.
 pub const PORT_A: u16 = 40_000;
