@@ -231,7 +231,8 @@ impl Controller {
         }
     }
 
-    /// [`Kind::Xcp`]: the gateway at the other end has reported what has come in of all flows to it.
+    /// [`Kind::Xcp`]: the gateway at the other end has reported what has come in of all flows to
+    /// it.
     pub fn hear_report(&mut self, reported: Reported) {
         if let State::Xcp(c) = &mut self.0 {
             c.hear_report(reported);

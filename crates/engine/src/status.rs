@@ -38,8 +38,8 @@ pub struct Status {
     pub flows_with_peer: u64,
     /// Bytes sent and not acknowledged now, both directions of all flows.
     pub in_flight_bytes: u64,
-    /// Congestion windows of all directions that hold data now, bytes; one that several share counts
-    /// once.
+    /// Congestion windows of all directions that hold data now, bytes; one that several share
+    /// counts once.
     pub cwnd_bytes: u64,
     /// What holds the split flows now.
     pub limited_by: LimitedBy,

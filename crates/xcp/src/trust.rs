@@ -260,8 +260,8 @@ impl Trust {
         self.disbelieve(Doubt::Marked);
     }
 
-    /// The gateway at the other end has reported this, of all flows that share what is allowed. Flows
-    /// of others may be in it, so it is what arrives at most.
+    /// The gateway at the other end has reported this, of all flows that share what is allowed.
+    /// Flows of others may be in it, so it is what arrives at most.
     pub fn on_report(&mut self, reported: Reported) {
         self.reported = Some(reported);
     }
