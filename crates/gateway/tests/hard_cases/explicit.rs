@@ -437,12 +437,12 @@ fn routers_of_the_way_that_was_left_have_no_say_on_another_one() {
     t.play("b > . 1 ack 7201 <flraw 54 000f4240,flraw 53>\n ~60\n drop");
     assert!(is_host_told(&mut t, Event::Explicit(Side::B)));
     t.reroute_b(SPARE);
-    t.play("~1\n drop");
+    t.play("a > . 43801:73001 ack 1 {gso 1460}\n ~20\n drop");
     // Of what left the old way: 10 MB a second more, and a sum that is far off.
     t.play("b > . 1 ack 14401 <flraw 54 00a7d8c0,flraw 53>\n ~20\n drop");
     assert!(!is_host_told(&mut t, Event::Explicit(Side::B)), "nobody has spoken on this one");
     t.play("b > . 1 ack 43201 <flraw 54 00a7d8c0,flraw 53>\n drop");
-    t.play("a > . 43801:73001 ack 1 {gso 1460}\n ~60\n drop");
+    t.play("~60\n drop");
     let fast = allowed(&mut t, 1, "b > . 1 ack 46681 <flraw 54 00a7d900,flraw 53>");
     assert!(is_host_told(&mut t, Event::Explicit(Side::B)), "now one has");
     assert!((100_000..2_000_000).contains(&fast), "{fast}");
