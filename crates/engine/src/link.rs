@@ -641,18 +641,6 @@ impl Link {
     pub(crate) fn reckon_with_losses(&mut self) {
         self.budget.losses_changed(self.losses.sent_and_lost());
     }
-
-    /// It loses so much that a burst without an answer says little.
-    #[must_use]
-    pub fn is_lossy(&self) -> bool {
-        self.losses.is_lossy()
-    }
-
-    /// It loses enough for repetitions before the loss is known.
-    #[must_use]
-    pub fn is_repeating_worth(&self) -> bool {
-        self.losses.is_repeating_worth()
-    }
 }
 
 #[cfg(test)]
