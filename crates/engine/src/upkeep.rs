@@ -69,7 +69,7 @@ impl Split<'_> {
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
         let Some(link) = cx.links.get(leg.out) else { return false };
         if tx.cc().kind() == farlink_cc::Kind::Xcp {
-            // What is not used of the allowance may be of use to others, which losses must be worth.
+            // What is not used of the allowance may be of use to others: losses must be worth it.
             return tx.cc().copies() != farlink_cc::Copies::None && link.is_known_to_lose();
         }
         // Of the link: all that this connection has sent may have waited.
