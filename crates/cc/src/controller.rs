@@ -321,13 +321,15 @@ impl Controller {
         }
     }
 
-    /// On a link of known rate: what is idle of it may be used for these copies.
+    /// On a link of known rate what is idle of it may be used for these copies, and by XCP what is
+    /// not used of the allowance.
     #[must_use]
     pub fn copies(&self) -> Copies {
         match &self.0 {
             State::Fixed(c) if c.kind == Kind::FixedRate => Copies::All,
             State::KnownRate(c) => c.copies(),
-            State::LossBased(_) | State::Bbr(_) | State::Xcp(_) | State::Fixed(_) => Copies::None,
+            State::Xcp(c) => c.copies(),
+            State::LossBased(_) | State::Bbr(_) | State::Fixed(_) => Copies::None,
         }
     }
 

@@ -15,7 +15,7 @@ use farlink_wire::time::{Duration, Instant};
 use farlink_wire::xcp::XcpFields;
 use farlink_xcp::{Doubt, News, Reported, Seen, Sender, Trust};
 
-use crate::api::{Ack, Config, Congestion, Lost};
+use crate::api::{Ack, Config, Congestion, Copies, Lost};
 use crate::bbr::Bbr;
 
 /// What leaves before a router has spoken, segments (RFC 6928).
@@ -324,6 +324,11 @@ impl Xcp {
             None if self.shared.is_some() => None,
             None => self.sender.allowed_bps().map(|bps| (bps as f64 * self.payload_share) as u64),
         }
+    }
+
+    /// What the end of a transfer leaves of the allowance may be used for copies.
+    pub(crate) fn copies(&self) -> Copies {
+        if self.beyond.is_none() { Copies::All } else { Copies::None }
     }
 
     pub(crate) fn is_probing_rtt(&self) -> bool {

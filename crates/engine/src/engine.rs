@@ -602,9 +602,9 @@ impl Engine {
             return Pulled::default();
         }
         let mut pulled = flow.pull(&mut cx, to, turn, what);
+        pulled.pair = cx.links.pair(flow.legs.get(to));
         if !pulled.size.is_nothing() {
             pulled.more = flow.wants(&cx, to);
-            pulled.pair = cx.links.pair(flow.legs.get(to));
         } else if what == What::Any {
             pulled.more = flow.wants_repeat(&cx, to);
         }

@@ -13,12 +13,13 @@ use farlink_wire::{Instant, PacketBuf, SegmentHeader, TcpSegment, WireSize};
 
 use farlink_xcp::Context;
 
+use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::leg::Leg;
 use crate::link::Link;
 use crate::peer::{Capability, Identity};
-use crate::sender::{Feedback, Plan, Sender, Supply};
+use crate::sender::{Feedback, Plan, Purpose, Sender, Supply};
 use crate::side::{Pair, Side};
 use crate::split::Split;
 
@@ -64,6 +65,8 @@ pub(crate) struct Said {
     pub fields: bool,
     /// What has come of the wishes of the gateway that it goes to.
     pub sum: Option<u32>,
+    /// That is told with another acknowledgement, soon.
+    pub sum_later: bool,
     /// All of it stands in XCP's own header, with this as what has come since the last one.
     pub shim: Option<i32>,
 }
@@ -89,13 +92,22 @@ impl Split<'_> {
         let is_data = plan.is_some_and(|p| p.len > 0);
         let fields = is_data && leg.is_explicit();
         if !leg.peer.speaks(Capability::Xcp) || !leg.is_over_routers {
-            return Said { fields, sum: None, shim: None };
+            return Said { fields, ..Said::default() };
         }
         if let Some(said) = self.says_in_shim(cx, to, plan) {
             return said;
         }
-        let wishes = &self.relays.get(to).rx.wishes();
-        Said { fields, sum: wishes.sum().filter(|_| !is_data || wishes.are_untold()), shim: None }
+        let inbound = self.relays.get(to);
+        let wishes = inbound.rx.wishes();
+        let is_told = match self.ack_policy(cx, to) {
+            _ if is_data => wishes.are_untold(),
+            // Above gaps there are more acknowledgements, and what is held there needs their room:
+            // the sum is told as often as without.
+            AckPolicy::Gateway(interval) if inbound.buffer.has_early() => wishes.are_due(cx.now, interval),
+            _ => true,
+        };
+        let sum_later = !is_data && !is_told && wishes.are_untold();
+        Said { fields, sum: wishes.sum().filter(|_| is_told), sum_later, shim: None }
     }
 
     /// What the gateway on a leg says with a segment that counts.
@@ -157,7 +169,9 @@ impl Sender {
             if said.shim.is_some() { header.header_len() + SHIM_BYTES } else { with_fields.header_len() };
         let headers = u32::try_from(headers).unwrap_or(u32::MAX);
         let size = WireSize { bytes: headers.saturating_mul(packets).saturating_add(plan.len), packets };
-        let wants_more = supply.end.after(plan.seq + plan.len);
+        // A copy is of use only while there is nothing more to send.
+        let is_copy = plan.purpose == Purpose::Early;
+        let wants_more = !is_copy && supply.end.after(plan.seq + plan.len);
         self.stamp_size(now, (size, plan.len), wants_more, context)
     }
 }

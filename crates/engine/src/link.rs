@@ -616,22 +616,6 @@ impl Link {
         self.far_end.delivers(now, self.patience())
     }
 
-    /// A connection ends that had this window of it at this round trip: for the next ones.
-    pub(crate) fn remember(&mut self, now: Instant, window_bytes: u64, rtt: Duration) {
-        self.memory.note(now, window_bytes, rtt);
-    }
-
-    /// The window that one had not long ago, at about this round trip.
-    #[must_use]
-    pub fn remembered_bytes(&self, now: Instant, rtt: Duration) -> Option<u64> {
-        self.memory.window_bytes(now, rtt)
-    }
-
-    /// Its rate has changed: what connections had of it is no measure any more.
-    pub(crate) fn forget(&mut self) {
-        self.memory.forget();
-    }
-
     /// So much has been delivered, and so much was found to be lost.
     pub(crate) fn note_losses(&mut self, delivered_bytes: u64, lost_bytes: u64) {
         self.losses.note(delivered_bytes, lost_bytes);
@@ -640,18 +624,6 @@ impl Link {
     /// Its budget goes by what is lost.
     pub(crate) fn reckon_with_losses(&mut self) {
         self.budget.losses_changed(self.losses.sent_and_lost());
-    }
-
-    /// It loses so much that a burst without an answer says little.
-    #[must_use]
-    pub fn is_lossy(&self) -> bool {
-        self.losses.is_lossy()
-    }
-
-    /// It loses enough for repetitions before the loss is known.
-    #[must_use]
-    pub fn is_repeating_worth(&self) -> bool {
-        self.losses.is_repeating_worth()
     }
 }
 

@@ -336,7 +336,10 @@ impl Split<'_> {
         let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
-        let arrived = inbound.rx.arrived.filter(|_| due);
+        let said = self.says_explicitly(cx, to, plan);
+        // What is held above a gap finds no room beside both.
+        let crowded = inbound.buffer.has_early() && said.sum.is_some();
+        let arrived = inbound.rx.arrived.filter(|_| due && !crowded);
         Some(Word {
             ack,
             window,
@@ -351,7 +354,7 @@ impl Split<'_> {
             told_delay,
             far: inbound.far_acked(),
             arrived,
-            said: self.says_explicitly(cx, to, plan),
+            said,
             shims: self.shims_to_tell(cx, to).filter(|_| pure),
         })
     }
@@ -364,7 +367,7 @@ impl Split<'_> {
         inbound.forget_notices(word.ack);
         let rx = &mut inbound.rx;
         if word.said.sum.is_some() || word.said.shim.is_some() {
-            rx.wishes_mut().note_told(word.said.shim.is_some());
+            rx.wishes_mut().note_told(cx.now, word.said.shim.is_some());
         }
         let raised = word.pure && rx.raise_first;
         if word.pure {
@@ -390,6 +393,9 @@ impl Split<'_> {
         }
         rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
+            rx.owe_by(cx.now + word.told_delay);
+        }
+        if word.said.sum_later {
             rx.owe_by(cx.now + word.told_delay);
         }
         if raised {

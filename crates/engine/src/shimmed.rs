@@ -57,14 +57,12 @@ impl Split<'_> {
                 let tx = &self.relays.get(to.other()).tx;
                 let is_single = plan.len <= tx.mss() && !plan.mtu_probe;
                 let is_first = plan.purpose == Purpose::New && !tx.asks_at_end(plan);
-                let said = Said { fields: true, sum: None, shim: Some(feedback.unwrap_or(0)) };
+                let said = Said { fields: true, shim: Some(feedback.unwrap_or(0)), ..Said::default() };
                 (is_single && is_first).then_some(said)
             }
-            None => feedback.filter(|_| wishes.may_be_told_in_shim()).map(|feedback| Said {
-                fields: false,
-                sum: None,
-                shim: Some(feedback),
-            }),
+            None => feedback
+                .filter(|_| wishes.may_be_told_in_shim())
+                .map(|feedback| Said { shim: Some(feedback), ..Said::default() }),
         }
     }
 

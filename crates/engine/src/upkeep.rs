@@ -54,7 +54,7 @@ impl Split<'_> {
     #[must_use]
     pub fn wants_repeat(&self, cx: &Cx<'_>, to: Side) -> Option<Wants> {
         let tx = &self.relays.get(to.other()).tx;
-        let may = tx.is_early_ready() && self.may_repeat_early(cx, to) && !self.is_hushed(cx.links, to);
+        let may = tx.is_early_ready(cx.now) && self.may_repeat_early(cx, to) && !self.is_hushed(cx.links, to);
         may.then_some(Wants::Repeat)
     }
 
@@ -68,6 +68,10 @@ impl Split<'_> {
         let tx = &self.relays.get(to.other()).tx;
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
         let Some(link) = cx.links.get(leg.out) else { return false };
+        if tx.cc().kind() == farlink_cc::Kind::Xcp {
+            // What is not used of the allowance may be of use to others: losses must be worth it.
+            return tx.cc().copies() != farlink_cc::Copies::None && link.is_known_to_lose();
+        }
         // Of the link: all that this connection has sent may have waited.
         let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
         let known = link.rate_in_force_bps().zip(rtt);

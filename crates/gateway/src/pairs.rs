@@ -15,7 +15,7 @@ use crate::group;
 /// count.
 pub fn group_of(wants: Wants, pair: Option<PairId>) -> GroupId {
     match (wants, pair) {
-        (Wants::Data(_), Some(pair)) => of_pair(pair),
+        (Wants::Data(_) | Wants::Repeat, Some(pair)) => of_pair(pair),
         _ => GroupId::DEFAULT,
     }
 }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn acknowledgements_wait_for_no_pair() {
         assert_eq!(group_of(Wants::Ack, Some(PairId(0))), GroupId::DEFAULT);
-        assert_eq!(group_of(Wants::Repeat, Some(PairId(0))), GroupId::DEFAULT);
         let data = Wants::Data(farlink_engine::config::Class::Bulk);
+        assert_eq!(group_of(Wants::Repeat, Some(PairId(0))), group_of(data, Some(PairId(0))), "a copy does");
         assert_eq!(group_of(data, None), GroupId::DEFAULT);
         assert_ne!(group_of(data, Some(PairId(0))), group_of(data, Some(PairId(1))));
     }

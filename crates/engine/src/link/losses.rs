@@ -1,5 +1,7 @@
 //! How lossy a link is, over all its flows: whether repeating early is worth its bytes.
 
+use super::Link;
+
 /// Before anything is known: as if one segment in 300 had been lost. A link that then carries 2.5
 /// MB without a loss is taken to be clean, until it loses something.
 const ASSUMED_LOST_BYTES: u64 = 1_500;
@@ -43,11 +45,37 @@ impl Losses {
         lost.saturating_mul(WORTH_ONE_IN) >= self.sent_bytes + ASSUMED_BYTES
     }
 
+    /// The same, and not only because little is known yet.
+    #[must_use]
+    pub fn is_known_to_lose(&self) -> bool {
+        self.lost_bytes.saturating_mul(WORTH_ONE_IN) >= self.sent_bytes + ASSUMED_BYTES
+    }
+
     /// It loses so much that a burst without an answer says little.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         let (sent, lost) = self.sent_and_lost();
         lost.saturating_mul(LOSSY_ONE_IN) >= sent
+    }
+}
+
+impl Link {
+    /// It loses so much that a burst without an answer says little.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.losses.is_lossy()
+    }
+
+    /// It loses enough for repetitions before the loss is known.
+    #[must_use]
+    pub fn is_repeating_worth(&self) -> bool {
+        self.losses.is_repeating_worth()
+    }
+
+    /// The same, and not only because little is known of it yet.
+    #[must_use]
+    pub fn is_known_to_lose(&self) -> bool {
+        self.losses.is_known_to_lose()
     }
 }
 

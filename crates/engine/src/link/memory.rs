@@ -2,6 +2,8 @@
 
 use farlink_wire::{Duration, Instant};
 
+use super::Link;
+
 /// What one connection has had is worth so long (RFC 9959 4.1: minutes, and no more than an hour).
 const LIFETIME: Duration = Duration::from_secs(600);
 
@@ -34,6 +36,24 @@ impl Memory {
     /// Nothing is known any more.
     pub fn forget(&mut self) {
         self.0 = None;
+    }
+}
+
+impl Link {
+    /// A connection ends that had this window of it at this round trip: for the next ones.
+    pub(crate) fn remember(&mut self, now: Instant, window_bytes: u64, rtt: Duration) {
+        self.memory.note(now, window_bytes, rtt);
+    }
+
+    /// The window that one had not long ago, at about this round trip.
+    #[must_use]
+    pub fn remembered_bytes(&self, now: Instant, rtt: Duration) -> Option<u64> {
+        self.memory.window_bytes(now, rtt)
+    }
+
+    /// Its rate has changed: what connections had of it is no measure any more.
+    pub(crate) fn forget(&mut self) {
+        self.memory.forget();
     }
 }
 

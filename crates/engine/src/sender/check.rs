@@ -46,9 +46,9 @@ mod tests {
         s.on_sent(now, &plan);
         now = s.timers.early.expect("a copy is due");
         s.on_timer(now);
-        assert!(s.is_early_ready());
+        assert!(s.is_early_ready(now));
         let _ = s.on_ack(now, end, &[], true, false);
-        assert!(!s.is_early_ready(), "it has arrived");
+        assert!(!s.is_early_ready(now), "it has arrived");
         s.change_cc(now, &Config { kind: Kind::Cubic, ..config });
         assert_eq!((s.deadline(), s.check(&supply, true)), (None, Ok(())));
     }

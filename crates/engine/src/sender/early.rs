@@ -6,10 +6,14 @@
 //! sent a round trip ago the receiver tells soon, of the end it tells last. Each transmission is
 //! repeated twice at most, in two rounds.
 //!
+//! By XCP it is what routers allow that is idle at the end. Others may have a use for it, so it is
+//! done once, for a part of what is sent at most, where something has been lost, and at the pace
+//! that is allowed.
+//!
 //! Where a host's window keeps back the rest, the oldest go first: a hole among them keeps it shut,
 //! and the earlier the longer.
 
-use farlink_cc::Copies;
+use farlink_cc::{Copies, Kind};
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::{Plan, Purpose, Sender, Supply};
@@ -24,6 +28,10 @@ const SPACING_PARTS: u32 = 32;
 const ROUND_PARTS: u32 = 8;
 /// Below this RTT waiting costs less than the bytes.
 const RTT_MIN: Duration = Duration::from_millis(40);
+
+/// Under XCP so many bytes may be copied, and one part of so many of what has arrived.
+const FREE_BYTES: u64 = 64 << 10;
+const EARNED_PARTS: u64 = 4;
 
 /// How far early repetition has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,9 +51,22 @@ pub(super) struct Early {
 impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
-    pub fn is_early_ready(&self) -> bool {
+    pub fn is_early_ready(&self, now: Instant) -> bool {
         let repeatable = !self.flight.is_empty() && !self.flight.has_lost();
-        self.early.on && repeatable && !self.silence.asks()
+        let paced = self.copying_rate().is_some() && self.governor.paced_until().is_some_and(|at| at > now);
+        self.early.on && repeatable && !paced && self.may_copy_more() && !self.silence.asks()
+    }
+
+    /// The rate that copies are paced at, bit/s: where an allowance is used for them that no queue
+    /// spreads.
+    fn copying_rate(&self) -> Option<u64> {
+        self.pacing_rate().filter(|_| self.cc().kind() == Kind::Xcp)
+    }
+
+    /// What routers allow is no link of our own: others may have a use for it.
+    fn may_copy_more(&self) -> bool {
+        let earned = FREE_BYTES + self.flight.delivered_bytes() / EARNED_PARTS;
+        self.cc().kind() != Kind::Xcp || self.flight.copied_bytes() < earned
     }
 
     /// Something was sent. `tail`: all that there is, so its copies may follow.
@@ -69,6 +90,10 @@ impl Sender {
 
     /// There is more, but no window for it: the hole that closes it is worth a copy, too.
     pub fn early_while_stalled(&mut self, now: Instant, supply: &Supply) {
+        // Under XCP it may be the allowance that there is too little of.
+        if self.cc().kind() == Kind::Xcp {
+            return;
+        }
         let begun = self.early.on || self.timers.early.is_some() || self.early.round > 0;
         if !begun
             && !self.silence.asks()
@@ -100,12 +125,15 @@ impl Sender {
     /// The next copy, one segment.
     pub fn plan_early(&mut self, now: Instant, supply: &Supply) -> Option<Plan> {
         // Urgent pointers belong to what is sent when they are.
-        if !self.is_early_ready() || supply.urgent_until.is_some() || supply.urgent_zero.is_some() {
+        if !self.is_early_ready(now) || supply.urgent_until.is_some() || supply.urgent_zero.is_some() {
             self.early.on = false;
             return None;
         }
         if self.early.round_at.is_some() && self.cc().copies() == Copies::End {
             self.early.on = false;
+            return None;
+        }
+        if self.copying_rate().is_some() && self.governor.waits_for_pace(now) {
             return None;
         }
         while self.early.round < self.copies_max() {
@@ -139,6 +167,9 @@ impl Sender {
     /// A copy went out.
     pub(super) fn on_sent_early(&mut self, now: Instant, plan: &Plan) {
         let len = plan.len + u32::from(plan.fin);
+        if let Some(rate) = self.copying_rate() {
+            self.governor.pace(now, u64::from(len), rate);
+        }
         if self.flight.on_sent_copy(now, plan.seq, len) || self.early.oldest_first {
             self.early.up = plan.seq + len;
         } else {

@@ -43,6 +43,8 @@ pub(super) struct Flight {
     head_due: bool,
     /// No copy sent on purpose reaches beyond this; `None`: there has been none.
     copied_end: Option<SeqNum>,
+    /// Bytes of all such copies, as far as they can be counted.
+    copied_bytes: u32,
     last_sent_at: Instant,
     /// Last time that something was acknowledged, or nothing was outstanding.
     progress_at: Instant,
@@ -71,6 +73,7 @@ impl Flight {
             dup_credit_bytes: 0,
             head_due: false,
             copied_end: None,
+            copied_bytes: 0,
             last_sent_at: now,
             progress_at: now,
             moved_at: None,
@@ -154,6 +157,10 @@ impl Flight {
     /// Payload that the receiver has acknowledged, by ACK or SACK, bytes.
     pub fn delivered_bytes(&self) -> u64 {
         self.rate.delivered_bytes()
+    }
+    /// Bytes that were sent a second time on purpose.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.into()
     }
     /// What is sent now shows what the source has, not what the path can do.
     pub fn is_app_limited(&self) -> bool {
@@ -276,6 +283,7 @@ impl Flight {
     pub fn on_sent_copy(&mut self, now: Instant, seq: SeqNum, len: u32) -> bool {
         let end = seq + len;
         self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
+        self.copied_bytes = self.copied_bytes.saturating_add(len);
         self.board.copied(now, seq, len)
     }
     fn then(&self, in_flight_bytes: u64) -> Then {

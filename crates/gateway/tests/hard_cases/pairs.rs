@@ -408,3 +408,48 @@ fn a_gateway_that_starts_again_is_another_one_and_one_that_keeps_its_name_is_the
         assert_eq!(bed.flows(), []);
     }
 }
+
+impl Bed {
+    /// Payload that was sent a second time before it could be known to be lost.
+    fn copied(&mut self) -> u64 {
+        self.t.status().counters.early_repeated_bytes
+    }
+}
+
+#[test]
+fn the_end_is_sent_twice_where_packets_get_lost_at_the_pace_that_is_allowed() {
+    for loses in [false, true] {
+        let mut bed = Bed::begun(XcpContext::Pair);
+        bed.play("a > P. 58401:58501 ack 1\n ~30");
+        assert_eq!(bed.copied(), 0, "nobody has lost anything yet");
+        // Of 40,320 bytes all have arrived, or all but a segment.
+        let told = format!("flraw 54 {MB_PER_S},flraw 53");
+        let has = if loses { "ack 7201 win 60000 <sack 8641:40321," } else { "ack 40321 win 60000 <" };
+        bed.play(&format!("b > . 1 {has}{told}>\n ~10"));
+        let soon = bed.copied();
+        // At 1 MB a second and a little more, and what may leave at once.
+        assert_eq!((soon > 4_000, soon > 17_000), (loses, false), "{soon}");
+        bed.play("~40");
+        let under_way = 1_440 + (58_501 - 40_321);
+        assert_eq!(bed.copied(), if loses { under_way } else { 0 });
+        bed.play("~60");
+        assert_eq!(bed.copied(), if loses { under_way } else { 0 }, "no more than once");
+    }
+}
+
+#[test]
+fn who_sends_little_at_a_time_does_not_send_all_of_it_twice() {
+    let mut bed = Bed::begun(XcpContext::Pair);
+    let told = format!("win 60000 <flraw 54 {MB_PER_S},flraw 53>");
+    bed.play(&format!("~30\n b > . 1 ack 7201 win 60000 <sack 8641:40321,flraw 53>\n ~20"));
+    bed.play(&format!("b > . 1 ack 58401 {told}\n ~50"));
+    let before = bed.copied();
+    for n in 0..200 {
+        let from = 58_401 + n * 2_880;
+        bed.play(&format!("a > P. {from}:{} ack 1 {{gso 1440}}\n ~100", from + 2_880));
+        bed.play(&format!("b > . 1 ack {} {told}", from + 2_880));
+    }
+    let copied = bed.copied() - before;
+    let sent = 58_400 + 200 * 2_880;
+    assert!((65_536..=65_536 + sent / 4 + 2_880).contains(&copied), "{copied}");
+}

@@ -1,6 +1,7 @@
 //! How connections share the first hard link, as it has carried them: how even their shares are
 //! (`jain_from_25_rtt`), how soon the one that joined last has its own (`round_trips_to_share`),
-//! and how long the queue is at the start and later (`queue_start_bdp`, `queue_from_20_rtt_bdp`).
+//! for how long one falls back (`round_trips_below_half`), and how long the queue is at the start
+//! and later (`queue_start_bdp`, `queue_from_20_rtt_bdp`).
 
 use farlink_channel::CARRIED_INTERVAL_MS;
 
@@ -15,6 +16,8 @@ const WINDOW_S_MIN: f64 = 0.05;
 const EVEN_FROM: f64 = 25.0;
 /// Round trips after the last start from which on the queue has to be short.
 const SHORT_FROM: f64 = 20.0;
+/// Round trips after the last start from which on each has a rate of its own.
+const STEADY_FROM: f64 = 20.0;
 /// Round trips that are the start.
 const START: f64 = 10.0;
 /// A share is reached when it stays within so much of it.
@@ -77,6 +80,10 @@ pub(super) fn measure(settings: &Settings, carried: &Carried, measured: &mut Mea
     let until_s = all.iter().map(|c| c.end_s).fold(f64::INFINITY, f64::min);
     queue(carried, settings.rate_bps as f64 / 8.0 * mean_rtt_s, (rtt_s, first_s, last_s, until_s), measured);
     measured.shares = told(&all, carried, (first_s, window_s));
+    let steady = (last_s + STEADY_FROM * rtt_s, until_s);
+    if let Some(below_s) = all.iter().filter_map(|c| below_half(c, steady, window_s)).reduce(f64::max) {
+        measured.metric("round_trips_below_half", below_s / rtt_s);
+    }
     if all.len() < 2 || until_s - last_s < window_s {
         return;
     }
@@ -114,6 +121,22 @@ fn reached(all: &[Series<'_>], newest: &Series<'_>, until_s: f64, window_s: f64)
         }
     }
     reached_s
+}
+
+/// For how long, without a break, a connection had less than half of its rate, which is the median
+/// of its windows between two times. Seconds; `None`: there are fewer than four.
+fn below_half(of: &Series<'_>, (from_s, until_s): (f64, f64), window_s: f64) -> Option<f64> {
+    let step_s = window_s / 4.0;
+    let count = ((until_s - from_s - window_s) / step_s).floor().max(0.0) as usize;
+    let carried: Vec<f64> = (0..count)
+        .map(|n| from_s + n as f64 * step_s)
+        .map(|from_s| of.between(from_s, from_s + window_s))
+        .collect();
+    let mut sorted = carried.clone();
+    sorted.sort_by(f64::total_cmp);
+    let usual = *sorted.get(count / 2).filter(|_| count >= 4 * 4)?;
+    let stretches = carried.split(|bytes| *bytes >= usual / 2.0).map(<[f64]>::len);
+    Some(stretches.max().unwrap_or(0) as f64 * step_s)
 }
 
 /// The longest queue at the start and later, in parts of a bandwidth-delay product.
@@ -206,6 +229,22 @@ mod tests {
         let m = measured(vec![(0, steady(500)), (0, uneven)], Vec::new());
         assert!((m.metrics["jain_from_25_rtt"] - 0.5).abs() < 1e-9);
         assert_eq!(measured(vec![(0, steady(500))], Vec::new()).metrics.get("jain_from_25_rtt"), None);
+    }
+
+    #[test]
+    fn who_falls_back_shows_for_how_long() {
+        let steady = vec![500u64; 500];
+        let below = |m: &Measured| m.metrics.get("round_trips_below_half").copied();
+        assert_eq!(below(&measured(vec![(0, steady.clone())], Vec::new())), Some(0.0));
+        // Three round trips with a fifth, and before that one with two thirds.
+        let mut falls = steady.clone();
+        falls[310..320].fill(330);
+        falls[320..350].fill(100);
+        let m = measured(vec![(0, steady.clone()), (0, falls)], Vec::new());
+        // A window that begins a quarter sooner or later has less than half of the rate, too.
+        assert_eq!(below(&m), Some(3.0));
+        let m = measured(vec![(0, steady[..230].to_vec())], Vec::new());
+        assert_eq!(below(&m), None, "too short to have a rate");
     }
 
     #[test]
