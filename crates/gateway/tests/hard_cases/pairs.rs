@@ -441,7 +441,7 @@ fn the_end_is_sent_twice_where_packets_get_lost_at_the_pace_that_is_allowed() {
 fn who_sends_little_at_a_time_does_not_send_all_of_it_twice() {
     let mut bed = Bed::begun(XcpContext::Pair);
     let told = format!("win 60000 <flraw 54 {MB_PER_S},flraw 53>");
-    bed.play(&format!("~30\n b > . 1 ack 7201 win 60000 <sack 8641:40321,flraw 53>\n ~20"));
+    bed.play("~30\n b > . 1 ack 7201 win 60000 <sack 8641:40321,flraw 53>\n ~20");
     bed.play(&format!("b > . 1 ack 58401 {told}\n ~50"));
     let before = bed.copied();
     for n in 0..200 {
