@@ -8,6 +8,7 @@ use crate::flight::Flight;
 use crate::harm::Harm;
 use crate::impair::Impairments;
 use crate::line::{Departure, Line};
+use crate::look::Look;
 use crate::medium::Medium;
 use crate::payload::Payload;
 use crate::schedule::section;
@@ -176,6 +177,18 @@ impl<P: Payload> Channel<P> {
         section(&self.config, at).open && !winker.as_mut().is_some_and(|winker| winker.is_down(at))
     }
 
+    /// A packet has left the line.
+    fn count(&mut self, look: Look, len_bytes: usize) {
+        match look {
+            Look::Ack => {
+                self.stats.ack_packets += 1;
+                self.stats.ack_bytes += len_bytes as u64;
+            }
+            Look::Fragment { .. } => self.stats.fragments += 1,
+            Look::Other => {}
+        }
+    }
+
     fn advance(&mut self, now: Instant) {
         while let Some(departure) = self.line.pop(now, &self.config) {
             if self.behind.is_none() {
@@ -213,7 +226,9 @@ impl<P: Payload> Channel<P> {
         if let Some(harm) = self.config.xcp_harm {
             self.harm.pass(harm, self.config.shims(), &mut packet);
         }
-        let fate = self.impairments.draw(&self.config, len_bytes);
+        let look = Look::of(packet.ip_packet());
+        self.count(look, len_bytes);
+        let fate = self.impairments.draw(&self.config, len_bytes, look.is_fragment());
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
         let mut due = end + self.config.delay + fate.jitter;
         if self.config.jitter_keeps_order {
@@ -231,6 +246,8 @@ impl<P: Payload> Channel<P> {
             &mut self.stats.dropped_contact
         } else if winked {
             &mut self.stats.dropped_wink
+        } else if self.config.firewall.is_some_and(|firewall| look.is_dropped_by(firewall)) {
+            &mut self.stats.dropped_firewall
         } else if fate.lost {
             &mut self.stats.dropped_loss
         } else if fate.bit_error {

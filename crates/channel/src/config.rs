@@ -26,6 +26,10 @@ pub struct ChannelConfig {
     pub ber: f64,
     /// Independent packet loss probability.
     pub loss: f64,
+    /// Probability that an IP fragment is lost, independently; whole packets are not.
+    pub fragment_loss: f64,
+    /// What a firewall behind the line drops.
+    pub firewall: Option<Firewall>,
     /// Bursty packet loss.
     pub gilbert_elliott: Option<GilbertElliott>,
     /// Probability that a packet is delayed by `reorder_extra` more, so that later ones overtake
@@ -59,6 +63,15 @@ pub struct ChannelConfig {
     pub xcp_protocol: Option<u8>,
     /// Another line behind this one, whose queue drops its tail and knows nothing of XCP.
     pub behind: Option<Behind>,
+}
+
+/// Which fragments a firewall drops. It lets whole packets pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Firewall {
+    /// All.
+    Fragments,
+    /// Those that say "don't fragment": some boxes take these for an attack. IPv6 has no such bit.
+    FragmentsWithDf,
 }
 
 /// A line that is always there and always as fast.
@@ -135,6 +148,7 @@ impl ChannelConfig {
         let probabilities = [
             ("ber", Some(self.ber)),
             ("loss", Some(self.loss)),
+            ("fragment_loss", Some(self.fragment_loss)),
             ("reorder", Some(self.reorder)),
             ("duplicate", Some(self.duplicate)),
             ("corrupt", Some(self.corrupt)),
@@ -256,8 +270,16 @@ pub struct Stats {
     pub delivered_bytes: u64,
     /// Dropped because the queue was full.
     pub dropped_queue: u64,
-    /// Dropped by independent or bursty packet loss.
+    /// Dropped by independent or bursty packet loss, or as fragments.
     pub dropped_loss: u64,
+    /// Dropped by a firewall.
+    pub dropped_firewall: u64,
+    /// Fragments that left the line.
+    pub fragments: u64,
+    /// Pure acknowledgements that left the line.
+    pub ack_packets: u64,
+    /// Their bytes.
+    pub ack_bytes: u64,
     /// Dropped because of a bit error.
     pub dropped_ber: u64,
     /// Dropped because the link winked.

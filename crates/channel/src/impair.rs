@@ -9,6 +9,7 @@ use crate::random::{Stream, Use, power};
 #[derive(Clone, Debug)]
 pub(crate) struct Impairments {
     loss: Stream,
+    fragment_loss: Stream,
     gilbert_elliott: Stream,
     is_bad: bool,
     bit_error: Stream,
@@ -34,6 +35,7 @@ impl Impairments {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             loss: Stream::new(seed, Use::Loss),
+            fragment_loss: Stream::new(seed, Use::FragmentLoss),
             gilbert_elliott: Stream::new(seed, Use::GilbertElliott),
             is_bad: false,
             bit_error: Stream::new(seed, Use::BitError),
@@ -46,10 +48,13 @@ impl Impairments {
 
     /// Draws for one packet. What is switched off is not drawn; what is on is drawn whether or not
     /// the packet is lost already.
-    pub(crate) fn draw(&mut self, config: &ChannelConfig, len_bytes: usize) -> Fate {
+    pub(crate) fn draw(&mut self, config: &ChannelConfig, len_bytes: usize, is_fragment: bool) -> Fate {
         let mut fate = Fate::default();
         if config.loss > 0.0 {
             fate.lost = self.loss.chance(config.loss);
+        }
+        if config.fragment_loss > 0.0 && is_fragment {
+            fate.lost |= self.fragment_loss.chance(config.fragment_loss);
         }
         if let Some(model) = &config.gilbert_elliott {
             fate.lost |= self.step(model);

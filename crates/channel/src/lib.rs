@@ -12,6 +12,7 @@
 //! - `waiting.rs` the queue, or the queues: XCP traffic may have its own
 //! - `line.rs` serialisation; `medium.rs` both directions on one medium; `schedule.rs`
 //!   rates and contacts over time
+//! - `look.rs` acknowledgements and fragments, and what a firewall thinks of them
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
 //!   the streams
 //! - `perfect.rs` what could not be done better; `carried.rs` what was carried when
@@ -37,6 +38,7 @@ mod flight;
 mod harm;
 mod impair;
 mod line;
+mod look;
 mod medium;
 mod payload;
 mod perfect;
@@ -49,8 +51,8 @@ mod wink;
 pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN, OfConnection};
 pub use channel::Channel;
 pub use config::{
-    Behind, ChannelConfig, Contact, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide, XcpHarm,
-    XcpRouter,
+    Behind, ChannelConfig, Contact, Firewall, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide,
+    XcpHarm, XcpRouter,
 };
 pub use medium::Medium;
 pub use payload::Payload;

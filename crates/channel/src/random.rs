@@ -15,6 +15,7 @@ pub(crate) enum Use {
     Jitter = 7,
     Wink = 8,
     Harm = 9,
+    FragmentLoss = 10,
 }
 
 /// One stream.

@@ -162,10 +162,16 @@ impl Lab {
         // Everywhere before the first interface: those begin with the defaults of their namespace.
         for node in &self.topology.nodes {
             let sysctls = match node.role {
-                Role::Host => hosts::host_sysctls(&self.settings),
+                Role::Host => {
+                    let all = hosts::host_sysctls(&self.settings).into_iter();
+                    all.chain(hosts::own_sysctls(&self.settings, &node.name)).collect()
+                }
                 _ => hosts::router_sysctls(),
             };
             self.ns(&node.name).sysctls(&sysctls)?;
+            if node.role == Role::Host && self.settings.lacks(&node.name).oversized {
+                self.ns(&node.name).run("nft", &[&hosts::refusal(&self.settings)])?;
+            }
         }
         for (number, node) in self.topology.nodes.iter().enumerate() {
             let ns = self.ns(&node.name);

@@ -55,6 +55,36 @@ pub fn host_sysctls(lab: &Settings) -> Vec<(String, String)> {
     settings
 }
 
+/// Sysctls of the host of this name beside those of all hosts.
+#[must_use]
+pub fn own_sysctls(lab: &Settings, host: &str) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    let lacks = lab.lacks(host);
+    let off = [("timestamps", lacks.timestamps), ("window_scaling", lacks.scaling), ("sack", lacks.sack)];
+    for (name, _) in off.into_iter().filter(|(_, is_off)| *is_off) {
+        settings.push((format!("net.ipv4.tcp_{name}"), "0".into()));
+    }
+    if let Some(bytes) = lab.client_window_bytes.filter(|_| host == "client") {
+        // Half of a receive buffer is window (tcp_adv_win_scale 1); the route's `window` bounds it
+        // exactly.
+        let buffer = 2 * bytes;
+        settings.push(("net.ipv4.tcp_rmem".into(), format!("4096 {buffer} {buffer}")));
+        settings.push(("net.ipv4.tcp_moderate_rcvbuf".into(), "0".into()));
+    }
+    settings
+}
+
+/// What nft is told for a host that takes no TCP packet larger than its interface does. Its input
+/// hook comes behind the reassembly of fragments.
+#[must_use]
+pub fn refusal(lab: &Settings) -> String {
+    format!(
+        "table inet refusal {{ chain input {{ type filter hook input priority 0; \
+         meta l4proto tcp meta length > {} drop; }} }}",
+        lab.mtu
+    )
+}
+
 /// What the routes of the host of this name say besides the next hop.
 #[must_use]
 pub fn route_attributes(lab: &Settings, host: &str) -> String {
@@ -70,8 +100,12 @@ pub fn route_attributes(lab: &Settings, host: &str) -> String {
     if iw > 0 {
         attributes.push_str(&format!(" initcwnd {iw}"));
     }
-    if lab.hosts == Hosts::Legacy {
-        attributes.push_str(&format!(" window {}", lab.host_window_bytes));
+    let window = match lab.hosts {
+        Hosts::Legacy => Some(u64::from(lab.host_window_bytes)),
+        Hosts::Modern => None,
+    };
+    if let Some(bytes) = lab.client_window_bytes.filter(|_| host == "client").or(window) {
+        attributes.push_str(&format!(" window {bytes}"));
     }
     attributes
 }
@@ -109,6 +143,27 @@ mod tests {
         assert_eq!(off.len(), 7);
         lab.set("iw", "4").unwrap();
         assert!(route_attributes(&lab, "client").contains("initcwnd 4"));
+    }
+
+    #[test]
+    fn only_the_first_client_has_a_window_of_its_own() {
+        let mut lab = Settings::default();
+        lab.set_all(["client_window=17520", "client_lacks=timestamps oversized"]).unwrap();
+        assert_eq!(route_attributes(&lab, "client"), " congctl cubic window 17520");
+        assert_eq!(route_attributes(&lab, "server"), " congctl cubic");
+        let own = own_sysctls(&lab, "client");
+        let of = |key: &str| own.iter().find(|(k, _)| k.ends_with(key)).map(|(_, v)| v.as_str());
+        // So small a window goes without scaling.
+        assert_eq!(
+            [of("tcp_timestamps"), of("tcp_window_scaling"), of("tcp_sack")],
+            [Some("0"), Some("0"), None]
+        );
+        assert_eq!(of("tcp_rmem"), Some("4096 35040 35040"));
+        assert_eq!(own_sysctls(&lab, "client2"), []);
+        assert!(refusal(&lab).contains("length > 1500"));
+        lab.set_all(["client_window=524280", "client_lacks=nothing"]).unwrap();
+        assert!(own_sysctls(&lab, "client").iter().all(|(k, _)| !k.contains("scaling")));
+        assert!(lab.set("client_lacks", "patience").unwrap_err().to_string().contains("timestamps, scaling"));
     }
 
     #[test]

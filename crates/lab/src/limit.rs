@@ -59,7 +59,8 @@ pub struct Job {
     pub loss: f64,
     /// Probability that the link is away.
     pub wink_p: f64,
-    /// Bytes of handshake and request that cross the return direction before the data.
+    /// Bytes of handshake and request that cross the return direction before the data. With many
+    /// flows those of one: the data of the first may fill the link while the others still ask.
     pub return_overhead_bytes: f64,
     /// The clock.
     pub clock: Clock,
@@ -91,6 +92,29 @@ impl Packets {
         let packets = bytes.div_ceil(payload).max(1);
         let on_wire = bytes + packets * u64::from(self.header_bytes());
         bytes.max(1) as f64 / on_wire as f64
+    }
+}
+
+/// What the packets of a handshake have besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handshake {
+    /// Family and timestamps.
+    pub packets: Packets,
+    /// Window scaling is offered.
+    pub scaling: bool,
+    /// SACK is.
+    pub sack: bool,
+}
+
+impl Handshake {
+    /// Bytes of a SYN, or of its answer, as Linux writes them (`tcp_options_write`): SACK permitted
+    /// stands where timestamps have their padding.
+    #[must_use]
+    pub fn syn_bytes(self) -> u32 {
+        const MSS: u32 = 4;
+        let sack = if self.sack && !self.packets.timestamps { 4 } else { 0 };
+        let scaling = if self.scaling { 4 } else { 0 };
+        self.packets.header_bytes() + MSS + sack + scaling
     }
 }
 
@@ -217,6 +241,17 @@ mod tests {
     fn a_starved_return_adds_handshake_and_request() {
         let job = Job { return_bps: 32e3, return_overhead_bytes: 200.0, ..geo(1e6, Clock::Connect) };
         assert!(near(job.seconds() - geo(1e6, Clock::Connect).seconds(), 0.05));
+    }
+
+    #[test]
+    fn a_handshake_is_as_large_as_linux_makes_it() {
+        let packets = Packets { mtu: 1500, v6: false, timestamps: true };
+        let modern = Handshake { packets, scaling: true, sack: true };
+        assert_eq!(modern.syn_bytes(), 60);
+        assert_eq!(Handshake { packets: Packets { v6: true, ..packets }, ..modern }.syn_bytes(), 80);
+        let plain = Packets { timestamps: false, ..packets };
+        assert_eq!(Handshake { packets: plain, ..modern }.syn_bytes(), 52);
+        assert_eq!(Handshake { packets: plain, scaling: false, sack: false }.syn_bytes(), 44);
     }
 
     #[test]

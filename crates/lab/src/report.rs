@@ -29,6 +29,8 @@ pub struct Measured {
     pub progress: Vec<(f64, u64)>,
     /// How connections shared the link, where the scenario watches it.
     pub shares: Option<Shares>,
+    /// What came back and went by time, where the return link is starved.
+    pub starved: Option<Starved>,
     /// Numbers that describe it.
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be; the cell is intact only without any.
@@ -121,6 +123,9 @@ pub struct CellReport {
     /// How connections shared the link, where the scenario watches it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
+    /// What came back and went by time, where the return link has less than a tenth of the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starved: Option<Starved>,
     /// What was not as it has to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -157,6 +162,7 @@ impl CellReport {
             schedule: measured.schedule,
             progress: measured.progress,
             shares: measured.shares,
+            starved: measured.starved,
             failures: measured.failures,
             notes: measured.notes,
         }
@@ -172,6 +178,18 @@ pub struct Shares {
     pub connections_bps: Vec<Vec<f64>>,
     /// The longest queue before the link.
     pub queue_max_bytes: Vec<u64>,
+}
+
+/// A starved return link by time, since the clock of the run started.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Starved {
+    /// What it carried in each second, bit/s; 600 at most.
+    pub return_bps: Vec<f64>,
+    /// Length of a step of `carried_bytes`.
+    pub step_s: f64,
+    /// Bytes of packets that the link had carried in the direction of the data at the end of each
+    /// step, from nothing on; 1,001 at most.
+    pub carried_bytes: Vec<u64>,
 }
 
 /// What a link was meant to do during a run, in seconds since it began to carry.

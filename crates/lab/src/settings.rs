@@ -15,6 +15,8 @@ pub use table::{SETTINGS, Setting, help};
 
 /// RFC 8200 section 5: below that there is no IPv6.
 const MTU_MIN_V6_BYTES: u32 = 1280;
+/// RFC 9293 3.1: the field of the header.
+const WINDOW_MAX_UNSCALED_BYTES: u64 = 65_535;
 /// Greatest additional delay of a packet on an Ethernet, milliseconds.
 const ETHERNET_JITTER_MS: f64 = 0.2;
 
@@ -54,6 +56,54 @@ impl Mode {
     }
 }
 
+/// What a host's TCP has not, though others of its time have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Lacks {
+    /// Timestamps (RFC 7323 section 3).
+    pub timestamps: bool,
+    /// Window scaling (RFC 7323 section 2).
+    pub scaling: bool,
+    /// SACK (RFC 2018).
+    pub sack: bool,
+    /// It drops segments that are larger than its MSS.
+    pub oversized: bool,
+}
+
+impl TryFrom<String> for Lacks {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut lacks = Self::default();
+        for word in text.split_whitespace() {
+            match word {
+                "nothing" => {}
+                "timestamps" => lacks.timestamps = true,
+                "scaling" => lacks.scaling = true,
+                "sack" => lacks.sack = true,
+                "oversized" => lacks.oversized = true,
+                other => {
+                    return Err(format!(
+                        "`{other}`: nothing, timestamps, scaling, sack or oversized expected"
+                    ));
+                }
+            }
+        }
+        Ok(lacks)
+    }
+}
+
+impl From<Lacks> for String {
+    fn from(lacks: Lacks) -> Self {
+        let all = [
+            (lacks.timestamps, "timestamps"),
+            (lacks.scaling, "scaling"),
+            (lacks.sack, "sack"),
+            (lacks.oversized, "oversized"),
+        ];
+        all.into_iter().filter(|(lacks, _)| *lacks).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// Where the only gateway stands when there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,6 +135,10 @@ pub struct Settings {
     pub ber: f64,
     /// Packet loss probability, each direction.
     pub loss: f64,
+    /// Probability that an IP fragment is lost, each direction; whole packets are not.
+    pub fragment_loss: f64,
+    /// What a firewall behind the link drops: nothing (empty), fragments, or fragments-with-df.
+    pub firewall: String,
     /// Mean length of a burst of losses in packets (Gilbert-Elliott); 0 or 1: independent losses.
     pub loss_burst: f64,
     /// Gilbert-Elliott: probability per packet of going from good to bad.
@@ -125,6 +179,8 @@ pub struct Settings {
     /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at
     /// least 64 packets, unless it is said in packets.
     pub queue_bytes: Option<u64>,
+    /// The same as what the direction carries in so many milliseconds.
+    pub queue_time_ms: Option<f64>,
     /// The same in packets of whatever size.
     pub queue_packets: Option<u64>,
     /// The queue before the link is that of an XCP router.
@@ -186,6 +242,11 @@ pub struct Settings {
     pub client2_cc: String,
     /// Receive window of legacy hosts in bytes (8 to 64 KB).
     pub host_window_bytes: u32,
+    /// Receive window of the first client in bytes; `None`: as its TCP has it. Up to 65,535 it is
+    /// offered without window scaling.
+    pub client_window_bytes: Option<u64>,
+    /// What the first client's TCP has not.
+    pub client_lacks: Lacks,
     /// Initial window of the hosts in segments; 0: the kernel's own (10; legacy hosts 1).
     pub iw: u32,
     /// Initial window of the gateways on the link in segments; 0: the gateway's own choice.
@@ -227,6 +288,8 @@ impl Default for Settings {
             duplex: Duplex::default(),
             ber: 0.0,
             loss: 0.0,
+            fragment_loss: 0.0,
+            firewall: String::new(),
             loss_burst: 0.0,
             ge_p: 0.0,
             ge_r: 1.0,
@@ -246,6 +309,7 @@ impl Default for Settings {
             jitter_ms: 0.0,
             jitter_keeps_order: true,
             queue_bytes: None,
+            queue_time_ms: None,
             queue_packets: None,
             xcp: false,
             xcp_capacity_bps: None,
@@ -276,6 +340,8 @@ impl Default for Settings {
             host_cc: "cubic".into(),
             client2_cc: String::new(),
             host_window_bytes: 65_535,
+            client_window_bytes: None,
+            client_lacks: Lacks::default(),
             iw: 0,
             keepalive: None,
             link_iw: 0,
@@ -335,6 +401,22 @@ impl Settings {
         if host == "client2" && !self.client2_cc.is_empty() { &self.client2_cc } else { &self.host_cc }
     }
 
+    /// What the TCP of the host of this name has not.
+    #[must_use]
+    pub fn lacks(&self, host: &str) -> Lacks {
+        if host != "client" {
+            return Lacks::default();
+        }
+        let is_small = self.client_window_bytes.is_some_and(|bytes| bytes <= WINDOW_MAX_UNSCALED_BYTES);
+        Lacks { scaling: self.client_lacks.scaling || is_small, ..self.client_lacks }
+    }
+
+    /// Segments between client and server have timestamps.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        self.hosts == Hosts::Modern && !self.client_lacks.timestamps
+    }
+
     /// Rate towards the server in bit/s; 0 is unlimited.
     #[must_use]
     pub fn up_bps(&self) -> u64 {
@@ -379,8 +461,10 @@ impl Settings {
     /// Queue before the link for a direction of this rate, in bytes.
     #[must_use]
     pub fn queue_for(&self, rate_bps: u64) -> u64 {
-        let bdp = (rate_bps as f64 / 8.0 * self.rtt_ms / 1e3) as u64;
-        self.queue_bytes.unwrap_or_else(|| bdp.max(64 * u64::from(self.link_mtu)))
+        let carried = |ms: f64| (rate_bps as f64 / 8.0 * ms / 1e3) as u64;
+        let mtu = u64::from(self.link_mtu);
+        let in_time = self.queue_time_ms.map(|ms| carried(ms).max(mtu));
+        self.queue_bytes.or(in_time).unwrap_or_else(|| carried(self.rtt_ms).max(64 * mtu))
     }
 }
 

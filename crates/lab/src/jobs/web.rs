@@ -8,7 +8,6 @@ use super::{Client, Done, Job, REQUEST_BYTES, Style, Task};
 use crate::limit::{Clock, Packets};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::Hosts;
 
 /// Handshake packets with IP headers: SYN and ACK, with timestamps.
 const HANDSHAKE_BYTES: f64 = 60.0 + 52.0;
@@ -53,7 +52,7 @@ pub(super) fn jobs(cell: &Cell) -> Result<Vec<Job>> {
 fn limit_seconds(cell: &Cell, scenario: &Scenario) -> Result<f64> {
     let (document, objects) = page(cell.number("page", 1))?;
     let s = &cell.settings;
-    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
+    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.has_timestamps() };
     let seconds = |bytes: u64| {
         if s.rate_bps == 0 { 0.0 } else { 8.0 * bytes as f64 / packets.eta(bytes) / s.rate_bps as f64 }
     };

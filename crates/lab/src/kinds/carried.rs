@@ -14,7 +14,7 @@ use crate::build::Lab;
 use crate::limit::Packets;
 use crate::report::{Measured, Schedule};
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{Hosts, Settings, Way};
+use crate::settings::{Settings, Way};
 use crate::topology::Topology;
 
 /// The link is full when it carries this share of its rate.
@@ -169,7 +169,7 @@ pub(crate) fn measure(
     measured.metric("wasted_bytes", (carried.serialised_bytes as f64 - needed).max(0.0));
     if let Some(began_s) = began_s.filter(|_| job.rate_bps == rate_bps) {
         let packets =
-            Packets { mtu: settings.link_mtu, v6: cell.v6(), timestamps: settings.hosts == Hosts::Modern };
+            Packets { mtu: settings.link_mtu, v6: cell.v6(), timestamps: settings.has_timestamps() };
         debug_assert!(packets.mtu > packets.header_bytes());
         let links: Vec<_> = crossed.into_iter().map(|n| settings.of_link(n).channel(way)).collect();
         if let Some(perfect_s) = job.perfect_seconds(&links, instant(began_s), packets.mtu) {

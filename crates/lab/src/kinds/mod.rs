@@ -20,6 +20,7 @@ mod never_worse;
 pub(crate) mod notices;
 mod outages;
 mod planned;
+pub(crate) mod returned;
 mod route_flap;
 mod rules;
 mod session;

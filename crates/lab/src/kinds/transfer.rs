@@ -7,21 +7,17 @@ use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, carried, first, gauges, outages, sets, source_clock};
+use super::{Kind, Run, carried, first, gauges, outages, returned, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
-use crate::limit::{Clock, Job, Packets, packet_loss};
+use crate::limit::{Clock, Handshake, Job, Packets, packet_loss};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Hosts, Settings, Way};
 use crate::sh;
 use crate::topology::Topology;
 use crate::workload::{Direction, Outcome, Served, Transfer};
-
-/// What crosses the return direction before the data: SYN, ACK and request, with IP headers and
-/// timestamps.
-const RETURN_OVERHEAD_BYTES: f64 = 60.0 + 52.0 + 52.0 + 24.0;
 
 /// Param: so many transfers go before, one after the other, and are not timed.
 pub(crate) const EARLIER: &str = "earlier";
@@ -85,6 +81,7 @@ impl Kind for TransferKind {
         let first_end_s = over_s.is_finite().then(|| age_s - (called.elapsed().as_secs_f64() - over_s));
         let carried = carried::Carried { first_end_s, ..carried };
         carried::measure(scenario, cell, run.seed, &carried, began_s, &mut measured);
+        returned::measure(cell, &returned::of_lab(cell, &session.lab)?, began_s, &mut measured);
         let sound = measured.failures.len();
         let findings = session.finish(cell, &mut measured)?;
         if !is_ours {
@@ -212,7 +209,7 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell) -> Job {
         Direction::Upload => (Way::Up, cell.settings.up_bps(), cell.settings.rate_bps),
     };
     let s = &cell.settings.towards(way);
-    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.hosts == Hosts::Modern };
+    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.has_timestamps() };
     let size = cell.number("size_bytes", 1_000_000);
     let flows = cell.number("flows", 1);
     let ethernet = cell.settings.ethernet_bps("eth");
@@ -236,9 +233,24 @@ pub(crate) fn limit_of(scenario: &Scenario, cell: &Cell) -> Job {
         eta: packets.eta(size),
         loss: packet_loss(s.ber, s.mean_loss(), s.link_mtu),
         wink_p: s.wink_p,
-        return_overhead_bytes: RETURN_OVERHEAD_BYTES,
+        return_overhead_bytes: return_overhead_bytes(cell, packets, size),
         clock: scenario.clock,
     }
+}
+
+/// Bytes that cross the return direction before the data: of a download SYN and request, which
+/// acknowledges, too; of an upload the server's answer to the SYN.
+fn return_overhead_bytes(cell: &Cell, packets: Packets, size_bytes: u64) -> f64 {
+    let lacks = cell.settings.lacks("client");
+    let is_modern = cell.settings.hosts == Hosts::Modern;
+    let handshake =
+        Handshake { packets, scaling: is_modern && !lacks.scaling, sack: is_modern && !lacks.sack };
+    let request = format!("GET {size_bytes} {}\n", cell.settings.seed).len();
+    let bytes = match direction(cell) {
+        Direction::Download => handshake.syn_bytes() + packets.header_bytes() + request as u32,
+        Direction::Upload => handshake.syn_bytes(),
+    };
+    f64::from(bytes)
 }
 
 /// Hard links that a transfer crosses.
@@ -339,6 +351,24 @@ mod tests {
         let cell = cells.iter().find(|c| c.variant == "farlink" && c.number("size_bytes", 0) == 10_000_000);
         let seconds = limit_of(&scenario, cell.unwrap()).seconds();
         assert!((seconds - 11.36).abs() < 0.01, "{seconds}");
+    }
+
+    /// SYN and request of 60 and 65 bytes wait for a slow return link.
+    #[test]
+    fn a_starved_return_link_has_its_part_in_the_limit() {
+        let limit = |set: &[&str]| {
+            let scenario = Scenario::find("geo-download").unwrap();
+            let cells = scenario.cells().unwrap();
+            let mut cell = cells.into_iter().find(|c| c.variant == "farlink").unwrap();
+            cell.set_all(set.iter().copied()).unwrap();
+            limit_of(&scenario, &cell).seconds()
+        };
+        let more = |set: &[&str], up: f64| {
+            let fast = limit(&[set, &["rate_up=0"]].concat());
+            (limit(&[set, &[&format!("rate_up={up}")]].concat()) - fast) * up / 8.0
+        };
+        assert!((more(&[], 32e3) - 125.0).abs() < 1e-6, "{}", more(&[], 32e3));
+        assert!((more(&["client_lacks=timestamps"], 9.6e3) - 105.0).abs() < 1e-6);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use farlink_channel::{
-    Behind, ChannelConfig, Contact, GilbertElliott, RateChange, Weights, Wink, WinkSide, XcpHarm, XcpRouter,
-    text,
+    Behind, ChannelConfig, Contact, Firewall, GilbertElliott, RateChange, Weights, Wink, WinkSide, XcpHarm,
+    XcpRouter, text,
 };
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -205,6 +205,12 @@ impl Settings {
             queue_limit_packets: self.queue_packets.and_then(|n| usize::try_from(n).ok()),
             ber: self.ber,
             loss: single,
+            fragment_loss: self.fragment_loss,
+            firewall: match self.firewall.as_str() {
+                "fragments" => Some(Firewall::Fragments),
+                "fragments-with-df" => Some(Firewall::FragmentsWithDf),
+                _ => None,
+            },
             gilbert_elliott: bursts,
             reorder: self.reorder,
             reorder_extra: millis(self.reorder_ms),
@@ -261,7 +267,8 @@ impl Settings {
     /// Where only packets are counted, bytes are not: a queue of full packets and one of small ones
     /// are alike.
     fn queue_limit_bytes(&self, rate_bps: u64) -> Option<usize> {
-        let packets_alone = self.queue_packets.is_some() && self.queue_bytes.is_none();
+        let packets_alone =
+            self.queue_packets.is_some() && self.queue_bytes.is_none() && self.queue_time_ms.is_none();
         let greatest = self.rate_changes.0.iter().map(|c| c.rate_bps).chain([rate_bps]).max().unwrap_or(0);
         (!packets_alone).then(|| self.queue_for(greatest) as usize)
     }
@@ -310,6 +317,9 @@ impl Settings {
             let name = way.name();
             if own.has_bad_state() && own.loss_burst > 1.0 {
                 bail!("{name}: `loss_burst` and `ge_p` both describe bursts; one of them is allowed");
+            }
+            if own.queue_bytes.is_some() && own.queue_time_ms.is_some() {
+                bail!("{name}: `queue` and `queue_time` both say what may wait; one of them is allowed");
             }
             if own.contacts.0.is_empty() && (own.contact_period_ms.is_some() || own.contact_hold) {
                 bail!(
@@ -395,6 +405,21 @@ mod tests {
     }
 
     #[test]
+    fn a_starved_return_link_has_a_queue_of_packets_or_of_time() {
+        let s = settings(&["rate=8M", "rate_up=32k", "up.queue_time=1s", "down.fragment_loss=1e-3"]);
+        s.check().unwrap();
+        let (up, down) = (s.channel(Way::Up), s.channel(Way::Down));
+        assert_eq!((up.queue_limit_bytes, up.queue_limit_packets), (Some(4_000), None));
+        assert_eq!((up.fragment_loss, down.fragment_loss), (0.0, 1e-3));
+        // One packet of any size finds room.
+        let least = settings(&["rate_up=9.6k", "up.queue_time=1s"]).channel(Way::Up);
+        assert_eq!(least.queue_limit_bytes, Some(1_500));
+        let both = settings(&["down.firewall=fragments-with-df", "up.queue_packets=50"]);
+        assert_eq!(both.channel(Way::Up).queue_limit_packets, Some(50));
+        assert_eq!(both.channel(Way::Down).firewall, Some(Firewall::FragmentsWithDf));
+    }
+
+    #[test]
     fn one_direction_may_take_longer() {
         let s = settings(&["rtt=300", "down.delay=250ms"]);
         s.check().unwrap();
@@ -436,6 +461,7 @@ mod tests {
             (&["contacts=5s-8s 6s-9s"], "`contacts` must be in order of time"),
             (&["contacts=5s-8s", "contact_period=7s"], "`contacts` must be within contact_period"),
             (&["contact_hold=true"], "there are none"),
+            (&["queue=64k", "up.queue_time=1s"], "up: `queue` and `queue_time`"),
             (&["xcp_weights=3:1"], "`xcp`"),
             (&["delay=20"], "`up.delay` or `down.delay`"),
             (&["rtt=300", "up.delay=20", "down.delay=20"], "40 ms together, and `rtt` is 300 ms"),

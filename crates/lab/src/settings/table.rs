@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-use super::{Contacts, Mode, Parts, RateChanges, Settings};
+use super::{Contacts, Lacks, Mode, Parts, RateChanges, Settings};
 
 /// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
 const MTU_BYTES: (u64, u64) = (552, 65_535);
 /// Windows without scaling.
 const HOST_WINDOW_BYTES: (u64, u64) = (1, 65_535);
+/// Windows of a client that is told so: two segments, to what scaling can say.
+const CLIENT_WINDOW_BYTES: (u64, u64) = (2_920, 1 << 30);
 const ANY_SIZE: (u64, u64) = (0, u64::MAX);
 /// Width of the keys' column in the help.
 const HELP_KEY_COLUMNS: usize = 32;
@@ -72,7 +74,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 66] = [
+pub static SETTINGS: [Setting; 71] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -88,6 +90,19 @@ pub static SETTINGS: [Setting; 66] = [
     ),
     of_direction("ber", "bit error rate", Probability(|s, p| s.ber = p)),
     of_direction("loss", "probability that a packet is lost", Probability(|s, p| s.loss = p)),
+    of_direction(
+        "fragment_loss",
+        "probability that an IP fragment is lost",
+        Probability(|s, p| s.fragment_loss = p),
+    ),
+    of_direction(
+        "firewall",
+        "what one behind the link drops",
+        OneOf("none|fragments|fragments-with-df", |s, word| {
+            let known = ["none", "fragments", "fragments-with-df"].contains(&word);
+            known.then(|| s.firewall = if word == "none" { String::new() } else { word.into() })
+        }),
+    ),
     of_direction(
         "loss_burst",
         "mean length of a burst of losses",
@@ -127,6 +142,11 @@ pub static SETTINGS: [Setting; 66] = [
     of_direction("jitter", "greatest additional delay", Time(|s, ms| s.jitter_ms = ms)),
     of_direction("jitter_keeps_order", "it overtakes nothing", Switch(|s, on| s.jitter_keeps_order = on)),
     of_direction("queue", "what may wait", Size(ANY_SIZE, |s, bytes| s.queue_bytes = Some(bytes))),
+    of_direction(
+        "queue_time",
+        "the same as a time of the direction's rate",
+        Time(|s, ms| s.queue_time_ms = Some(ms)),
+    ),
     of_direction(
         "queue_packets",
         "the same in packets",
@@ -224,6 +244,18 @@ pub static SETTINGS: [Setting; 66] = [
         "host_window",
         "receive window of legacy hosts",
         Size(HOST_WINDOW_BYTES, |s, bytes| s.host_window_bytes = bytes as u32),
+    ),
+    of_lab(
+        "client_window",
+        "receive window of the first client [as its TCP has it]",
+        Size(CLIENT_WINDOW_BYTES, |s, bytes| s.client_window_bytes = Some(bytes)),
+    ),
+    of_lab(
+        "client_lacks",
+        "what its TCP has not",
+        Read("'timestamps scaling sack oversized'", |s, text| {
+            Lacks::try_from(text.to_owned()).map(|lacks| s.client_lacks = lacks)
+        }),
     ),
     of_lab(
         "iw",
@@ -474,6 +506,7 @@ mod tests {
         for setting in &SETTINGS {
             let example = match setting.value {
                 Rate(_) => "3M",
+                Size(CLIENT_WINDOW_BYTES, _) => "17520",
                 Size(..) => "600",
                 Time(_) => "3s",
                 Probability(_) => "0.3",

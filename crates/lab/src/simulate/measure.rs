@@ -10,7 +10,7 @@ use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, of_directions,
     request_after, uploads,
 };
-use crate::kinds::{carried, first, sets, source_clock};
+use crate::kinds::{carried, first, returned, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -154,6 +154,7 @@ pub(super) fn of_transfers(
     let first_end_s = over.is_finite().then(|| over - schedules_began as f64 / 1e9);
     let carried = carried::Carried { first_end_s, ..carried_of(cell, network) };
     carried::measure(scenario, cell, seed, &carried, began_s, &mut measured);
+    returned::measure(cell, &returned_of(cell, network), began_s, &mut measured);
     of_network(cell, network, &mut measured);
     measured
 }
@@ -176,6 +177,27 @@ fn carried_of(cell: &Cell, network: &Network) -> carried::Carried {
         xcp_bytes: first.xcp_bytes.clone(),
         xcp_queue_bytes: first.xcp_queue_bytes.iter().map(|bytes| u64::from(*bytes)).collect(),
         first_end_s: None,
+    }
+}
+
+/// What the first hard link has carried against the data.
+fn returned_of(cell: &Cell, network: &Network) -> returned::Returned {
+    let ends = network.topology.hard_links().into_iter().next().map(|link| network.ends_of_link(link));
+    let Some(&[client_side, server_side]) = ends.as_deref() else { return returned::Returned::default() };
+    let [data, back] = match carried::way(cell) {
+        Way::Down => [server_side, client_side],
+        Way::Up => [client_side, server_side],
+    };
+    let bytes = |(node, port)| network.world.carried(node, port).bytes.clone();
+    let (of_data, of_back) =
+        (network.world.channel_stats(data.0, data.1), network.world.channel_stats(back.0, back.1));
+    returned::Returned {
+        bytes: bytes(back),
+        data_bytes: bytes(data),
+        ack_packets: of_back.ack_packets,
+        ack_bytes: of_back.ack_bytes,
+        drops: of_back.dropped_queue,
+        fragments: of_data.fragments,
     }
 }
 

@@ -522,6 +522,16 @@ fn host_config(settings: &Settings, host: &str) -> Result<LinuxConfig> {
         Hosts::Modern => LinuxConfig::modern(congestion),
         Hosts::Legacy => LinuxConfig::legacy(congestion, settings.host_window_bytes),
     };
+    let lacks = settings.lacks(host);
+    config.timestamps &= !lacks.timestamps;
+    config.window_scaling &= !lacks.scaling;
+    config.sack &= !lacks.sack;
+    config.takes_oversized &= !lacks.oversized;
+    if let Some(bytes) = settings.client_window_bytes.filter(|_| host == "client") {
+        config.set_window(bytes);
+    } else if !config.window_scaling {
+        config.window_max_bytes = config.window_max_bytes.min(65_535);
+    }
     if settings.iw > 0 {
         config.initial_window = settings.iw;
     }

@@ -1,12 +1,12 @@
 //! Parameters of the emulated link by name, for its control socket. A number without a unit has the
 //! one that its name ends with; probabilities are 0 to 1.
 
-use farlink_channel::{ChannelConfig, GilbertElliott, Wink, WinkSide, text};
+use farlink_channel::{ChannelConfig, Firewall, GilbertElliott, Wink, WinkSide, text};
 use farlink_wire::Duration;
 use farlink_wire::quantity::{self, Bare};
 
 /// All keys.
-pub const KEYS: [&str; 24] = [
+pub const KEYS: [&str; 26] = [
     "rate_bps",
     "overhead_bytes",
     "delay_ms",
@@ -14,6 +14,8 @@ pub const KEYS: [&str; 24] = [
     "queue_packets",
     "ber",
     "loss",
+    "fragment_loss",
+    "firewall",
     "ge_p",
     "ge_r",
     "ge_loss_good",
@@ -82,6 +84,15 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
         "queue_packets" => c.queue_limit_packets = is_limit.then(count).transpose()?.filter(|n| *n > 0),
         "ber" => c.ber = real()?,
         "loss" => c.loss = real()?,
+        "fragment_loss" => c.fragment_loss = real()?,
+        "firewall" => {
+            c.firewall = match value {
+                "none" => None,
+                "fragments" => Some(Firewall::Fragments),
+                "fragments-with-df" => Some(Firewall::FragmentsWithDf),
+                _ => return Err(refuse("none, fragments or fragments-with-df")),
+            };
+        }
         "ge_p" => c.gilbert_elliott = Some(GilbertElliott { p_good_to_bad: real()?, ..bursts }),
         "ge_r" => c.gilbert_elliott = Some(GilbertElliott { p_bad_to_good: real()?, ..bursts }),
         "ge_loss_good" => c.gilbert_elliott = Some(GilbertElliott { loss_good: real()?, ..bursts }),
@@ -128,6 +139,7 @@ mod tests {
             let value = match key {
                 "jitter_keeps_order" => "true",
                 "wink_side" => "exit",
+                "firewall" => "fragments",
                 "contact_hold" => "true",
                 "contacts" => "1s-2s",
                 "rate_changes" => "3s=1M",

@@ -43,6 +43,8 @@ pub struct LinuxConfig {
     pub sack: bool,
     /// It offers and takes window scaling.
     pub window_scaling: bool,
+    /// It takes segments that are larger than its MSS, as Linux does.
+    pub takes_oversized: bool,
     /// DSCP that its applications have asked for (`IP_TOS`).
     pub dscp: u8,
     /// Its applications have asked for keepalives (`SO_KEEPALIVE`).
@@ -89,6 +91,7 @@ impl LinuxConfig {
             timestamps: true,
             sack: true,
             window_scaling: true,
+            takes_oversized: true,
             dscp: 0,
             keepalive: None,
             iack: false,
@@ -115,6 +118,14 @@ impl LinuxConfig {
             window_scaling: false,
             ..Self::modern(congestion)
         }
+    }
+
+    /// It shows a window of so many bytes from the first segment on, and no other: its receive
+    /// buffer is fixed (`SO_RCVBUF`).
+    pub fn set_window(&mut self, bytes: u64) {
+        self.window_bytes = bytes;
+        self.window_max_bytes = bytes;
+        self.autotunes = false;
     }
 
     /// The window scale that it offers: the least that can say its largest window (Linux

@@ -463,6 +463,9 @@ impl LinuxHost {
         if !farlink_wire::verify_checksums(packet, s, &farlink_wire::Offload::default()) {
             return;
         }
+        if !self.config.takes_oversized && packet.len() > self.config.mtu_bytes as usize {
+            return;
+        }
         let Some(n) = self.task_of(s.dst_port, s.src_port) else { return };
         if !self.is_client() && self.tasks[n].conn.is_none() && s.flags.syn() && !s.flags.ack() {
             let [client, server] = self.ends_of(n);

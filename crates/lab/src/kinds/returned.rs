@@ -1,0 +1,169 @@
+//! What came back: acknowledgements and bytes that the first hard link carried against the data,
+//! and how the data went meanwhile. Where the return link is slow this decides over everything.
+
+use anyhow::Result;
+use farlink_channel::CARRIED_INTERVAL_MS;
+use serde_json::Value;
+
+use super::carried::way;
+use super::transfer::has_both_directions;
+use crate::build::Lab;
+use crate::report::{Measured, Starved};
+use crate::scenario::Cell;
+use crate::settings::Way;
+
+/// Series are kept where the return link has less than this part of the rate.
+const STARVED_PART: u64 = 10;
+/// Handshake and request are over after this time: what comes back later acknowledges.
+const SETTLED_S: f64 = 1.0;
+/// The return traffic is looked at in windows of this length.
+const WINDOW_S: f64 = 1.0;
+/// Seconds of the series that are kept.
+const SECONDS_MAX: usize = 600;
+/// The data is told by steps of this time.
+const STEP_S: f64 = 0.1;
+/// Steps that are kept.
+const STEPS_MAX: usize = 1_000;
+
+/// Of the first hard link; times count since it began to carry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Returned {
+    /// Bytes that left the line against the data, by intervals of [`CARRIED_INTERVAL_MS`].
+    pub(crate) bytes: Vec<u64>,
+    /// The same of the line of the data.
+    pub(crate) data_bytes: Vec<u64>,
+    /// Pure acknowledgements that left the line against the data.
+    pub(crate) ack_packets: u64,
+    /// Their bytes.
+    pub(crate) ack_bytes: u64,
+    /// Packets that found no room before that line.
+    pub(crate) drops: u64,
+    /// Fragments that left the line of the data.
+    pub(crate) fragments: u64,
+}
+
+/// The names that the emulator gives to the direction of the data and to the other one.
+fn directions(cell: &Cell) -> [&'static str; 2] {
+    if way(cell) == Way::Up { ["a_to_b", "b_to_a"] } else { ["b_to_a", "a_to_b"] }
+}
+
+/// Of a laboratory.
+pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<Returned> {
+    let Some(link) = lab.hard_links().next() else { return Ok(Returned::default()) };
+    let [data, back] = directions(cell);
+    let (stats, carried) = (link.stats()?, link.carried()?);
+    let number = |way: &str, name: &str| stats[way][name].as_u64().unwrap_or(0);
+    let bytes = |way: &str| {
+        carried[way]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    Ok(Returned {
+        bytes: bytes(back),
+        data_bytes: bytes(data),
+        ack_packets: number(back, "ack_packets"),
+        ack_bytes: number(back, "ack_bytes"),
+        drops: number(back, "dropped_queue"),
+        fragments: number(data, "fragments"),
+    })
+}
+
+/// Measures a cell of transfers. `began_s`: when its clock started, since the link began to carry.
+pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, measured: &mut Measured) {
+    if has_both_directions(cell) {
+        return;
+    }
+    measured.metric("link_ack_packets", returned.ack_packets as f64);
+    measured.metric("link_ack_bytes", returned.ack_bytes as f64);
+    measured.metric("return_queue_drops", returned.drops as f64);
+    measured.metric("fragments", returned.fragments as f64);
+    if returned.ack_packets > 0 {
+        measured.metric("payload_per_ack", measured.bytes as f64 / returned.ack_packets as f64);
+    }
+    let Some(began_s) = began_s else { return };
+    let (from_s, end_s) = (began_s + SETTLED_S, began_s + measured.seconds);
+    if end_s - from_s >= WINDOW_S {
+        let bps = |from: f64, to: f64| {
+            8.0 * (before(&returned.bytes, to) - before(&returned.bytes, from)) / (to - from)
+        };
+        let windows = ((end_s - from_s) / WINDOW_S).floor() as usize;
+        let at = |n: usize| from_s + n as f64 * WINDOW_S;
+        let most = (0..windows).map(|n| bps(at(n), at(n + 1))).fold(0.0, f64::max);
+        measured.metric("return_bps_from_1s", bps(from_s, end_s));
+        measured.metric("return_peak_bps_from_1s", most);
+    }
+    let s = &cell.settings;
+    let (there, back) = match way(cell) {
+        Way::Down => (s.rate_bps, s.up_bps()),
+        Way::Up => (s.up_bps(), s.rate_bps),
+    };
+    if back > 0 && back < there / STARVED_PART {
+        measured.starved = Some(series(returned, began_s, measured.seconds));
+    }
+}
+
+/// By time since the clock started.
+fn series(returned: &Returned, began_s: f64, seconds: f64) -> Starved {
+    let count = |step_s: f64, most: usize| ((seconds / step_s).ceil().max(0.0) as usize).min(most);
+    let sum = |all: &[u64], at_s: f64| before(all, began_s + at_s) - before(all, began_s);
+    let second = |n: usize| sum(&returned.bytes, (n + 1) as f64) - sum(&returned.bytes, n as f64);
+    // Long transfers have longer steps.
+    let step_s = STEP_S.max(seconds / STEPS_MAX as f64);
+    Starved {
+        return_bps: (0..count(1.0, SECONDS_MAX)).map(|n| (8.0 * second(n)).round()).collect(),
+        step_s,
+        carried_bytes: (0..=count(step_s, STEPS_MAX))
+            .map(|n| sum(&returned.data_bytes, n as f64 * step_s) as u64)
+            .collect(),
+    }
+}
+
+/// Bytes carried before a time.
+fn before(all: &[u64], at_s: f64) -> f64 {
+    let place = (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).max(0.0);
+    let whole = (place.floor() as usize).min(all.len());
+    let sum: u64 = all.iter().take(whole).sum();
+    sum as f64 + all.get(whole).map_or(0.0, |bytes| *bytes as f64 * (place - place.floor()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn cell(rate_up: &str) -> Cell {
+        let text = format!(
+            "name = 't'\ntitle = 't'\nkind = 'transfer'\nclock = 'connect'\n[settings]\nrate = '8M'\n\
+             rate_up = '{rate_up}'\n[[variant]]\nname = 'direct'\n"
+        );
+        Scenario::parse(&text).unwrap().cells().unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_comes_back_is_told_by_second_and_from_the_second_one_on() {
+        // From 0.5 s on, for 4 s: 20 bytes in 10 ms in the first second, then 5, at last 10.
+        let by = |n: usize| [0, 20, 5, 5, 10, 0][(n + 50) / 100];
+        let returned = Returned {
+            bytes: (0..500).map(by).collect(),
+            data_bytes: vec![1_000; 500],
+            ack_packets: 40,
+            ..Returned::default()
+        };
+        let mut measured = Measured { seconds: 4.0, bytes: 400_000, ..Measured::default() };
+        measure(&cell("32k"), &returned, Some(0.5), &mut measured);
+        let m = &measured.metrics;
+        assert_eq!((m["return_peak_bps_from_1s"], m["payload_per_ack"]), (8_000.0, 10_000.0));
+        assert!((m["return_bps_from_1s"] - 8.0 * 2_000.0 / 3.0).abs() < 1e-6);
+        let starved = measured.starved.unwrap();
+        assert_eq!(starved.return_bps, [16_000.0, 4_000.0, 4_000.0, 8_000.0]);
+        assert_eq!((starved.step_s, starved.carried_bytes.len()), (0.1, 41));
+        assert_eq!(starved.carried_bytes[..3], [0, 10_000, 20_000]);
+    }
+
+    #[test]
+    fn series_are_kept_of_starved_links_only() {
+        let mut measured = Measured { seconds: 1.5, ..Measured::default() };
+        measure(&cell("8M"), &Returned::default(), Some(0.0), &mut measured);
+        assert_eq!(measured.starved, None);
+        assert!(!measured.metrics.contains_key("payload_per_ack"), "nothing came back");
+        assert!(!measured.metrics.contains_key("return_bps_from_1s"), "half a second tells nothing");
+    }
+}
