@@ -109,6 +109,18 @@ impl<P> Egress<P> {
         victims
     }
 
+    /// The packet of a flow that joined the queue last, if it has this size and still waits:
+    /// another one of the same size may take its place.
+    pub fn newest_mut(
+        &mut self,
+        flow: u64,
+        lane: impl Into<Lane>,
+        size: impl Into<WireSize>,
+    ) -> Option<&mut P> {
+        let at = self.groups.find(lane.into(), flow)?;
+        self.groups.flow_mut(at)?.newest_mut(size.into())
+    }
+
     /// The other direction takes a quarter or more of the medium that both share.
     #[must_use]
     pub fn is_medium_busy(&self, now: Instant) -> bool {

@@ -79,6 +79,11 @@ impl<P> Flow<P> {
         self.ready || !self.packets.is_empty()
     }
 
+    /// Its newest packet, if that has this size.
+    pub(crate) fn newest_mut(&mut self, size: WireSize) -> Option<&mut P> {
+        self.packets.back_mut().filter(|(own, _)| *own == size).map(|(_, packet)| packet)
+    }
+
     /// The size of its oldest packet.
     pub(crate) fn front_size(&self) -> Option<WireSize> {
         self.packets.front().map(|(size, _)| *size)
@@ -126,6 +131,11 @@ impl<P> Flows<P> {
         self.by_id.insert((class, id), slot);
         self.rounds.of_mut(class).new.push_back(slot);
         slot
+    }
+
+    /// Where this flow is, if it is listed.
+    pub(crate) fn find(&self, class: Class, id: u64) -> Option<usize> {
+        self.by_id.get(&(class, id)).copied()
     }
 
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Flow<P>> {

@@ -256,6 +256,13 @@ impl<P> Groups<P> {
         At { group: index, slot: group.flows.entry(lane.class, flow, quantum, listed_max) }
     }
 
+    /// Where this flow is, if it is listed.
+    pub(crate) fn find(&self, lane: Lane, flow: u64) -> Option<At> {
+        let index = self.by_id.get(&lane.group).copied()?;
+        let slot = self.groups.get(index)?.flows.find(lane.class, flow)?;
+        Some(At { group: index, slot })
+    }
+
     /// The group of that place.
     pub(crate) fn id(&self, at: At) -> Option<GroupId> {
         self.groups.get(at.group).map(|group| group.id)

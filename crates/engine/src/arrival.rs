@@ -399,7 +399,7 @@ impl Split<'_> {
             // A gateway asks for itself: it may have missed the window, or have a link that was
             // silent.
             if speaking {
-                self.owe_now(from);
+                self.answer_gateway(cx, from);
                 if self.has_just_asked(cx.now, from) {
                     return Fate::taken(cx.pool, packet);
                 }
@@ -414,7 +414,9 @@ impl Split<'_> {
             self.relays.get_mut(from.other()).rx.owe_nothing();
             return Fate::Forward(packet);
         }
-        if keepalive {
+        if keepalive && speaking {
+            self.answer_gateway(cx, from);
+        } else if keepalive {
             self.owe_now(from);
         } else if (holds || speaking) && !news && s.seq.before(r.get(from).rcv_nxt()) {
             // It does not know how far we are (RFC 9293 3.10.7.4, first check): a gateway behind a
@@ -643,6 +645,18 @@ impl Split<'_> {
     /// The acknowledgement number that a host was sent last.
     fn last_ack_to(&self, to: Side) -> SeqNum {
         self.relays.get(to).rx.last_ack_sent()
+    }
+
+    /// A gateway asks where we stand. Where it has little room to ask, it is to hear it soon: full
+    /// segments of data tell nothing, and it would ask again and again.
+    fn answer_gateway(&mut self, cx: &Cx<'_>, from: Side) {
+        let link = cx.links.get(self.legs.get(from).out);
+        let rx = &mut self.relays.get_mut(from).rx;
+        if link.is_some_and(|link| !link.acks_late_by().is_zero()) {
+            rx.answer_gateway();
+        } else {
+            rx.owe_now();
+        }
     }
 
     /// An acknowledgement is owed to this host at once.

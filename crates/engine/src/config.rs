@@ -133,6 +133,8 @@ pub struct Link {
     pub name: String,
     /// Rate in bits per second of IP packets, when known: the egress queue then is the clock.
     pub rate_bps: Option<u64>,
+    /// The rate at which it brings what comes in, when that is known to be another one.
+    pub rate_in_bps: Option<u64>,
     /// Round-trip time of the link, when known.
     pub rtt: Option<Duration>,
     /// Bytes that the link layer adds to a packet.
@@ -157,6 +159,41 @@ pub struct Link {
     pub estimate_rate: bool,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
+    /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way
+    /// to newer ones.
+    pub ack_filter: AckFilter,
+}
+
+/// When the queue of a link drops forwarded acknowledgements that say nothing more (RFC 3449
+/// 5.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AckFilter {
+    /// Where the link is declared to bring fifty times as much as it takes, or more.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Full segments and acknowledgements of every second one are as 58 to 1 (RFC 3449 2.1), so beyond
+/// this they may have to wait.
+const STARVED_PARTS: u64 = 50;
+
+impl Link {
+    /// Of forwarded acknowledgements that wait for it only the newest are kept.
+    #[must_use]
+    pub fn filters_acks(&self) -> bool {
+        match self.ack_filter {
+            AckFilter::On => true,
+            AckFilter::Off => false,
+            AckFilter::Auto => self
+                .rate_bps
+                .zip(self.rate_in_bps)
+                .is_some_and(|(out, back)| out.saturating_mul(STARVED_PARTS) <= back),
+        }
+    }
 }
 
 /// Which data goes by what routers say: that which lies in all three. An empty list has everything.

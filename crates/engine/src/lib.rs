@@ -16,6 +16,7 @@
 )]
 
 mod ack_policy;
+pub mod ack_ration;
 mod admission;
 mod arrival;
 mod arrivals;

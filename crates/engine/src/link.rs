@@ -15,10 +15,10 @@ mod shares;
 mod shims;
 mod silence;
 mod state;
+mod way_back;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
-use crate::ack_policy::AckPolicy;
 use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
@@ -58,6 +58,8 @@ pub struct Link {
     budget: Budget,
     /// What relays into all links together may hold.
     pool_bytes: usize,
+    /// The rate at the other end, as the operator says; `None`: the same as here.
+    rate_in_bps: Option<u64>,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
@@ -334,6 +336,7 @@ impl Link {
             pool_bytes: config.limits.pool_bytes,
             evidence: Evidence::default(),
             silence: Silence::default(),
+            rate_in_bps: declared.rate_in_bps,
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
@@ -376,12 +379,6 @@ impl Link {
     #[must_use]
     pub fn answered_at(&self) -> Instant {
         self.silence.answered_at()
-    }
-
-    /// Whoever is at its other end answers at once.
-    #[must_use]
-    pub fn is_near(&self) -> bool {
-        self.rtt_in_force().is_some_and(AckPolicy::is_near)
     }
 
     /// Times at which it came back, and what was on hand then.

@@ -12,6 +12,9 @@ use farlink_wire::Duration;
 pub enum Wants {
     /// Only an acknowledgement.
     Ack,
+    /// Only an acknowledgement, to a gateway: it does not send by the clock of these, and a few are
+    /// enough.
+    GatewayAck,
     /// Data of this class.
     Data(Class),
     /// Copies of what is under way, where the link has nothing else to do.
@@ -60,7 +63,7 @@ impl What {
 impl From<Wants> for What {
     fn from(wants: Wants) -> Self {
         match wants {
-            Wants::Ack => Self::Ack,
+            Wants::Ack | Wants::GatewayAck => Self::Ack,
             Wants::Data(_) => Self::Any,
             Wants::Repeat => Self::Repeat,
         }

@@ -95,7 +95,7 @@ pub struct Receiver {
     /// (invariant 7).
     pub raise_first: bool,
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of
-    /// them.
+    /// them, or a gateway has asked.
     early_untold: bool,
     /// The newest segment, as it counts for the link that it came over; told once.
     pub arrived: Option<Arrived>,
@@ -319,6 +319,13 @@ impl Receiver {
         self.owed = Owed::Now;
     }
 
+    /// The gateway before asks where we stand. Full segments of data have no room for the answer,
+    /// so an acknowledgement alone goes before them.
+    pub fn answer_gateway(&mut self) {
+        self.early_untold = true;
+        self.owe_now();
+    }
+
     /// None is owed any more.
     pub fn owe_nothing(&mut self) {
         self.owed = Owed::Nothing;
@@ -409,5 +416,24 @@ fn news(what: Inserted, early: Early) -> News {
         News::AtGap
     } else {
         News::InOrder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_asks_is_answered_by_an_acknowledgement_alone() {
+        let (now, at) = (Instant::from_millis(5), SeqNum(7));
+        let mut rx = Receiver::new(at, 1000);
+        assert!(!rx.must_tell_of_early(now));
+        rx.answer_gateway();
+        // Data that leaves first acknowledges, but has no room for more.
+        rx.on_ack_sent(at, at + 1000, 1000);
+        assert!(rx.must_tell_of_early(now));
+        rx.note_early_told();
+        rx.on_ack_sent(at, at + 1000, 1000);
+        assert!(!rx.must_tell_of_early(now) && rx.due().is_none());
     }
 }

@@ -420,7 +420,11 @@ impl Split<'_> {
         let silent = self.relays.is_reset_by(to);
         let early = self.may_repeat_early(cx, to);
         let singly = self.sends_singly(cx, to);
+        let link = cx.links.get(self.legs.get(to).out);
         let outbound = self.relays.get_mut(to.other());
+        if outbound.tx.board().is_empty() {
+            outbound.tx.expect_late_acks(link);
+        }
         let supply = outbound.supply();
         let plan = match what {
             _ if silent || (hushed && !outbound.tx.asks_link()) => None,

@@ -39,15 +39,20 @@ impl Split<'_> {
         let rx = &r.get(to).rx;
         if rx.must_tell_of_early(cx.now) {
             // Data would carry the acknowledgement, but not what is held above the hole.
-            return Some(Wants::Ack);
+            return Some(self.ack_wish(to));
         }
         if may_speak && outbound.tx.is_ready(cx.now, &outbound.supply()) {
             return Some(Wants::Data(self.class_towards(cx, to)));
         }
         if self.owes_ack(cx, to) {
-            return Some(Wants::Ack);
+            return Some(self.ack_wish(to));
         }
         self.wants_repeat(cx, to)
+    }
+
+    /// Whom an acknowledgement is for that goes to a host or to the gateway before it.
+    fn ack_wish(&self, to: Side) -> Wants {
+        if self.legs.get(to).peer.is_speaking() { Wants::GatewayAck } else { Wants::Ack }
     }
 
     /// What is under way to a host may be sent again, where the link is idle.
@@ -188,6 +193,7 @@ impl Split<'_> {
                 relay.tx.wait_in_line(cx.now, newest);
             }
             relay.tx.expect_of_link(cx.links.get(out));
+            relay.tx.wait_for_late_acks(cx.now);
             let rto = relay.tx.rto();
             let ran = rto.min(cx.now.since(relay.tx.progress_at()));
             let happened = relay.tx.on_timer(cx.now);

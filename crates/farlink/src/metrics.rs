@@ -16,12 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LINES_MAX: usize = 100;
 
 /// What counts up, of links, interfaces and rules.
-const COUNTS_UP: [&str; 14] = [
+const COUNTS_UP: [&str; 15] = [
     "returns",
     "on_hand_total_bytes",
     "sent_bytes",
     "retransmitted_bytes",
     "dropped_packets",
+    "acks_filtered",
     "queue_drops",
     "packets_in",
     "bytes_in",

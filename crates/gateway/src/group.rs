@@ -7,5 +7,7 @@ use farlink_egress::GroupId;
 pub const PLAIN: GroupId = GroupId::DEFAULT;
 /// Forwarded packets that say how fast they are sent, where the queue answers them (XCP).
 pub const XCP: GroupId = GroupId(1);
+/// Acknowledgements to other gateways, where the link is slow (`acks.rs`).
+pub const GATEWAY_ACKS: GroupId = GroupId(2);
 /// What this gateway sends to those with which it has one allowance: the first of their numbers.
 pub const FIRST_PAIR: u32 = 1 << 16;

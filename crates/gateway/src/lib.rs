@@ -13,6 +13,8 @@
     )
 )]
 
+mod ack_filter;
+mod acks;
 pub mod due;
 pub mod flow_trace;
 mod gateway;

@@ -1,7 +1,7 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted
 //! bytes.
 
-use farlink_egress::{Class, Config as EgressConfig, Egress, Lane, RateEstimate, Report};
+use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane, RateEstimate, Report};
 use farlink_engine::config::{self, Config, Interface, XcpWeights};
 use farlink_engine::link::{Link, LinkEstimate, LinkReport, PairId, RateSource, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
@@ -9,7 +9,10 @@ use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment};
 
+use crate::ack_filter;
+use crate::acks;
 use crate::due::{Deadline, Due};
+use crate::group;
 use crate::pairs::group_of;
 use crate::place;
 use crate::status::LinkStatus;
@@ -59,12 +62,18 @@ pub struct LinkQueue {
     router: Option<XcpQueue>,
     /// The IP protocol of XCP's own header, which may stand in packets on it.
     shim: Option<u8>,
+    /// Of forwarded acknowledgements that wait only the newest are kept.
+    filters_acks: bool,
+    /// How many others were dropped.
+    acks_filtered: u64,
+    /// Acknowledgements to gateways have a group of their own.
+    rations_acks: bool,
 }
 
 /// Class of a flow's wish.
 pub fn class_of(wants: Wants) -> Class {
     match wants {
-        Wants::Ack => Class::Control,
+        Wants::Ack | Wants::GatewayAck => Class::Control,
         Wants::Data(class) => place::class_of(class),
         Wants::Repeat => Class::Spare,
     }
@@ -95,6 +104,7 @@ impl LinkQueue {
             ..usual
         };
         let mut egress = Egress::new(egress);
+        let rations_acks = acks::follow(Instant::ZERO, &mut egress);
         let router =
             link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights, shims));
         Self {
@@ -109,6 +119,9 @@ impl LinkQueue {
             is_half_duplex: link.is_half_duplex,
             router,
             shim: link.xcp_shim,
+            filters_acks: link.filters_acks(),
+            acks_filtered: 0,
+            rations_acks,
         }
     }
 
@@ -140,6 +153,7 @@ impl LinkQueue {
     /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
+        let Some(waiting) = self.filter(waiting, size, pool) else { return };
         let lane = match &mut self.router {
             Some(router) => router.arrive(now, &waiting.packet, waiting.class, &mut self.egress),
             None => waiting.class.into(),
@@ -147,6 +161,23 @@ impl LinkQueue {
         for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, lane, size, waiting) {
             victim.packet.recycle(pool);
         }
+    }
+
+    /// An acknowledgement that says all that the one before it says takes the place of that one.
+    /// Returned: what is still to join the queue.
+    fn filter(&mut self, waiting: Waiting, size: WireSize, pool: &mut Pool) -> Option<Waiting> {
+        if !self.filters_acks || waiting.class != Class::Control || self.router.is_some() {
+            return Some(waiting);
+        }
+        let flow = waiting.hash | FORWARDED;
+        let before = self.egress.newest_mut(flow, waiting.class, size);
+        let Some(before) = before.filter(|before| ack_filter::supersedes(&before.packet, &waiting.packet))
+        else {
+            return Some(waiting);
+        };
+        core::mem::replace(&mut before.packet, waiting.packet).recycle(pool);
+        self.acks_filtered += 1;
+        None
     }
 
     /// A packet that has waited leaves.
@@ -183,6 +214,7 @@ impl LinkQueue {
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.egress.set_rate(now, rate_bps);
+        self.rations_acks = acks::follow(now, &mut self.egress);
         if let Some(router) = &mut self.router {
             router.set_rate(self.egress.carries_bps(now));
         }
@@ -258,6 +290,15 @@ impl LinkQueue {
         self.refused += 1;
     }
 
+    /// The group of what a flow wants to send.
+    fn group_of(&self, wants: Wants, pair: Option<PairId>) -> GroupId {
+        match wants {
+            // One whose group there is not would lose its place with each turn.
+            Wants::GatewayAck if !self.rations_acks => group::PLAIN,
+            _ => group_of(wants, pair),
+        }
+    }
+
     /// A leg of a flow has something to send.
     /// `pair`: data has its place with it.
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants, pair: Option<PairId>) {
@@ -268,7 +309,7 @@ impl LinkQueue {
         let is_busy = self.estimate.as_ref().is_some_and(waits) || self.egress.is_medium_busy(now);
         let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {
-            let lane = Lane { class: class_of(wants), group: group_of(wants, pair) };
+            let lane = Lane { class: class_of(wants), group: self.group_of(wants, pair) };
             self.egress.set_ready(now, id.wanting(wants).as_u64(), lane);
         }
     }
@@ -277,7 +318,7 @@ impl LinkQueue {
     pub fn answer(&mut self, now: Instant, id: ReadyId, class: Class, pulled: &Pulled) {
         let group = self.egress.granted_group();
         let same = pulled.more.is_some_and(|w| {
-            id.wanting(w) == id && class_of(w) == class && group == Some(group_of(w, pulled.pair))
+            id.wanting(w) == id && class_of(w) == class && group == Some(self.group_of(w, pulled.pair))
         });
         self.repeated_bytes += u64::from(pulled.repeated_bytes);
         self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
@@ -310,6 +351,7 @@ impl LinkQueue {
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,
             dropped_packets: s.dropped_packets + self.refused,
+            acks_filtered: self.acks_filtered,
             flows: load.busy,
             custody_bytes: load.custody_bytes,
             in_flight_bytes: load.in_flight_bytes,

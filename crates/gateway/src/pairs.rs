@@ -16,6 +16,7 @@ use crate::group;
 pub fn group_of(wants: Wants, pair: Option<PairId>) -> GroupId {
     match (wants, pair) {
         (Wants::Data(_) | Wants::Repeat, Some(pair)) => of_pair(pair),
+        (Wants::GatewayAck, _) => group::GATEWAY_ACKS,
         _ => GroupId::DEFAULT,
     }
 }

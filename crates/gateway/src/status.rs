@@ -74,6 +74,8 @@ pub struct LinkStatus {
     pub backlog_max_bytes: u64,
     /// Packets dropped by its queue.
     pub dropped_packets: u64,
+    /// Forwarded acknowledgements that waited and gave way to newer ones.
+    pub acks_filtered: u64,
     /// Flows with data for it, waiting or under way.
     pub flows: u64,
     /// Bytes in custody for it.

@@ -62,6 +62,10 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         let rate = if link.sends_up { lab.up_bps() } else { lab.rate_bps };
         if lab.rate_known && rate > 0 {
             text.push_str(&format!("rate_bps = {rate}\n"));
+            let rate_in = if link.sends_up { lab.rate_bps } else { lab.up_bps() };
+            if rate_in != rate && rate_in > 0 {
+                text.push_str(&format!("rate_in = \"{rate_in} bit/s\"\n"));
+            }
             if lab.duplex == Duplex::Half {
                 text.push_str("duplex = \"half\"\n");
             }
@@ -245,6 +249,8 @@ mod tests {
         let (gw1, gw2) = (of("gw1", &lab), of("gw2", &lab));
         assert_eq!(gw1["link"][0]["rate_bps"].as_integer(), Some(128_000));
         assert_eq!(gw2["link"][0]["rate_bps"].as_integer(), Some(8_000_000));
+        assert_eq!(gw1["link"][0]["rate_in"].as_str(), Some("8000000 bit/s"));
+        assert_eq!(gw2["link"][0]["rate_in"].as_str(), Some("128000 bit/s"));
         assert_eq!(gw1["interface"][0]["name"].as_str(), Some("to-client"));
         assert_eq!(gw2["interface"][0]["name"].as_str(), Some("to-server"));
         assert_eq!(gw1["limits"]["pool_bytes"].as_integer(), Some(4_000_000));

@@ -26,6 +26,7 @@ fn gateway(everything: bool) -> DriverConfig {
     config.gateway.interfaces[1].link = Some(Link {
         name: "hard".into(),
         rate_bps: Some(RATE_BPS),
+        rate_in_bps: None,
         rtt: None,
         overhead_bytes: 0,
         is_half_duplex: false,
@@ -37,6 +38,7 @@ fn gateway(everything: bool) -> DriverConfig {
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
         action: None,
+        ack_filter: Default::default(),
     });
     if everything {
         config.divert.selections.push(Selection::LeavesBy("right".into()));

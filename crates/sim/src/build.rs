@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{Action, Interface, LegConfig, Link, Pinned, XcpContext};
+use farlink_gateway::config::{AckFilter, Action, Interface, LegConfig, Link, Pinned, XcpContext};
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
 
@@ -126,6 +126,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             name: format!("link{port}"),
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
+            rate_in_bps: None,
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
@@ -136,6 +137,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
             action: None,
+            ack_filter: AckFilter::On,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }

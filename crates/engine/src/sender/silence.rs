@@ -2,7 +2,7 @@
 //! receiver. Where it is known to be there and to answer round us, all that is held goes to it
 //! blindly.
 
-use farlink_wire::{Instant, SeqNum};
+use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::timer::HOLE_RTOS;
 use super::{Plan, Purpose, Sender, Supply};
@@ -29,6 +29,8 @@ pub(super) struct Expected {
     pub is_own: bool,
     /// Such a link loses whole bursts.
     pub is_lossy: bool,
+    /// Acknowledgements may come later by so much: they have little room on the way back.
+    pub acks_late_by: Duration,
 }
 
 /// How long nothing has been heard of what was sent.

@@ -103,7 +103,7 @@ impl Sender {
             return;
         }
         let Some(srtt) = self.rtt().srtt() else { return };
-        let mut pto = (srtt * 2).max(PTO_MIN);
+        let mut pto = (srtt * 2).max(PTO_MIN) + self.silence.expected.acks_late_by;
         // A few small ones are acknowledged without delay.
         if self.flight.is_one_segment() {
             pto += MAX_ACK_DELAY;
@@ -139,7 +139,31 @@ impl Sender {
             is_clocked: is_said,
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
+            acks_late_by: link.map_or(Duration::ZERO, Link::acks_late_by),
         };
+    }
+
+    /// The first of what is under way leaves, and nothing has been heard yet.
+    pub fn expect_late_acks(&mut self, link: Option<&Link>) {
+        self.silence.expected.acks_late_by = link.map_or(Duration::ZERO, Link::acks_late_by);
+    }
+
+    /// Since a timer was set others may have begun to send, and the acknowledgements of all take
+    /// turns on a slow way back: what is due waits until it would be due now.
+    pub fn wait_for_late_acks(&mut self, now: Instant) {
+        let late_by = self.silence.expected.acks_late_by;
+        let is_due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        if late_by.is_zero() || self.silence.timeouts > 0 {
+            return;
+        }
+        let Some(oldest) = self.flight.board().first().map(|r| r.sent_at) else { return };
+        let rto_at = oldest.max(self.progress_at()) + self.rto();
+        if is_due(self.timers.rto) && rto_at > now {
+            self.timers.rto = Some(rto_at);
+        }
+        if is_due(self.timers.probe) {
+            self.arm_probe(oldest.max(self.progress_at()));
+        }
     }
 
     /// The way delivers, and nothing has arrived that left after `newest`. What left later stands
@@ -215,6 +239,6 @@ impl Sender {
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.flight.rto(self.silence.expected.is_lossy)
+        self.flight.rto(self.silence.expected.is_lossy) + self.silence.expected.acks_late_by
     }
 }

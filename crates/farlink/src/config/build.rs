@@ -196,6 +196,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
         let link = engine::Link {
             name: name.clone(),
             rate_bps: quick.rate.map(|r| r.0),
+            rate_in_bps: None,
             rtt: None,
             overhead_bytes: 0,
             is_half_duplex: false,
@@ -207,6 +208,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             action: None,
+            ack_filter: engine::AckFilter::default(),
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -273,6 +275,7 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
     Ok(engine::Link {
         name: l.name.as_ref().unwrap_or(&l.interface).get_ref().clone(),
         rate_bps,
+        rate_in_bps: l.rate_in.as_ref().map(|rate| rate.0),
         rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         is_half_duplex: l.duplex == Some(file::Duplex::Half),
@@ -302,6 +305,11 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
             file::LinkAction::Custody => engine::LinkAction::Custody(notice),
             file::LinkAction::Auto => engine::LinkAction::Auto(notice),
         }),
+        ack_filter: match l.ack_filter {
+            Some(file::AckFilter::On) => engine::AckFilter::On,
+            Some(file::AckFilter::Off) => engine::AckFilter::Off,
+            Some(file::AckFilter::Auto) | None => engine::AckFilter::Auto,
+        },
     })
 }
 

@@ -68,6 +68,10 @@ pub struct Link {
     #[serde(default)]
     pub rate_bps: Option<Spanned<Number<1, { u64::MAX >> 1 }>>>,
     #[serde(default)]
+    pub rate_in: Option<Rate>,
+    #[serde(default)]
+    pub ack_filter: Option<AckFilter>,
+    #[serde(default)]
     pub rtt_ms: Option<Number<1, 600_000>>,
     #[serde(default)]
     pub overhead_bytes: Option<Number<0, 1024>>,
@@ -111,6 +115,15 @@ pub struct Link {
 pub enum Duplex {
     Full,
     Half,
+}
+
+/// When the queue of a link drops forwarded acknowledgements that say nothing more.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckFilter {
+    Auto,
+    On,
+    Off,
 }
 
 /// Who has one allowance of a link on which routers say how fast.

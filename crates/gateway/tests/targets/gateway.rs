@@ -4,7 +4,8 @@
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule, XcpContext,
+    AckFilter, Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
+    XcpContext,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::shim::SHIM_PROTOCOL;
@@ -71,6 +72,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
     let link = (a & 1 != 0).then(|| Link {
         name: "hard".into(),
         rate_bps: (a & 2 != 0).then_some([8_000_000, 64_000][usize::from(a >> 2 & 1)]),
+        rate_in_bps: (a & 6 == 6).then_some(8_000_000),
         rtt: (a & 8 != 0).then_some(Duration::from_millis(500)),
         overhead_bytes: 0,
         is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
@@ -92,6 +94,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         },
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,
         action: None,
+        ack_filter: AckFilter::Auto,
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use farlink_channel::{ChannelConfig, Weights, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext};
+use farlink_gateway::config::{
+    AckFilter, FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext,
+};
 use farlink_gateway::engine_status;
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
@@ -382,6 +384,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             name: "hard".into(),
             rate_bps,
             rtt: Some(plan.link.delay * 2),
+            rate_in_bps: None,
             overhead_bytes: 0,
             is_half_duplex: false,
             is_xcp_router: false,
@@ -392,6 +395,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
             action: None,
+            ack_filter: AckFilter::On,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
