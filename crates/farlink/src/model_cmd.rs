@@ -1,5 +1,7 @@
 //! `farlink model`: what papers calculated, and what holds instead, beside results of runs.
 
+mod asymmetric;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -57,6 +59,10 @@ docs/model.md explains the models.
 
 Exit status: 0 when it was calculated, 1 when a file cannot be used, 2 for a command line that makes no sense.")]
     Wink(Box<WinkArgs>),
+    /// A fast link one way and a slow one back (Hasegawa 2006): equations 1 to 7, what
+    /// acknowledgements leave of a download, and the best size of segment
+    #[command(after_help = asymmetric::EXAMPLES)]
+    Asymmetric(Box<asymmetric::AsymmetricArgs>),
 }
 
 #[derive(clap::Args, Debug)]
@@ -142,6 +148,7 @@ fn rate(text: &str) -> Result<u64, String> {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Wink(args) => wink(args),
+        Command::Asymmetric(args) => asymmetric::run(args),
     }
 }
 

@@ -3,8 +3,9 @@
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
 //! [`captured`], [`flows`], [`held`], [`progress`], [`shares`] and [`winks`] which plots there are
 //! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest.
-//! [`model`] draws calculations over results. The same input gives the same page.
+//! [`model`] and [`asymmetric`] draw calculations over results. The same input gives the same page.
 
+pub mod asymmetric;
 mod beside;
 mod captured;
 mod draw;
