@@ -132,6 +132,9 @@ pub struct Config {
     pub unfair_window_bytes: Option<u64>,
     /// RTT of the leg, when the handshake has shown it.
     pub handshake_rtt: Option<Duration>,
+    /// [`Kind::KnownRate`]: so long acknowledgements may wait for their own way back, which says
+    /// nothing of the way there.
+    pub acks_wait: Duration,
     /// The receiver acknowledges selectively, so more than one loss is seen in a round trip.
     pub selective_acks: bool,
     /// [`Kind::Bbr`] only: where its random waiting times begin, so that flows do not probe in
@@ -151,6 +154,7 @@ impl Default for Config {
             window_limit_bytes: 64 << 20,
             unfair_window_bytes: None,
             handshake_rtt: None,
+            acks_wait: Duration::ZERO,
             selective_acks: true,
             seed: 0,
             hystart: true,

@@ -209,6 +209,14 @@ impl Controller {
         }
     }
 
+    /// [`Kind::KnownRate`]: what lies behind the link has carried its rate before, so the whole
+    /// initial window may leave at once.
+    pub fn trust_path(&mut self) {
+        if let State::KnownRate(c) = &mut self.0 {
+            c.trust_path();
+        }
+    }
+
     /// [`Kind::Xcp`]: packets leave that are alike, with so much payload together, and
     /// `wants_more`: more than is allowed. Returns what each of them says.
     pub fn stamp(

@@ -56,6 +56,8 @@ pub(crate) struct KnownRate {
     /// What the link carries, payload bits per second.
     link_bps: u64,
     initial_window: u64,
+    /// What lies behind the link has carried its rate before.
+    is_trusted: bool,
     /// Acknowledged so far.
     delivered: u64,
     /// Trains without a queue, one after the other, since the beginning: with two of them the
@@ -132,7 +134,8 @@ impl KnownRate {
         Self {
             config: Config { window_limit_bytes: limit, ..*config },
             link_bps: config.fixed_rate_bps.unwrap_or(u64::MAX),
-            initial_window: initial_window(config, limit),
+            initial_window: initial_window(config, limit, false),
+            is_trusted: false,
             delivered: 0,
             free: 0,
             base: config.handshake_rtt.filter(|rtt| !rtt.is_zero()),
@@ -251,10 +254,20 @@ impl KnownRate {
         }
     }
 
+    /// What lies behind the link has carried its rate before.
+    pub(crate) fn trust_path(&mut self) {
+        self.is_trusted = true;
+        self.initial_window = self.wanted_initial_window();
+    }
+
+    fn wanted_initial_window(&self) -> u64 {
+        initial_window(&self.config, self.config.window_limit_bytes, self.is_trusted)
+    }
+
     pub(crate) fn set_mss(&mut self, mss: u32) {
         self.config.mss = mss.max(1);
         if self.delivered == 0 {
-            self.initial_window = initial_window(&self.config, self.config.window_limit_bytes);
+            self.initial_window = self.wanted_initial_window();
         }
         if let State::Beyond(bbr, _) = &mut self.state {
             bbr.set_mss(mss);
@@ -302,7 +315,8 @@ impl KnownRate {
         let Some(base) = self.base.filter(|_| self.free >= TRAINS) else {
             return self.initial_window.saturating_add(self.delivered).min(self.config.window_limit_bytes);
         };
-        let holds = u128::from(rate_bps) * base.as_nanos() / 8 / SECOND_NS;
+        let answered = base + self.config.acks_wait;
+        let holds = u128::from(rate_bps) * answered.as_nanos() / 8 / SECOND_NS;
         let twice = u64::try_from(holds.saturating_mul(2)).unwrap_or(u64::MAX);
         twice.max(self.initial_window).min(self.config.window_limit_bytes)
     }
@@ -312,7 +326,8 @@ impl KnownRate {
         // The smallest RTT may be that of a small packet.
         let packet = u128::from(self.config.mss) * 8 * SECOND_NS / u128::from(self.link_bps.max(1));
         let packet = Duration::from_nanos(u64::try_from(packet).unwrap_or(u64::MAX));
-        self.base.map(|base| base + (base / QUEUE_PARTS).max(QUEUE_MIN) + packet)
+        let late = self.config.acks_wait;
+        self.base.map(|base| base + (base / QUEUE_PARTS).max(QUEUE_MIN) + packet + late)
     }
 
     /// What a train shows that is complete now.
@@ -436,8 +451,8 @@ impl KnownRate {
     }
 }
 
-fn initial_window(config: &Config, limit: u64) -> u64 {
+fn initial_window(config: &Config, limit: u64, is_trusted: bool) -> u64 {
     let mss = u64::from(config.mss.max(1));
     let wanted = (u64::from(config.initial_window_segments.max(1)) * mss).min(limit);
-    wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss))
+    if is_trusted { wanted } else { wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss)) }
 }

@@ -283,6 +283,7 @@ fn any_order_of_events() {
             unfair_window_bytes: (draw(2) == 0).then(|| draw(1 << 24)),
             selective_acks: draw(2) == 0,
             seed: draw(u64::MAX),
+            acks_wait: Duration::ZERO,
             handshake_rtt: (draw(2) == 0).then(|| Duration::from_nanos(draw(1 << 36))),
             hystart: draw(2) == 0,
         });

@@ -121,6 +121,21 @@ impl<P> Egress<P> {
         self.groups.flow_mut(at)?.newest_mut(size.into())
     }
 
+    /// A packet of the flow that has been granted bytes waits, before what else it has to send.
+    /// Call it before the grant is answered. Handed back where nothing has been granted.
+    ///
+    /// # Errors
+    /// The packet: nobody has been granted anything.
+    pub fn push_granted(&mut self, now: Instant, size: impl Into<WireSize>, packet: P) -> Result<(), P> {
+        let Some(at) = self.granted.map(|granted| granted.at) else { return Err(packet) };
+        let size = size.into();
+        self.change(now, at, |flows| flows.push(at.slot, size, packet));
+        self.stats.backlog_bytes += queued_bytes(size);
+        self.stats.backlog_packets += 1;
+        self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
+        Ok(())
+    }
+
     /// The other direction takes a quarter or more of the medium that both share.
     #[must_use]
     pub fn is_medium_busy(&self, now: Instant) -> bool {

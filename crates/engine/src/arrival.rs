@@ -369,6 +369,7 @@ impl Split<'_> {
             self.owe_now(from.other());
         }
         self.tell_link(cx, from, answers || happened.delivered_bytes > 0);
+        self.hear_of_room(cx, from, (ack, sack), (pure, opened, &happened));
         self.tell_pair(cx, from, &happened, arrived.as_ref());
         happened.progress || opened || says_more
     }

@@ -203,7 +203,9 @@ impl Split<'_> {
             }
             FlowControl::Automatic => {
                 let Some(look) = self.look(cx, from) else { return limit };
-                let by_reading = relay.read_rate.limit(&look);
+                // Where its window is not waited for, what it takes is what the link carries.
+                let ahead = relay.tx.goes_ahead();
+                let by_reading = if ahead { limit } else { relay.read_rate.limit(&look) };
                 // What only waits behind a repetition does not keep the link full.
                 let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
                 let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);

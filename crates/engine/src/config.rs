@@ -41,6 +41,8 @@ pub struct Config {
     /// Gateways tell each other what they will be able to pass on, and send that first (TR 99-12
     /// section 5).
     pub soft_window: bool,
+    /// Whether small windows of hosts are waited for, where no rule says it.
+    pub send_ahead: SendAhead,
     /// A host that sends much faster than its data can go on loses one segment in a window (thesis
     /// 4.2).
     pub queue_drop: bool,
@@ -67,6 +69,7 @@ impl Default for Config {
             pinned: Pinned::Auto,
             flow_control: FlowControl::Fixed,
             soft_window: true,
+            send_ahead: SendAhead::Auto,
             queue_drop: false,
             seed: 0,
             identity: 0,
@@ -111,6 +114,46 @@ impl core::str::FromStr for FlowControl {
     }
 }
 
+/// Whether the window of a host behind a declared link is waited for, or sent ahead of (Hasegawa,
+/// section 3.3): what it will be when a segment arrives is what counts then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SendAhead {
+    /// It is sent ahead of where hosts of that network have taken all that came at once.
+    #[default]
+    Auto,
+    /// It is always sent ahead of, as long as the host reads.
+    On,
+    /// It is waited for.
+    Off,
+}
+
+impl SendAhead {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::On, Self::Off];
+
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// From its name; the error says which there are.
+impl core::str::FromStr for SendAhead {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|ahead| ahead.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("`{name}`: allowed are {names}")
+        })
+    }
+}
+
 /// A diverted interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
@@ -139,6 +182,8 @@ pub struct Link {
     pub rtt: Option<Duration>,
     /// Bytes that the link layer adds to a packet.
     pub overhead_bytes: u32,
+    /// How large segments into it are, where no gateway stands at the other end.
+    pub oversize: Oversize,
     /// Both directions share one medium, of this rate.
     pub is_half_duplex: bool,
     /// Its queue answers the wishes of packets that other gateways have sent (XCP).
@@ -194,6 +239,18 @@ impl Link {
                 .is_some_and(|(out, back)| out.saturating_mul(STARVED_PARTS) <= back),
         }
     }
+}
+
+/// How large segments to hosts behind a link are (Hasegawa, section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Oversize {
+    /// Larger than a packet where what comes back is starved, and as large as that needs.
+    #[default]
+    Auto,
+    /// No larger than a packet.
+    Off,
+    /// So much payload, bytes.
+    Bytes(u32),
 }
 
 /// Which data goes by what routers say: that which lies in all three. An empty list has everything.
@@ -393,6 +450,8 @@ pub struct Rule {
     pub over_limit: Action,
     /// Egress class of what falls under it; `None`: by its DSCP.
     pub class: Option<Class>,
+    /// Whether small windows are waited for; `None`: as [`Config::send_ahead`] says.
+    pub send_ahead: Option<SendAhead>,
 }
 
 impl Default for Rule {
@@ -410,6 +469,7 @@ impl Default for Rule {
             connections_max: None,
             over_limit: Action::Pass,
             class: None,
+            send_ahead: None,
         }
     }
 }

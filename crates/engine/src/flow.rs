@@ -80,6 +80,7 @@ macro_rules! split {
             relays: $relays,
             answers: &mut $flow.answers,
             agreed: $flow.agreed,
+            rule: $flow.rule,
             class: $flow.class,
             promise: $flow.promise,
             began_at: $flow.began_at,

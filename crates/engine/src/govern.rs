@@ -104,6 +104,7 @@ impl Hosts<'_> {
                 .srtt()
                 .or(start.paced_over)
                 .or(dst.handshake_rtt().filter(|_| takes_handshake)),
+            acks_wait: link.map_or_else(Default::default, Link::acks_wait),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),

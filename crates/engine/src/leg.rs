@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
 use crate::event::Ends;
 use crate::net::{IfaceId, Way};
+use crate::oversizing::Oversizing;
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer, WINDOW_UNIT};
 use crate::side::Pair;
@@ -44,6 +45,9 @@ pub struct Leg {
     heard_at: Instant,
     /// Its TSval to be echoed to it (TS.Recent of RFC 7323).
     ts_recent: u32,
+    /// Whether segments to it are larger than a packet; where no link asks for that nothing is
+    /// known.
+    oversizing: Option<Box<Oversizing>>,
     /// The next gateway on this leg.
     pub peer: Peer,
     /// Its packets leave over a link on which routers say how fast.
@@ -122,6 +126,7 @@ impl Leg {
             ts_val: s.options.timestamps.map_or(0, |t| t.val),
             heard_at: now,
             ts_recent: s.options.timestamps.map_or(0, |t| t.val),
+            oversizing: None,
             peer: Peer::None,
             is_over_routers: false,
             by_routers: false,
@@ -133,6 +138,17 @@ impl Leg {
             soft_edge: None,
             field_window_bytes: u32::from(s.window),
         }
+    }
+
+    /// What is known of whether it takes segments that are larger than a packet.
+    #[must_use]
+    pub fn oversizing(&self) -> Oversizing {
+        self.oversizing.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The same, to be changed.
+    pub fn oversizing_mut(&mut self) -> &mut Oversizing {
+        self.oversizing.get_or_insert_default()
     }
 
     /// DSCP of its newest packet.
@@ -284,6 +300,7 @@ impl Leg {
             ts_val: 0,
             heard_at: now,
             ts_recent: 0,
+            oversizing: None,
             peer: Peer::None,
             is_over_routers: false,
             by_routers: false,

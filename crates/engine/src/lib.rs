@@ -18,6 +18,7 @@
 mod ack_policy;
 pub mod ack_ration;
 mod admission;
+mod ahead;
 mod arrival;
 mod arrivals;
 mod back_pressure;
@@ -57,6 +58,8 @@ pub mod net;
 mod notice;
 mod noticed;
 mod outage;
+mod oversize;
+mod oversizing;
 mod owed;
 mod pacing;
 mod pair;

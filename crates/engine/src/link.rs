@@ -3,6 +3,7 @@
 mod budget;
 mod change;
 mod chosen;
+mod clients;
 mod clock;
 mod far_end;
 mod losses;
@@ -14,16 +15,18 @@ mod round_trip;
 mod shares;
 mod shims;
 mod silence;
+mod starved;
 mod state;
 mod way_back;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
-use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction};
+use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction, Oversize};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
 
 pub use change::Change;
+use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
 pub use pairs::{PairId, PairShare};
@@ -31,6 +34,7 @@ pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
 pub use shims::{Passage, Shims};
 pub use silence::Expired;
+pub use starved::{Sizes, Wanted};
 pub use state::{Evidence, State, Witness};
 
 use budget::Budget;
@@ -60,11 +64,13 @@ pub struct Link {
     pool_bytes: usize,
     /// The rate at the other end, as the operator says; `None`: the same as here.
     rate_in_bps: Option<u64>,
+    clients: Clients,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
     measured_rtt: Option<Duration>,
     overhead_bytes: u32,
+    oversize: Oversize,
     initial_window: InitialWindow,
     unfair_window_bytes: Option<u64>,
     losses: Losses,
@@ -334,12 +340,14 @@ impl Link {
             pace: Pace::declared(declared),
             budget: Budget::new(declared.rate_bps, declared.rtt),
             pool_bytes: config.limits.pool_bytes,
+            clients: Clients::default(),
             evidence: Evidence::default(),
             silence: Silence::default(),
-            rate_in_bps: declared.rate_in_bps,
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
+            rate_in_bps: declared.rate_in_bps,
+            oversize: declared.oversize,
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
@@ -491,23 +499,6 @@ impl Link {
         let measured = self.measured_rtt();
         if core::mem::replace(&mut self.measured_rtt, measured) != measured {
             self.follow();
-        }
-    }
-
-    /// The pool has another size.
-    pub(crate) fn set_pool_bytes(&mut self, bytes: usize) {
-        self.pool_bytes = bytes;
-        self.follow();
-    }
-
-    /// The budget goes by the rate and the round trip; where only routers know the rate, by the
-    /// pool.
-    fn follow(&mut self) {
-        let (rate_bps, rtt) = (self.rate_in_force_bps(), self.rtt_in_force());
-        if rate_bps.is_none() && self.is_controlled_by_routers() {
-            self.budget.follow_pool(self.pool_bytes, rtt);
-        } else {
-            self.budget.follow(rate_bps, rtt);
         }
     }
 

@@ -7,6 +7,8 @@ const CATCH_UP: Duration = Duration::from_millis(1);
 /// Legs with a shorter RTT are not paced: their queues are on this machine, and a timer costs more
 /// than it saves.
 const PACED_RTT_MIN: Duration = Duration::from_millis(2);
+/// What may leave as one burst at most, bytes, but for two segments.
+const BURST_BYTES_MAX: u32 = 65_000;
 /// A burst lasts at most this long at the pacing rate (Linux tcp_tso_autosize: 1 ms).
 const BURST: Duration = Duration::from_millis(1);
 
@@ -39,7 +41,7 @@ impl Pacer {
     #[must_use]
     pub fn burst_bytes(&self, rate_bps: u64, mss: u32) -> u32 {
         let bytes = u128::from(rate_bps) * BURST.max(self.waited).as_nanos() / 8 / 1_000_000_000;
-        u32::try_from(bytes).unwrap_or(u32::MAX).clamp(2 * mss, 65_000)
+        u32::try_from(bytes).unwrap_or(u32::MAX).min(BURST_BYTES_MAX).max(mss.saturating_mul(2))
     }
     /// `bytes` left at `now` under this rate.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, rate_bps: u64) {

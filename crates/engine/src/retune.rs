@@ -4,7 +4,7 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, FlowControl, InitialWindow, LinkAction, XcpContext};
+use crate::config::{Action, FlowControl, InitialWindow, LinkAction, SendAhead, XcpContext};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, PairId, PairShare, RateSource};
@@ -179,6 +179,25 @@ impl Engine {
         self.config.limits.pool_bytes = bytes;
         self.links.set_pool_bytes(bytes);
         self.share_memory();
+    }
+
+    /// Whether small windows are waited for, under the rule of this name, or without a name where
+    /// no rule says it.
+    #[must_use]
+    pub fn send_ahead(&self, rule: Option<&str>) -> SendAhead {
+        let of_rule = rule.and_then(|name| self.config.rules.iter().find(|r| r.name == name)?.send_ahead);
+        of_rule.unwrap_or(self.config.send_ahead)
+    }
+
+    /// The same from now on, for open connections, too. A rule that does not exist changes nothing.
+    pub fn set_send_ahead(&mut self, rule: Option<&str>, ahead: SendAhead) {
+        match rule {
+            None => self.config.send_ahead = ahead,
+            Some(name) => {
+                let of_name = self.config.rules.iter_mut().filter(|r| r.name == name);
+                of_name.for_each(|r| r.send_ahead = Some(ahead));
+            }
+        }
     }
 
     /// Whether gateways tell each other what they will be able to pass on, from now on.

@@ -239,6 +239,7 @@ impl Split<'_> {
         let from = to.other();
         let Some(mut word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
         let sack = self.sack_for(cx, to, &word);
+        let (fragments, unit) = self.fragments(to, plan.as_ref());
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
         let (slices, plan) = gather(&outbound.buffer, plan);
@@ -252,12 +253,10 @@ impl Split<'_> {
         let set = |flag: Flags, is_set: bool| if is_set { flag } else { Flags::default() };
         let flags = flags | set(Flags::ECE, inbound.rx.ece) | set(Flags::CWR, cwr);
         let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());
-        if introduces {
-            // Who says who he is has no room for more.
-            word.said = Said::default();
-        }
+        // Who says who he is has no room for more.
+        word.said = if introduces { Said::default() } else { word.said };
         let besides = if introduces { HELLO_OPTION_BYTES } else { word.said.sum_bytes() as u32 };
-        let mss = cut_at(plan.as_ref(), outbound.tx.mss(), besides);
+        let mss = cut_at(plan.as_ref(), unit, besides);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
@@ -287,7 +286,8 @@ impl Split<'_> {
         let xcp = explicit.and_then(|p| stamp(cx, (dst, &mut outbound.tx), of, (p, mss), &supply));
         let (xcp, shim) = word.place(xcp);
         let header = SegmentHeader { xcp, ..header };
-        let made = Made { via: src.via, out: dst.out, header, payload: &slices, segment_bytes: mss, shim };
+        let (via, out, payload) = (src.via, dst.out, &slices);
+        let made = Made { via, out, header, payload, segment_bytes: mss, fragments, shim };
         let size = cx.net.send(&made);
         if size.is_nothing() {
             return Pulled::default();
@@ -410,7 +410,9 @@ impl Split<'_> {
     /// Sends what is most pressing to a host: data when the sender has some, else an
     /// acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
-        self.refresh_segment_size(cx.now, to);
+        self.refresh_segment_size(cx, to);
+        let ahead = self.may_go_ahead(cx, to);
+        self.relays.get_mut(to.other()).tx.send_ahead(ahead);
         let hushed = self.is_hushed(cx.links, to);
         if !hushed {
             self.send_train(cx, to);
@@ -418,6 +420,7 @@ impl Split<'_> {
         self.follow_pair(cx, to);
         let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
         let silent = self.relays.is_reset_by(to);
+        let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
         let singly = self.sends_singly(cx, to);
         let link = cx.links.get(self.legs.get(to).out);
@@ -432,6 +435,7 @@ impl Split<'_> {
             // Much may have come in since the wish was noted.
             What::Repeat if early => outbound.tx.plan_early(cx.now, &supply),
             What::Repeat => None,
+            What::Any if probe.is_some() => probe,
             What::Any => {
                 let mss = outbound.tx.mss().max(1);
                 let budget = turn.budget_bytes / (mss + per_segment).max(1) * mss;
@@ -466,13 +470,21 @@ impl Split<'_> {
 
     /// The mark of a peer gateway that came or went, or a new path MTU, changes what fits in a
     /// segment.
-    fn refresh_segment_size(&mut self, now: Instant, to: Side) {
+    fn refresh_segment_size(&mut self, cx: &Cx<'_>, to: Side) {
+        let now = cx.now;
         let path_mtu = &mut self.legs.get_mut(to).path_mtu;
         let larger = path_mtu.expire(now);
         let probe_bytes = path_mtu.probe_bytes(now);
         let mss = self.hosts().segment_payload(to);
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
+        let unit = self.oversize_payload(cx, to);
         let tx = &mut self.relays.get_mut(to.other()).tx;
+        if let Some(unit) = unit {
+            if unit != tx.mss() {
+                tx.set_unit(unit, mss);
+            }
+            return;
+        }
         tx.probe_mtu(probe);
         if mss < tx.mss() || (mss > tx.mss() && (larger || tx.board().is_empty())) {
             tx.set_mss_for_options(mss);
@@ -601,7 +613,7 @@ fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {
             counters.tail_loss_probes += 1;
             counters.retransmitted_bytes += u64::from(p.len);
         }
-        Purpose::Early => counters.early_repeated_bytes += u64::from(p.len),
+        Purpose::Early | Purpose::SizeProbe => counters.early_repeated_bytes += u64::from(p.len),
         Purpose::WindowProbe => counters.zero_window_probes += 1,
         Purpose::New => {}
     }

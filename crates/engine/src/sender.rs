@@ -2,6 +2,7 @@
 //! the receiver, brought together.
 
 mod ack;
+mod ahead;
 mod check;
 mod early;
 mod flight;
@@ -77,6 +78,9 @@ pub struct Sender {
     flight: Flight,
     governor: Governor,
     peer: PeerWindow,
+    ahead: ahead::Ahead,
+    /// Segments are larger than a packet.
+    is_large: bool,
     timers: Timers,
     early: early::Early,
     mtu: way::MtuProbe,
@@ -118,6 +122,8 @@ impl Sender {
             flight,
             governor: Governor::new(cc),
             peer: PeerWindow::new(next),
+            ahead: ahead::Ahead::default(),
+            is_large: false,
             timers: Timers::default(),
             early: early::Early::default(),
             mtu: way::MtuProbe::default(),
@@ -187,7 +193,7 @@ impl Sender {
     #[must_use]
     pub fn acceptable_seq(&self) -> SeqNum {
         let next = self.flight.next();
-        if self.peer.is_known() { next.min(self.peer.edge()) } else { next }
+        if self.peer.is_known() && !self.goes_ahead() { next.min(self.peer.edge()) } else { next }
     }
     /// The receiver's window in bytes.
     #[must_use]
@@ -282,11 +288,14 @@ impl Sender {
             return;
         }
         let len = plan.len + u32::from(plan.fin);
+        if plan.purpose == Purpose::SizeProbe {
+            return self.flight.note_copy(plan.seq + len);
+        }
         if let Some(rate) = self.pacing_rate() {
             self.governor.pace(now, u64::from(len), rate);
         }
         match plan.purpose {
-            Purpose::WindowProbe | Purpose::Early => return,
+            Purpose::WindowProbe | Purpose::Early | Purpose::SizeProbe => return,
             Purpose::New => self.on_sent_new(now, plan, len),
             // A tail probe is in flight already.
             Purpose::Retransmit => self.flight.on_sent_again(now, plan.seq, len, true),
@@ -310,6 +319,7 @@ impl Sender {
             }
         }
         self.flight.on_sent_new(now, plan.seq, len, plan.fin);
+        self.ahead.note_sent(plan.seq + len, self.peer.edge());
         self.peer.on_sent_new();
     }
 
@@ -318,6 +328,7 @@ impl Sender {
         self.flight.skip_to(now, upto);
         self.governor.skip();
         self.peer.skip_to(upto);
+        self.ahead.advance(upto);
         self.silence = Silence::default();
         self.blind = Blind::default();
         self.link_question = None;

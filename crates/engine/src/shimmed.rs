@@ -97,7 +97,15 @@ impl Split<'_> {
             ..*header
         };
         let shim = Some(Shim::default());
-        let made = Made { via: src.via, out: leg.out, header, payload: &[], segment_bytes: 0, shim };
+        let made = Made {
+            via: src.via,
+            out: leg.out,
+            header,
+            payload: &[],
+            segment_bytes: 0,
+            fragments: None,
+            shim,
+        };
         let size = cx.net.send(&made);
         cx.counters.acks_out += u64::from(size.packets);
         cx.counters.ack_bytes_out += u64::from(size.bytes);

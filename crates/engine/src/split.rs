@@ -38,6 +38,8 @@ pub struct Split<'a> {
     pub answers: &'a mut Answers,
     /// What the hosts agreed on.
     pub agreed: Agreed,
+    /// The rule that it falls under.
+    pub rule: usize,
     /// Class of its data on declared links; `None`: by its DSCP.
     pub class: Option<Class>,
     /// What an acknowledgement made here promises.

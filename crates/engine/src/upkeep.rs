@@ -80,7 +80,10 @@ impl Split<'_> {
         // Of the link: all that this connection has sent may have waited.
         let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
         let known = link.rate_in_force_bps().zip(rtt);
+        // Each copy is acknowledged, too, by a link that has no room for that.
+        let is_large = tx.mss() > self.hosts().segment_payload(to);
         (leg.peer.is_marked() || self.agreed.sack)
+            && !is_large
             && link.is_repeating_worth()
             && tx.cc().copies() != farlink_cc::Copies::None
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
@@ -213,6 +216,7 @@ impl Split<'_> {
                 self.pass_round(side);
                 self.ask_for_echo(cx.now, side);
                 self.doubt_shim(cx, side.other());
+                self.doubt_oversize(cx, side.other());
                 self.doubt_link(cx, side.other(), ran);
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);

@@ -21,8 +21,20 @@ pub struct Made<'a> {
     pub payload: &'a [&'a [u8]],
     /// Payload bytes of each segment on the wire: more payload is cut.
     pub segment_bytes: u32,
+    /// More payload than that stays one segment, in IP fragments of packets of at most so many
+    /// bytes; `None`: segments are cut.
+    pub fragments: Option<Fragments>,
     /// XCP's own header before TCP: of IPv4 alone, and of one packet.
     pub shim: Option<Shim>,
+}
+
+/// How a segment that is larger than a packet leaves (Hasegawa, section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragments {
+    /// The largest packet, bytes.
+    pub packet_bytes: u32,
+    /// They carry DF, so that a router that has no room for them says so.
+    pub dont_fragment: bool,
 }
 
 impl Made<'_> {

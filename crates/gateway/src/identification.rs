@@ -1,11 +1,12 @@
 //! IPv4 identifications of what is made here.
 //!
-//! Everything made here is atomic: it has DF set and is no fragment. RFC 6864 (4.1) lets such a
-//! packet carry any identification, and nobody puts it together with another one. So it cannot meet
-//! the host's own packets in a receiver's reassembly, whatever numbers these have. What the host
-//! sends without DF goes on with the host's own number, also cut into fragments again. But boxes
-//! exist that clear DF and cut what they should have refused. For their sake numbers repeat as late
-//! as they can: there is one count for each source and destination, not for each connection.
+//! What is made here in one packet is atomic: it has DF set and is no fragment (for others see
+//! `datagrams.rs`). RFC 6864 (4.1) lets such a packet carry any identification, and nobody puts
+//! it together with another one. So it cannot meet the host's own packets in a receiver's
+//! reassembly, whatever numbers these have. What the host sends without DF goes on with the
+//! host's own number, also cut into fragments again. But boxes exist that clear DF and cut what
+//! they should have refused. For their sake numbers repeat as late as they can: there is one
+//! count for each source and destination, not for each connection.
 
 use core::net::{IpAddr, Ipv4Addr};
 

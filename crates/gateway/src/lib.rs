@@ -15,6 +15,7 @@
 
 mod ack_filter;
 mod acks;
+mod datagrams;
 pub mod due;
 pub mod flow_trace;
 mod gateway;

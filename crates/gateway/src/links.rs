@@ -7,7 +7,9 @@ use farlink_engine::link::{Link, LinkEstimate, LinkReport, PairId, RateSource, S
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
-use farlink_wire::{Instant, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment};
+use farlink_wire::{
+    Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment,
+};
 
 use crate::ack_filter;
 use crate::acks;
@@ -178,6 +180,28 @@ impl LinkQueue {
         core::mem::replace(&mut before.packet, waiting.packet).recycle(pool);
         self.acks_filtered += 1;
         None
+    }
+
+    /// Fragments of a segment that has just been made: each waits for its turn, before what its
+    /// connection has to send next. Returned: those that find no place, because nobody was granted
+    /// anything.
+    pub fn queue_fragments(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        fragments: impl Iterator<Item = Vec<u8>>,
+    ) -> Vec<Vec<u8>> {
+        let mut left = Vec::new();
+        for bytes in fragments {
+            let size = WireSize { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), packets: 1 };
+            let packet = PacketBuf::outside(bytes, Offload::default());
+            // The router of XCP, if there is one, sees them as it sees all that is made here.
+            let waiting = Waiting { packet, via, since: now, hash: 0, class: Class::Control };
+            if let Err(waiting) = self.egress.push_granted(now, size, waiting) {
+                left.push(waiting.packet.bytes().to_vec());
+            }
+        }
+        left
     }
 
     /// A packet that has waited leaves.

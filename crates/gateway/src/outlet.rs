@@ -9,12 +9,13 @@ use farlink_engine::event::{Ends, Event};
 use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
-use farlink_engine::world::{Made, World};
+use farlink_engine::world::{Fragments, Made, World};
 use farlink_wire::{
-    Flags, Gso, Instant, Offload, PacketBuf, Parsed, Pool, SegmentHeader, ShimProtocols, WireSize, edit, ip,
-    parse_with, shim, supersegment, verify_checksums,
+    Flags, Gso, Instant, Offload, PacketBuf, Parsed, Pool, SegmentHeader, ShimProtocols, WireSize, edit,
+    finish_checksums, fragment, ip, parse_with, shim, supersegment, verify_checksums,
 };
 
+use crate::datagrams::Datagrams;
 use crate::identification::Identifications;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
@@ -28,6 +29,7 @@ pub struct Outlet {
     /// They say which class a forwarded packet has.
     rules: Vec<Rule>,
     identifications: Identifications,
+    datagrams: Datagrams,
     /// IP protocols that stand for XCP's own header.
     shims: ShimProtocols,
     /// The trace of a connection, while one is wanted.
@@ -99,6 +101,7 @@ impl Outlet {
             links: links::queues(config),
             rules: config.rules.clone(),
             identifications: Identifications::new(config.seed),
+            datagrams: Datagrams::new(config.seed),
             shims: config.shims(),
             tap: None,
             traffic: Traffic::default(),
@@ -320,8 +323,51 @@ fn in_turns(packet: PacketBuf, turn_bytes: u32, pool: &mut Pool) -> Vec<PacketBu
     parts
 }
 
+impl Exit<'_> {
+    /// A segment that is larger than a packet leaves in fragments: the first of them at once, as
+    /// what was granted, and the others when it is their turn. Returns what has left; `None`: it
+    /// cannot leave so.
+    fn send_fragments(&mut self, made: &Made<'_>, how: Fragments) -> Option<WireSize> {
+        let header = &made.header;
+        let id = self.outlet.datagrams.take(self.now, header.src, header.dst)?;
+        let fields = SegmentHeader { ip_id: id as u16, dont_fragment: how.dont_fragment, ..*header };
+        let (bytes, offload) = fields.write(made.payload_bytes()).ok()?;
+        let mut whole = bytes.to_vec();
+        made.payload.iter().for_each(|part| whole.extend_from_slice(part));
+        finish_checksums(&mut whole, &offload);
+        let mut fragments = Vec::new();
+        fragment(&whole, how.packet_bytes as usize, id, &mut |f| fragments.push(f.to_vec())).ok()?;
+        let mut waiting = fragments.into_iter();
+        let first = waiting.next()?;
+        let mut leaves = vec![first];
+        match self.outlet.link_mut(made.out).filter(|_| self.grants == Grants::Given) {
+            Some(link) => leaves.extend(link.queue_fragments(self.now, made.via, waiting)),
+            None => leaves.extend(waiting),
+        }
+        let mut size = WireSize::default();
+        for bytes in leaves {
+            let (via, out) = (made.via, self.outlet.iface(made.out));
+            let offload = Offload::default();
+            let one = WireSize { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), packets: 1 };
+            if self.grants == Grants::Unasked {
+                self.outlet.charge(self.now, made.out, one);
+            }
+            size = size.and(one);
+            let packet = Transmit { via, out, header: &bytes, payload: &[], offload, is_made: true };
+            self.outlet.write(self.now, &packet, self.net);
+        }
+        Some(size)
+    }
+}
+
 impl World for Exit<'_> {
     fn send(&mut self, made: &Made<'_>) -> WireSize {
+        let is_larger = made.payload_bytes() > made.segment_bytes as usize;
+        if let Some(how) = made.fragments.filter(|_| is_larger)
+            && let Some(size) = self.send_fragments(made, how)
+        {
+            return size;
+        }
         let payload_bytes = made.payload_bytes();
         let shape = Shape::of(made);
         let (src, dst) = (made.header.src, made.header.dst);

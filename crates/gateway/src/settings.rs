@@ -41,7 +41,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 20] = [
+const SETTINGS: [Setting; 22] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -120,6 +120,24 @@ const SETTINGS: [Setting; 20] = [
         "the same where no rule matches",
         |gateway| gateway.action_text(None),
         |gateway, _, value| gateway.set_action(None, value),
+    ),
+    PerRule(
+        "send_ahead",
+        "auto, on or off: whether small windows are waited for",
+        |gateway, rule| gateway.engine.send_ahead(Some(rule)).name().into(),
+        |gateway, rule, value| {
+            gateway.engine.set_send_ahead(Some(rule), value.parse()?);
+            Ok(())
+        },
+    ),
+    Whole(
+        "send_ahead",
+        "the same where no rule says it",
+        |gateway| gateway.engine.send_ahead(None).name().into(),
+        |gateway, _, value| {
+            gateway.engine.set_send_ahead(None, value.parse()?);
+            Ok(())
+        },
     ),
     Whole(
         "ordinary.cc",

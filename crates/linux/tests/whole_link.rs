@@ -26,9 +26,10 @@ fn gateway(everything: bool) -> DriverConfig {
     config.gateway.interfaces[1].link = Some(Link {
         name: "hard".into(),
         rate_bps: Some(RATE_BPS),
-        rate_in_bps: None,
         rtt: None,
         overhead_bytes: 0,
+        rate_in_bps: None,
+        oversize: Default::default(),
         is_half_duplex: false,
         is_xcp_router: false,
         xcp_weights: Default::default(),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
-use farlink_gateway::config::{AckFilter, Action, Interface, LegConfig, Link, Pinned, XcpContext};
+use farlink_gateway::config::{
+    AckFilter, Action, Interface, LegConfig, Link, Oversize, Pinned, SendAhead, XcpContext,
+};
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
 
@@ -51,6 +53,7 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
         gateways: plan.gateways.len() as u64,
         gateways_in_touch: (steady && between.iter().all(|g| g.declared)).then_some(plan.gateways.len()),
         dormant_after: dormant.unwrap_or_default(),
+        large: plan.gaps.iter().any(|gap| oversize(gap, plan.gateways.len()) != Oversize::Auto),
     };
     let mut world = World::new(plan.seed, allowed, trace);
     let mut rng = Rng::new(plan.seed, "hosts' ISNs");
@@ -95,8 +98,12 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
         config.interfaces = [&plan.gaps[i], &plan.gaps[i + 1]]
             .into_iter()
             .enumerate()
-            .map(|(port, gap)| interface(port, gap, if port == 0 { &gap.back } else { &gap.there }))
+            .map(|(port, gap)| {
+                let out = if port == 0 { &gap.back } else { &gap.there };
+                interface(port, gap, out, oversize(gap, plan.gateways.len()))
+            })
             .collect();
+        config.send_ahead = send_ahead(&plan.gaps[i]);
         let node = world
             .add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(GatewayNode::new(config, g.merge))));
         if let Action::Custody(notice) = g.config.default_action {
@@ -116,7 +123,7 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
     chain
 }
 
-fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
+fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) -> Interface {
     let link = gap.declared.then(|| {
         let rate_bps = out.rate_bps.filter(|_| gap.rate_known);
         let kind = if rate_bps.is_some() { cc::Kind::FixedRate } else { controller(gap) };
@@ -126,8 +133,9 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
             name: format!("link{port}"),
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
-            rate_in_bps: None,
             overhead_bytes: 0,
+            rate_in_bps: None,
+            oversize,
             is_half_duplex: false,
             is_xcp_router: false,
             xcp_weights: Default::default(),
@@ -141,6 +149,23 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig) -> Interface {
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
+}
+
+/// Small windows of hosts are not waited for here, each third time: taken from the delay, too.
+fn send_ahead(gap: &Gap) -> SendAhead {
+    let has_turn = (gap.there.delay.as_nanos() / 11_000).is_multiple_of(3);
+    if has_turn { SendAhead::On } else { SendAhead::default() }
+}
+
+/// Segments into it are larger than a packet, each fourth time. Not before another gateway: what it
+/// puts together of fragments the observer does not see.
+fn oversize(gap: &Gap, gateways: usize) -> Oversize {
+    let turn = gap.there.delay.as_nanos() / 13_000;
+    if turn.is_multiple_of(4) && gateways == 1 {
+        Oversize::Bytes(3_000 + (turn % 61) as u32 * 1_000)
+    } else {
+        Oversize::Auto
+    }
 }
 
 /// Each controller that finds its own window has its turn. Taken from the delay, which is drawn,

@@ -33,6 +33,7 @@ pub mod ranges;
 pub mod rig;
 pub mod rng;
 pub mod runner;
+mod sizes;
 pub mod tcp_store;
 pub mod trace;
 pub mod traffic;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use farlink_gateway::Record;
 use farlink_gateway::config::Notice;
-use farlink_wire::tcp::TCP_HEADER_BYTES;
 use farlink_wire::{
     Duration, FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, verify_checksums,
 };
@@ -15,6 +14,7 @@ use crate::hostile::Hostile;
 use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
+use crate::sizes::check_size;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
 /// What one gateway has seen of one direction of a connection since it started.
@@ -85,6 +85,8 @@ pub struct Allowances {
     /// A flow that was silent for so long may have fallen asleep: then the hosts' own windows count
     /// again.
     pub dormant_after: Duration,
+    /// Some link asks for segments that are larger than a packet.
+    pub large: bool,
 }
 
 /// The observer of one run.
@@ -635,9 +637,6 @@ fn check_made(
     {
         return Err("options that do not belong into this segment".into());
     }
-    if s.tcp_header_len() < TCP_HEADER_BYTES || !s.ip.dont_fragment {
-        return Err("DF not set".into());
-    }
     let labels = &heard[side].labels;
     if !labels.is_empty() && !labels.contains(&(s.ip.dscp(), s.ip.flow_label)) {
         return Err("DSCP or flow label not the host's".into());
@@ -657,12 +656,7 @@ fn check_made(
     if !shows_no_window {
         heard[side].edge = heard[side].edge.max(Some(edge));
     }
-    let most = u64::from(other.options.mss.unwrap_or(if s.ip.is_v4() { 536 } else { 1220 }));
-    let needed = (s.payload_len + s.tcp_header_len() - TCP_HEADER_BYTES) as u64;
-    if s.payload_len > 0 && needed > most {
-        return Err(format!("{needed} bytes of options and payload for an MSS of {most} (RFC 6691)"));
-    }
-    Ok(())
+    check_size(s, other.options.mss, allowed.large)
 }
 
 /// Only what is held without a gap, or covered by the real receiver's word, is acknowledged

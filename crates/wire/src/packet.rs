@@ -36,6 +36,13 @@ impl PacketBuf {
         Self::from_block(block, Self::HEADROOM, bytes.len(), offload)
     }
 
+    /// A packet of no pool: whoever makes it bounds its like.
+    #[must_use]
+    pub fn outside(bytes: Vec<u8>, offload: Offload) -> Self {
+        let len = bytes.len();
+        Self::from_block(Block::outside(bytes), 0, len, offload)
+    }
+
     /// The packet, from the first byte of its IP header.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

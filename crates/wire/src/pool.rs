@@ -22,17 +22,25 @@ const FREE_SMALL_MAX: usize = 8192;
 /// Owned bytes out of a [`Pool`]. A type of its own so that they can live in shared memory one day.
 pub struct Block {
     bytes: Box<[u8]>,
+    /// It counts in the pool that it is from.
+    is_counted: bool,
 }
 
 impl Block {
     fn with_capacity(capacity_bytes: usize) -> Self {
-        Self { bytes: vec![0; capacity_bytes].into_boxed_slice() }
+        Self { bytes: vec![0; capacity_bytes].into_boxed_slice(), is_counted: true }
+    }
+
+    /// These bytes, which are of no pool: whoever makes them bounds them.
+    #[must_use]
+    pub fn outside(bytes: Vec<u8>) -> Self {
+        Self { bytes: bytes.into_boxed_slice(), is_counted: false }
     }
 
     /// A block of no bytes, to leave in the place of one that was taken out. It allocates nothing.
     #[must_use]
     pub fn empty() -> Self {
-        Self { bytes: Box::default() }
+        Self { bytes: Box::default(), is_counted: false }
     }
 
     /// All the bytes. What a fresh block holds is whatever its last user left.
@@ -173,6 +181,9 @@ impl Pool {
 
     /// Take a block back, for reuse or for the allocator.
     pub fn give_back(&mut self, block: Block) {
+        if !block.is_counted {
+            return;
+        }
         self.used_bytes = self.used_bytes.saturating_sub(cost(block.capacity()));
         let (list, max) = match block.capacity() {
             LARGE_BLOCK_BYTES => {

@@ -7,6 +7,7 @@
 
 use farlink_wire::{Duration, Instant};
 
+use super::Link;
 use super::shares::{Asking, Entry};
 use crate::ack_policy::AckPolicy;
 use crate::arrivals::Arrivals;
@@ -264,6 +265,25 @@ impl Budget {
             self.fresh = [0, if old { 0 } else { newest }];
             self.opened = [0, if old { 0 } else { opened }];
             self.fresh_since = now;
+        }
+    }
+}
+
+impl Link {
+    /// The pool has another size.
+    pub(crate) fn set_pool_bytes(&mut self, bytes: usize) {
+        self.pool_bytes = bytes;
+        self.follow();
+    }
+
+    /// The budget goes by the rate and the round trip; where only routers know the rate, by the
+    /// pool.
+    pub(super) fn follow(&mut self) {
+        let (rate_bps, rtt) = (self.rate_in_force_bps(), self.rtt_in_force());
+        if rate_bps.is_none() && self.is_controlled_by_routers() {
+            self.budget.follow_pool(self.pool_bytes, rtt);
+        } else {
+            self.budget.follow(rate_bps, rtt);
         }
     }
 }

@@ -26,8 +26,7 @@ impl Sender {
     ) -> Happened {
         let mut happened = Happened::default();
         let prior_in_flight = self.flight.pipe();
-        let una = self.flight.una();
-        let advanced = ack.after(una);
+        let (una, advanced) = (self.flight.una(), ack.after(self.flight.una()));
         let sack = if self.flight.has_sack() { sack } else { &[] };
         self.flight.note_dsack(ack, sack);
         if ack.before(una) || (!advanced && self.flight.is_empty()) {
@@ -52,6 +51,7 @@ impl Sender {
         happened.newest_again = known.is_some_and(|(.., again)| again);
         let mut sample = self.flight.sample_rate(now, &acked);
         let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
+        self.repeat_dropped(advanced, acked.newest.map(|(sent_at, ..)| sent_at));
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
         let news = !self.flight.has_sack() || advanced || acked.delivered_bytes > 0;
         let lost = if news { self.detect_losses(now, advanced) } else { 0 };
@@ -99,6 +99,7 @@ impl Sender {
         self.flight.advance(now, ack);
         self.governor.advance(ack);
         self.peer.advance(ack);
+        self.ahead.advance(ack);
         // Kept longer, it would stand for bytes half the sequence space away.
         self.probed_end = self.probed_end.filter(|end| end.after(ack));
     }
@@ -146,6 +147,7 @@ impl Sender {
         if found.is_some() {
             self.report_losses(now);
         }
+        self.repeat_beyond(lost);
         lost
     }
 
@@ -189,6 +191,7 @@ mod tests {
             window_limit_bytes: 1 << 30,
             unfair_window_bytes: None,
             handshake_rtt: None,
+            acks_wait: Duration::ZERO,
             selective_acks: true,
             seed: 1,
             hystart: true,

@@ -123,6 +123,10 @@ impl Flight {
     pub fn has_lost(&self) -> bool {
         self.board.lost_bytes() > 0
     }
+    /// The receiver holds something behind a gap.
+    pub fn has_gap(&self) -> bool {
+        self.board.sacked_bytes() > 0 || self.dup_acks > 0
+    }
     /// A timeout has passed, and the oldest segment has not gone out again since.
     pub fn is_head_due(&self) -> bool {
         self.head_due
@@ -281,10 +285,13 @@ impl Flight {
     }
     /// A copy of what is in flight. Returns whether that is a repetition itself.
     pub fn on_sent_copy(&mut self, now: Instant, seq: SeqNum, len: u32) -> bool {
-        let end = seq + len;
-        self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
+        self.note_copy(seq + len);
         self.copied_bytes = self.copied_bytes.saturating_add(len);
         self.board.copied(now, seq, len)
+    }
+    /// What is told twice up to here was sent twice on purpose.
+    pub fn note_copy(&mut self, end: SeqNum) {
+        self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
     }
     fn then(&self, in_flight_bytes: u64) -> Then {
         self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)
@@ -467,6 +474,14 @@ impl Flight {
     /// All that is not SACKed counts as lost.
     pub fn resend_all(&mut self) {
         self.board.resend_all();
+    }
+    /// What left before this counts as lost, but for what is SACKed.
+    pub fn mark_sent_before(&mut self, at: Instant) {
+        self.board.mark_lost(|r| r.sent_at < at);
+    }
+    /// What ends beyond this counts as lost, but for what is SACKed.
+    pub fn mark_beyond(&mut self, edge: SeqNum) {
+        self.board.mark_lost(|r| r.end.after(edge));
     }
     /// Nothing counts as lost.
     pub fn unmark_lost(&mut self) {

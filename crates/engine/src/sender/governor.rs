@@ -323,6 +323,10 @@ impl Governor {
     pub fn set_link_rate(&mut self, payload_bps: u64) {
         self.cc.set_link_rate(payload_bps);
     }
+    /// What lies behind the link has carried its rate before.
+    pub fn trust_path(&mut self) {
+        self.cc.trust_path();
+    }
     /// No congestion window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         self.cc.set_window_limit(bytes);

@@ -19,6 +19,8 @@ fn again_at(now: Instant, base: Duration, backoff: u8, max: Duration) -> Instant
 pub(super) struct PeerWindow {
     /// Its right edge, SND.UNA + SND.WND.
     edge: SeqNum,
+    /// Bytes that were shown last.
+    shown_bytes: u32,
     /// MAX.SND.WND of RFC 5961.
     max_bytes: u32,
     /// SND.WL1.
@@ -49,6 +51,7 @@ impl PeerWindow {
     pub fn new(next: SeqNum) -> Self {
         Self {
             edge: next,
+            shown_bytes: 0,
             max_bytes: 0,
             told_at: SeqNum(0),
             told_with_ack: next,
@@ -71,6 +74,10 @@ impl PeerWindow {
     /// Its right edge.
     pub fn edge(&self) -> SeqNum {
         self.edge
+    }
+    /// What was shown last.
+    pub fn shown_bytes(&self) -> u32 {
+        self.shown_bytes
     }
     /// The largest that was shown.
     pub fn max_bytes(&self) -> u32 {
@@ -130,6 +137,7 @@ impl PeerWindow {
             self.told_at = seq;
             self.told_with_ack = ack;
             self.edge = una + bytes;
+            self.shown_bytes = bytes;
         } else if kept && (ack + bytes).after(self.edge) {
             self.edge = ack + bytes;
         } else {

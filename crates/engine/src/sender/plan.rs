@@ -7,6 +7,9 @@ use super::Sender;
 /// Largest payload of one super-segment: with headers below the 65,500 bytes that a GSO write may
 /// have.
 const SUPER_SEGMENT_BYTES: u32 = 65_000;
+/// So many segments that are larger than a packet are under way at least: the loss of one shows by
+/// those behind it.
+const LARGE_SEGMENTS_MIN: u64 = 4;
 /// What there is to send, by the relay's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
@@ -35,6 +38,8 @@ pub enum Purpose {
     TailProbe,
     /// The link is idle, and it might have been lost.
     Early,
+    /// What is under way, copied in one segment that is larger than a packet: does it arrive?
+    SizeProbe,
     /// An old sequence number without payload, to learn the window (RFC 9293 3.8.6.1).
     WindowProbe,
 }
@@ -111,6 +116,10 @@ impl Sender {
                 return Some(plan);
             }
             let (seq, len) = self.flight.next_lost(max.min(round_up(room, mss)))?;
+            if self.is_refused(seq) {
+                self.arm_persist(now);
+                return None;
+            }
             let len = self.within_urgent(supply, seq, len);
             return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
         }
@@ -268,7 +277,7 @@ impl Sender {
     /// What the receiver's window leaves for new data. A FIN may go into a full window's edge as
     /// Linux sends it.
     pub(super) fn receiver_room(&self, supply: &Supply) -> u32 {
-        let room = self.peer.room_from(self.flight.next());
+        let room = self.room_ahead(self.flight.next());
         let have = self.unsent(supply);
         if self.blind.on {
             // Its window moves with what it takes; the word of it goes round us.
@@ -282,7 +291,11 @@ impl Sender {
         if self.blind.on {
             return u64::from(SUPER_SEGMENT_BYTES);
         }
-        self.governor.room(self.flight.pipe())
+        let (room, pipe) = (self.governor.room(self.flight.pipe()), self.flight.pipe());
+        // While one segment larger than a packet is on its way, others must be: where nothing but
+        // the link's queue is the clock, they wait there.
+        let least = if self.is_large { LARGE_SEGMENTS_MIN * u64::from(self.mss()) } else { 0 };
+        room.max(least.saturating_sub(pipe))
     }
 
     /// The rate that it is paced at, bit/s; `None` where it is not.

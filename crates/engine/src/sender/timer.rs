@@ -216,7 +216,7 @@ impl Sender {
     }
 
     fn on_rto(&mut self, now: Instant) -> bool {
-        if self.flight.is_empty() || self.waits_for_keeper(now) {
+        if self.flight.is_empty() || self.waits_for_keeper(now) || self.waits_for_room(now) {
             return false;
         }
         self.flight.on_rto(now);

@@ -70,8 +70,18 @@ impl Sender {
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.
     pub fn set_mss_for_options(&mut self, mss: u32) {
         if mss > 0 {
+            self.is_large = false;
             self.flight.set_mss(mss);
             self.governor.set_mss(mss);
+        }
+    }
+
+    /// Segments have so much payload, and congestion control counts in such of a packet (RFC 3465).
+    pub fn set_unit(&mut self, unit: u32, of_packet: u32) {
+        if unit > 0 {
+            self.is_large = unit > of_packet;
+            self.flight.set_mss(unit);
+            self.governor.set_mss(of_packet);
         }
     }
 

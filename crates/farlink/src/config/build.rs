@@ -107,6 +107,7 @@ pub fn build(
             .default_action
             .map_or(defaults.default_action, |a| action(a, file.custody_notice.unwrap_or_default())),
         custody_notice: file.custody_notice.unwrap_or_default(),
+        send_ahead: file.send_ahead.map_or(defaults.send_ahead, send_ahead),
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
@@ -196,9 +197,10 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
         let link = engine::Link {
             name: name.clone(),
             rate_bps: quick.rate.map(|r| r.0),
-            rate_in_bps: None,
             rtt: None,
             overhead_bytes: 0,
+            rate_in_bps: None,
+            oversize: engine::Oversize::default(),
             is_half_duplex: false,
             is_xcp_router: false,
             xcp_weights: Default::default(),
@@ -278,6 +280,11 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
         rate_in_bps: l.rate_in.as_ref().map(|rate| rate.0),
         rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
+        oversize: match &l.oversize {
+            None | Some(file::Oversize::Auto) => engine::Oversize::Auto,
+            Some(file::Oversize::Off) => engine::Oversize::Off,
+            Some(file::Oversize::Bytes(bytes)) => engine::Oversize::Bytes(*bytes),
+        },
         is_half_duplex: l.duplex == Some(file::Duplex::Half),
         is_xcp_router: l.xcp_router == Some(true),
         xcp_weights: engine::XcpWeights {
@@ -372,6 +379,14 @@ fn action(a: file::Action, notice: engine::Notice) -> engine::Action {
     }
 }
 
+fn send_ahead(ahead: file::SendAhead) -> engine::SendAhead {
+    match ahead {
+        file::SendAhead::Auto => engine::SendAhead::Auto,
+        file::SendAhead::On => engine::SendAhead::On,
+        file::SendAhead::Off => engine::SendAhead::Off,
+    }
+}
+
 fn class(c: file::Class) -> engine::Class {
     match c {
         file::Class::Interactive => engine::Class::Interactive,
@@ -432,6 +447,7 @@ fn rules(
                 Some(file::OverLimit::Refuse) => engine::Action::Refuse,
             },
             class: r.class.map(class),
+            send_ahead: r.send_ahead.map(send_ahead),
         });
     }
     Ok(rules)

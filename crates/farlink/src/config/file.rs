@@ -8,6 +8,7 @@ use farlink_gateway::config::Notice;
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use super::values::Oversize;
 use super::values::{Dscp, GatewayId, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
 
 /// The whole file. What is absent has the default that the engine states.
@@ -22,6 +23,8 @@ pub struct File {
     pub rule: Vec<Rule>,
     /// What happens to a connection that no rule matches.
     pub default_action: Option<Action>,
+    #[serde(default)]
+    pub send_ahead: Option<SendAhead>,
     /// What sources in custody mode hear of an outage, unless a rule says otherwise.
     pub custody_notice: Option<Notice>,
     /// Whether flows may depend on their gateways.
@@ -75,6 +78,8 @@ pub struct Link {
     pub rtt_ms: Option<Number<1, 600_000>>,
     #[serde(default)]
     pub overhead_bytes: Option<Number<0, 1024>>,
+    #[serde(default)]
+    pub oversize: Option<Oversize>,
     #[serde(default)]
     pub duplex: Option<Duplex>,
     #[serde(default)]
@@ -185,6 +190,8 @@ pub struct Rule {
     pub over_limit: Option<Spanned<OverLimit>>,
     #[serde(default)]
     pub class: Option<Class>,
+    #[serde(default)]
+    pub send_ahead: Option<SendAhead>,
 }
 
 /// What is done with a connection.
@@ -195,6 +202,15 @@ pub enum Action {
     Custody,
     Pass,
     Refuse,
+}
+
+/// Whether small windows are waited for.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendAhead {
+    Auto,
+    On,
+    Off,
 }
 
 /// What is done with connections above `connections_max`.

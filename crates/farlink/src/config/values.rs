@@ -39,6 +39,15 @@ pub struct Dscp(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Protocol(pub u8);
 
+/// How large segments into a link are: as its other direction needs, no larger than a packet, or so
+/// many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Oversize {
+    Auto,
+    Off,
+    Bytes(u32),
+}
+
 /// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatewayId(pub u32);
@@ -108,7 +117,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId);
+value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize);
 
 impl Value for Rate {
     const ALLOWED: &'static str =
@@ -121,6 +130,23 @@ impl Value for Rate {
     }
     fn from_number(number: i64) -> Result<Self, String> {
         Err(format!("the number {number} has no unit (the key `rate_bps` takes plain bit/s)"))
+    }
+}
+
+impl Value for Oversize {
+    const ALLOWED: &'static str = "\"auto\", \"off\", or bytes from 2000 to 65000";
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => Err(format!("`{text}` is no size of a segment")),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        match u32::try_from(number) {
+            Ok(bytes @ 2_000..=65_000) => Ok(Self::Bytes(bytes)),
+            _ => Err(format!("{number} is no size of a segment")),
+        }
     }
 }
 

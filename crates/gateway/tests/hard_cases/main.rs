@@ -4,6 +4,7 @@
 #[path = "../script/mod.rs"]
 mod script;
 
+mod ahead;
 mod basics;
 mod bypass;
 mod chain;
@@ -37,6 +38,7 @@ mod memory;
 mod one_sided;
 mod opening;
 mod outage;
+mod oversize;
 mod pairs;
 mod peers;
 mod receiver;

@@ -33,7 +33,8 @@ use farlink_wire::{
     Duration, Instant, Offload, PacketBuf, Parsed, ShimProtocols, parse_with, segment, verify_checksums,
 };
 use network::{Net, Out, SPARE, TO_A, TO_B};
-use notation::{Seen, Spec};
+pub use notation::Seen;
+use notation::Spec;
 
 /// Both sequence spaces wrap early in every script.
 pub const ISN_A: u32 = 0xffff_ff00;
@@ -381,6 +382,18 @@ impl Script {
         all.into_iter()
             .filter_map(|(_, p)| if let Arrival::Other(line) = p { Some(line) } else { None })
             .collect()
+    }
+
+    /// Segments, and lines of all else.
+    pub fn take_both(&mut self, at: Host) -> (Vec<Seen>, Vec<String>) {
+        let (mut segments, mut lines) = (Vec::new(), Vec::new());
+        for (_, arrival) in core::mem::take(self.inbox(at)) {
+            match arrival {
+                Arrival::Tcp(s) => segments.push(*s),
+                Arrival::Other(line) => lines.push(line),
+            }
+        }
+        (segments, lines)
     }
 
     // ---- Time and gateways ----

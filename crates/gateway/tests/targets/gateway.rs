@@ -4,8 +4,8 @@
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    AckFilter, Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Pinned, Rule,
-    XcpContext,
+    AckFilter, Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Oversize, Pinned,
+    Rule, SendAhead, XcpContext,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::shim::SHIM_PROTOCOL;
@@ -75,6 +75,11 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         rate_in_bps: (a & 6 == 6).then_some(8_000_000),
         rtt: (a & 8 != 0).then_some(Duration::from_millis(500)),
         overhead_bytes: 0,
+        oversize: match b & 0x0c {
+            0x0c => Oversize::Bytes(2_000 + u32::from(b & 3) * 21_000),
+            0x08 => Oversize::Off,
+            _ => Oversize::Auto,
+        },
         is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
         is_xcp_router: b & 0x40 != 0,
         xcp_weights: Default::default(),
@@ -121,6 +126,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
             FlowControl::Automatic,
         ][usize::from(a >> 5 & 3)],
         soft_window: a & 0x80 == 0,
+        send_ahead: [SendAhead::Auto, SendAhead::On][usize::from(b >> 1 & 1)],
         seed: 1,
         ..Config::default()
     };

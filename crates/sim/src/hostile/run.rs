@@ -260,6 +260,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         gateways: count as u64,
         gateways_in_touch: declared.then_some(count),
         dormant_after: plan.config.timers.dormant_after,
+        large: false,
     };
     let mut world = World::new(plan.seed, allowed, trace);
     let mut transfers = plan.honest.clone();
@@ -384,8 +385,9 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             name: "hard".into(),
             rate_bps,
             rtt: Some(plan.link.delay * 2),
-            rate_in_bps: None,
             overhead_bytes: 0,
+            rate_in_bps: None,
+            oversize: Default::default(),
             is_half_duplex: false,
             is_xcp_router: false,
             xcp_weights: Default::default(),

@@ -1,0 +1,128 @@
+//! What is remembered of hosts behind a link: whether they take all that comes at once, and
+//! segments that are larger than a packet.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeMap;
+
+use farlink_wire::{Duration, Instant};
+
+use super::Link;
+use crate::oversizing::Verdict;
+
+/// Hosts, or networks of IPv6. The one goes first that was heard of least lately.
+const CLIENTS_MAX: usize = 4096;
+/// What is known of one is worth so long.
+const LIFETIME: Duration = Duration::from_secs(600);
+/// IPv6 hosts have many addresses in one network.
+const NETWORK_BITS: u32 = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Clients {
+    known: BTreeMap<IpAddr, Client>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    reads: Option<(bool, Instant)>,
+    oversize: Option<(Verdict, Instant)>,
+    at: Instant,
+}
+
+impl Clients {
+    /// A host has taken all that came at once, or has let its window close.
+    pub fn note_reading(&mut self, now: Instant, host: IpAddr, reads: bool) {
+        self.known_mut(now, host).reads = Some((reads, now));
+    }
+
+    /// It takes large segments, or it does not.
+    pub fn note_oversize(&mut self, now: Instant, host: IpAddr, verdict: Verdict) {
+        self.known_mut(now, host).oversize = Some((verdict, now));
+    }
+
+    fn known_mut(&mut self, now: Instant, host: IpAddr) -> &mut Client {
+        let place = place(host);
+        if !self.known.contains_key(&place) && self.known.len() >= CLIENTS_MAX {
+            let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
+            oldest.map(|place| self.known.remove(&place));
+        }
+        let new = Client { reads: None, oversize: None, at: now };
+        let client = self.known.entry(place).or_insert(new);
+        client.at = now;
+        client
+    }
+
+    /// It has taken all that came lately.
+    #[must_use]
+    pub fn reads(&self, now: Instant, host: IpAddr) -> bool {
+        let client = self.known.get(&place(host));
+        client.and_then(|client| client.reads).is_some_and(|(reads, at)| reads && now.since(at) < LIFETIME)
+    }
+
+    /// Whether it takes large segments; `None`: that is to be found out.
+    #[must_use]
+    pub fn oversize(&self, now: Instant, host: IpAddr) -> Option<Verdict> {
+        let (verdict, at) = self.known.get(&place(host))?.oversize?;
+        (now.since(at) < LIFETIME).then_some(verdict)
+    }
+}
+
+impl Link {
+    /// What is remembered of hosts behind it.
+    #[must_use]
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn clients_mut(&mut self) -> &mut Clients {
+        &mut self.clients
+    }
+}
+
+fn place(host: IpAddr) -> IpAddr {
+    match host {
+        IpAddr::V4(_) => host,
+        IpAddr::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() >> NETWORK_BITS << NETWORK_BITS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: u32) -> IpAddr {
+        IpAddr::from(n.to_be_bytes())
+    }
+
+    #[test]
+    fn what_is_known_of_a_host_grows_old() {
+        let mut clients = Clients::default();
+        assert!(!clients.reads(Instant::ZERO, host(1)), "nobody knows");
+        clients.note_reading(Instant::ZERO, host(1), true);
+        assert!(clients.reads(Instant::ZERO, host(1)) && !clients.reads(Instant::ZERO, host(2)));
+        assert!(!clients.reads(Instant::ZERO + LIFETIME, host(1)));
+        clients.note_reading(Instant::ZERO, host(1), false);
+        assert!(!clients.reads(Instant::ZERO, host(1)));
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_host() {
+        let at = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut clients = Clients::default();
+        clients.note_reading(Instant::ZERO, at("2001:db8::1"), true);
+        assert!(clients.reads(Instant::ZERO, at("2001:db8::ffff:1")));
+        assert!(!clients.reads(Instant::ZERO, at("2001:db8:0:1::1")));
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_remembered() {
+        let mut clients = Clients::default();
+        for n in 0..10_000 {
+            clients.note_reading(Instant::from_millis(u64::from(n)), host(n), true);
+        }
+        assert_eq!(clients.known.len(), CLIENTS_MAX);
+        assert!(clients.reads(Instant::from_millis(10_000), host(9_999)));
+        assert!(!clients.reads(Instant::from_millis(10_000), host(0)));
+    }
+}

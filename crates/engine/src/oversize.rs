@@ -1,0 +1,233 @@
+//! Segments that are larger than a packet, towards hosts whose acknowledgements have a starved
+//! link to come back by (Hasegawa, section 3): each is acknowledged once, however large it is.
+//!
+//! Whether a host takes them, and whether fragments get to it, is tried out with a copy of what has
+//! been sent already. A host that gets it tells so, because it has had those bytes: by a D-SACK
+//! (RFC 2883), or where it speaks no SACK by a duplicate acknowledgement. So nothing is ever late
+//! for it. What has been found out is remembered for the next connections.
+
+use farlink_wire::{SackBlock, SeqNum};
+
+use crate::cx::Cx;
+use crate::link::Sizes;
+use crate::oversizing::{Asked, Verdict};
+use crate::sender::{Happened, Plan, Purpose};
+use crate::side::Side;
+use crate::split::Split;
+use crate::world::Fragments;
+
+/// So often a copy is sent in fragments that carry DF, and then in such that do not.
+const TRIES: u8 = 2;
+/// A segment that has been lost so often goes in packets.
+const LOST_TIMES: u8 = 2;
+/// When that has happened to so many of a connection, one after the other, none is large any more.
+const FAILURES_MAX: u8 = 3;
+/// A window that is no larger than a field without scaling can say holds so many segments at least.
+const SMALL_WINDOW_BYTES: u32 = 65_536;
+const SEGMENTS_OF_WINDOW: u32 = 4;
+/// The first large segments are of so many fragments.
+const FIRST_FRAGMENTS: u32 = 8;
+/// And none of fewer.
+const FRAGMENTS_MIN: u32 = 2;
+
+impl Split<'_> {
+    /// Segments towards a host are larger than a packet: so much payload they have; `None`: they
+    /// are not.
+    pub(crate) fn oversize_payload(&self, cx: &Cx<'_>, to: Side) -> Option<u32> {
+        let leg = self.legs.get(to);
+        let Some(Verdict::Takes { .. }) = leg.oversizing().verdict else { return None };
+        let tx = &self.relays.get(to.other()).tx;
+        if leg.oversizing().small_until.is_some_and(|until| tx.snd_una().before(until)) {
+            return None;
+        }
+        let sizes = self.sizes(to);
+        let wanted = self.wants_oversize(cx, to).then(|| cx.links.get(leg.out)?.oversize(&sizes))??;
+        let grown = leg.oversizing().proved.max(FIRST_FRAGMENTS / 2) * 2;
+        let window = u32::try_from(tx.window_max_bytes()).unwrap_or(u32::MAX);
+        let holds = if tx.goes_ahead() { 0 } else { self.path_holds(cx, to) };
+        let fragments = part_of(wanted.fragments, u64::from(window), holds);
+        let mut payload = sizes.payload_bytes(fragments.min(grown));
+        if window < SMALL_WINDOW_BYTES {
+            let least = sizes.payload_bytes(wanted.least.min(grown));
+            payload = payload.min((window / SEGMENTS_OF_WINDOW).max(least)).min(window);
+        }
+        (payload > self.hosts().segment_payload(to)).then_some(payload)
+    }
+
+    /// What the way to a host holds at the rate of the link, bytes.
+    fn path_holds(&self, cx: &Cx<'_>, to: Side) -> u64 {
+        let rate = cx.links.get(self.legs.get(to).out).and_then(|link| link.rate_in_force_bps());
+        let rtt = self.relays.get(to.other()).tx.shortest_rtt().unwrap_or_default();
+        let bytes = u128::from(rate.unwrap_or(0)) * rtt.as_micros() / 8_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// How such a segment leaves, and the payload of packets into which it is cut otherwise; a copy
+    /// that is to find it out may leave in another way.
+    pub(crate) fn fragments(&self, to: Side, plan: Option<&Plan>) -> (Option<Fragments>, u32) {
+        let leg = self.legs.get(to);
+        let purpose = plan.map(|plan| plan.purpose);
+        let (unit, of_packet) = (self.relays.get(to.other()).tx.mss(), self.hosts().segment_payload(to));
+        let dont_fragment = match (purpose, leg.oversizing().asked, leg.oversizing().verdict) {
+            (Some(Purpose::SizeProbe), Some(asked), _) => Some(asked.dont_fragment),
+            // What is larger than a packet may be several of them, too.
+            (Some(_), _, Some(Verdict::Takes { dont_fragment })) if unit > of_packet => Some(dont_fragment),
+            _ => None,
+        };
+        let Some(dont_fragment) = dont_fragment else { return (None, unit) };
+        let fragments = Fragments { packet_bytes: leg.path_mtu.bytes(), dont_fragment };
+        (Some(fragments), of_packet)
+    }
+
+    fn wants_oversize(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let leg = self.legs.get(to);
+        cx.links.get(leg.out).is_some() && !leg.peer.is_marked() && self.binds()
+    }
+
+    fn sizes(&self, to: Side) -> Sizes {
+        let leg = self.legs.get(to);
+        let options = if self.agreed.timestamps { 12 } else { 0 };
+        let is_v4 = leg.addr.is_ipv4();
+        Sizes {
+            fragment_header_bytes: if is_v4 { 20 } else { 48 },
+            packet_bytes: leg.path_mtu.bytes(),
+            tcp_header_bytes: 20 + options,
+            ack_bytes: leg.header_bytes() + options,
+            is_v4,
+        }
+    }
+
+    /// The copy that finds out whether a host takes large segments, when it is time for one: of two
+    /// packets that are under way.
+    pub(crate) fn plan_size_probe(&mut self, cx: &Cx<'_>, to: Side) -> Option<Plan> {
+        if self.legs.get(to).oversizing().asked.is_some() || !self.wants_oversize(cx, to) {
+            return None;
+        }
+        let sizes = self.sizes(to);
+        let link = cx.links.get(self.legs.get(to).out)?;
+        let wanted = link.oversize(&sizes);
+        let known = link.clients().oversize(cx.now, self.legs.get(to).addr);
+        let normal = self.hosts().segment_payload(to);
+        let tx = &self.relays.get(to.other()).tx;
+        let (una, next) = (tx.snd_una(), tx.snd_nxt());
+        let leg = self.legs.get_mut(to);
+        if wanted.is_none() || leg.oversizing().verdict.is_some() {
+            return None;
+        }
+        let o = leg.oversizing_mut();
+        if known.is_some() {
+            o.verdict = known;
+            return None;
+        }
+        if next.since(una) < 2 * normal || next.before(una) || o.tries >= 2 * TRIES {
+            return None;
+        }
+        let dont_fragment = o.tries < TRIES;
+        o.tries += 1;
+        o.asked = Some(Asked { from: una, to: una + 2 * normal, at: cx.now, dont_fragment });
+        Some(Plan { seq: una, len: 2 * normal, fin: false, purpose: Purpose::SizeProbe, mtu_probe: false })
+    }
+
+    /// An acknowledgement of a host may tell whether it has got the copy, and whether large
+    /// segments arrive.
+    pub(crate) fn hear_of_oversize(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        (ack, sack): (SeqNum, &[SackBlock]),
+        (pure, happened): (bool, &Happened),
+    ) {
+        self.hear_of_probe(cx, from, (ack, sack), (pure, happened));
+        let normal = self.hosts().segment_payload(from);
+        let unit = self.relays.get(from.other()).tx.mss();
+        if unit > normal && happened.progress && happened.delivered_bytes >= u64::from(unit) {
+            let fragments = self.sizes(from).fragments(u64::from(unit));
+            let o = self.legs.get_mut(from).oversizing_mut();
+            o.proved = o.proved.max(fragments);
+            o.failures = 0;
+        }
+        self.doubt_oversize(cx, from);
+    }
+
+    /// The oldest segment may have been lost too often: it goes in packets, and where that has
+    /// happened to several, all do.
+    pub(crate) fn doubt_oversize(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let normal = self.hosts().segment_payload(to);
+        let tx = &self.relays.get(to.other()).tx;
+        let head = tx.board().first().filter(|r| r.lost && r.repeats >= LOST_TIMES);
+        let Some(end) = head.filter(|r| r.end.since(r.seq) > normal).map(|r| r.end) else { return };
+        let leg = self.legs.get_mut(to);
+        let o = leg.oversizing_mut();
+        if o.small_until.is_some_and(|until| end.before_eq(until)) {
+            return;
+        }
+        o.small_until = Some(end);
+        o.failures += 1;
+        if o.failures >= FAILURES_MAX {
+            o.verdict = Some(Verdict::Refuses);
+            if let Some(link) = cx.links.get_mut(leg.out) {
+                link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
+            }
+        }
+    }
+
+    fn hear_of_probe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Side,
+        (ack, sack): (SeqNum, &[SackBlock]),
+        (pure, happened): (bool, &Happened),
+    ) {
+        let min_rtt = self.relays.get(from.other()).tx.rtt().min_rtt();
+        let leg = self.legs.get_mut(from);
+        let Some(asked) = leg.oversizing().asked else { return };
+        let o = leg.oversizing_mut();
+        let is_it = |b: &SackBlock| b.start == asked.from && b.end == asked.to && b.end.before_eq(ack);
+        let told = if self.agreed.sack {
+            sack.first().is_some_and(is_it)
+        } else {
+            pure && !happened.progress && cx.now.since(asked.at) >= min_rtt
+        };
+        let verdict = if told {
+            Verdict::Takes { dont_fragment: asked.dont_fragment }
+        } else if happened.newest_sent_at.is_some_and(|at| at > asked.at) {
+            // What left after it has arrived.
+            o.asked = None;
+            if o.tries < 2 * TRIES {
+                return;
+            }
+            Verdict::Refuses
+        } else {
+            return;
+        };
+        o.asked = None;
+        o.verdict = Some(verdict);
+        if let Some(link) = cx.links.get_mut(leg.out) {
+            link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
+        }
+    }
+}
+
+/// Fragments of a segment where the window is smaller than what the path holds, and is waited for:
+/// it opens by so much for each segment, not for each byte (`tcp_grow_window` of Linux). So as many
+/// segments are under way in it as there will be in the whole one.
+fn part_of(fragments: u32, window_bytes: u64, holds_bytes: u64) -> u32 {
+    if window_bytes >= holds_bytes {
+        return fragments;
+    }
+    let part = u64::from(fragments).saturating_mul(window_bytes) / holds_bytes.max(1);
+    u32::try_from(part).unwrap_or(fragments).max(FRAGMENTS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_opening_holds_as_many_segments_as_an_open_one() {
+        assert_eq!(part_of(18, 65_536, 500_000), 2);
+        assert_eq!(part_of(18, 250_000, 500_000), 9);
+        assert_eq!(part_of(18, 500_000, 500_000), 18);
+        assert_eq!(part_of(18, 65_536, 0), 18);
+    }
+}

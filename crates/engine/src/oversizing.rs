@@ -1,0 +1,45 @@
+//! What is known of whether a host takes segments that are larger than a packet.
+
+use farlink_wire::{Instant, SeqNum};
+
+/// Whether a host gets segments that are larger than a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It takes them, where their fragments carry DF, or do not.
+    Takes {
+        /// They carry it.
+        dont_fragment: bool,
+    },
+    /// They do not get to it, or it does not take them.
+    Refuses,
+}
+
+/// What is known of a leg.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Oversizing {
+    /// The copy that is under way.
+    pub asked: Option<Asked>,
+    /// Copies so far.
+    pub tries: u8,
+    /// What is known.
+    pub verdict: Option<Verdict>,
+    /// So many fragments a segment has had that has arrived.
+    pub proved: u32,
+    /// What stands before this goes in packets.
+    pub small_until: Option<SeqNum>,
+    /// So many segments in a row have been lost too often.
+    pub failures: u8,
+}
+
+/// A copy that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Its first byte.
+    pub from: SeqNum,
+    /// What follows it.
+    pub to: SeqNum,
+    /// When it left.
+    pub at: Instant,
+    /// Its fragments carry DF.
+    pub dont_fragment: bool,
+}

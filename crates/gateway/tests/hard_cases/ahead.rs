@@ -1,0 +1,139 @@
+//! Sending ahead of a window: towards `b`, behind the link, whose window is 8,000 bytes.
+
+use crate::script::{Host, Script, Seen};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{Config, LegConfig, Link, Rule, SendAhead};
+use farlink_wire::Duration;
+
+const WINDOW_BYTES: usize = 8_000;
+
+/// A connection over the link, and what `b` has got of it.
+struct Bed {
+    t: Script,
+    got: Vec<Seen>,
+}
+
+impl Bed {
+    fn new(change: impl FnOnce(&mut Config)) -> Self {
+        let t = Script::with(|s| {
+            let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+            let (rate_bps, rtt) = (Some(8_000_000), Some(Duration::from_millis(500)));
+            s.link = Some(Link { name: "sat".into(), rate_bps, rtt, leg, ..Link::default() });
+            change(&mut s.config);
+        });
+        let mut bed = Self { t, got: Vec::new() };
+        bed.play("a > S 0 win 65535 <mss 1000,sackOK>\n ~1");
+        bed.play("~400");
+        bed.play(&format!("b > S. 0 ack 1 win {WINDOW_BYTES} <mss 1000,sackOK>\n ~1"));
+        bed.play("a > . 1 ack 1\n ~1");
+        bed.got.clear();
+        bed
+    }
+
+    fn ahead(ahead: SendAhead) -> Self {
+        Self::new(|config| config.send_ahead = ahead)
+    }
+
+    /// Plays this, line by line, whatever the hosts hear of it.
+    fn play(&mut self, text: &str) {
+        for line in text.lines() {
+            self.t.play(line);
+            self.t.take(Host::A);
+            self.got.extend(self.t.take(Host::B));
+        }
+    }
+
+    /// The source writes so many segments of 1,000 bytes from here on; where those begin that
+    /// arrive.
+    fn write(&mut self, from: usize, segments: usize) -> Vec<u32> {
+        for at in (0..segments).map(|n| from + n * 1_000) {
+            self.play(&format!("a > . {at}:{} ack 1\n ~2", at + 1_000));
+        }
+        self.play("~20");
+        self.arrived()
+    }
+
+    /// Where the segments begin that have arrived since this was last asked.
+    fn arrived(&mut self) -> Vec<u32> {
+        let got = std::mem::take(&mut self.got);
+        got.iter().filter(|s| !s.payload.is_empty()).map(|s| s.seq).collect()
+    }
+}
+
+#[test]
+fn a_small_window_is_not_waited_for() {
+    for (ahead, sent) in [(SendAhead::Off, 8), (SendAhead::Auto, 8), (SendAhead::On, 30)] {
+        let mut t = Bed::ahead(ahead);
+        // A link that is idle carries some of it twice.
+        let newest = t.write(1, 30).into_iter().max();
+        assert_eq!(newest, Some(sent * 1_000 - 999), "{ahead:?}");
+    }
+}
+
+#[test]
+fn a_rule_says_it_for_its_connections() {
+    let mut t = Bed::new(|config| {
+        config.rules = vec![Rule { send_ahead: Some(SendAhead::On), ..Rule::default() }];
+        config.send_ahead = SendAhead::Off;
+    });
+    assert_eq!(t.write(1, 30).len(), 30);
+}
+
+#[test]
+fn who_has_taken_all_that_came_is_sent_ahead_of_the_next_time() {
+    let mut t = Bed::ahead(SendAhead::Auto);
+    let mut at = 1;
+    for _ in 0..12 {
+        assert_eq!(t.write(at, 8).len(), 8);
+        at += 8_000;
+        t.play(&format!("b > . 1 ack {at} win {WINDOW_BYTES}\n ~1"));
+    }
+    assert_eq!(t.write(at, 30).len(), 30, "it has read 64 KB and more");
+}
+
+#[test]
+fn what_a_receiver_with_a_gap_could_not_hold_follows_what_was_missing() {
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 20);
+    // The second segment was lost. Behind it there was room for seven.
+    t.play("~400");
+    t.play("b > . 1 ack 1001 win 8000\n ~1");
+    t.got.clear();
+    for end in [3_001, 4_001, 5_001, 6_001] {
+        t.play(&format!("b > . 1 ack 1001 win 8000 <sack 2001:{end}>\n ~1"));
+    }
+    t.play("~200");
+    let again = t.arrived();
+    assert_eq!(again.first(), Some(&1_001), "{again:?}");
+    assert!(again.contains(&9_001) && again.contains(&19_001), "{again:?}");
+    assert!(!again.contains(&2_001) && !again.contains(&5_001), "it has those: {again:?}");
+    // All of that has arrived: nothing is sent a third time.
+    t.play("b > . 1 ack 20001 win 8000\n ~2000");
+    assert_eq!(t.arrived(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_receiver_that_stops_reading_is_asked_and_not_flooded() {
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 30);
+    // It has taken eight segments, and reads none. The others were dropped, each with an answer.
+    t.play("~400");
+    for _ in 0..23 {
+        t.play("b > . 1 ack 8001 win 0\n ~1");
+    }
+    t.play("~1");
+    let mut times = std::collections::BTreeMap::new();
+    for _ in 0..30 {
+        t.play("~2s");
+        let segments = std::mem::take(&mut t.got);
+        assert!(segments.iter().all(|s| !s.segment.flags.rst()));
+        segments.iter().filter(|s| !s.payload.is_empty()).for_each(|s| *times.entry(s.seq).or_insert(0) += 1);
+        if !segments.is_empty() {
+            t.play("b > . 1 ack 8001 win 0\n ~1");
+        }
+    }
+    assert!(times.values().all(|n| *n <= 3), "{times:?}");
+    t.play("b > . 1 ack 8001 win 8000\n ~1\n ~50");
+    let again = t.arrived();
+    assert_eq!(again.first(), Some(&8_001), "it reads again: {again:?}");
+}

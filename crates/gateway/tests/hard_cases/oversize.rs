@@ -1,0 +1,161 @@
+//! Segments that are larger than a packet, towards `b`, behind a link that carries 8 Mbit/s there
+//! and 32 kbit/s back.
+
+use crate::script::{Host, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link, Oversize, SendAhead};
+use farlink_wire::Duration;
+
+/// A connection over the link, and what `b` has got of it.
+struct Bed {
+    t: Script,
+    /// Fragments that have arrived, as offsets of their payload.
+    fragments: Vec<(u32, u32)>,
+    /// Segments that have arrived in one packet.
+    whole: Vec<(u32, u32)>,
+    sent: u32,
+    /// What follows all that has arrived in packets.
+    end: u32,
+}
+
+impl Bed {
+    fn new(oversize: Oversize) -> Self {
+        let t = Script::with(|s| {
+            s.link = Some(Link {
+                name: "sat".into(),
+                rate_bps: Some(8_000_000),
+                rate_in_bps: Some(32_000),
+                oversize,
+                rtt: Some(Duration::from_millis(500)),
+                leg: LegConfig { cc: Kind::FixedRate, ..LegConfig::default() },
+                ..Link::default()
+            });
+            s.config.send_ahead = SendAhead::On;
+            s.config.limits.relay_bytes = 1 << 20;
+        });
+        let mut bed = Self { t, fragments: Vec::new(), whole: Vec::new(), sent: 1, end: 1 };
+        bed.open("");
+        bed
+    }
+
+    fn open(&mut self, port: &str) {
+        let syn = "win 65535 <mss 1460,sackOK,ws 3>";
+        self.play(&format!(
+            "a > S 0 {syn} {port}\n ~400\n b > S. 0 ack 1 {syn} {port}\n ~1\n a > . 1 ack 1 {port}\n ~1"
+        ));
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.fragments.clear();
+        self.whole.clear();
+    }
+
+    /// Plays this, line by line, whatever `a` hears of it.
+    fn play(&mut self, text: &str) {
+        for line in text.lines() {
+            self.t.play(line);
+            self.t.take(Host::A);
+            let (segments, lines) = self.t.take_both(Host::B);
+            for range in lines.iter().filter_map(|line| line.split("fragment ").nth(1)) {
+                let (from, to) = range.trim().split_once(':').expect("a range");
+                self.fragments.push((from.parse().unwrap(), to.parse().unwrap()));
+            }
+            self.end = segments.iter().map(|s| s.seq + s.payload.len() as u32).fold(self.end, u32::max);
+            let data = segments.iter().filter(|s| !s.payload.is_empty());
+            self.whole.extend(data.map(|s| (s.seq, s.seq + s.payload.len() as u32)));
+        }
+    }
+
+    /// The source writes so many segments of 1,000 bytes.
+    fn write(&mut self, segments: u32, port: &str) {
+        for _ in 0..segments {
+            let (from, to) = (self.sent, self.sent + 1_000);
+            self.play(&format!("a > . {from}:{to} ack 1 {port}\n ~2"));
+            self.sent = to;
+        }
+        self.play("~60");
+    }
+
+    /// All that has come in packets is acknowledged, a round trip later, with these options.
+    fn acknowledge(&mut self, options: &str) {
+        let end = self.end;
+        self.play(&format!("~400\n b > . 1 ack {end} win 60000 {options}\n ~1"));
+    }
+
+    /// How many segments came in fragments: each has one that begins it.
+    fn oversized(&self) -> usize {
+        self.fragments.iter().filter(|(from, _)| *from == 0).count()
+    }
+
+    /// It takes segments that are larger than a packet, and has told so.
+    fn taken() -> Self {
+        let mut bed = Self::new(Oversize::Auto);
+        bed.write(8, "");
+        bed.acknowledge("<sack 1:2921>");
+        bed.forget();
+        bed
+    }
+}
+
+#[test]
+fn a_copy_of_what_was_sent_finds_out_whether_they_are_taken() {
+    let mut bed = Bed::new(Oversize::Auto);
+    bed.write(8, "");
+    assert_eq!(bed.fragments, [(0, 1_480), (1_480, 2_940)], "20 bytes of header, and two packets' payload");
+    assert!(bed.whole.iter().any(|(from, _)| *from == 1), "it has come before: {:?}", bed.whole);
+    bed.acknowledge("<sack 1:2921>");
+    bed.forget();
+    bed.write(40, "");
+    assert!(bed.oversized() >= 2 && bed.whole.is_empty(), "{:?} {:?}", bed.fragments, bed.whole);
+    let largest = bed.fragments.iter().map(|(_, to)| *to).max().unwrap();
+    assert!((4_000..=8 * 1_480).contains(&largest), "the first ones are not the largest: {largest}");
+}
+
+#[test]
+fn the_next_connection_of_the_host_need_not_find_it_out() {
+    let mut bed = Bed::taken();
+    (bed.sent, bed.end) = (1, 1);
+    bed.open("{port 5000}");
+    bed.write(40, "{port 5000}");
+    assert!(bed.oversized() >= 1, "{:?}", bed.whole);
+}
+
+#[test]
+fn who_tells_nothing_of_the_copies_gets_packets() {
+    let mut bed = Bed::new(Oversize::Auto);
+    for _ in 0..8 {
+        bed.write(8, "");
+        bed.acknowledge("");
+    }
+    // Two with DF, two without.
+    assert_eq!(bed.oversized(), 4, "{:?}", bed.fragments);
+    bed.forget();
+    bed.write(20, "");
+    assert_eq!((bed.oversized(), bed.whole.len() >= 13), (0, true), "{:?}", bed.whole);
+    // Nor are they tried with the next connection.
+    (bed.sent, bed.end) = (1, 1);
+    bed.open("{port 5000}");
+    bed.write(20, "{port 5000}");
+    assert_eq!(bed.oversized(), 0);
+}
+
+#[test]
+fn what_is_lost_twice_in_fragments_goes_in_packets() {
+    let mut bed = Bed::taken();
+    let una = bed.end;
+    bed.write(40, "");
+    bed.forget();
+    bed.play("~60s");
+    assert!(bed.oversized() >= 1, "it is sent again as it was: {:?}", bed.whole);
+    assert!(bed.whole.iter().any(|(from, to)| *from <= una && to - from <= 1_460), "{:?}", bed.whole);
+}
+
+#[test]
+fn nothing_is_larger_than_a_packet_where_nobody_wants_it() {
+    let mut bed = Bed::new(Oversize::Off);
+    bed.write(40, "");
+    bed.acknowledge("<sack 1:2921>");
+    bed.write(40, "");
+    assert_eq!(bed.oversized(), 0);
+}
