@@ -87,10 +87,7 @@ impl<P> Egress<P> {
         packet: P,
     ) -> Vec<P> {
         let at = self.entry(lane.into(), flow);
-        let size = size.into();
-        self.change(now, at, |flows| flows.push(at.slot, size, packet));
-        self.stats.backlog_bytes += queued_bytes(size);
-        self.stats.backlog_packets += 1;
+        self.push(now, at, size.into(), packet);
         let mut victims = Vec::new();
         while self.stats.backlog_bytes > self.config.queue_limit_bytes
             || self.stats.backlog_packets > self.config.queue_limit_packets
@@ -128,12 +125,15 @@ impl<P> Egress<P> {
     /// The packet: nobody has been granted anything.
     pub fn push_granted(&mut self, now: Instant, size: impl Into<WireSize>, packet: P) -> Result<(), P> {
         let Some(at) = self.granted.map(|granted| granted.at) else { return Err(packet) };
-        let size = size.into();
+        self.push(now, at, size.into(), packet);
+        self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
+        Ok(())
+    }
+
+    fn push(&mut self, now: Instant, at: At, size: WireSize, packet: P) {
         self.change(now, at, |flows| flows.push(at.slot, size, packet));
         self.stats.backlog_bytes += queued_bytes(size);
         self.stats.backlog_packets += 1;
-        self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
-        Ok(())
     }
 
     /// The other direction takes a quarter or more of the medium that both share.

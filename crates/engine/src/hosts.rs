@@ -65,15 +65,7 @@ impl Hosts<'_> {
         let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes(), src.window_scale) };
         let timestamps = self.agreed.timestamps.then(|| src.timestamps_to(dst));
         let header = SegmentHeader { seq, ack, flags, window, timestamps, ..self.header(to) };
-        cx.net.send(&Made {
-            via: src.via,
-            out: dst.out,
-            header,
-            payload: &[],
-            segment_bytes: 0,
-            fragments: None,
-            shim: None,
-        });
+        cx.net.send(&Made::bare((src.via, dst.out), header));
     }
 }
 

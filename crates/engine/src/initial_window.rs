@@ -93,7 +93,7 @@ impl Path {
 }
 
 /// Bytes that a path of this rate holds.
-fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
+pub(crate) fn bytes_in(rate_bps: u64, rtt: Duration) -> u64 {
     u64::try_from(u128::from(rate_bps) * rtt.as_micros() / 8_000_000).unwrap_or(u64::MAX)
 }
 

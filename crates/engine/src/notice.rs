@@ -160,15 +160,7 @@ impl Split<'_> {
         if !held.end.after(held.start) {
             return Pulled::default();
         }
-        let made = Made {
-            via: src.via,
-            out: dst.out,
-            header,
-            payload: &[],
-            segment_bytes: 0,
-            fragments: None,
-            shim: None,
-        };
+        let made = Made::bare((src.via, dst.out), header);
         let size = cx.net.send(&made);
         cx.counters.acks_out += 1;
         cx.counters.ack_bytes_out += u64::from(size.bytes);

@@ -9,6 +9,7 @@
 use farlink_wire::{SackBlock, SeqNum};
 
 use crate::cx::Cx;
+use crate::initial_window::bytes_in;
 use crate::link::Sizes;
 use crate::oversizing::{Asked, Verdict};
 use crate::sender::{Happened, Plan, Purpose};
@@ -58,8 +59,7 @@ impl Split<'_> {
     fn path_holds(&self, cx: &Cx<'_>, to: Side) -> u64 {
         let rate = cx.links.get(self.legs.get(to).out).and_then(|link| link.rate_in_force_bps());
         let rtt = self.relays.get(to.other()).tx.shortest_rtt().unwrap_or_default();
-        let bytes = u128::from(rate.unwrap_or(0)) * rtt.as_micros() / 8_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        bytes_in(rate.unwrap_or(0), rtt)
     }
 
     /// How such a segment leaves, and the payload of packets into which it is cut otherwise; a copy
@@ -100,21 +100,18 @@ impl Split<'_> {
     /// The copy that finds out whether a host takes large segments, when it is time for one: of two
     /// packets that are under way.
     pub(crate) fn plan_size_probe(&mut self, cx: &Cx<'_>, to: Side) -> Option<Plan> {
-        if self.legs.get(to).oversizing().asked.is_some() || !self.wants_oversize(cx, to) {
+        // Asked with each segment: what costs little goes first.
+        let o = self.legs.get(to).oversizing();
+        if o.asked.is_some() || o.verdict.is_some() || !self.wants_oversize(cx, to) {
             return None;
         }
-        let sizes = self.sizes(to);
         let link = cx.links.get(self.legs.get(to).out)?;
-        let wanted = link.oversize(&sizes);
+        link.oversize(&self.sizes(to))?;
         let known = link.clients().oversize(cx.now, self.legs.get(to).addr);
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
         let (una, next) = (tx.snd_una(), tx.snd_nxt());
-        let leg = self.legs.get_mut(to);
-        if wanted.is_none() || leg.oversizing().verdict.is_some() {
-            return None;
-        }
-        let o = leg.oversizing_mut();
+        let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
             o.verdict = known;
             return None;
@@ -152,6 +149,8 @@ impl Split<'_> {
     /// The oldest segment may have been lost too often: it goes in packets, and where that has
     /// happened to several, all do.
     pub(crate) fn doubt_oversize(&mut self, cx: &mut Cx<'_>, to: Side) {
+        // Records of several packets are larger, too, and say nothing of that.
+        let Some(Verdict::Takes { .. }) = self.legs.get(to).oversizing().verdict else { return };
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
         let head = tx.board().first().filter(|r| r.lost && r.repeats >= LOST_TIMES);
@@ -178,9 +177,9 @@ impl Split<'_> {
         (ack, sack): (SeqNum, &[SackBlock]),
         (pure, happened): (bool, &Happened),
     ) {
+        let Some(asked) = self.legs.get(from).oversizing().asked else { return };
         let min_rtt = self.relays.get(from.other()).tx.rtt().min_rtt();
         let leg = self.legs.get_mut(from);
-        let Some(asked) = leg.oversizing().asked else { return };
         let o = leg.oversizing_mut();
         let is_it = |b: &SackBlock| b.start == asked.from && b.end == asked.to && b.end.before_eq(ack);
         let told = if self.agreed.sack {

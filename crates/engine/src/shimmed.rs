@@ -97,15 +97,7 @@ impl Split<'_> {
             ..*header
         };
         let shim = Some(Shim::default());
-        let made = Made {
-            via: src.via,
-            out: leg.out,
-            header,
-            payload: &[],
-            segment_bytes: 0,
-            fragments: None,
-            shim,
-        };
+        let made = Made { shim, ..Made::bare((src.via, leg.out), header) };
         let size = cx.net.send(&made);
         cx.counters.acks_out += u64::from(size.packets);
         cx.counters.ack_bytes_out += u64::from(size.bytes);

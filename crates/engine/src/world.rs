@@ -37,7 +37,13 @@ pub struct Fragments {
     pub dont_fragment: bool,
 }
 
-impl Made<'_> {
+impl<'a> Made<'a> {
+    /// A segment without payload.
+    #[must_use]
+    pub fn bare((via, out): (IfaceId, Way), header: SegmentHeader<'a>) -> Self {
+        Self { via, out, header, payload: &[], segment_bytes: 0, fragments: None, shim: None }
+    }
+
     /// Payload bytes.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {

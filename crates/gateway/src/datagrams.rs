@@ -68,7 +68,7 @@ impl Datagrams {
 impl Numbers {
     fn take(&mut self, now: Instant) -> Option<u16> {
         let block = usize::from(self.next / BLOCK);
-        let begins = self.next.is_multiple_of(BLOCK) || self.used_at.iter().all(Option::is_none);
+        let begins = self.next.is_multiple_of(BLOCK);
         let used_at = self.used_at.get_mut(block)?;
         if begins && used_at.is_some_and(|at| now.since(at) < LIFETIME) {
             return None;

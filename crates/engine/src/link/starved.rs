@@ -41,26 +41,28 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// What each fragment but the last carries, bytes (RFC 791 section 3.2).
+    const fn each_bytes(&self) -> u32 {
+        self.packet_bytes.saturating_sub(self.fragment_header_bytes) & !7
+    }
+
     /// Payload of a segment in so many fragments, bytes.
     #[must_use]
     pub const fn payload_bytes(&self, fragments: u32) -> u32 {
-        let each = self.packet_bytes.saturating_sub(self.fragment_header_bytes) & !7;
-        each.saturating_mul(fragments).saturating_sub(self.tcp_header_bytes)
+        self.each_bytes().saturating_mul(fragments).saturating_sub(self.tcp_header_bytes)
     }
 
     /// The fewest fragments of a segment with so much payload.
     #[must_use]
     pub fn fragments(&self, payload_bytes: u64) -> u32 {
-        let each = u64::from(self.packet_bytes.saturating_sub(self.fragment_header_bytes) & !7).max(8);
         let all = payload_bytes + u64::from(self.tcp_header_bytes);
-        u32::try_from(all.div_ceil(each)).unwrap_or(u32::MAX)
+        u32::try_from(all.div_ceil(u64::from(self.each_bytes()).max(8))).unwrap_or(u32::MAX)
     }
 
     /// The most fragments that an IP packet can have.
     fn fragments_max(&self) -> u32 {
-        let each = self.packet_bytes.saturating_sub(self.fragment_header_bytes) & !7;
         // The header counts where there is one length for all (IPv4).
-        (65_535 - 60) / each.max(8)
+        (65_535 - 60) / self.each_bytes().max(8)
     }
 }
 
@@ -84,11 +86,8 @@ impl Link {
                 let fragments = sizes.fragments(u64::from(bytes)).min(most);
                 return (fragments > 1).then_some(Wanted { fragments, least: fragments });
             }
-            Oversize::Auto => (self.rate_in_force_bps()?, self.rate_in_bps?.max(1)),
+            Oversize::Auto => self.starved()?,
         };
-        if rate_bps / return_bps < STARVED_PARTS {
-            return None;
-        }
         let ack_bits = u64::from(sizes.ack_bytes + self.overhead_bytes());
         let full = u128::from(rate_bps) * u128::from(ack_bits) / u128::from(return_bps);
         let full = u64::try_from(full).unwrap_or(u64::MAX).min(1 << 30);
@@ -106,14 +105,15 @@ impl Link {
     /// So long acknowledgements of a host wait before the other direction, where that is starved.
     #[must_use]
     pub fn acks_wait(&self) -> Duration {
-        let (Some(rate_bps), Some(return_bps)) = (self.rate_in_force_bps(), self.rate_in_bps) else {
-            return Duration::ZERO;
-        };
-        if rate_bps / return_bps.max(1) < STARVED_PARTS {
-            return Duration::ZERO;
-        }
+        let Some((_, return_bps)) = self.starved() else { return Duration::ZERO };
         let bits = ACKS_WAITING * ACK_BYTES * 8;
-        Duration::from_micros(bits * 1_000_000 / return_bps.max(1)).min(ACKS_WAIT_MAX)
+        Duration::from_micros(bits * 1_000_000 / return_bps).min(ACKS_WAIT_MAX)
+    }
+
+    /// Its rate and that of the other direction, bits per second, where that is starved.
+    fn starved(&self) -> Option<(u64, u64)> {
+        let rates = (self.rate_in_force_bps()?, self.rate_in_bps?.max(1));
+        (rates.0 / rates.1 >= STARVED_PARTS).then_some(rates)
     }
 
     /// Where the link loses much: fragments of a segment of which few enough are lost. `now`: what

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::draw;
 use super::figure::{Axis, BLACK, COOL, Figure, Mark, Series, WARM};
-use super::input::{self, Input, Source};
+use super::input::Source;
 use super::subjects::{Point, Table};
 use super::words::{self, short};
 use crate::model::asymmetric::{Asymmetric, Size};
@@ -44,31 +44,16 @@ pub struct Results {
 /// # Errors
 /// A file that is not the result of a run, or has several rates towards the client or sizes.
 pub fn results(source: &Source) -> Result<Results> {
-    let Input::Run(report) = input::read(source)? else {
-        bail!("{}: the trace of a flow; the result of a run is expected", source.name);
-    };
-    read(&Table::of(&report)).with_context(|| source.name.clone())
+    read(&Table::of_run(source)?).with_context(|| source.name.clone())
 }
 
 fn read(table: &Table) -> Result<Results> {
-    let one = |name: &str| -> Result<f64> {
-        let mut values: Vec<f64> = table.points.iter().filter_map(|run| run.number(name)).collect();
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        match values.as_slice() {
-            [value] => Ok(*value),
-            [] => bail!("its cells have no `{name}`"),
-            _ => bail!(
-                "its cells have several values of `{name}`: choose one when it is run, with `--only {name}=...`"
-            ),
-        }
-    };
-    one("size_bytes")?;
+    table.only("size_bytes")?;
     let measured: Vec<_> = table.points.iter().filter_map(|point| of_point(table, point)).collect();
     if measured.is_empty() {
         bail!("no cell with a return link of its own (`rate_up_bps`) came to its end");
     }
-    Ok(Results { rate_bps: one("rate_bps")?, measured })
+    Ok(Results { rate_bps: table.only("rate_bps")?, measured })
 }
 
 fn of_point(table: &Table, point: &Point) -> Option<Measured> {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 
 use super::draw;
 use super::figure::{Axis, BLACK, COOL, Figure, Mark, Series, WARM};
-use super::input::{self, Input, Source};
+use super::input::Source;
 use super::subjects::{Point as Run, Table};
 use super::words::{self, short};
 use crate::model::grid::{Measured, Point, Results, Spread, Transfer};
@@ -17,31 +17,16 @@ use crate::model::wink::Winks;
 /// A file that is not the result of a run, or has no winks, or several sizes, rates or round-trip
 /// times.
 pub fn results(source: &Source) -> Result<Results> {
-    let Input::Run(report) = input::read(source)? else {
-        bail!("{}: the trace of a flow; the result of a run is expected", source.name);
-    };
-    read(&Table::of(&report)).with_context(|| source.name.clone())
+    read(&Table::of_run(source)?).with_context(|| source.name.clone())
 }
 
 fn read(table: &Table) -> Result<Results> {
-    let one = |name: &str| -> Result<f64> {
-        let mut values: Vec<f64> = table.points.iter().filter_map(|run| run.number(name)).collect();
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        match values.as_slice() {
-            [value] => Ok(*value),
-            [] => bail!("its cells have no `{name}`"),
-            _ => bail!(
-                "its cells have several values of `{name}`: choose one when it is run, with `--only {name}=...`"
-            ),
-        }
-    };
     let points: Vec<_> = table.points.iter().filter_map(|run| measured(table, run)).collect();
     if points.is_empty() {
         bail!("no cell of a link that winks (`wink_p`, `wink_i_ms`) came to its end");
     }
-    let (size, rate) = (one("size_bytes")?, one("rate_bps")?);
-    Ok(Results { size_bytes: size as u64, rate_bps: rate as u64, rtt_s: one("rtt_ms")? / 1e3, points })
+    let (size, rate) = (table.only("size_bytes")?, table.only("rate_bps")?);
+    Ok(Results { size_bytes: size as u64, rate_bps: rate as u64, rtt_s: table.only("rtt_ms")? / 1e3, points })
 }
 
 fn measured(table: &Table, run: &Run) -> Option<(f64, f64, Measured)> {

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::{Result, bail};
 use serde_json::Value;
 
+use super::input::{self, Input, Source};
 use crate::expect::figure;
 use crate::report::{CellReport, Report, Schedule, Shares};
 use crate::scenario::{Figures, Params};
@@ -111,6 +113,34 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Of the results of a run.
+    ///
+    /// # Errors
+    /// A file that is not the result of a run.
+    pub(super) fn of_run(source: &Source) -> Result<Self> {
+        let Input::Run(report) = input::read(source)? else {
+            bail!("{}: the trace of a flow; the result of a run is expected", source.name);
+        };
+        Ok(Self::of(&report))
+    }
+
+    /// The one value that a condition has in all cells.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(super) fn only(&self, name: &str) -> Result<f64> {
+        let mut values: Vec<f64> = self.points.iter().filter_map(|run| run.number(name)).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        match values.as_slice() {
+            [value] => Ok(*value),
+            [] => bail!("its cells have no `{name}`"),
+            _ => bail!(
+                "its cells have several values of `{name}`: choose one when it is run, with `--only {name}=...`"
+            ),
+        }
+    }
+
     pub(super) fn of(report: &Report) -> Self {
         let names = Names::of(report);
         let (mut points, mut of_cell): (Vec<Point>, Vec<usize>) = Default::default();
