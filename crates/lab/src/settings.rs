@@ -247,6 +247,8 @@ pub struct Settings {
     pub client_window_bytes: Option<u64>,
     /// What the first client's TCP has not.
     pub client_lacks: Lacks,
+    /// What the second client's TCP has not.
+    pub client2_lacks: Lacks,
     /// Initial window of the hosts in segments; 0: the kernel's own (10; legacy hosts 1).
     pub iw: u32,
     /// Initial window of the gateways on the link in segments; 0: the gateway's own choice.
@@ -342,6 +344,7 @@ impl Default for Settings {
             host_window_bytes: 65_535,
             client_window_bytes: None,
             client_lacks: Lacks::default(),
+            client2_lacks: Lacks::default(),
             iw: 0,
             keepalive: None,
             link_iw: 0,
@@ -404,8 +407,10 @@ impl Settings {
     /// What the TCP of the host of this name has not.
     #[must_use]
     pub fn lacks(&self, host: &str) -> Lacks {
-        if host != "client" {
-            return Lacks::default();
+        match host {
+            "client" => {}
+            "client2" => return self.client2_lacks,
+            _ => return Lacks::default(),
         }
         let is_small = self.client_window_bytes.is_some_and(|bytes| bytes <= WINDOW_MAX_UNSCALED_BYTES);
         Lacks { scaling: self.client_lacks.scaling || is_small, ..self.client_lacks }

@@ -1,7 +1,9 @@
 //! `classes`: a delay-tolerant transfer beside interactive messages, from the client to the server.
+//! With `direction = "down"` it is downloads beside messages to the client, and nobody marks
+//! anything.
 //!
 //! Messages of 200 to 1,000 bytes come at random (Poisson), as UDP packets or over TCP connections.
-//! Each cell runs them twice: alone, and beside the transfer. So each message is compared with
+//! Each cell runs them twice: alone, and beside the transfers. So each message is compared with
 //! itself on an empty link.
 
 mod sockets;
@@ -21,9 +23,9 @@ use crate::scenario::{Cell, Scenario};
 pub(crate) const NAME: &str = "classes";
 
 /// DSCP of the messages: EF (RFC 3246).
-pub(crate) const MESSAGE_DSCP: u8 = 46;
+const MESSAGE_DSCP: u8 = 46;
 /// DSCP of the transfer: LE (RFC 8622).
-pub(crate) const BULK_DSCP: u8 = 1;
+const BULK_DSCP: u8 = 1;
 /// Connections that carry the messages, where they go over TCP.
 pub(crate) const CONNECTIONS: usize = 8;
 /// Messages begin when connections stand.
@@ -63,8 +65,14 @@ pub(crate) struct Message {
 pub(crate) struct Plan {
     pub(crate) carrier: Carrier,
     pub(crate) messages: Vec<Message>,
-    /// Bytes of the transfer: more than the link carries meanwhile.
+    /// Bytes of a transfer: more than the link carries meanwhile.
     pub(crate) bulk_bytes: u64,
+    /// Transfers.
+    pub(crate) bulks: usize,
+    /// All of it comes to the client.
+    pub(crate) is_down: bool,
+    /// Over IPv6.
+    pub(crate) v6: bool,
     /// From when on, and until when, is measured.
     pub(crate) window: (Duration, Duration),
     rate_bps: f64,
@@ -76,7 +84,7 @@ pub(crate) struct Plan {
 pub(crate) struct Heard {
     /// Seconds from writing to reading, of each message.
     pub(crate) delays_s: Vec<Option<f64>>,
-    /// Bytes of the transfer that had arrived at both ends of the window.
+    /// Bytes of the transfers that had arrived at both ends of the window.
     pub(crate) bulk_bytes: [u64; 2],
     /// What went wrong, in words.
     pub(crate) error: Option<String>,
@@ -86,7 +94,12 @@ impl Plan {
     /// Of a cell.
     pub(crate) fn new(cell: &Cell, seed: u64) -> Result<Self> {
         let settings = &cell.settings;
-        let rate_bps = settings.up_bps() as f64;
+        let is_down = match cell.word("direction", "up") {
+            "up" => false,
+            "down" => true,
+            other => bail!("direction = {other}: `up` or `down`"),
+        };
+        let rate_bps = if is_down { settings.rate_bps } else { settings.up_bps() } as f64;
         let percent = cell.number("load_percent", 30) as f64;
         let until = Duration::from_secs(cell.number("duration_s", 20));
         let carrier = match cell.word("transport", "udp") {
@@ -97,8 +110,8 @@ impl Plan {
         if rate_bps <= 0.0 || !(1.0..=90.0).contains(&percent) || until <= WARM_UP {
             bail!("a rate, a load_percent from 1 to 90 and a duration_s above {}", WARM_UP.as_secs());
         }
-        if cell.v6() {
-            bail!("this kind is of IPv4");
+        if cell.v6() && carrier == Carrier::Udp {
+            bail!("messages over IPv6 go over TCP: transport = \"tcp\"");
         }
         let mut draw = Draw::new(seed.wrapping_mul(0x1000_0001).wrapping_add(8));
         let (least, most) = MESSAGE_BYTES;
@@ -116,7 +129,18 @@ impl Plan {
         }
         let bulk_bytes = (rate_bps * (until + 2 * SETTLE).as_secs_f64() / 8.0) as u64;
         let packet_bytes = u64::from(settings.link_mtu);
-        Ok(Self { carrier, messages, bulk_bytes, window: (WARM_UP, until), rate_bps, packet_bytes })
+        let bulks = usize::try_from(cell.number("flows", 1)).unwrap_or(1);
+        if is_down && carrier == Carrier::Udp {
+            bail!("messages to the client go over TCP: transport = \"tcp\"");
+        }
+        let window = (WARM_UP, until);
+        let v6 = cell.v6();
+        Ok(Self { carrier, messages, bulk_bytes, bulks, is_down, v6, window, rate_bps, packet_bytes })
+    }
+
+    /// DSCP of messages, and of transfers.
+    pub(crate) fn dscps(&self) -> (u8, u8) {
+        if self.is_down { (0, 0) } else { (MESSAGE_DSCP, BULK_DSCP) }
     }
 
     /// Which messages count.

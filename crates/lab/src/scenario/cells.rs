@@ -278,6 +278,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("custody_notice", json!(s.custody_notice), s.has_custody()),
         ("modes", json!(modes_text(s)), !s.modes.is_empty()),
         ("client2_cc", json!(s.client2_cc), !s.client2_cc.is_empty()),
+        ("client2_lacks", json!(s.client2_lacks), s.client2_lacks != usual.client2_lacks),
     ];
     all.into_iter().filter(|(_, _, is_said)| *is_said).map(|(name, value, _)| (name, value))
 }

@@ -74,7 +74,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 71] = [
+pub static SETTINGS: [Setting; 72] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -255,6 +255,13 @@ pub static SETTINGS: [Setting; 71] = [
         "what its TCP has not",
         Read("'timestamps scaling sack oversized'", |s, text| {
             Lacks::try_from(text.to_owned()).map(|lacks| s.client_lacks = lacks)
+        }),
+    ),
+    of_lab(
+        "client2_lacks",
+        "what that of the second client has not",
+        Read("'timestamps scaling sack oversized'", |s, text| {
+            Lacks::try_from(text.to_owned()).map(|lacks| s.client2_lacks = lacks)
         }),
     ),
     of_lab(

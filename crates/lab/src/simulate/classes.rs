@@ -1,4 +1,4 @@
-//! A delay-tolerant transfer beside interactive messages, in virtual time.
+//! Transfers beside interactive messages, in virtual time.
 
 use std::rc::Rc;
 
@@ -8,15 +8,17 @@ use farlink_wire::{Duration, Instant};
 
 use super::network::Network;
 use super::planned::nanos;
-use crate::kinds::classes::{BULK_DSCP, CONNECTIONS, Carrier, Heard, MESSAGE_DSCP, Message, Plan, SETTLE};
+use crate::kinds::classes::{CONNECTIONS, Carrier, Heard, Message, Plan, SETTLE};
 
 /// When all connect.
 const START: Duration = Duration::from_millis(1);
 
-/// What hosts do: the connections of the messages, and then the transfer.
+/// What hosts do: the connections of the messages, and then the transfers.
 pub(super) fn play(plan: &Plan, has_bulk: bool) -> Rc<Play> {
-    let upload = |bytes, dscp| {
-        let single = Transfer::single(Direction::Upload, bytes, 0, START, false);
+    let (message_dscp, bulk_dscp) = plan.dscps();
+    let direction = if plan.is_down { Direction::Download } else { Direction::Upload };
+    let transfer = |bytes, dscp| {
+        let single = Transfer::single(direction, bytes, 0, START, plan.v6);
         Transfer { dscp, ..single }
     };
     let mut transfers = Vec::new();
@@ -25,17 +27,17 @@ pub(super) fn play(plan: &Plan, has_bulk: bool) -> Rc<Play> {
         Carrier::Udp => {
             let datagram =
                 |m: &Message| Datagram { at: nanos(m.at), bytes: u16::try_from(m.bytes).unwrap_or(u16::MAX) };
-            datagrams = Datagrams::new(plan.messages.iter().map(datagram).collect(), MESSAGE_DSCP);
+            datagrams = Datagrams::new(plan.messages.iter().map(datagram).collect(), message_dscp);
         }
         Carrier::Tcp => transfers.extend((0..CONNECTIONS).map(|connection| {
             let own = plan.messages.iter().filter(|m| m.connection == connection);
             let messages: Vec<_> = own.map(|m| (nanos(m.at), m.bytes)).collect();
             let bytes = messages.iter().map(|(_, bytes)| bytes).sum();
-            Transfer { messages, ..upload(bytes, MESSAGE_DSCP) }
+            Transfer { messages, ..transfer(bytes, message_dscp) }
         })),
     }
     if has_bulk {
-        transfers.push(upload(plan.bulk_bytes, BULK_DSCP));
+        transfers.extend((0..plan.bulks).map(|_| transfer(plan.bulk_bytes, bulk_dscp)));
     }
     Play::new(transfers, Vec::new()).with_datagrams(datagrams)
 }
@@ -47,7 +49,9 @@ pub(super) fn run(plan: &Plan, has_bulk: bool, network: &mut Network) -> Result<
     for (time, bytes) in [plan.window.0, plan.window.1].into_iter().zip(&mut bulk_bytes) {
         network.world.run_until(at(time));
         if has_bulk {
-            *bytes = network.play.outcomes.borrow().last().map_or(0, |o| o.received[1]);
+            let outcomes = network.play.outcomes.borrow();
+            let bulks = outcomes.iter().rev().take(plan.bulks);
+            *bytes = bulks.map(|o| o.received[usize::from(!plan.is_down)]).sum();
         }
     }
     network.world.run_until(at(plan.window.1 + SETTLE));

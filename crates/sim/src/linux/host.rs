@@ -58,7 +58,7 @@ struct Task {
     due: Option<Instant>,
 }
 
-/// How many messages of a transfer the client has written, or the server has read.
+/// How many messages of a transfer one side has written, or the other one has read.
 #[derive(Default)]
 struct Messages {
     count: usize,
@@ -256,13 +256,19 @@ impl LinuxHost {
             }
             task.read += self.scratch.len() as u64;
             outcome.received[side] = task.read;
-            if !is_client {
+            if !transfer.is_told_by(is_client) {
                 task.messages.hear(now, task.read, &transfer.messages, &mut outcome.heard);
             }
             if is_client {
                 outcome.first_byte.get_or_insert(now);
                 outcome.last_byte = Some(now);
             }
+        }
+        while transfer.is_told_by(is_client)
+            && let Some(bytes) = task.messages.next_due(now, &transfer.messages)
+        {
+            conn.tx.write(bytes);
+            task.moved = now;
         }
         let mut is_first_answer = false;
         if is_client {
@@ -288,7 +294,7 @@ impl LinuxHost {
                     outcome.steps.extend(step);
                 }
                 if let Some(step) = outcome.steps.get(task.begun) {
-                    if transfer.messages.is_empty() {
+                    if transfer.messages.is_empty() || !transfer.is_told_by(true) {
                         conn.tx.write(step.up_bytes);
                     }
                     task.begun += 1;
@@ -301,15 +307,16 @@ impl LinuxHost {
                     conn.tx.close();
                 }
             }
-            while let Some(bytes) = task.messages.next_due(now, &transfer.messages) {
-                conn.tx.write(bytes);
-                task.moved = now;
-            }
         } else {
+            // An answer of messages is given with the last of them.
+            let is_said = !transfer.is_told_by(false) || task.messages.count >= transfer.messages.len();
             while let Some(step) = outcome.steps.get(task.begun)
+                && is_said
                 && task.read >= task.due_bytes + step.up_bytes
             {
-                conn.tx.write(step.down_bytes);
+                if transfer.messages.is_empty() || !transfer.is_told_by(false) {
+                    conn.tx.write(step.down_bytes);
+                }
                 outcome.answered.get_or_insert(now);
                 task.begun += 1;
                 task.due_bytes += step.up_bytes;
@@ -453,7 +460,7 @@ impl LinuxHost {
         }
         let may_stand = task.over_at.is_none() && task.ask_at.is_none() && self.is_watched(n);
         let stall = may_stand.then(|| task.moved + self.play.transfers[n].patience);
-        let is_talking = self.is_client() && conn.is_open();
+        let is_talking = self.play.transfers[n].is_told_by(self.is_client()) && conn.is_open();
         let message = self.play.transfers[n].messages.get(task.messages.count).filter(|_| is_talking);
         let message = message.map(|(at, _)| Instant::ZERO + *at);
         [conn.deadline(), task.ask_at, stall, message].into_iter().flatten().min()

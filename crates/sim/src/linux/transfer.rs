@@ -65,8 +65,9 @@ pub struct Transfer {
     /// The server ends the connection with its last answer; else the client does when it has no
     /// more questions.
     pub server_closes: bool,
-    /// Bytes of its only question that the client writes at these times, whatever is answered
-    /// meanwhile. None: all of each question when it is due.
+    /// Bytes of its only question, or with [`Direction::Download`] of its only answer, that are
+    /// written at these times, whatever comes the other way meanwhile. None: all of each when it
+    /// is due.
     pub messages: Vec<(Duration, u64)>,
     /// DSCP of what both ends send.
     pub dscp: u8,
@@ -99,6 +100,12 @@ impl Transfer {
             patience: PATIENCE,
         }
     }
+
+    /// Its messages, if it has any, are the client's, or the server's.
+    #[must_use]
+    pub fn is_told_by(&self, is_client: bool) -> bool {
+        is_client == (self.direction == Direction::Upload)
+    }
 }
 
 /// What became of a transfer.
@@ -120,7 +127,7 @@ pub struct Outcome {
     pub steps: Vec<Step>,
     /// When each was asked, and answered in full.
     pub answers: Vec<(Instant, Instant)>,
-    /// When the server had read each message.
+    /// When the other side had read each message.
     pub heard: Vec<Instant>,
     /// Payload bytes that the client and the server read.
     pub received: [u64; 2],

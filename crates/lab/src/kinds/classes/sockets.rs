@@ -1,4 +1,4 @@
-//! Messages and transfer with sockets, in the namespaces of a laboratory.
+//! Messages and transfers with sockets, in the namespaces of a laboratory.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{BULK_DSCP, CONNECTIONS, Carrier, Heard, MESSAGE_DSCP, Message, Plan, SETTLE};
+use super::{CONNECTIONS, Carrier, Heard, Message, Plan, SETTLE};
 use crate::build::Lab;
 use crate::workload::content;
 use crate::workload::socket::{self, Options};
 
-/// Ports of the server: of datagrams, of messages over TCP, of the transfer.
+/// Ports of the server: of datagrams, of messages over TCP, of the transfers.
 const PORTS: [u16; 3] = [5002, 5003, 5004];
 /// Headers of a datagram, IPv4 and UDP.
 const UDP_HEADERS_BYTES: u64 = 28;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A read looks so often whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const CHUNK_BYTES: usize = 64 << 10;
-/// Seed of the bytes of the transfer.
+/// Seed of the bytes of a transfer.
 const BULK_SEED: u64 = 7;
 
 /// What threads share.
@@ -69,29 +69,33 @@ impl Shared<'_> {
     }
 }
 
-/// A connection from the client to the server, both ends.
-fn connect(lab: &Lab, to: IpAddr, port: u16, dscp: u8) -> Result<(TcpStream, TcpStream)> {
+/// A connection from the client to the server: the end that is written, and the one that is read.
+fn connect(lab: &Lab, plan: &Plan, to: IpAddr, port: u16, dscp: u8) -> Result<(TcpStream, TcpStream)> {
     let listener: TcpListener = socket::listen(&lab.ns("server"), port)?;
-    let stream = socket::client(&lab.ns("client"), false, &Options { dscp, ..Options::default() })?;
+    let stream = socket::client(&lab.ns("client"), plan.v6, &Options { dscp, ..Options::default() })?;
     socket::connect(&stream, (to, port).into(), PATIENCE).context("connect")?;
     let (far, _) = listener.accept()?;
-    stream.set_nodelay(true)?;
-    far.set_read_timeout(Some(LOOK_EVERY))?;
-    Ok((stream, far))
+    let (writer, reader) = if plan.is_down { (far, stream) } else { (stream, far) };
+    writer.set_nodelay(true)?;
+    reader.set_read_timeout(Some(LOOK_EVERY))?;
+    Ok((writer, reader))
 }
 
-/// Runs the messages of a plan once, and the transfer beside them if it is wanted.
+/// Runs the messages of a plan once, and the transfers beside them if they are wanted.
 pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
-    let to = lab.address("server", false)?;
+    let to = lab.address("server", plan.v6)?;
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let here = lab.ns("client").enter(|| Ok(UdpSocket::bind(any)?))?;
-    socket::set_dscp(here.as_raw_fd(), false, MESSAGE_DSCP)?;
+    let (message_dscp, bulk_dscp) = plan.dscps();
+    socket::set_dscp(here.as_raw_fd(), false, message_dscp)?;
     let there = lab.ns("server").enter(|| Ok(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORTS[0]))?))?;
     there.set_read_timeout(Some(LOOK_EVERY))?;
     let count = if plan.carrier == Carrier::Tcp { CONNECTIONS } else { 0 };
     let talks: Vec<_> =
-        (0..count).map(|_| connect(lab, to, PORTS[1], MESSAGE_DSCP)).collect::<Result<_>>()?;
-    let bulk = has_bulk.then(|| connect(lab, to, PORTS[2], BULK_DSCP)).transpose()?;
+        (0..count).map(|_| connect(lab, plan, to, PORTS[1], message_dscp)).collect::<Result<_>>()?;
+    let bulks = if has_bulk { plan.bulks } else { 0 };
+    let bulks: Vec<_> =
+        (0..bulks).map(|_| connect(lab, plan, to, PORTS[2], bulk_dscp)).collect::<Result<_>>()?;
     let shared = Shared {
         plan,
         began: Instant::now(),
@@ -104,9 +108,9 @@ pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
     let mut bulk_bytes = [0; 2];
     thread::scope(|scope| {
         let shared = &shared;
-        if let Some((stream, far)) = &bulk {
-            scope.spawn(|| write_bulk(shared, stream));
-            scope.spawn(|| read_bulk(shared, far));
+        for (writer, reader) in &bulks {
+            scope.spawn(move || write_bulk(shared, writer));
+            scope.spawn(move || read_bulk(shared, reader));
         }
         match plan.carrier {
             Carrier::Udp => {
@@ -126,8 +130,8 @@ pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
         }
         thread::sleep((plan.window.1 + SETTLE).saturating_sub(shared.began.elapsed()));
         shared.is_over.store(true, Ordering::Relaxed);
-        for (stream, _) in talks.iter().chain(&bulk) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for (writer, _) in talks.iter().chain(&bulks) {
+            let _ = writer.shutdown(Shutdown::Both);
         }
     });
     let (written, read) = (shared.written_s.into_inner(), shared.read_s.into_inner());
