@@ -3,7 +3,7 @@
 .PHONY: help demo test check bench fuzz deny deb build clean
 
 help:
-	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast'
+	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast, DEMO=starved for a slow return link'
 	@echo 'make test     everything that is checked before a change goes in'
 	@echo 'make check    all scenarios under all their expectations, before a release (root, an idle machine)'
 	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'

@@ -2,15 +2,16 @@
 # A real file fetched by curl from nginx across an emulated link, without and with Farlink. Installs what is missing, builds the release,
 # and writes results and plots to demo-out. Arguments go to `farlink lab run`.
 #
-# DEMO: satellite (a geostationary link, beside the physical limit), custody (a link that comes and goes, beside a sender that knows when) or
-# xcp (a router that says how fast).
+# DEMO: satellite (a geostationary link, beside the physical limit), custody (a link that comes and goes, beside a sender that knows when),
+# xcp (a router that says how fast) or starved (a slow return link).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${DEMO:-satellite}" in
 satellite) scenario=demo ;;
 custody) scenario=demo-custody ;;
 xcp) scenario=demo-xcp ;;
-*) echo "DEMO is satellite, custody or xcp, not $DEMO" >&2; exit 2 ;;
+starved) scenario=demo-starved ;;
+*) echo "DEMO is satellite, custody, xcp or starved, not $DEMO" >&2; exit 2 ;;
 esac
 . scripts/need.sh
 need_commands

@@ -27,6 +27,12 @@ pub struct Carried {
     pub queue_bytes: Vec<u32>,
     /// Of them, the most of XCP traffic, where that waits apart.
     pub xcp_queue_bytes: Vec<u32>,
+    /// Pure acknowledgements that have left the line in each interval.
+    pub acks: Vec<u32>,
+    /// How much the first connection with one had acknowledged by the end of each interval, bytes
+    /// since its first one, which ends the handshake.
+    pub acked_bytes: Vec<u64>,
+    acked: Option<Acked>,
     /// When the first packet of more than 200 bytes came, which is the first with data of any
     /// length to speak of.
     pub first_data: Option<Duration>,
@@ -42,6 +48,13 @@ pub struct OfConnection {
     /// Bytes that left in this interval and in those after it.
     pub bytes: Vec<u32>,
     who: u64,
+}
+
+/// The newest acknowledgement of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Acked {
+    who: u64,
+    newest: u32,
 }
 
 impl Carried {
@@ -86,6 +99,33 @@ impl Carried {
         }
         if let Some(sum) = own.bytes.get_mut(at) {
             *sum = sum.saturating_add(u32::try_from(len_bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A pure acknowledgement of this number has left the line.
+    pub(crate) fn acknowledges(
+        &mut self,
+        since_start: Duration,
+        packet: &[u8],
+        number: u32,
+        shims: ShimProtocols,
+    ) {
+        let (Some(n), Some(who)) = (interval(since_start), connection(packet, shims)) else { return };
+        if self.acks.len() <= n {
+            self.acks.resize(n + 1, 0);
+            self.acked_bytes.resize(n + 1, self.acked_bytes.last().copied().unwrap_or(0));
+        }
+        if let Some(sum) = self.acks.get_mut(n) {
+            *sum += 1;
+        }
+        let acked = self.acked.get_or_insert(Acked { who, newest: number });
+        // Where it is not newer the difference is negative (RFC 9293 section 3.4).
+        let more = number.wrapping_sub(acked.newest).cast_signed();
+        if acked.who == who && more > 0 {
+            acked.newest = number;
+            if let Some(sum) = self.acked_bytes.get_mut(n) {
+                *sum += u64::from(more.unsigned_abs());
+            }
         }
     }
 
@@ -192,6 +232,28 @@ mod tests {
             carried.leaves_of(Duration::from_millis(50), &plain(n, 300), 300, ShimProtocols::USUAL);
         }
         assert_eq!(carried.connections.len(), CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn acknowledgements_are_counted_and_those_of_the_first_connection_followed() {
+        let packet =
+            |port: u8| [0x45, 0, 0, 0, 0, 9, 0x40, 0, 63, 6, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1, 0, port, 0, 80];
+        let mut carried = Carried::default();
+        let first = u32::MAX - 999;
+        for (at_ms, port, number) in [
+            (1, 1, first),
+            (12, 1, first.wrapping_add(3_000)),
+            (13, 1, first.wrapping_add(2_000)),
+            (14, 2, 7),
+            (34, 1, first.wrapping_add(4_000)),
+        ] {
+            let at = Duration::from_millis(at_ms);
+            carried.acknowledges(at, &packet(port), number, ShimProtocols::USUAL);
+        }
+        assert_eq!(carried.acks, [1, 3, 0, 1]);
+        assert_eq!(carried.acked_bytes, [0, 3_000, 3_000, 4_000]);
+        carried.acknowledges(Duration::from_secs(601), &packet(1), first, ShimProtocols::USUAL);
+        assert_eq!(carried.acks.len(), 4);
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl<P: Payload> Channel<P> {
     /// A packet has left the line.
     fn count(&mut self, look: Look, len_bytes: usize) {
         match look {
-            Look::Ack => {
+            Look::Ack { .. } => {
                 self.stats.ack_packets += 1;
                 self.stats.ack_bytes += len_bytes as u64;
             }
@@ -228,6 +228,10 @@ impl<P: Payload> Channel<P> {
         }
         let look = Look::of(packet.ip_packet());
         self.count(look, len_bytes);
+        if let Look::Ack { number } = look {
+            let at = end.since(self.config.start);
+            self.carried.acknowledges(at, packet.ip_packet(), number, self.config.shims());
+        }
         let fate = self.impairments.draw(&self.config, len_bytes, look.is_fragment());
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
         let mut due = end + self.config.delay + fate.jitter;

@@ -11,8 +11,8 @@ const IPV6_FRAGMENT: u8 = 44;
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// A segment that only acknowledges.
-    Ack,
+    /// A segment that only acknowledges, with its acknowledgement number.
+    Ack { number: u32 },
     /// A part of a packet. Does it say "don't fragment"?
     Fragment { has_df: bool },
     /// Anything else.
@@ -34,7 +34,9 @@ impl Look {
 
     fn of_small(packet: &[u8]) -> Self {
         match parse_with(packet, ShimProtocols::USUAL) {
-            Parsed::Tcp(s) if s.seq_len() == 0 && s.flags.ack() && !s.flags.rst() => Self::Ack,
+            Parsed::Tcp(s) if s.seq_len() == 0 && s.flags.ack() && !s.flags.rst() => {
+                Self::Ack { number: s.ack.0 }
+            }
             _ => Self::Other,
         }
     }
@@ -47,7 +49,7 @@ impl Look {
         match (self, firewall) {
             (Self::Fragment { .. }, Firewall::Fragments) => true,
             (Self::Fragment { has_df }, Firewall::FragmentsWithDf) => has_df,
-            (Self::Ack | Self::Other, _) => false,
+            (Self::Ack { .. } | Self::Other, _) => false,
         }
     }
 }
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_and_fragments_are_told_apart() {
-        assert_eq!(Look::of(&v4([0x40, 0], 0x10, 0)), Look::Ack);
+        assert_eq!(Look::of(&v4([0x40, 0], 0x10, 0)), Look::Ack { number: 1 });
         for (flags, payload) in [(0x11, 0), (0x12, 0), (0x14, 0), (0x10, 1), (0x02, 0)] {
             assert_eq!(Look::of(&v4([0x40, 0], flags, payload)), Look::Other, "{flags} {payload}");
         }
@@ -90,7 +92,7 @@ mod tests {
         for (look, of_all, of_df) in [
             (plain, true, false),
             (with_df, true, true),
-            (Look::Ack, false, false),
+            (Look::Ack { number: 1 }, false, false),
             (Look::Other, false, false),
         ] {
             assert_eq!(look.is_dropped_by(Firewall::Fragments), of_all);

@@ -65,7 +65,9 @@ impl Progress {
     pub fn bytes(&self, total: u64) -> Bytes {
         let bar =
             if self.is_terminal { self.bars.add(ProgressBar::new(total)) } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}  {bytes_per_sec}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}")
+        {
             bar.set_style(style);
         }
         let (count, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -79,6 +81,13 @@ impl Progress {
             })
         });
         Bytes { count, over, drawer, bar }
+    }
+}
+
+impl Bytes {
+    /// Words behind the bar.
+    pub fn say(&self, words: String) {
+        self.bar.set_message(words);
     }
 }
 

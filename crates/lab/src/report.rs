@@ -185,11 +185,18 @@ pub struct Shares {
 pub struct Starved {
     /// What it carried in each second, bit/s; 600 at most.
     pub return_bps: Vec<f64>,
+    /// Pure acknowledgements in each of these seconds.
+    #[serde(default)]
+    pub acks: Vec<u64>,
     /// Length of a step of `carried_bytes`.
     pub step_s: f64,
     /// Bytes of packets that the link had carried in the direction of the data at the end of each
     /// step, from nothing on; 1,001 at most.
     pub carried_bytes: Vec<u64>,
+    /// Payload that the acknowledgements on the return link had confirmed by then, of the first
+    /// connection.
+    #[serde(default)]
+    pub acked_bytes: Vec<u64>,
 }
 
 /// What a link was meant to do during a run, in seconds since it began to carry.

@@ -8,6 +8,8 @@ use crate::expect;
 use crate::papers;
 use crate::report::{CellReport, Report};
 
+mod starved;
+
 /// In reports of more cells the figures of the link stand in the JSON alone.
 const LINK_CELLS_MAX: usize = 40;
 
@@ -74,6 +76,7 @@ pub fn render(report: &Report) -> String {
         }
     }
     text += &link(report, &varied);
+    text += &starved::render(report, &varied);
     text += &papers::beside(report, &varied);
     text.truncate(text.trim_end().len());
     text.push('\n');

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::session::{Allowed, Session};
 use super::transfer::limit_seconds;
-use super::{Kind, Run, carried};
+use super::{Kind, Run, carried, returned};
 use crate::build::Lab;
 use crate::capture::Trace;
 use crate::process::Started;
@@ -64,8 +64,9 @@ impl Kind for HttpKind {
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         nginx(&mut session.lab, &file)?;
         session.lab.begin_schedules(scenario.clock, cell)?;
-        let outcome = curl(&session.lab, cell.v6(), size, run)?;
+        let outcome = curl(&session.lab, cell, size, run)?;
         let (carried, age_s) = carried::of_lab(cell, &session.lab)?;
+        let began_s = age_s - outcome.ended.elapsed().as_secs_f64() - outcome.seconds;
         // Then a perfect sender stands beside it, and no mean of all schedules.
         let comes_and_goes = cell.settings.is_scheduled() || cell.settings.wink_p > 0.0;
         let mut measured = Measured {
@@ -76,9 +77,9 @@ impl Kind for HttpKind {
             ..Measured::default()
         };
         if comes_and_goes || scenario.watches_shares {
-            let began_s = age_s - outcome.ended.elapsed().as_secs_f64() - outcome.seconds;
             carried::measure(scenario, cell, run.seed, &carried, Some(began_s), &mut measured);
         }
+        returned::measure(cell, &returned::of_lab(cell, &session.lab)?, Some(began_s), &mut measured);
         measured.expect(outcome.sha256 == expected, || {
             format!("SHA-256 {} arrived, {expected} was sent", outcome.sha256)
         });
@@ -189,7 +190,8 @@ struct Fetched {
 }
 
 /// curl in the client's namespace. Its own clock: from before connect() to the last byte.
-fn curl(lab: &Lab, v6: bool, bytes: u64, run: &Run<'_>) -> Result<Fetched> {
+fn curl(lab: &Lab, cell: &Cell, bytes: u64, run: &Run<'_>) -> Result<Fetched> {
+    let v6 = cell.v6();
     let out = lab.directory().join("fetched");
     let address = lab.address("server", v6)?;
     let host = if v6 { format!("[{address}]") } else { address.to_string() };
@@ -206,12 +208,16 @@ fn curl(lab: &Lab, v6: bool, bytes: u64, run: &Run<'_>) -> Result<Fetched> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let shown = run.progress.bytes(bytes);
+    let mut live = returned::Live::of(cell, lab);
     let began = Instant::now();
     let mut child = command.spawn().context("curl cannot be started")?;
     let mut progress = vec![(0.0, 0)];
     while child.try_wait()?.is_none() {
         let arrived = out.metadata().map_or(0, |m| m.len());
         shown.count.store(arrived, Ordering::Relaxed);
+        if let Some(words) = live.as_mut().and_then(|live| live.words(began.elapsed(), arrived)) {
+            shown.say(words);
+        }
         note_progress(&mut progress, began.elapsed().as_secs_f64(), arrived);
         std::thread::sleep(LOOK_EVERY);
     }

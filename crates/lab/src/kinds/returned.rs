@@ -1,6 +1,8 @@
 //! What came back: acknowledgements and bytes that the first hard link carried against the data,
 //! and how the data went meanwhile. Where the return link is slow this decides over everything.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use farlink_channel::CARRIED_INTERVAL_MS;
 use serde_json::Value;
@@ -8,6 +10,7 @@ use serde_json::Value;
 use super::carried::way;
 use super::transfer::has_both_directions;
 use crate::build::Lab;
+use crate::link::Link;
 use crate::report::{Measured, Starved};
 use crate::scenario::Cell;
 use crate::settings::Way;
@@ -32,6 +35,10 @@ pub(crate) struct Returned {
     pub(crate) bytes: Vec<u64>,
     /// The same of the line of the data.
     pub(crate) data_bytes: Vec<u64>,
+    /// Pure acknowledgements that left the line against the data, by the same intervals.
+    pub(crate) acks: Vec<u64>,
+    /// How much those of the first connection had confirmed by the end of each interval.
+    pub(crate) acked_bytes: Vec<u64>,
     /// Pure acknowledgements that left the line against the data.
     pub(crate) ack_packets: u64,
     /// Their bytes.
@@ -53,12 +60,14 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<Returned> {
     let [data, back] = directions(cell);
     let (stats, carried) = (link.stats()?, link.carried()?);
     let number = |way: &str, name: &str| stats[way][name].as_u64().unwrap_or(0);
-    let bytes = |way: &str| {
-        carried[way]["bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    let series = |way: &str, name: &str| {
+        carried[way][name].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
     };
     Ok(Returned {
-        bytes: bytes(back),
-        data_bytes: bytes(data),
+        bytes: series(back, "bytes"),
+        data_bytes: series(data, "bytes"),
+        acks: series(back, "acks"),
+        acked_bytes: series(back, "acked_bytes"),
         ack_packets: number(back, "ack_packets"),
         ack_bytes: number(back, "ack_bytes"),
         drops: number(back, "dropped_queue"),
@@ -90,30 +99,79 @@ pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, me
         measured.metric("return_bps_from_1s", bps(from_s, end_s));
         measured.metric("return_peak_bps_from_1s", most);
     }
+    if is_starved(cell) {
+        measured.starved = Some(series(returned, began_s, measured.seconds));
+    }
+}
+
+fn is_starved(cell: &Cell) -> bool {
     let s = &cell.settings;
     let (there, back) = match way(cell) {
         Way::Down => (s.rate_bps, s.up_bps()),
         Way::Up => (s.up_bps(), s.rate_bps),
     };
-    if back > 0 && back < there / STARVED_PART {
-        measured.starved = Some(series(returned, began_s, measured.seconds));
+    back > 0 && back < there / STARVED_PART
+}
+
+/// What people see of a starved link while it carries, once a second.
+pub(super) struct Live<'a> {
+    link: &'a Link,
+    back: &'static str,
+    /// Time since the transfer began, what had arrived, and the counters of the return link: its
+    /// acknowledgements, all its bytes.
+    last: (Duration, u64, [u64; 2]),
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn of(cell: &Cell, lab: &'a Lab) -> Option<Self> {
+        let link = lab.hard_links().next().filter(|_| is_starved(cell))?;
+        let back = directions(cell)[1];
+        Some(Self { link, back, last: (Duration::ZERO, 0, counters(link, back).unwrap_or_default()) })
     }
+
+    /// What has come and gone since a second ago; `None`: it was asked for less than a second ago.
+    pub(super) fn words(&mut self, at: Duration, arrived: u64) -> Option<String> {
+        let (before, had, [acks, bytes]) = self.last;
+        let seconds = at.saturating_sub(before).as_secs_f64();
+        let now = if seconds >= 1.0 { counters(self.link, self.back)? } else { return None };
+        self.last = (at, arrived, now);
+        let rate = |more: u64, unit: f64| more as f64 / seconds / unit;
+        Some(format!(
+            "now {:.2} Mbit/s, {:.0} acknowledgements a second, {:.1} kbit/s back",
+            rate(8 * arrived.saturating_sub(had), 1e6),
+            rate(now[0].saturating_sub(acks), 1.0),
+            rate(8 * now[1].saturating_sub(bytes), 1e3),
+        ))
+    }
+}
+
+fn counters(link: &Link, way: &str) -> Option<[u64; 2]> {
+    let stats = link.stats().ok()?;
+    Some(["ack_packets", "serialised_bytes"].map(|name| stats[way][name].as_u64().unwrap_or(0)))
 }
 
 /// By time since the clock started.
 fn series(returned: &Returned, began_s: f64, seconds: f64) -> Starved {
     let count = |step_s: f64, most: usize| ((seconds / step_s).ceil().max(0.0) as usize).min(most);
     let sum = |all: &[u64], at_s: f64| before(all, began_s + at_s) - before(all, began_s);
-    let second = |n: usize| sum(&returned.bytes, (n + 1) as f64) - sum(&returned.bytes, n as f64);
+    let second = |all: &[u64], n: usize| sum(all, (n + 1) as f64) - sum(all, n as f64);
     // Long transfers have longer steps.
     let step_s = STEP_S.max(seconds / STEPS_MAX as f64);
+    let (seconds, steps) = (0..count(1.0, SECONDS_MAX), 0..=count(step_s, STEPS_MAX));
+    let ends = steps.map(|n| n as f64 * step_s);
     Starved {
-        return_bps: (0..count(1.0, SECONDS_MAX)).map(|n| (8.0 * second(n)).round()).collect(),
+        return_bps: seconds.clone().map(|n| (8.0 * second(&returned.bytes, n)).round()).collect(),
+        acks: seconds.map(|n| second(&returned.acks, n).round() as u64).collect(),
         step_s,
-        carried_bytes: (0..=count(step_s, STEPS_MAX))
-            .map(|n| sum(&returned.data_bytes, n as f64 * step_s) as u64)
-            .collect(),
+        carried_bytes: ends.clone().map(|at_s| sum(&returned.data_bytes, at_s) as u64).collect(),
+        acked_bytes: ends.map(|at_s| reached(&returned.acked_bytes, began_s + at_s)).collect(),
     }
+}
+
+/// What had been reached by a time, of what is told for the end of each interval.
+fn reached(all: &[u64], at_s: f64) -> u64 {
+    let whole = (at_s * 1e3 / CARRIED_INTERVAL_MS as f64).max(0.0).floor() as usize;
+    all.get(..whole.min(all.len())).and_then(<[u64]>::last).copied().unwrap_or(0)
 }
 
 /// Bytes carried before a time.
@@ -144,6 +202,8 @@ mod tests {
         let returned = Returned {
             bytes: (0..500).map(by).collect(),
             data_bytes: vec![1_000; 500],
+            acks: (0..500).map(|n| u64::from(n % 25 == 0)).collect(),
+            acked_bytes: (0..400).map(|n| n / 25 * 1_000).collect(),
             ack_packets: 40,
             ..Returned::default()
         };
@@ -156,6 +216,9 @@ mod tests {
         assert_eq!(starved.return_bps, [16_000.0, 4_000.0, 4_000.0, 8_000.0]);
         assert_eq!((starved.step_s, starved.carried_bytes.len()), (0.1, 41));
         assert_eq!(starved.carried_bytes[..3], [0, 10_000, 20_000]);
+        assert_eq!(starved.acks, [4, 4, 4, 4]);
+        // Nothing more came after four seconds.
+        assert_eq!((starved.acked_bytes[5], starved.acked_bytes[40]), (3_000, 15_000));
     }
 
     #[test]

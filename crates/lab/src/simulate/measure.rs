@@ -191,8 +191,11 @@ fn returned_of(cell: &Cell, network: &Network) -> returned::Returned {
     let bytes = |(node, port)| network.world.carried(node, port).bytes.clone();
     let (of_data, of_back) =
         (network.world.channel_stats(data.0, data.1), network.world.channel_stats(back.0, back.1));
+    let acknowledged = network.world.carried(back.0, back.1);
     returned::Returned {
         bytes: bytes(back),
+        acks: acknowledged.acks.iter().map(|n| u64::from(*n)).collect(),
+        acked_bytes: acknowledged.acked_bytes.clone(),
         data_bytes: bytes(data),
         ack_packets: of_back.ack_packets,
         ack_bytes: of_back.ack_bytes,

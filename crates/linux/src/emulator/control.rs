@@ -124,6 +124,7 @@ fn handle(line: &str, control: &Control) -> std::result::Result<Value, String> {
             reply[*name] = json!({
                 "bytes": carried.bytes, "queue_bytes": carried.queue_bytes, "connections": connections,
                 "xcp_bytes": carried.xcp_bytes, "xcp_queue_bytes": carried.xcp_queue_bytes,
+                "acks": carried.acks, "acked_bytes": carried.acked_bytes,
             });
         }
         return Ok(reply);
