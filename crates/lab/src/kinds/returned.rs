@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::carried::way;
 use super::transfer::has_both_directions;
 use crate::build::Lab;
+use crate::limit::{self, Packets};
 use crate::link::Link;
 use crate::report::{Measured, Starved};
 use crate::scenario::Cell;
@@ -27,6 +28,9 @@ const SECONDS_MAX: usize = 600;
 const STEP_S: f64 = 0.1;
 /// Steps that are kept.
 const STEPS_MAX: usize = 1_000;
+/// Headers of a fragment.
+const V4_HEADER_BYTES: f64 = 20.0;
+const V6_FRAGMENT_BYTES: f64 = 48.0;
 
 /// Of the first hard link; times count since it began to carry.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +88,9 @@ pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, me
     measured.metric("link_ack_bytes", returned.ack_bytes as f64);
     measured.metric("return_queue_drops", returned.drops as f64);
     measured.metric("fragments", returned.fragments as f64);
+    if let Some(ratio) = ratio_as_sent(cell, returned.fragments, measured) {
+        measured.metric("ratio_as_sent", ratio);
+    }
     if returned.ack_packets > 0 {
         measured.metric("payload_per_ack", measured.bytes as f64 / returned.ack_packets as f64);
     }
@@ -102,6 +109,29 @@ pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, me
     if is_starved(cell) {
         measured.starved = Some(series(returned, began_s, measured.seconds));
     }
+}
+
+/// Time over the limit of packets as they were really sent: in fragments headers are fewer, so more
+/// payload fits the rate, and `ratio_to_limit` counts whole packets. TCP headers in fragments are
+/// taken for payload, which makes the limit a little shorter. Of links without losses, where a
+/// fragment counts once.
+fn ratio_as_sent(cell: &Cell, fragments: u64, measured: &Measured) -> Option<f64> {
+    let s = &cell.settings.towards(way(cell));
+    if s.mean_loss() > 0.0 || s.ber > 0.0 || s.fragment_loss > 0.0 {
+        return None;
+    }
+    let limit_s = measured.limit_seconds?;
+    let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.has_timestamps() };
+    let rate_bps = match way(cell) {
+        Way::Down => s.rate_bps,
+        Way::Up => s.up_bps(),
+    };
+    let header_bytes = if cell.v6() { V6_FRAGMENT_BYTES } else { V4_HEADER_BYTES };
+    let mtu_bytes = f64::from(s.link_mtu);
+    let each_bytes = mtu_bytes - header_bytes;
+    let in_fragments = (fragments as f64 * each_bytes).min(measured.bytes as f64);
+    let saved_bytes = in_fragments / packets.eta(measured.bytes) - in_fragments * mtu_bytes / each_bytes;
+    Some(limit::ratio(measured.seconds, limit_s - 8.0 * saved_bytes / rate_bps as f64))
 }
 
 fn is_starved(cell: &Cell) -> bool {
@@ -219,6 +249,22 @@ mod tests {
         assert_eq!(starved.acks, [4, 4, 4, 4]);
         // Nothing more came after four seconds.
         assert_eq!((starved.acked_bytes[5], starved.acked_bytes[40]), (3_000, 15_000));
+    }
+
+    /// Nine fragments carry 13,320 bytes, and nine packets 13,032.
+    #[test]
+    fn fragments_have_a_limit_of_their_own() {
+        let at = |fragments, bytes: u64, seconds| {
+            let limit_seconds = Some(8.0 * bytes as f64 / 8e6 / (1_448.0 / 1_500.0));
+            let mut measured = Measured { seconds, bytes, limit_seconds, ..Measured::default() };
+            let returned = Returned { fragments, ..Returned::default() };
+            measure(&cell("32k"), &returned, None, &mut measured);
+            measured.metrics["ratio_as_sent"]
+        };
+        let (bytes, packet_s) = (1_332_000, 0.0015);
+        assert!((at(900, bytes, 900.0 * packet_s) - 1.0).abs() < 1e-3, "all in fragments, at the limit");
+        assert!((at(0, 1_303_200, 900.0 * packet_s) - 1.0).abs() < 1e-3, "none");
+        assert!((at(450, bytes, 900.0 * packet_s) - 0.989).abs() < 1e-3, "half of them");
     }
 
     #[test]
