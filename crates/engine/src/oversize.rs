@@ -6,12 +6,12 @@
 //! (RFC 2883), or where it speaks no SACK by a duplicate acknowledgement. So nothing is ever late
 //! for it. What has been found out is remembered for the next connections.
 
-use farlink_wire::{SackBlock, SeqNum};
+use farlink_wire::{Duration, SackBlock, SeqNum};
 
 use crate::cx::Cx;
 use crate::initial_window::bytes_in;
 use crate::link::Sizes;
-use crate::oversizing::{Asked, Verdict};
+use crate::oversizing::{Asked, Oversizing, Verdict};
 use crate::sender::{Happened, Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
@@ -30,6 +30,8 @@ const SEGMENTS_OF_WINDOW: u32 = 4;
 const FIRST_FRAGMENTS: u32 = 8;
 /// And none of fewer.
 const FRAGMENTS_MIN: u32 = 2;
+/// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
+const PROOF_WAIT: Duration = Duration::from_millis(200);
 
 impl Split<'_> {
     /// Segments towards a host are larger than a packet: so much payload they have; `None`: they
@@ -43,7 +45,9 @@ impl Split<'_> {
         }
         let sizes = self.sizes(to);
         let wanted = self.wants_oversize(cx, to).then(|| cx.links.get(leg.out)?.oversize(&sizes))??;
-        let grown = leg.oversizing().proved.max(FIRST_FRAGMENTS / 2) * 2;
+        let first = FIRST_FRAGMENTS >> leg.oversizing().failures.min(2);
+        let grown = leg.oversizing().proved.max(first / 2) * 2;
+        let grown = leg.oversizing().most.map_or(grown, |most| grown.min(most));
         let window = u32::try_from(tx.window_max_bytes()).unwrap_or(u32::MAX);
         let holds = if tx.goes_ahead() { 0 } else { self.path_holds(cx, to) };
         let fragments = part_of(wanted.fragments, u64::from(window), holds);
@@ -53,6 +57,13 @@ impl Split<'_> {
             payload = payload.min((window / SEGMENTS_OF_WINDOW).max(least)).min(window);
         }
         (payload > self.hosts().segment_payload(to)).then_some(payload)
+    }
+
+    /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.
+    pub(crate) fn proof_wait(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+        let leg = self.legs.get(to);
+        let link = cx.links.get(leg.out).filter(|_| leg.oversizing().proved == 0)?;
+        Some(PROOF_WAIT + link.acks_wait())
     }
 
     /// What the way to a host holds at the rate of the link, bytes.
@@ -147,22 +158,39 @@ impl Split<'_> {
     }
 
     /// The oldest segment may have been lost too often: it goes in packets, and where that has
-    /// happened to several, all do.
+    /// happened to several, all do. Where none has arrived in this connection, another host may
+    /// stand behind the address, or a firewall may be new: then once is too often.
     pub(crate) fn doubt_oversize(&mut self, cx: &mut Cx<'_>, to: Side) {
         // Records of several packets are larger, too, and say nothing of that.
         let Some(Verdict::Takes { .. }) = self.legs.get(to).oversizing().verdict else { return };
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
-        let head = tx.board().first().filter(|r| r.lost && r.repeats >= LOST_TIMES);
-        let Some(end) = head.filter(|r| r.end.since(r.seq) > normal).map(|r| r.end) else { return };
+        let proved = self.legs.get(to).oversizing().proved > 0;
+        let times = if proved { LOST_TIMES } else { 0 };
+        let head = tx.board().first().filter(|r| r.lost && r.repeats >= times);
+        let large = head.map(|r| (r.end, r.end.since(r.seq))).filter(|(_, bytes)| *bytes > normal);
+        let Some((end, head_bytes)) = large else { return };
+        let next = tx.snd_nxt();
+        let fragments = self.sizes(to).fragments(u64::from(head_bytes));
         let leg = self.legs.get_mut(to);
         let o = leg.oversizing_mut();
         if o.small_until.is_some_and(|until| end.before_eq(until)) {
             return;
         }
-        o.small_until = Some(end);
+        if proved && fragments > o.proved {
+            // Smaller ones have arrived: the host may have no room to put larger ones together.
+            (o.small_until, o.most) = (Some(end), Some(o.proved));
+            return;
+        }
         o.failures += 1;
-        if o.failures >= FAILURES_MAX {
+        o.small_until = Some(end);
+        if !proved && o.failures < FAILURES_MAX {
+            // A copy finds it out anew.
+            *o = Oversizing { small_until: Some(next), failures: o.failures, ..Oversizing::default() };
+            if let Some(link) = cx.links.get_mut(leg.out) {
+                link.clients_mut().forget_oversize(leg.addr);
+            }
+        } else if o.failures >= FAILURES_MAX {
             o.verdict = Some(Verdict::Refuses);
             if let Some(link) = cx.links.get_mut(leg.out) {
                 link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);

@@ -25,9 +25,11 @@ pub struct Oversizing {
     pub verdict: Option<Verdict>,
     /// So many fragments a segment has had that has arrived.
     pub proved: u32,
+    /// Segments of more fragments than this have been lost too often.
+    pub most: Option<u32>,
     /// What stands before this goes in packets.
     pub small_until: Option<SeqNum>,
-    /// So many segments in a row have been lost too often.
+    /// So many segments in a row have been lost too often, larger ones than had arrived apart.
     pub failures: u8,
 }
 

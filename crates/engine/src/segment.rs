@@ -478,11 +478,13 @@ impl Split<'_> {
         let mss = self.hosts().segment_payload(to);
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
         let unit = self.oversize_payload(cx, to);
+        let proof_wait = unit.and_then(|_| self.proof_wait(cx, to));
         let tx = &mut self.relays.get_mut(to.other()).tx;
         if let Some(unit) = unit {
             if unit != tx.mss() {
                 tx.set_unit(unit, mss);
             }
+            tx.await_proof(proof_wait);
             return;
         }
         tx.probe_mtu(probe);

@@ -68,6 +68,8 @@ pub struct Happened {
     pub mtu_probe: Option<bool>,
     /// It was asked whether it lives, and has not answered.
     pub silent: bool,
+    /// The first of segments that are larger than a packet has not been acknowledged in time.
+    pub unproved: bool,
     /// The round trip that was measured.
     pub rtt: Option<Duration>,
 }
@@ -81,6 +83,8 @@ pub struct Sender {
     ahead: ahead::Ahead,
     /// Segments are larger than a packet.
     is_large: bool,
+    /// None of those has arrived yet: the first is waited for so long beyond a round trip.
+    proof_wait: Option<Duration>,
     timers: Timers,
     early: early::Early,
     mtu: way::MtuProbe,
@@ -124,6 +128,7 @@ impl Sender {
             peer: PeerWindow::new(next),
             ahead: ahead::Ahead::default(),
             is_large: false,
+            proof_wait: None,
             timers: Timers::default(),
             early: early::Early::default(),
             mtu: way::MtuProbe::default(),

@@ -218,6 +218,8 @@ impl Split<'_> {
                 self.doubt_shim(cx, side.other());
                 self.doubt_oversize(cx, side.other());
                 self.doubt_link(cx, side.other(), ran);
+            } else if happened.unproved {
+                self.doubt_oversize(cx, side.other());
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);
             }

@@ -40,6 +40,13 @@ impl Clients {
         self.known_mut(now, host).oversize = Some((verdict, now));
     }
 
+    /// Whether it takes large segments has to be found out anew.
+    pub fn forget_oversize(&mut self, host: IpAddr) {
+        if let Some(client) = self.known.get_mut(&place(host)) {
+            client.oversize = None;
+        }
+    }
+
     fn known_mut(&mut self, now: Instant, host: IpAddr) -> &mut Client {
         let place = place(host);
         if !self.known.contains_key(&place) && self.known.len() >= CLIENTS_MAX {

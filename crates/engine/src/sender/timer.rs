@@ -96,7 +96,10 @@ impl Sender {
 
     /// The probe timeout (RFC 8985 7.2). One probe per flight.
     pub(super) fn arm_probe(&mut self, now: Instant) {
-        self.timers.probe = None;
+        self.timers.probe = self.proof_due();
+        if self.timers.probe.is_some() {
+            return;
+        }
         let spent = self.probed_end.is_some_and(|e| self.snd_una().before(e));
         let nothing = self.flight.is_empty() || self.flight.board().sacked_bytes() > 0;
         if !self.flight.has_sack() || !self.governor.is_open() || nothing || spent {
@@ -112,6 +115,23 @@ impl Sender {
         if self.timers.rto.is_none_or(|rto| at < rto) {
             self.timers.probe = Some(at);
         }
+    }
+
+    /// When the first segment that is larger than a packet should have been acknowledged.
+    fn proof_due(&self) -> Option<Instant> {
+        let first = self.flight.board().first().filter(|r| !r.lost && !r.sacked && r.repeats == 0)?;
+        Some(first.sent_at + self.rtt().srtt()? + self.proof_wait?)
+    }
+
+    /// It has not been: all goes again, which is no sign of congestion.
+    fn repeat_unproved(&mut self, now: Instant) -> bool {
+        if self.proof_wait.take().is_none() || self.flight.is_empty() {
+            return false;
+        }
+        self.flight.resend_all();
+        self.flight.forget_losses();
+        self.arm(now);
+        true
     }
 
     pub(super) fn arm_persist(&mut self, now: Instant) {
@@ -200,7 +220,8 @@ impl Sender {
         }
         if due(self.timers.probe) {
             self.timers.probe = None;
-            if !self.flight.is_empty() {
+            happened.unproved = self.repeat_unproved(now);
+            if !self.flight.is_empty() && !happened.unproved {
                 self.probe_wanted = true;
                 self.probed_end = Some(self.snd_nxt());
             }

@@ -71,6 +71,7 @@ impl Sender {
     pub fn set_mss_for_options(&mut self, mss: u32) {
         if mss > 0 {
             self.is_large = false;
+            self.proof_wait = None;
             self.flight.set_mss(mss);
             self.governor.set_mss(mss);
         }
@@ -83,6 +84,12 @@ impl Sender {
             self.flight.set_mss(unit);
             self.governor.set_mss(of_packet);
         }
+    }
+
+    /// None of the segments that are larger than a packet has arrived yet (`Some`): where the first
+    /// of them is not acknowledged so long after a round trip, all that is under way is sent again.
+    pub fn await_proof(&mut self, wait: Option<Duration>) {
+        self.proof_wait = wait;
     }
 
     /// The destination has shown that it lacks the beginning: it is sent again at once.

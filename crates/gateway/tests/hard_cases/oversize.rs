@@ -140,6 +140,32 @@ fn who_tells_nothing_of_the_copies_gets_packets() {
     assert_eq!(bed.oversized(), 0);
 }
 
+/// Another host behind the same address, or a firewall that is new.
+#[test]
+fn who_takes_none_any_more_gets_packets_after_the_first_loss() {
+    let mut bed = Bed::taken();
+    (bed.sent, bed.end) = (1, 1);
+    bed.open("{port 5000}");
+    bed.write(40, "{port 5000}");
+    let large = bed.oversized();
+    assert!(large >= 1 && bed.whole == [(1, 1_001)], "{:?}", bed.whole);
+    bed.play("~300\n b > . 1 ack 1001 win 60000 {port 5000}\n ~650");
+    assert_eq!(bed.oversized(), large, "they are waited for: a way back of 32 kbit/s is slow");
+    bed.forget();
+    bed.play("~400");
+    assert!(bed.whole.iter().any(|(from, to)| *from == 1_001 && to - from <= 1_460), "{:?}", bed.whole);
+    // All that was under way comes in packets, and a copy asks whether it was chance.
+    assert_eq!(bed.fragments, [(0, 1_480), (1_480, 2_940)]);
+    bed.forget();
+    for _ in 0..30 {
+        let end = bed.end;
+        bed.play(&format!("~400\n b > . 1 ack {end} win 60000 {{port 5000}}\n ~1"));
+    }
+    assert_eq!(bed.end, bed.sent, "all has come: {:?}", bed.whole);
+    bed.write(8, "{port 5000}");
+    assert!(bed.oversized() >= 1 && bed.whole.len() >= 5, "{:?} {:?}", bed.fragments, bed.whole);
+}
+
 #[test]
 fn what_is_lost_twice_in_fragments_goes_in_packets() {
     let mut bed = Bed::taken();
