@@ -5,11 +5,15 @@
 //! under way (RFC 6864 section 4.3; RFC 791 has two minutes for that, and receivers wait as long).
 //! Numbers are given out block by block, and a block is used again when nothing has had a number of
 //! it for four minutes: 273 datagrams a second for each pair of addresses.
+//!
+//! An ICMP error may quote a later fragment, which has no ports. So the last datagrams are
+//! remembered for a few seconds, with what they were.
 
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::ip::PROTOCOL_TCP;
+use farlink_wire::{Duration, FragmentInfo, InnerTcp, Instant};
 
 /// How long a number is not used again (twice the maximum segment lifetime of RFC 9293).
 const LIFETIME: Duration = Duration::from_secs(240);
@@ -19,12 +23,26 @@ const BLOCKS: usize = 16;
 /// Pairs of addresses. With more the others send segments that fit a packet.
 const PAIRS_MAX: usize = 4096;
 
+/// Datagrams that are remembered, and for how long: an error comes within a round trip.
+const SENT_MAX: usize = 1024;
+const SENT_FOR: Duration = Duration::from_secs(5);
+
 /// The next number for each source and destination.
 #[derive(Debug)]
 pub struct Datagrams {
     pairs: BTreeMap<(Ipv4Addr, Ipv4Addr), Numbers>,
     begin: u16,
     next_v6: u32,
+    /// The last ones, the oldest first.
+    sent: VecDeque<Sent>,
+}
+
+/// A datagram that was sent in fragments.
+#[derive(Debug)]
+struct Sent {
+    id: u32,
+    at: Instant,
+    segment: InnerTcp,
 }
 
 /// Those of one pair.
@@ -40,7 +58,25 @@ impl Datagrams {
     /// Numbers that begin anywhere (RFC 7739); the same seed gives the same ones.
     pub fn new(seed: u64) -> Self {
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { pairs: BTreeMap::new(), begin: (mixed >> 48) as u16, next_v6: (mixed >> 16) as u32 }
+        let (begin, next_v6) = ((mixed >> 48) as u16, (mixed >> 16) as u32);
+        Self { pairs: BTreeMap::new(), begin, next_v6, sent: VecDeque::new() }
+    }
+
+    /// A datagram has left with this number.
+    pub fn note_sent(&mut self, at: Instant, id: u32, segment: InnerTcp) {
+        if self.sent.len() >= SENT_MAX {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(Sent { id, at, segment });
+    }
+
+    /// The segment of the datagram that had this fragment.
+    pub fn quoted(&self, now: Instant, fragment: &FragmentInfo) -> Option<InnerTcp> {
+        let (src, dst) = (fragment.ip.src, fragment.ip.dst);
+        let is_it = |sent: &&Sent| (sent.id, sent.segment.src, sent.segment.dst) == (fragment.id, src, dst);
+        let is_ours = fragment.protocol == PROTOCOL_TCP;
+        let sent = self.sent.iter().rev().take_while(|sent| now.since(sent.at) < SENT_FOR).find(is_it);
+        sent.filter(|_| is_ours).map(|sent| sent.segment)
     }
 
     /// One for a datagram; `None`: none is free yet.
@@ -83,6 +119,8 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
+    use farlink_wire::SeqNum;
+
     use super::*;
 
     fn host(n: u32) -> IpAddr {
@@ -130,5 +168,40 @@ mod tests {
         let mut datagrams = Datagrams::new(7);
         let first = datagrams.take(Instant::ZERO, six(1), six(2)).unwrap();
         assert_eq!(datagrams.take(Instant::ZERO, six(1), six(2)), Some(first.wrapping_add(1)));
+    }
+
+    #[test]
+    fn a_later_fragment_tells_by_addresses_and_identification() {
+        let mut datagrams = Datagrams::new(7);
+        let (src, dst, seq) = (host(1), host(2), SeqNum(77));
+        let segment =
+            InnerTcp { src, dst, src_port: 80, dst_port: 4000, seq, total_len: 9_000, has_shim: false };
+        let id = datagrams.take(Instant::ZERO, src, dst).unwrap();
+        datagrams.note_sent(Instant::ZERO, id, segment);
+        let mut fragment = quoted([10, 0, 0, 1], [10, 0, 0, 2], id as u16);
+        let found = datagrams.quoted(Instant::ZERO, &fragment).unwrap();
+        assert_eq!((found.src_port, found.dst_port, found.seq), (80, 4000, SeqNum(77)));
+        assert_eq!(datagrams.quoted(Instant::ZERO + SENT_FOR, &fragment), None, "long ago");
+        fragment.id += 1;
+        assert_eq!(datagrams.quoted(Instant::ZERO, &fragment), None);
+        let other = quoted([10, 0, 0, 1], [10, 0, 0, 3], id as u16);
+        assert_eq!(datagrams.quoted(Instant::ZERO, &other), None);
+        for _ in 0..3 * SENT_MAX {
+            datagrams.note_sent(Instant::ZERO, id, segment);
+        }
+        assert_eq!(datagrams.sent.len(), SENT_MAX);
+    }
+
+    /// A fragment of TCP that is not the first.
+    fn quoted(src: [u8; 4], dst: [u8; 4], id: u16) -> FragmentInfo {
+        let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0x20, 185, 64, 6, 0, 0];
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        packet.extend(src);
+        packet.extend(dst);
+        packet.extend([0; 8]);
+        let farlink_wire::Parsed::Fragment(info) = farlink_wire::parse(&packet) else {
+            panic!("no fragment")
+        };
+        info
     }
 }

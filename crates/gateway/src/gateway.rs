@@ -110,8 +110,11 @@ impl Gateway {
                     self.forward(now, from, Place::of(&s), packet, net);
                 }
             }
-            Parsed::Icmp(e) => {
+            Parsed::Icmp(mut e) => {
                 self.outlet.traffic.packets_other += 1;
+                if e.inner.is_none() {
+                    e.inner = self.outlet.quoted_datagram(now, &packet, &e);
+                }
                 let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
                 let unclaimed = self.engine.handle_icmp(now, from, &e, packet, exit);
                 if let Some(packet) = unclaimed {

@@ -11,8 +11,8 @@ use farlink_engine::record::Record;
 use farlink_engine::room;
 use farlink_engine::world::{Fragments, Made, World};
 use farlink_wire::{
-    Flags, Gso, Instant, Offload, PacketBuf, Parsed, Pool, SegmentHeader, ShimProtocols, WireSize, edit,
-    finish_checksums, fragment, ip, parse_with, shim, supersegment, verify_checksums,
+    Flags, Gso, IcmpError, InnerTcp, Instant, Offload, PacketBuf, Parsed, Pool, SegmentHeader, ShimProtocols,
+    WireSize, edit, finish_checksums, fragment, icmp, ip, parse_with, shim, supersegment, verify_checksums,
 };
 
 use crate::datagrams::Datagrams;
@@ -299,6 +299,12 @@ impl Outlet {
         self.tap = tap.map(Box::new);
     }
 
+    /// The segment that an ICMP error is about which quotes a later one of its fragments.
+    pub fn quoted_datagram(&self, now: Instant, packet: &PacketBuf, e: &IcmpError) -> Option<InnerTcp> {
+        let fragment = icmp::quoted_fragment(packet.bytes(), e)?;
+        self.datagrams.quoted(now, &fragment)
+    }
+
     /// A trace whose time is over, or that nobody reads, ends.
     pub fn end_tap(&mut self, now: Instant) {
         if self.tap.as_ref().is_some_and(|tap| tap.is_over(now)) {
@@ -337,6 +343,16 @@ impl Exit<'_> {
         finish_checksums(&mut whole, &offload);
         let mut fragments = Vec::new();
         fragment(&whole, how.packet_bytes as usize, id, &mut |f| fragments.push(f.to_vec())).ok()?;
+        let segment = InnerTcp {
+            src: header.src,
+            dst: header.dst,
+            src_port: header.src_port,
+            dst_port: header.dst_port,
+            seq: header.seq,
+            total_len: u32::try_from(whole.len()).unwrap_or(u32::MAX),
+            has_shim: false,
+        };
+        self.outlet.datagrams.note_sent(self.now, id, segment);
         let mut waiting = fragments.into_iter();
         let first = waiting.next()?;
         let mut leaves = vec![first];

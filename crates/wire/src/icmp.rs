@@ -135,6 +135,16 @@ fn parse_quote(quote: &[u8], shims: ShimProtocols) -> Option<InnerTcp> {
     })
 }
 
+/// The later fragment that an error quotes: it has no TCP header, so only addresses and
+/// identification tell what it is about.
+#[must_use]
+pub fn quoted_fragment(packet: &[u8], error: &IcmpError) -> Option<FragmentInfo> {
+    match ip::parse_ip(packet.get(error.quote_offset..)?, Extent::Quoted)? {
+        Upper::Fragment(info) if info.offset > 0 && info.ip.is_v4() == error.ip.is_v4() => Some(info),
+        _ => None,
+    }
+}
+
 /// Whether the checksum of an ICMP error is right.
 #[must_use]
 pub fn verify_checksum(packet: &[u8], error: &IcmpError) -> bool {

@@ -140,6 +140,19 @@ fn who_tells_nothing_of_the_copies_gets_packets() {
     assert_eq!(bed.oversized(), 0);
 }
 
+/// The first fragment's error may be lost on the way, or a router may tell of one in many.
+#[test]
+fn an_error_about_a_later_fragment_makes_packets_smaller() {
+    let mut bed = Bed::taken();
+    bed.write(40, "");
+    assert!(bed.oversized() >= 1, "{:?}", bed.whole);
+    bed.forget();
+    bed.play("r > a toobig 1300 later fragment\n ~300");
+    assert_eq!(bed.t.status().counters.icmp_consumed, 1);
+    let longest = bed.fragments.iter().map(|(from, to)| to - from).max().unwrap_or_default();
+    assert!((1_000..=1_280).contains(&longest), "{:?} {:?}", bed.fragments, bed.whole);
+}
+
 /// Another host behind the same address, or a firewall that is new.
 #[test]
 fn who_takes_none_any_more_gets_packets_after_the_first_loss() {

@@ -15,7 +15,8 @@
 //! ```
 //! The notation of segments stands in `notation.rs`. ICMP: `r > a toobig 1300 . 1:1449 ack 1` is a
 //! router behind the gateway, seen from a, that tells a so about this segment of a's; `icmp toobig
-//! 1300 about 1` is what arrives. Time is the script's own. Every packet that a gateway hands out
+//! 1300 about 1` is what arrives. With `later fragment` in the place of the segment it is about the
+//! last fragment that has arrived and was not the first of its packet. Time is the script's own. Every packet that a gateway hands out
 //! is checked: addresses, interfaces, checksums, MTU, and that its payload is what the source wrote
 //! at that place of the stream. A failure prints everything up to there.
 
@@ -137,6 +138,8 @@ pub struct Script {
     /// On the way between two gateways, by time and number.
     flying: BTreeMap<(Instant, u64), Flying>,
     sent: u64,
+    /// The last fragment that a host has got which is not the first of its packet.
+    last_fragment: Option<Vec<u8>>,
     /// What does not get through between two gateways, and nobody says so.
     cut: Cut,
     /// What gateways have sent to each other.
@@ -198,6 +201,7 @@ impl Script {
             inbox_a: VecDeque::new(),
             inbox_b: VecDeque::new(),
             flying: BTreeMap::new(),
+            last_fragment: None,
             sent: 0,
             cut: Cut::Nothing,
             crossed: Vec::new(),
@@ -478,6 +482,11 @@ impl Script {
         let mtu =
             if to == Host::A { self.nodes[node].net.mtu_a_bytes } else { self.nodes[node].net.mtu_b_bytes };
         let arrival = self.read(to, &p);
+        if let Parsed::Fragment(f) = parse_with(&p.bytes, ShimProtocols::USUAL)
+            && f.offset > 0
+        {
+            self.last_fragment = Some(p.bytes.clone());
+        }
         let label = if self.nodes.len() > 1 { format!("g{} -> ", node + 1) } else { String::new() };
         self.trace.push(format!("{} {label}{} < {arrival}", time(self.now), to.name()));
         if let Arrival::Tcp(_) = &arrival {

@@ -80,9 +80,17 @@ impl Script {
     pub(super) fn router_says(&mut self, to: Host, what: &str) -> Result<(), String> {
         let (kind, rest) = what.split_once(' ').ok_or("which error?")?;
         let (value, about) = rest.split_once(' ').ok_or("which number?")?;
-        let spec = Spec::parse(about)?;
-        let (original, _) = self.packets(to, &spec)?.remove(0);
         let (v4, value) = (self.a.is_ipv4(), number(value)?);
+        let mut original = match about {
+            "later fragment" => self.last_fragment.clone().ok_or("no fragment has arrived")?,
+            _ => self.packets(to, &Spec::parse(about)?)?.remove(0).0,
+        };
+        // A router may quote a later fragment; the function below does not.
+        let place = if v4 { 6..8 } else { 42..44 };
+        let offset = (about == "later fragment").then(|| original[place.clone()].to_vec());
+        if offset.is_some() {
+            original[place.clone()].fill(0);
+        }
         let router: IpAddr = if v4 { "10.0.3.3".parse().unwrap() } else { "fd00:d::3".parse().unwrap() };
         let mut bytes = Vec::new();
         icmp::build_admin_prohibited(&original, router, &mut bytes).map_err(|e| format!("{e:?}"))?;
@@ -95,6 +103,9 @@ impl Script {
             ("unreach", false) => (1, value as u8),
             _ => return Err(format!("`{kind}` is not toobig or unreach")),
         };
+        if let Some(offset) = offset {
+            bytes[at + 8..][place].copy_from_slice(&offset);
+        }
         bytes[at] = ty;
         bytes[at + 1] = code;
         if kind == "toobig" {
