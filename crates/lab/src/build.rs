@@ -172,6 +172,9 @@ impl Lab {
             if node.role == Role::Host && self.settings.lacks(&node.name).oversized {
                 self.ns(&node.name).run("nft", &[&hosts::refusal(&self.settings)])?;
             }
+            if self.settings.eth_mtu_untold && node.role != Role::Host && !node.runs_gateway {
+                self.ns(&node.name).run("nft", &[hosts::SILENCE])?;
+            }
         }
         for (number, node) in self.topology.nodes.iter().enumerate() {
             let ns = self.ns(&node.name);
@@ -182,6 +185,8 @@ impl Lab {
                 let far_ns = self.ns(&self.topology.nodes[i.neighbour].name);
                 let mtu = if self.topology.is_emulated(i.wire) && !self.topology.is_of_ethernet(i.wire) {
                     self.settings.link_mtu
+                } else if self.topology.is_of_ethernet(i.wire) && !self.topology.ends_at_host(i.wire) {
+                    self.settings.eth_mtu.unwrap_or(self.settings.mtu)
                 } else {
                     self.settings.mtu
                 };

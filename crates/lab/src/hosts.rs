@@ -85,6 +85,10 @@ pub fn refusal(lab: &Settings) -> String {
     )
 }
 
+/// What nft is told for a router that does not say when a packet is too large (RFC 2923 2.1).
+pub const SILENCE: &str = "table inet silence { chain output { type filter hook output priority 0; \
+     icmp type destination-unreachable icmp code frag-needed drop; icmpv6 type packet-too-big drop; } }";
+
 /// What the routes of the host of this name say besides the next hop.
 #[must_use]
 pub fn route_attributes(lab: &Settings, host: &str) -> String {

@@ -207,6 +207,10 @@ pub struct Settings {
     pub eth_rate_bps: u64,
     /// Rates of single ones, by the names of their nodes.
     pub eth_rates_bps: BTreeMap<String, u64>,
+    /// MTU of an Ethernet as the router before it has it, bytes; `None`: as of all cables.
+    pub eth_mtu: Option<u32>,
+    /// That router says nothing of what does not fit.
+    pub eth_mtu_untold: bool,
     /// Queue before it in bytes, each direction.
     pub eth_queue_bytes: u64,
     /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over
@@ -325,6 +329,8 @@ impl Default for Settings {
             // 10 Mbit/s, and the transmit queue of Linux's time for it: 100 packets.
             eth_rate_bps: 10_000_000,
             eth_rates_bps: BTreeMap::new(),
+            eth_mtu: None,
+            eth_mtu_untold: false,
             eth_queue_bytes: 150_000,
             eth_rtt_ms: 0.0,
             stagger_ms: 0.0,
@@ -460,7 +466,7 @@ impl Settings {
     /// Every link takes what IPv6 needs.
     #[must_use]
     pub fn has_v6(&self) -> bool {
-        self.mtu.min(self.link_mtu) >= MTU_MIN_V6_BYTES
+        self.mtu.min(self.link_mtu).min(self.eth_mtu.unwrap_or(self.mtu)) >= MTU_MIN_V6_BYTES
     }
 
     /// Queue before the link for a direction of this rate, in bytes.

@@ -23,6 +23,8 @@ pub struct Port {
     pub wire: usize,
     /// MTU of the link, in bytes.
     pub mtu_bytes: u32,
+    /// It says nothing of what does not fit.
+    pub is_silent: bool,
 }
 
 /// A node.

@@ -53,6 +53,8 @@ pub struct World {
     pub failure: Option<String>,
     /// Packets that entered wires so far.
     pub packets: u64,
+    /// Fragments that routers made.
+    pub router_fragments: u64,
 }
 
 impl World {
@@ -72,6 +74,7 @@ impl World {
             trace,
             failure: None,
             packets: 0,
+            router_fragments: 0,
         }
     }
 
@@ -96,9 +99,14 @@ impl World {
             let wire = self.wires.len();
             let channel = Channel::new(config, hash(self.seed, &(wire as u64).to_le_bytes()));
             self.wires.push(Wire { from, to, channel, due: None, meter: None });
-            self.nodes[from].ports.push(Port { wire, mtu_bytes });
+            self.nodes[from].ports.push(Port { wire, mtu_bytes, is_silent: false });
         }
         (port_a, port_b)
+    }
+
+    /// From now on what does not fit this link vanishes, and nobody says so.
+    pub fn hush(&mut self, node: usize, port: usize) {
+        self.nodes[node].ports[port].is_silent = true;
     }
 
     /// From now on both directions of the link at this port of `node` share one medium.
@@ -621,32 +629,35 @@ impl World {
             (None, _) => None,
         };
         let Some(port) = port.and_then(|p| n.ports.get(p)) else { return };
-        let (wire, mtu) = (port.wire, port.mtu_bytes);
-        if bytes.len() as u32 > mtu {
-            self.too_big(node, &bytes, mtu, wire);
+        if bytes.len() as u32 > port.mtu_bytes {
+            let port = *port;
+            self.too_big(node, &bytes, port);
             return;
         }
+        let wire = port.wire;
         self.push(wire, SimPacket { bytes, corrupted });
     }
 
-    fn too_big(&mut self, node: usize, bytes: &[u8], mtu: u32, wire: usize) {
+    fn too_big(&mut self, node: usize, bytes: &[u8], port: Port) {
+        let mtu = port.mtu_bytes;
         let dont_fragment = match parse(bytes) {
             Parsed::Tcp(s) => s.ip.dont_fragment,
-            Parsed::Fragment(f) => !f.ip.is_v4(),
+            Parsed::Fragment(f) => !f.ip.is_v4() || f.ip.dont_fragment,
             _ => true,
         };
         if dont_fragment {
             let from = router_address(node, bytes[0] >> 4 == 6);
             let mut error = Vec::new();
-            if icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {
+            if !port.is_silent && icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {
                 self.forward(node, error, false);
             }
             return;
         }
         let mut pieces = Vec::new();
         let _ = farlink_wire::fragment::fragment(bytes, mtu as usize, 0, &mut |p| pieces.push(p.to_vec()));
+        self.router_fragments += pieces.len() as u64;
         for p in pieces {
-            self.push(wire, SimPacket::new(p));
+            self.push(port.wire, SimPacket::new(p));
         }
     }
 

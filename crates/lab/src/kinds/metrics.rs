@@ -5,6 +5,7 @@ use crate::build::Lab;
 use crate::capture::Findings;
 use crate::report::Measured;
 use crate::scenario::Cell;
+use crate::topology::Role;
 
 /// What the emulated links have counted, and that they were faithful.
 pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
@@ -38,10 +39,25 @@ pub(super) fn of_links(lab: &Lab, measured: &mut Measured) {
     }
     measured.metric("link_queue_max_bytes", queue_max);
     measured.metric("link_queue_drops", dropped);
+    measured.metric("router_fragments", router_fragments(lab));
     measured.metric("queue_max_bytes", queue_max);
     if let Some((queue, lost)) = of_ethernet {
         of_ethernets(queue, lost, measured);
     }
+}
+
+/// Fragments that plain routers made (`FragCreates` of RFC 4293, and of IPv6, where none may).
+fn router_fragments(lab: &Lab) -> f64 {
+    let routers = lab.topology.nodes.iter().filter(|n| n.role != Role::Host && !n.runs_gateway);
+    let made = |name: &str| {
+        let read = || Ok(std::fs::read_to_string("/proc/thread-self/net/snmp")?);
+        let text = lab.ns(name).enter(read).ok()?;
+        let mut of_ip = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
+        let (names, values) = (of_ip.next()?, of_ip.next()?);
+        let place = names.split(' ').position(|name| name == "FragCreates")?;
+        values.split(' ').nth(place)?.parse::<f64>().ok()
+    };
+    routers.filter_map(|router| made(&router.name)).sum()
 }
 
 /// The longest queue before the Ethernet of the terrestrial part, and how many packets found no

@@ -271,6 +271,8 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("behind_rate_bps", json!(s.behind_rate_bps), s.behind_rate_bps > 0),
         ("behind_queue_bytes", json!(s.behind_queue_bytes), s.behind_queue_bytes.is_some()),
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
+        ("eth_mtu", json!(s.eth_mtu), s.eth_mtu.is_some()),
+        ("eth_mtu_untold", json!(s.eth_mtu_untold), s.eth_mtu_untold),
         ("eth_rtts", json!(rtts_text(s)), !s.eth_rtts_ms.is_empty()),
         ("stagger_ms", number(s.stagger_ms), s.stagger_ms > 0.0),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),

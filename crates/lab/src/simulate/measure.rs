@@ -255,6 +255,7 @@ fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
     }
     measured.metric("link_queue_max_bytes", queue_max);
     measured.metric("link_queue_drops", drops);
+    measured.metric("router_fragments", network.world.router_fragments as f64);
     measured.metric("queue_max_bytes", queue_max);
     if let Some((queue, lost)) = of_ethernet {
         of_ethernets(queue, lost, measured);

@@ -157,6 +157,10 @@ impl Network {
             if is_half_duplex {
                 world.share_medium(nodes[&a.0], port_a);
             }
+            if settings.eth_mtu_untold {
+                world.hush(nodes[&a.0], port_a);
+                world.hush(nodes[&b.0], port_b);
+            }
             ports.insert(a, port_a);
             ports.insert(b, port_b);
         }
@@ -449,7 +453,8 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             };
             let channels = [channel(), channel()];
             let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
-            Joint { ends, mtu: settings.mtu, channels, is_declared, is_half_duplex: false }
+            let mtu = settings.eth_mtu.unwrap_or(settings.mtu);
+            Joint { ends, mtu, channels, is_declared, is_half_duplex: false }
         };
         joints.push(joint);
     }

@@ -211,6 +211,12 @@ impl Topology {
         [a, b].into_iter().any(|n| self.nodes[n].role == Role::Link && self.is_ethernet(n))
     }
 
+    /// A wire leads to a host.
+    pub fn ends_at_host(&self, wire: usize) -> bool {
+        let Wire { a, b } = self.wires[wire];
+        [a, b].into_iter().any(|n| self.nodes[n].role == Role::Host)
+    }
+
     /// The hard links that a packet crosses from one node to another, in its order: each by its
     /// number among them.
     pub fn links_between(&self, from: &str, to: &str) -> Result<Vec<usize>> {
