@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes docs/report-example.html and the two pictures of the README again, from simulator runs. Needs no privilege, takes about a minute.
+# Makes docs/report-example.html and three pictures of the README again, from simulator runs. Needs no privilege, takes about a minute.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
@@ -25,4 +25,7 @@ run parallel thesis-parallel --only flows=1,flows=10,flows=20,flows=40
     -o docs/report-example.html --svg "$out/plots"
 cp "$out/plots/thesis-single-ratio-8-mbit-s.svg" docs/completion-time.svg
 cp "$out/plots/loss-sweep-goodput-loss-single-losses.svg" docs/goodput-loss.svg
-ls -l docs/report-example.html docs/completion-time.svg docs/goodput-loss.svg
+run starved asymmetric --only case=paper,rtt_ms=0,size_bytes=10000000,host_cc=cubic,variant=direct,variant=farlink-ahead,variant=farlink
+"$farlink" report "$out/starved.json" -o "$out/starved.html" --svg "$out/starved"
+cp "$out/starved/asymmetric-goodput-return.svg" docs/starved-goodput.svg
+ls -l docs/report-example.html docs/completion-time.svg docs/goodput-loss.svg docs/starved-goodput.svg

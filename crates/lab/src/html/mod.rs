@@ -1,9 +1,10 @@
 //! `farlink report`: results of runs and traces of flows as one HTML file, with plots and tables.
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
-//! [`captured`], [`flows`], [`held`], [`progress`], [`shares`] and [`winks`] which plots there are
-//! data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and [`page`] the rest.
-//! [`model`] and [`asymmetric`] draw calculations over results. The same input gives the same page.
+//! [`captured`], [`flows`], [`held`], [`progress`], [`shares`], [`starved`] and [`winks`] which
+//! plots there are data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and
+//! [`page`] the rest. [`model`] and [`asymmetric`] draw calculations over results. The same input
+//! gives the same page.
 
 pub mod asymmetric;
 mod beside;
@@ -19,6 +20,7 @@ mod page;
 mod plots;
 mod progress;
 mod shares;
+mod starved;
 mod subjects;
 mod tables;
 #[cfg(test)]
@@ -132,6 +134,7 @@ impl Writer {
         body += &format!("<h3>All cells</h3>\n{}", tables::cells(&table));
         body += &beside::figures(&table);
         body += &winks::numbers_of_the_text(report);
+        body += &starved::numbers_of_the_text(report);
         body += &tables::metrics(&table);
         body += &tables::failures(&table);
         body += &notes(report);

@@ -37,6 +37,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     plots.extend(ratios(table));
     plots.extend(super::held::plot(table));
     plots.extend(super::progress::all(table));
+    plots.extend(super::starved::all(table));
     plots
 }
 

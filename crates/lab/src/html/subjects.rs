@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::input::{self, Input, Source};
 use crate::expect::figure;
-use crate::report::{CellReport, Report, Schedule, Shares};
+use crate::report::{CellReport, Report, Schedule, Shares, Starved};
 use crate::scenario::{Figures, Params};
 
 /// Params that tell what ran; all others tell under which conditions.
@@ -53,6 +53,8 @@ pub(super) struct Point {
     pub(super) progress: Vec<(f64, u64)>,
     /// Of the first run: how transfers shared the link.
     pub(super) shares: Option<Shares>,
+    /// Of the first run: what came and went by time, where the return link is starved.
+    pub(super) starved: Option<Starved>,
     /// What a gateway held at most, over what it should (docs/expectations.md).
     pub(super) held_over_aim: Vec<f64>,
     pub(super) runs: usize,
@@ -235,6 +237,7 @@ impl Point {
             schedule: None,
             progress: Vec::new(),
             shares: None,
+            starved: None,
             held_over_aim: Vec::new(),
             runs: 0,
             failures: Vec::new(),
@@ -257,6 +260,9 @@ impl Point {
         }
         if self.shares.is_none() {
             self.shares.clone_from(&cell.shares);
+        }
+        if self.starved.is_none() {
+            self.starved.clone_from(&cell.starved);
         }
         self.failures.extend(cell.failures.iter().cloned());
         if !cell.intact && cell.failures.is_empty() {
@@ -356,6 +362,9 @@ impl Names {
             "direct" => (Role::Hosts, format!("hosts alone, {cc}")),
             "farlink" => (Role::Ours, "Farlink".to_string()),
             "farlink-one-sided" => (Role::Ours, "Farlink, one gateway".to_string()),
+            "farlink-oversized-4420" => (Role::Ours, "Farlink, one gateway, 4,420 bytes".to_string()),
+            "farlink-oversized" => (Role::Ours, "Farlink, one gateway, large segments".to_string()),
+            "farlink-ahead" => (Role::Ours, "Farlink, one gateway, sent ahead".to_string()),
             "farlink-auto" => (Role::Ours, "Farlink, rate unknown".to_string()),
             "haproxy" => (Role::Other, "HAProxy".to_string()),
             "pepsal" => (Role::Other, "PEPsal".to_string()),
