@@ -11,6 +11,7 @@ impl Sender {
     /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns
     /// whether it opened.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
+        self.note_refused();
         self.peer.update(self.flight.una(), seq, ack, bytes, kept)
     }
 
@@ -147,7 +148,7 @@ impl Sender {
         if found.is_some() {
             self.report_losses(now);
         }
-        self.repeat_beyond(lost);
+        self.note_missing(lost);
         lost
     }
 

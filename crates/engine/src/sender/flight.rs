@@ -479,9 +479,10 @@ impl Flight {
     pub fn mark_sent_before(&mut self, at: Instant) {
         self.board.mark_lost(|r| r.sent_at < at);
     }
-    /// What ends beyond this counts as lost, but for what is SACKed.
-    pub fn mark_beyond(&mut self, edge: SeqNum) {
-        self.board.mark_lost(|r| r.end.after(edge));
+    /// What ends beyond this counts as lost where it is said to be, but for what is SACKed.
+    /// Returns how many bytes.
+    pub fn mark_beyond(&mut self, edge: SeqNum, is_lost: impl Fn(&Sent) -> bool) -> u64 {
+        self.board.mark_lost_beyond(edge, is_lost)
     }
     /// Nothing counts as lost.
     pub fn unmark_lost(&mut self) {

@@ -113,6 +113,40 @@ fn what_a_receiver_with_a_gap_could_not_hold_follows_what_was_missing() {
 }
 
 #[test]
+fn what_left_behind_a_repetition_is_not_sent_again_for_another_gap() {
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 30);
+    // The second and the fifth were lost.
+    t.play("~380");
+    t.play("b > . 1 ack 1001 win 8000\n ~1");
+    t.got.clear();
+    for end in [3_001, 4_001] {
+        t.play(&format!("b > . 1 ack 1001 win 8000 <sack 2001:{end}>\n ~1"));
+    }
+    for end in [6_001, 7_001, 8_001, 9_001] {
+        t.play(&format!("b > . 1 ack 1001 win 8000 <sack 5001:{end} 2001:4001>\n ~4"));
+    }
+    t.play("~200");
+    let again = t.arrived();
+    assert!(again.contains(&1_001) && again.contains(&4_001) && again.contains(&29_001), "{again:?}");
+    let twice = again.iter().filter(|seq| **seq > 9_000 && again.iter().filter(|s| s == seq).count() > 1);
+    assert_eq!(twice.count(), 0, "{again:?}");
+}
+
+#[test]
+fn a_window_that_opens_over_a_gap_is_no_reason_to_send_all_again() {
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 7);
+    t.play("~400");
+    t.got.clear();
+    // The first was lost. Linux shows more as it takes what comes behind a gap.
+    for (end, window) in [(2_001, 8_000), (3_001, 9_000)] {
+        t.play(&format!("b > . 1 ack 1 win {window} <sack 1001:{end}>\n ~1"));
+    }
+    assert_eq!(t.arrived(), Vec::<u32>::new());
+}
+
+#[test]
 fn a_receiver_that_stops_reading_is_asked_and_not_flooded() {
     let mut t = Bed::ahead(SendAhead::On);
     t.write(1, 30);
