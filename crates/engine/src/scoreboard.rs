@@ -673,6 +673,8 @@ pub struct Loss {
     pub seq: SeqNum,
     /// The one after the last.
     pub end: SeqNum,
+    /// Its segments were this long, bytes.
+    pub unit_bytes: u32,
     /// What the leg had done when it was sent.
     pub then: Then,
     /// Bytes ever taken for lost, this one included.
@@ -687,7 +689,7 @@ fn note_loss(losses: &mut Option<Vec<Loss>>, r: &Sent, lost_ever_bytes: u64) {
     if let Some(losses) = losses
         && losses.len() < LOSSES_MAX
     {
-        losses.push(Loss { seq: r.seq, end: r.end, then: r.then, lost_ever_bytes });
+        losses.push(Loss { seq: r.seq, end: r.end, unit_bytes: r.unit_bytes, then: r.then, lost_ever_bytes });
     }
 }
 

@@ -432,6 +432,7 @@ impl Flight {
         self.board.take_losses().map(move |loss| Lost {
             now,
             bytes: u64::from(loss.end.since(loss.seq)),
+            segments: loss.end.since(loss.seq).div_ceil(loss.unit_bytes.max(1)).into(),
             tx_in_flight_bytes: loss.then.in_flight_bytes,
             lost_since_sent_bytes: loss.lost_ever_bytes.saturating_sub(loss.then.lost_bytes),
             app_limited: loss.then.app_limited,
