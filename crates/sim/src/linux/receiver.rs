@@ -15,6 +15,8 @@ const BUFFER_BYTES: u64 = 131_072;
 /// the buffer counts as room for payload. 6.18 shows 80,896 bytes then.
 const FULL_BYTES: u64 = 1_448;
 const FULL_MEMORY_BYTES: u64 = 2_304;
+/// So many segments stand in one buffer at most (Linux `tcp_try_coalesce`, `MAX_SKB_FRAGS`).
+const BUFFER_SEGMENTS: u64 = 17;
 /// SACK blocks beside timestamps.
 const SACK_BLOCKS: usize = 3;
 
@@ -49,6 +51,8 @@ pub(super) struct Receiver {
     space_from: u64,
     space_at: Instant,
     read: u64,
+    /// The largest segment so far.
+    largest: u64,
     /// Linux `rcv_rtt_est`: the shortest time in which a whole window came, where that began, and
     /// where it ends.
     window_time: Option<Duration>,
@@ -90,6 +94,7 @@ impl Receiver {
             space_from: 0,
             space_at: Instant::ZERO,
             read: 0,
+            largest: 0,
             window_time: None,
             window_from: None,
             window_until: 0,
@@ -118,6 +123,7 @@ impl Receiver {
             // Linux `tcp_rcv_state_process`: nobody says anything behind a FIN.
             return;
         }
+        self.largest = self.largest.max(payload.len() as u64);
         self.measure_memory(payload.len() as u64);
         if offset > self.nxt {
             self.keep(offset, payload);
@@ -228,21 +234,21 @@ impl Receiver {
         into.extend_from_slice(a);
         into.extend_from_slice(b);
         self.ready.clear();
-        // Linux looks after the first segment that is read. What waits behind it counts against it.
-        let first = self.mss.min(into.len() as u64);
-        self.adjust(now, rtt, self.read + first, into.len() as u64 - first);
-        self.read += into.len() as u64;
+        // Linux looks after the first buffer that is read.
+        let len = into.len() as u64;
+        self.adjust(now, rtt, self.read + len.min(self.largest.max(BUFFER_SEGMENTS * self.mss)));
+        self.read += len;
     }
 
     /// Linux `tcp_rcv_space_adjust`: twice what was read in a round trip, and more while that
     /// grows. A round trip is what timestamps tell, or the time of a window where that is less.
-    fn adjust(&mut self, now: Instant, rtt: Duration, read: u64, unread: u64) {
+    fn adjust(&mut self, now: Instant, rtt: Duration, read: u64) {
         let known = Some(rtt).filter(|rtt| !rtt.is_zero());
         let Some(rtt) = known.into_iter().chain(self.window_time).min() else { return };
         if now.since(self.space_at) < rtt {
             return;
         }
-        let copied = (read - self.space_from).saturating_sub(unread);
+        let copied = read - self.space_from;
         if copied > self.space {
             let twice = 2 * copied;
             let grow = u128::from(twice) * u128::from(copied - self.space) / u128::from(self.space.max(1));
