@@ -71,6 +71,7 @@ impl Sender {
             self.governor.trust_path();
         }
         self.ahead.on = on;
+        self.flight.repeat_many(on);
     }
 
     /// The receiver's window will have moved on when the next segment arrives.
