@@ -372,18 +372,18 @@ impl Flight {
     }
 
     /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could
-    /// have been found. `is_open`: no recovery is under way.
+    /// have been found. `is_open`: no recovery is under way; `partial`: what is acknowledged is part of one.
     pub fn detect_losses(
         &mut self,
         now: Instant,
-        advanced: bool,
+        partial: bool,
         is_open: bool,
     ) -> Option<(u64, Option<Instant>)> {
         if self.board.is_empty() {
             return None;
         }
         if !self.sack_permitted {
-            return Some((self.detect_without_sack(now, advanced, is_open), None));
+            return Some((self.detect_without_sack(now, partial, is_open), None));
         }
         if self.board.sacked_bytes() == 0 && is_open {
             return None;
@@ -404,7 +404,7 @@ impl Flight {
     /// Behind what had no room a window of a gap is sent again at once, and is on its way when
     /// that is acknowledged. So what left less than a round trip ago is not missing yet, and what
     /// left before then is, if duplicates come.
-    fn detect_without_sack(&mut self, now: Instant, advanced: bool, is_open: bool) -> u64 {
+    fn detect_without_sack(&mut self, now: Instant, partial: bool, is_open: bool) -> u64 {
         let Some(head) = self.board.first() else { return 0 };
         let many = self.dup_acks >= DUP_THRESH;
         // One that was larger than they are now is lost whole.
@@ -414,7 +414,7 @@ impl Flight {
         } else if self.repeats_many && head.repeats > 0 {
             let may_have_come = now.since(head.sent_at) >= self.rtt.min_rtt();
             if many && may_have_come { segment } else { 0 }
-        } else if advanced {
+        } else if partial {
             segment
         } else {
             0

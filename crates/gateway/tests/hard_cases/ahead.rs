@@ -15,6 +15,11 @@ struct Bed {
 
 impl Bed {
     fn new(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with(",sackOK", change)
+    }
+
+    /// Both hosts have these options.
+    fn with(options: &str, change: impl FnOnce(&mut Config)) -> Self {
         let t = Script::with(|s| {
             let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
             let (rate_bps, rtt) = (Some(8_000_000), Some(Duration::from_millis(500)));
@@ -22,9 +27,9 @@ impl Bed {
             change(&mut s.config);
         });
         let mut bed = Self { t, got: Vec::new() };
-        bed.play("a > S 0 win 65535 <mss 1000,sackOK>\n ~1");
+        bed.play(&format!("a > S 0 win 65535 <mss 1000{options}>\n ~1"));
         bed.play("~400");
-        bed.play(&format!("b > S. 0 ack 1 win {WINDOW_BYTES} <mss 1000,sackOK>\n ~1"));
+        bed.play(&format!("b > S. 0 ack 1 win {WINDOW_BYTES} <mss 1000{options}>\n ~1"));
         bed.play("a > . 1 ack 1\n ~1");
         bed.got.clear();
         bed
@@ -142,6 +147,27 @@ fn a_window_that_opens_over_a_gap_is_no_reason_to_send_all_again() {
     // The first was lost. Linux shows more as it takes what comes behind a gap.
     for (end, window) in [(2_001, 8_000), (3_001, 9_000)] {
         t.play(&format!("b > . 1 ack 1 win {window} <sack 1001:{end}>\n ~1"));
+    }
+    assert_eq!(t.arrived(), Vec::<u32>::new());
+}
+
+#[test]
+fn without_sack_what_is_on_its_way_again_is_not_missing() {
+    let mut t = Bed::with("", |config| config.send_ahead = SendAhead::On);
+    t.write(1, 20);
+    // The second was lost: seven segments behind it are held, the others were dropped.
+    t.play("~400");
+    t.play("b > . 1 ack 1001 win 8000\n ~1");
+    t.got.clear();
+    for _ in 0..18 {
+        t.play("b > . 1 ack 1001 win 8000\n ~1");
+    }
+    t.play("~480");
+    let again = t.arrived();
+    assert!(again.contains(&1_001) && again.contains(&10_001) && again.contains(&19_001), "{again:?}");
+    // The repetition arrives, and what follows it, one by one.
+    for end in [9_001, 10_001, 11_001, 12_001, 13_001] {
+        t.play(&format!("b > . 1 ack {end} win 8000\n ~1"));
     }
     assert_eq!(t.arrived(), Vec::<u32>::new());
 }
