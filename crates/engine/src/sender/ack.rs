@@ -143,7 +143,9 @@ impl Sender {
 
     pub(super) fn detect_losses(&mut self, now: Instant, advanced: bool) -> u64 {
         // What acknowledges all of a recovery is no partial acknowledgement (RFC 6582 section 3.2).
-        let partial = advanced && self.governor.recovers_beyond(self.flight.una());
+        // Elsewhere one segment is sent in vain for that; ahead of a window a round trip would be.
+        let is_part = !self.ahead.is_on() || self.governor.recovers_beyond(self.flight.una());
+        let partial = advanced && is_part;
         let found = self.flight.detect_losses(now, partial, self.governor.is_open());
         let (lost, again) = found.unwrap_or_default();
         self.timers.reorder = again;
@@ -216,6 +218,7 @@ mod tests {
         let mut now = Instant::from_millis(1_000_000);
         let mut s = sender(now);
         s.note_gateway(false, false);
+        s.send_ahead(true);
         (0..5).for_each(|_| send(&mut s, now));
         now += Duration::from_millis(50);
         for _ in 0..3 {

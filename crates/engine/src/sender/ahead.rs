@@ -52,6 +52,10 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
+    /// It is done.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
     /// Something was sent, up to `end`, where the window that was shown ends at `edge`.
     pub fn note_sent(&mut self, end: SeqNum, edge: SeqNum) {
         if self.on && end.after(edge) {

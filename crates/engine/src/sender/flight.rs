@@ -372,7 +372,8 @@ impl Flight {
     }
 
     /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could
-    /// have been found. `is_open`: no recovery is under way; `partial`: what is acknowledged is part of one.
+    /// have been found. `is_open`: no recovery is under way; `partial`: what is acknowledged is
+    /// part of one.
     pub fn detect_losses(
         &mut self,
         now: Instant,

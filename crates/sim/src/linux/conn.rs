@@ -267,8 +267,8 @@ impl Conn {
                 return false;
             }
         }
-        // Linux `tcp_sequence` from 6.17 on: what begins beyond the window is dropped, and so is what
-        // ends there while something waits to be read. A FIN may stand behind its end.
+        // Linux `tcp_sequence` from 6.17 on: what begins beyond the window is dropped, and so is
+        // what ends there while something waits to be read. A FIN may stand behind its end.
         let (left, end) = (self.rx.window_left() as i64, s.seq + s.payload_len as u32);
         let is_beyond = |seq: SeqNum| i64::from(seq.diff(expected)) > left.max(0);
         if is_beyond(s.seq) || is_beyond(end) && self.rx.is_readable() {

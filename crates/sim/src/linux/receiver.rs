@@ -11,8 +11,8 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 const QUICK_ACKS: u32 = 16;
 /// Linux `tcp_rmem`: the buffer of a new connection, bytes.
 const BUFFER_BYTES: u64 = 131_072;
-/// A segment of 1,448 bytes takes so much memory (Linux `SKB_TRUESIZE`). Until one has come, half of
-/// the buffer counts as room for payload. 6.18 shows 80,896 bytes then.
+/// A segment of 1,448 bytes takes so much memory (Linux `SKB_TRUESIZE`). Until one has come, half
+/// of the buffer counts as room for payload. 6.18 shows 80,896 bytes then.
 const FULL_BYTES: u64 = 1_448;
 const FULL_MEMORY_BYTES: u64 = 2_304;
 /// So many segments stand in one buffer at most (Linux `tcp_try_coalesce`, `MAX_SKB_FRAGS`).
