@@ -218,6 +218,8 @@ pub struct Lost {
     pub now: Instant,
     /// Its payload.
     pub bytes: u64,
+    /// Segments that it was sent in. They may be larger than a packet.
+    pub segments: u64,
     /// Bytes in flight when it had been sent, itself included.
     pub tx_in_flight_bytes: u64,
     /// Bytes taken for lost since it was sent, itself included.

@@ -101,6 +101,7 @@ struct Trial {
 struct Rounds {
     delivered: u64,
     lost: u64,
+    lost_segments: u64,
     lossy: bool,
     /// A segment came without having waited.
     unqueued: bool,
@@ -156,6 +157,7 @@ impl KnownRate {
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
         self.rounds.lost += lost.bytes;
+        self.rounds.lost_segments += lost.segments;
         if let State::Beyond(bbr, _) = &mut self.state {
             bbr.on_lost(lost);
         }
@@ -387,9 +389,10 @@ impl KnownRate {
 
     /// A round trip has passed: whether it lost more than a link corrupts.
     fn judge_losses(&mut self) -> bool {
-        let Rounds { delivered, lost, lossy, .. } = self.rounds;
+        let Rounds { delivered, lost, lost_segments, lossy, .. } = self.rounds;
         let sent = delivered + lost;
-        let counts = lost >= LOST_SEGMENTS_MIN * u64::from(self.config.mss);
+        // One that is larger than a packet is lost with any of its fragments.
+        let counts = lost_segments >= LOST_SEGMENTS_MIN;
         let much = counts && lost.saturating_mul(100) > sent.saturating_mul(LOSS_AGAIN_PERCENT);
         self.rounds.lossy = much;
         much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
@@ -455,4 +458,52 @@ fn initial_window(config: &Config, limit: u64, is_trusted: bool) -> u64 {
     let mss = u64::from(config.mss.max(1));
     let wanted = (u64::from(config.initial_window_segments.max(1)) * mss).min(limit);
     if is_trusted { wanted } else { wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Sample};
+
+    /// Whether BBR takes over where this is lost of 70 KB in a round trip.
+    fn gives_way(lost_bytes: u64, segments: u64) -> bool {
+        let rate = Some(8_000_000);
+        let mut cc = KnownRate::new(&Config {
+            kind: Kind::KnownRate,
+            mss: 1448,
+            fixed_rate_bps: rate,
+            ..Config::default()
+        });
+        let (now, rtt) = (Instant::from_millis(1_000), Duration::from_millis(20));
+        cc.on_lost(&Lost {
+            now,
+            bytes: lost_bytes,
+            segments,
+            tx_in_flight_bytes: 70_000,
+            lost_since_sent_bytes: lost_bytes,
+            app_limited: false,
+            continues: false,
+            delivered_bytes: 0,
+        });
+        cc.on_ack(&Ack {
+            now,
+            acked_bytes: 70_000 - lost_bytes,
+            rtt: Some(rtt),
+            srtt: rtt,
+            min_rtt: rtt,
+            in_flight_bytes: 0,
+            prior_in_flight_bytes: 70_000,
+            sample: Sample::default(),
+            app_limited: false,
+            in_recovery: false,
+            round_start: true,
+        });
+        cc.pacing_rate_bps().is_some()
+    }
+
+    #[test]
+    fn the_loss_of_one_large_segment_says_nothing_of_a_bottleneck() {
+        assert!(gives_way(28_960, 20), "twenty packets of fifty are more than a link corrupts");
+        assert!(!gives_way(26_608, 1));
+    }
 }

@@ -315,6 +315,7 @@ fn any_order_of_events() {
                 7 => c.on_lost(&Lost {
                     now,
                     bytes: draw(70_000),
+                    segments: 1,
                     tx_in_flight_bytes: draw(1 << scale),
                     lost_since_sent_bytes: amount,
                     app_limited: draw(2) == 0,

@@ -35,8 +35,12 @@ impl Split<'_> {
         (pure, opened, happened): (bool, bool, &Happened),
     ) {
         self.hear_of_oversize(cx, from, told, (pure, happened));
+        let tx = &mut self.relays.get_mut(from.other()).tx;
         if opened && !happened.progress {
-            self.relays.get_mut(from.other()).tx.repeat_refused(cx.now);
+            tx.repeat_refused(cx.now);
+        }
+        if happened.progress || happened.lost_bytes > 0 {
+            tx.repeat_beyond();
         }
         self.note_reading(cx, from);
     }

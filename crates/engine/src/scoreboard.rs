@@ -412,15 +412,30 @@ impl Scoreboard {
     }
 
     /// Marks as lost every record that `is_lost` says is; returns how many bytes.
-    pub fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
-        self.count_steps(self.records.len());
+    pub fn mark_lost(&mut self, is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+        self.mark_lost_from(0, is_lost)
+    }
+
+    /// The same of those that end beyond this.
+    pub fn mark_lost_beyond(&mut self, edge: SeqNum, is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+        self.mark_lost_from(self.index_of(edge), is_lost)
+    }
+
+    fn mark_lost_from(&mut self, first: usize, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+        self.count_steps(self.records.len() - first);
         let before = self.lost_bytes;
-        for i in 0..self.records.len() {
+        for i in first..self.records.len() {
             if self.records.get(i).is_some_and(|r| !r.sacked && !r.lost && is_lost(r)) {
                 self.lose(i);
             }
         }
         self.lost_bytes - before
+    }
+
+    /// The first that ends beyond this, is on its way, and is not SACKed.
+    #[must_use]
+    pub fn first_missing_beyond(&self, edge: SeqNum) -> Option<&Sent> {
+        self.records.iter().skip(self.index_of(edge)).find(|r| !r.sacked && !r.lost)
     }
 
     /// A record is taken for lost.
@@ -658,6 +673,8 @@ pub struct Loss {
     pub seq: SeqNum,
     /// The one after the last.
     pub end: SeqNum,
+    /// Its segments were this long, bytes.
+    pub unit_bytes: u32,
     /// What the leg had done when it was sent.
     pub then: Then,
     /// Bytes ever taken for lost, this one included.
@@ -672,7 +689,7 @@ fn note_loss(losses: &mut Option<Vec<Loss>>, r: &Sent, lost_ever_bytes: u64) {
     if let Some(losses) = losses
         && losses.len() < LOSSES_MAX
     {
-        losses.push(Loss { seq: r.seq, end: r.end, then: r.then, lost_ever_bytes });
+        losses.push(Loss { seq: r.seq, end: r.end, unit_bytes: r.unit_bytes, then: r.then, lost_ever_bytes });
     }
 }
 

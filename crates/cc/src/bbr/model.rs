@@ -287,6 +287,7 @@ mod tests {
         Lost {
             now: Instant::ZERO,
             bytes,
+            segments: 1,
             tx_in_flight_bytes,
             lost_since_sent_bytes,
             app_limited: false,

@@ -88,6 +88,7 @@ impl Flow {
             self.controller.on_lost(&Lost {
                 now,
                 bytes: self.mss,
+                segments: 1,
                 tx_in_flight_bytes: p.tx_in_flight,
                 lost_since_sent_bytes: (self.lost - p.lost_before) * self.mss,
                 app_limited: p.app_limited,

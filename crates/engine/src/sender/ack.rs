@@ -11,6 +11,7 @@ impl Sender {
     /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns
     /// whether it opened.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
+        self.note_refused();
         self.peer.update(self.flight.una(), seq, ack, bytes, kept)
     }
 
@@ -141,13 +142,17 @@ impl Sender {
     }
 
     pub(super) fn detect_losses(&mut self, now: Instant, advanced: bool) -> u64 {
-        let found = self.flight.detect_losses(now, advanced, self.governor.is_open());
+        // What acknowledges all of a recovery is no partial acknowledgement (RFC 6582 section 3.2).
+        // Elsewhere one segment is sent in vain for that; ahead of a window a round trip would be.
+        let is_part = !self.ahead.is_on() || self.governor.recovers_beyond(self.flight.una());
+        let partial = advanced && is_part;
+        let found = self.flight.detect_losses(now, partial, self.governor.is_open());
         let (lost, again) = found.unwrap_or_default();
         self.timers.reorder = again;
         if found.is_some() {
             self.report_losses(now);
         }
-        self.repeat_beyond(lost);
+        self.note_missing(lost);
         lost
     }
 
@@ -205,6 +210,26 @@ mod tests {
     fn send(s: &mut Sender, now: Instant) {
         let seq = s.snd_nxt();
         s.on_sent(now, &Plan { seq, len: 500, fin: false, purpose: Purpose::New, mtu_probe: false });
+    }
+
+    /// What was sent after the loss had been found is not missing when all before it has arrived.
+    #[test]
+    fn without_sack_what_ends_a_recovery_shows_no_loss() {
+        let mut now = Instant::from_millis(1_000_000);
+        let mut s = sender(now);
+        s.note_gateway(false, false);
+        s.send_ahead(true);
+        (0..5).for_each(|_| send(&mut s, now));
+        now += Duration::from_millis(50);
+        for _ in 0..3 {
+            let _ = s.on_ack(now, SeqNum(0), &[], true, false);
+        }
+        assert!(s.flight.has_lost());
+        s.flight.on_sent_again(now, SeqNum(0), 1000, true);
+        (0..2).for_each(|_| send(&mut s, now));
+        now += Duration::from_millis(50);
+        let happened = s.on_ack(now, SeqNum(2500), &[], true, false);
+        assert!(happened.lost_bytes == 0 && !s.flight.has_lost() && s.governor.is_open());
     }
 
     /// A minute of timeouts counted as the time in which one segment was delivered. BBR sent the

@@ -39,6 +39,8 @@ pub(super) struct Flight {
     /// Without SACK: bytes that duplicate ACKs have shown to be delivered, before an ACK covers
     /// them (RFC 9937 DeliveredData).
     dup_credit_bytes: u64,
+    /// What a receiver had no room for is sent again without being missed one by one.
+    repeats_many: bool,
     /// A timeout has passed, and the oldest segment has not gone out again since.
     head_due: bool,
     /// No copy sent on purpose reaches beyond this; `None`: there has been none.
@@ -71,6 +73,7 @@ impl Flight {
             rate: RateSampler::default(),
             dup_acks: 0,
             dup_credit_bytes: 0,
+            repeats_many: false,
             head_due: false,
             copied_end: None,
             copied_bytes: 0,
@@ -369,18 +372,19 @@ impl Flight {
     }
 
     /// Marks what is lost by now. Returns its bytes and when to look again; `None`: nothing could
-    /// have been found. `is_open`: no recovery is under way.
+    /// have been found. `is_open`: no recovery is under way; `partial`: what is acknowledged is
+    /// part of one.
     pub fn detect_losses(
         &mut self,
         now: Instant,
-        advanced: bool,
+        partial: bool,
         is_open: bool,
     ) -> Option<(u64, Option<Instant>)> {
         if self.board.is_empty() {
             return None;
         }
         if !self.sack_permitted {
-            return Some((self.detect_without_sack(advanced, is_open), None));
+            return Some((self.detect_without_sack(now, partial, is_open), None));
         }
         if self.board.sacked_bytes() == 0 && is_open {
             return None;
@@ -397,11 +401,24 @@ impl Flight {
     /// NewReno: the third duplicate, or a partial acknowledgement, means that the head is lost (RFC
     /// 6582). The duplicates are of what follows it; behind a partial acknowledgement nothing is
     /// known of the rest of its segment.
-    fn detect_without_sack(&mut self, advanced: bool, is_open: bool) -> u64 {
-        let len = match self.board.first() {
-            Some(head) if is_open && self.dup_acks >= DUP_THRESH => head.end.since(head.seq).min(self.mss),
-            Some(_) if advanced && !is_open => self.mss,
-            _ => return 0,
+    ///
+    /// Behind what had no room a window of a gap is sent again at once, and is on its way when
+    /// that is acknowledged. So what left less than a round trip ago is not missing yet, and what
+    /// left before then is, if duplicates come.
+    fn detect_without_sack(&mut self, now: Instant, partial: bool, is_open: bool) -> u64 {
+        let Some(head) = self.board.first() else { return 0 };
+        let many = self.dup_acks >= DUP_THRESH;
+        // One that was larger than they are now is lost whole.
+        let segment = self.mss.max(head.unit_bytes);
+        let len = if is_open {
+            if many { head.end.since(head.seq).min(segment) } else { 0 }
+        } else if self.repeats_many && head.repeats > 0 {
+            let may_have_come = now.since(head.sent_at) >= self.rtt.min_rtt();
+            if many && may_have_come { segment } else { 0 }
+        } else if partial {
+            segment
+        } else {
+            0
         };
         self.board.mark_head_lost(len)
     }
@@ -432,6 +449,7 @@ impl Flight {
         self.board.take_losses().map(move |loss| Lost {
             now,
             bytes: u64::from(loss.end.since(loss.seq)),
+            segments: loss.end.since(loss.seq).div_ceil(loss.unit_bytes.max(1)).into(),
             tx_in_flight_bytes: loss.then.in_flight_bytes,
             lost_since_sent_bytes: loss.lost_ever_bytes.saturating_sub(loss.then.lost_bytes),
             app_limited: loss.then.app_limited,
@@ -479,9 +497,14 @@ impl Flight {
     pub fn mark_sent_before(&mut self, at: Instant) {
         self.board.mark_lost(|r| r.sent_at < at);
     }
-    /// What ends beyond this counts as lost, but for what is SACKed.
-    pub fn mark_beyond(&mut self, edge: SeqNum) {
-        self.board.mark_lost(|r| r.end.after(edge));
+    /// See the field.
+    pub fn repeat_many(&mut self, on: bool) {
+        self.repeats_many = on;
+    }
+    /// What ends beyond this counts as lost where it is said to be, but for what is SACKed.
+    /// Returns how many bytes.
+    pub fn mark_beyond(&mut self, edge: SeqNum, is_lost: impl Fn(&Sent) -> bool) -> u64 {
+        self.board.mark_lost_beyond(edge, is_lost)
     }
     /// Nothing counts as lost.
     pub fn unmark_lost(&mut self) {

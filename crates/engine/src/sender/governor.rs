@@ -69,6 +69,13 @@ impl Governor {
     pub fn is_fast(&self) -> bool {
         self.recovery.is_fast()
     }
+    /// A recovery is under way that lasts beyond `una`.
+    pub fn recovers_beyond(&self, una: SeqNum) -> bool {
+        match self.recovery {
+            Recovery::Open => false,
+            Recovery::Fast { recover, .. } | Recovery::Timeout { recover, .. } => recover.after(una),
+        }
+    }
     /// What the congestion window leaves beside what is in flight, or what recovery allows; bytes.
     pub fn room(&self, in_flight_bytes: u64) -> u64 {
         match &self.recovery {

@@ -209,6 +209,7 @@ impl Sender {
         self.governor.on_timer(now);
         if due(self.timers.reorder) {
             let lost = self.detect_losses(now, false);
+            self.repeat_beyond();
             happened.lost_bytes = lost;
             if lost > 0 && self.governor.is_open() {
                 self.enter_recovery(now, Congestion::Loss);

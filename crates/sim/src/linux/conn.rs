@@ -157,6 +157,7 @@ impl Conn {
             Receiver::new(mss, self.config.window_bytes, self.config.window_max_bytes, self.config.autotunes);
         self.tx = Sender::new(mss, self.sack, buffer, initial, controller);
         self.rx = rx;
+        self.rx.sack = self.sack;
     }
 
     /// Payload bytes of a full segment.
@@ -208,7 +209,7 @@ impl Conn {
                 self.establish(now, u64::from(s.window) << self.scales[0]);
             }
             Stage::Open if s.flags.syn() => {
-                self.answer_odd(now);
+                self.answer_odd(now, s);
                 return;
             }
             Stage::Open => {}
@@ -239,13 +240,14 @@ impl Conn {
         if exact {
             self.failed.get_or_insert(RESET);
         } else if self.stage == Stage::Open && s.seq.since(self.expected()) < self.rx.window_left() as u32 {
-            self.answer_odd(now);
+            self.answer_odd(now, s);
         }
     }
 
-    /// Linux `tcp_oow_rate_limited`.
-    fn answer_odd(&mut self, now: Instant) {
-        if self.odd_answered.is_none_or(|at| now.since(at) >= ODD_ANSWERS_APART) {
+    /// Linux `tcp_oow_rate_limited`: data is answered each time.
+    fn answer_odd(&mut self, now: Instant, s: &TcpSegment) {
+        let is_data = s.seq_len() > 0 && !s.flags.syn();
+        if is_data || self.odd_answered.is_none_or(|at| now.since(at) >= ODD_ANSWERS_APART) {
             self.odd_answered = Some(now);
             self.rx.ack_now = true;
         }
@@ -261,13 +263,16 @@ impl Conn {
             // Linux `tcp_disordered_ack`: acknowledgements may overtake each other.
             let overtaken = s.seq_len() == 0 && s.seq == expected && age < DISORDERED_MS;
             if age > 0 && !overtaken {
-                self.answer_odd(now);
+                self.answer_odd(now, s);
                 return false;
             }
         }
-        let ahead = s.seq.diff(expected);
-        if ahead > 0 && i64::from(ahead) > self.rx.window_left() as i64 {
-            self.answer_odd(now);
+        // Linux `tcp_sequence` from 6.17 on: what begins beyond the window is dropped, and so is
+        // what ends there while something waits to be read. A FIN may stand behind its end.
+        let (left, end) = (self.rx.window_left() as i64, s.seq + s.payload_len as u32);
+        let is_beyond = |seq: SeqNum| i64::from(seq.diff(expected)) > left.max(0);
+        if is_beyond(s.seq) || is_beyond(end) && self.rx.is_readable() {
+            self.answer_odd(now, s);
             return false;
         }
         if !s.flags.ack() {
@@ -279,7 +284,7 @@ impl Conn {
             return false;
         }
         if ack < 0 && i64::from(ack.unsigned_abs()) > self.tx.window_max as i64 {
-            self.answer_odd(now);
+            self.answer_odd(now, s);
             return false;
         }
         true

@@ -9,6 +9,14 @@ use farlink_wire::{Duration, Instant};
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Linux `TCP_MAX_QUICKACKS`.
 const QUICK_ACKS: u32 = 16;
+/// Linux `tcp_rmem`: the buffer of a new connection, bytes.
+const BUFFER_BYTES: u64 = 131_072;
+/// A segment of 1,448 bytes takes so much memory (Linux `SKB_TRUESIZE`). Until one has come, half
+/// of the buffer counts as room for payload. 6.18 shows 80,896 bytes then.
+const FULL_BYTES: u64 = 1_448;
+const FULL_MEMORY_BYTES: u64 = 2_304;
+/// So many segments stand in one buffer at most (Linux `tcp_try_coalesce`, `MAX_SKB_FRAGS`).
+const BUFFER_SEGMENTS: u64 = 17;
 /// SACK blocks beside timestamps.
 const SACK_BLOCKS: usize = 3;
 
@@ -37,11 +45,21 @@ pub(super) struct Receiver {
     /// Linux `window_clamp`: what the buffer is good for.
     window: u64,
     window_max: u64,
+    autotunes: bool,
     /// Linux `rcvq_space`.
     space: u64,
     space_from: u64,
     space_at: Instant,
     read: u64,
+    /// The largest segment so far.
+    largest: u64,
+    /// Linux `rcv_rtt_est`: the shortest time in which a whole window came, where that began, and
+    /// where it ends.
+    window_time: Option<Duration>,
+    window_from: Option<Instant>,
+    window_until: u64,
+    /// SACK is agreed on.
+    pub sack: bool,
     /// Last offset acknowledged.
     acked: u64,
     quick: u32,
@@ -71,10 +89,16 @@ impl Receiver {
             slow_window: window,
             window: if autotunes { window } else { window_max },
             window_max,
+            autotunes,
             space: window.min(10 * mss),
             space_from: 0,
             space_at: Instant::ZERO,
             read: 0,
+            largest: 0,
+            window_time: None,
+            window_from: None,
+            window_until: 0,
+            sack: true,
             acked: 0,
             quick: QUICK_ACKS.min((window / (2 * mss)) as u32).max(2),
             ack_at: None,
@@ -99,8 +123,14 @@ impl Receiver {
             // Linux `tcp_rcv_state_process`: nobody says anything behind a FIN.
             return;
         }
+        self.largest = self.largest.max(payload.len() as u64);
+        self.measure_memory(payload.len() as u64);
         if offset > self.nxt {
             self.keep(offset, payload);
+            if self.sack {
+                // Linux `tcp_data_queue_ofo`.
+                self.grow(payload.len() as u64);
+            }
             self.ack_now = true;
             return;
         }
@@ -112,10 +142,8 @@ impl Receiver {
             self.fin_taken = true;
             self.ack_now = true;
         }
-        // Linux `tcp_grow_window`.
-        if self.slow_window < self.window {
-            self.slow_window = (self.slow_window + 2 * self.mss).min(self.window);
-        }
+        self.measure_window(now);
+        self.grow(payload.len() as u64);
         if had_gap {
             self.quick = QUICK_ACKS;
             self.ack_now = true;
@@ -127,13 +155,41 @@ impl Receiver {
         }
     }
 
+    /// Linux `tcp_measure_rcv_mss`.
+    fn measure_memory(&mut self, len: u64) {
+        if self.autotunes && len >= FULL_BYTES {
+            let room = BUFFER_BYTES * FULL_BYTES / FULL_MEMORY_BYTES;
+            self.window = self.window.max(room.min(self.window_max));
+        }
+    }
+
+    /// Linux `tcp_rcv_rtt_measure`.
+    fn measure_window(&mut self, now: Instant) {
+        if let Some(from) = self.window_from {
+            if self.nxt < self.window_until {
+                return;
+            }
+            let took = now.since(from);
+            self.window_time = Some(self.window_time.map_or(took, |before| before.min(took)));
+        }
+        self.window_from = Some(now);
+        self.window_until = self.edge.max(self.nxt);
+    }
+
+    /// Linux `tcp_grow_window`.
+    fn grow(&mut self, len: u64) {
+        if self.slow_window < self.window {
+            self.slow_window = (self.slow_window + 2 * self.mss.max(len)).min(self.window);
+        }
+    }
+
     fn append(&mut self, data: &[u8]) {
         self.ready.extend(data);
         self.nxt += data.len() as u64;
     }
 
     fn keep(&mut self, offset: u64, payload: &[u8]) {
-        if payload.is_empty() || offset + payload.len() as u64 > self.edge.max(self.nxt + self.window) {
+        if payload.is_empty() {
             return;
         }
         let end = offset + payload.len() as u64;
@@ -178,26 +234,30 @@ impl Receiver {
         into.extend_from_slice(a);
         into.extend_from_slice(b);
         self.ready.clear();
-        self.read += into.len() as u64;
-        self.adjust(now, rtt);
+        // Linux looks after the first buffer that is read.
+        let len = into.len() as u64;
+        self.adjust(now, rtt, self.read + len.min(self.largest.max(BUFFER_SEGMENTS * self.mss)));
+        self.read += len;
     }
 
     /// Linux `tcp_rcv_space_adjust`: twice what was read in a round trip, and more while that
-    /// grows.
-    fn adjust(&mut self, now: Instant, rtt: Duration) {
-        if rtt.is_zero() || now.since(self.space_at) < rtt {
+    /// grows. A round trip is what timestamps tell, or the time of a window where that is less.
+    fn adjust(&mut self, now: Instant, rtt: Duration, read: u64) {
+        let known = Some(rtt).filter(|rtt| !rtt.is_zero());
+        let Some(rtt) = known.into_iter().chain(self.window_time).min() else { return };
+        if now.since(self.space_at) < rtt {
             return;
         }
-        let copied = self.read - self.space_from;
-        if copied > self.space && self.window < self.window_max {
-            let base = 2 * copied + 16 * self.mss;
-            let grow = base as u128 * u128::from(copied - self.space) / u128::from(self.space.max(1));
-            let wanted = u128::from(base) + 2 * grow;
+        let copied = read - self.space_from;
+        if copied > self.space {
+            let twice = 2 * copied;
+            let grow = u128::from(twice) * u128::from(copied - self.space) / u128::from(self.space.max(1));
+            let wanted = u128::from(twice) + 2 * grow;
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX).min(self.window_max);
             self.window = self.window.max(wanted);
+            self.space = copied;
         }
-        self.space = self.space.max(copied);
-        self.space_from = self.read;
+        self.space_from = read;
         self.space_at = now;
     }
 
@@ -259,5 +319,46 @@ impl Receiver {
     /// Bytes wait to be read.
     pub fn is_readable(&self) -> bool {
         !self.ready.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: [u8; 1_448] = [0; 1_448];
+
+    /// The window after so many segments, one a millisecond, which are read at once where nothing
+    /// is missing before them.
+    fn shown(sack: bool, first: u64, segments: u64) -> u64 {
+        let mut rx = Receiver::new(1_448, 65_536, 3 << 20, true);
+        rx.sack = sack;
+        rx.offer(0);
+        let mut window = 0;
+        for n in first..first + segments {
+            let now = Instant::from_millis(1_000 + n);
+            rx.take(now, n * 1_448, &SEGMENT, false);
+            rx.read(now, Duration::from_millis(500), &mut Vec::new());
+            window = rx.offer(10);
+        }
+        window
+    }
+
+    #[test]
+    fn the_first_segments_show_how_much_memory_they_take() {
+        assert_eq!(shown(true, 0, 20), 82_944);
+    }
+
+    /// As Linux 6.18 does it, where 64 KB have come within 65 ms.
+    #[test]
+    fn a_window_that_comes_at_once_is_taken_for_a_round_trip() {
+        let (before, after) = (shown(true, 0, 40), shown(true, 0, 120));
+        assert!(before < 83_000 && after > 240_000, "{before}, {after}");
+    }
+
+    #[test]
+    fn behind_a_gap_the_window_grows_with_sack_alone() {
+        assert_eq!(shown(true, 1, 20), 82_944);
+        assert_eq!(shown(false, 1, 20), 65_536);
     }
 }

@@ -138,6 +138,20 @@ impl Pair {
         ack.0
     }
 
+    /// A segment that begins at this byte reaches host 1, which reads nothing.
+    pub fn give(&mut self, offset: u32, payload_len: usize) {
+        let (ours, theirs) = (endpoint(1, 1000), endpoint(2, 80));
+        let mut packet = data_segment(ours, theirs, payload_len);
+        let at = tcp(&packet).expect("TCP").tcp_offset();
+        let seq = SeqNum(self.ends[0].isn()) + 1 + offset;
+        let ack = SeqNum(self.ends[1].isn()) + 1;
+        packet[at + 4..at + 8].copy_from_slice(&seq.0.to_be_bytes());
+        packet[at + 8..at + 12].copy_from_slice(&ack.0.to_be_bytes());
+        finish(&mut packet);
+        let segment = tcp(&packet).expect("TCP");
+        self.ends[1].receive(self.now, &segment, &packet);
+    }
+
     /// For so long.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;

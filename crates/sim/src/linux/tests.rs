@@ -328,3 +328,25 @@ fn what_a_gateway_has_is_not_repeated() {
         assert!(pair.sent.iter().any(|(_, seq, _)| *seq >= kept_to), "new data leaves");
     }
 }
+
+/// Linux 6.17 `tcp_sequence`, and `tcp_oow_rate_limited`: each is answered.
+#[test]
+fn what_ends_beyond_the_window_is_dropped_whole_while_something_waits_to_be_read() {
+    let mut pair = Pair::open(&plain());
+    let edge = pair.ends[1].rx.window_left() as u32;
+    for (offset, len, is_taken) in [
+        (edge + 1, 1_000, false),
+        (edge + 1, 1_000, false),
+        (edge - 500, 1_000, true),
+        (0, 1_000, true),
+        (edge - 1_500, 1_000, true),
+        (edge - 100, 1_000, false),
+    ] {
+        let of = |pair: &mut Pair| (pair.ends[1].rx.ack(), pair.ends[1].rx.sack_blocks());
+        let before = of(&mut pair);
+        pair.ends[1].rx.ack_now = false;
+        pair.give(offset, len);
+        assert!(pair.ends[1].rx.ack_now, "{offset}: no answer");
+        assert_eq!(of(&mut pair) != before, is_taken, "{offset}");
+    }
+}
