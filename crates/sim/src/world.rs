@@ -630,12 +630,7 @@ impl World {
     }
 
     fn too_big(&mut self, node: usize, bytes: &[u8], mtu: u32, wire: usize) {
-        let dont_fragment = match parse(bytes) {
-            Parsed::Tcp(s) => s.ip.dont_fragment,
-            Parsed::Fragment(f) => !f.ip.is_v4(),
-            _ => true,
-        };
-        if dont_fragment {
+        if !may_be_cut(bytes) {
             let from = router_address(node, bytes[0] >> 4 == 6);
             let mut error = Vec::new();
             if icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {
@@ -668,6 +663,15 @@ impl World {
     }
 }
 
+/// A router may cut it: it is IPv4 without DF, a fragment perhaps.
+fn may_be_cut(bytes: &[u8]) -> bool {
+    match parse(bytes) {
+        Parsed::Tcp(s) => !s.ip.dont_fragment,
+        Parsed::Fragment(f) => f.ip.is_v4() && !f.ip.dont_fragment,
+        _ => false,
+    }
+}
+
 /// Number of the host that a packet is for.
 fn parse_dst(bytes: &[u8]) -> Option<usize> {
     use std::net::{Ipv4Addr, Ipv6Addr};
@@ -683,4 +687,12 @@ fn parse_dst(bytes: &[u8]) -> Option<usize> {
         _ => return None,
     };
     host_of(address)
+}
+
+#[test]
+fn a_fragment_with_df_is_not_cut_again() {
+    // Identification 9, offset 1,480 and more to come, TCP; all that is not looked at is zero.
+    let fragment = |df: u8| [0x45, 0, 0, 28, 0, 9, 0x20 | df, 185].into_iter().chain([64, 6]).chain([0; 18]);
+    let cut = |df| may_be_cut(&fragment(df).collect::<Vec<u8>>());
+    assert_eq!((cut(0), cut(0x40)), (true, false));
 }
