@@ -14,8 +14,9 @@ const HELD: Duration = Duration::from_secs(600);
 /// Large segments that are lost before it is believed that none gets through (MAX_PROBES of RFC
 /// 8899 5.1.2).
 const PROBES_MAX: u8 = 3;
-/// Timeouts in a row after which a black hole is suspected, and the MTU tried then.
-const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 576)];
+/// Timeouts in a row after which a black hole is suspected, and the MTU tried then. The last one is
+/// the least that Linux believes of a path (`net.ipv4.route.min_pmtu`).
+const BLACK_HOLE: [(u32, u32); 2] = [(2, 1280), (4, 552)];
 
 /// The path MTU of a leg.
 #[derive(Clone, Debug)]
@@ -156,7 +157,7 @@ mod tests {
         assert!(m.on_progress(3));
         assert_eq!(m.bytes(), 1500);
         assert!(m.on_timeout(at, 2, 68) && m.on_timeout(at, 4, 68) && !m.on_progress(4));
-        assert_eq!((m.bytes(), m.probe_bytes(at)), (576, Some(1500)));
+        assert_eq!((m.bytes(), m.probe_bytes(at)), (552, Some(1500)));
         assert!(!m.on_probe(at, false) && !m.on_probe(at, false));
         assert_eq!(m.probe_bytes(at), Some(1500));
         assert!(!m.on_probe(at, false));

@@ -155,3 +155,21 @@ pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     }
     h ^ (h >> 32)
 }
+
+/// A router may cut it: it is IPv4 without DF, a fragment perhaps.
+#[must_use]
+pub fn may_be_cut(bytes: &[u8]) -> bool {
+    match parse(bytes) {
+        Parsed::Tcp(s) => !s.ip.dont_fragment,
+        Parsed::Fragment(f) => f.ip.is_v4() && !f.ip.dont_fragment,
+        _ => false,
+    }
+}
+
+#[test]
+fn a_fragment_with_df_is_not_cut_again() {
+    // Identification 9, offset 1,480 and more to come, TCP; all that is not looked at is zero.
+    let fragment = |df: u8| [0x45, 0, 0, 28, 0, 9, 0x20 | df, 185].into_iter().chain([64, 6]).chain([0; 18]);
+    let cut = |df| may_be_cut(&fragment(df).collect::<Vec<u8>>());
+    assert_eq!((cut(0), cut(0x40)), (true, false));
+}

@@ -2,7 +2,7 @@
 //! observer.
 
 use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Stats};
-use farlink_wire::{Duration, Instant, Offload, Parsed, icmp, parse, supersegment};
+use farlink_wire::{Duration, Instant, Offload, icmp, supersegment};
 
 use crate::app::End;
 use crate::fault::Fault;
@@ -11,7 +11,7 @@ use crate::linux::flood::echo_reply;
 use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
 use crate::observer::{Allowances, Observer};
-use crate::packet::{SimPacket, hash, hop, router_accepts, tcp};
+use crate::packet::{SimPacket, hash, hop, may_be_cut, router_accepts, tcp};
 use crate::trace::Trace;
 
 /// Calls at one instant after which a run counts as a livelock.
@@ -640,12 +640,7 @@ impl World {
 
     fn too_big(&mut self, node: usize, bytes: &[u8], port: Port) {
         let mtu = port.mtu_bytes;
-        let dont_fragment = match parse(bytes) {
-            Parsed::Tcp(s) => s.ip.dont_fragment,
-            Parsed::Fragment(f) => !f.ip.is_v4() || f.ip.dont_fragment,
-            _ => true,
-        };
-        if dont_fragment {
+        if !may_be_cut(bytes) {
             let from = router_address(node, bytes[0] >> 4 == 6);
             let mut error = Vec::new();
             if !port.is_silent && icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {

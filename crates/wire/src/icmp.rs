@@ -166,8 +166,8 @@ pub enum NoError {
     /// Not IP, or not of the family of the address to send from.
     #[error("not an IP packet of the sender's address family")]
     NotIp,
-    /// An ICMP error, a later fragment, or a packet from or to an address that is not one host's
-    /// (RFC 1122 3.2.2).
+    /// An ICMP error, a later fragment of IPv4, or a packet from or to an address that is not one
+    /// host's (RFC 1122 3.2.2). IPv6 tells of later fragments, too (RFC 4443 section 2.4 e).
     #[error("a packet that no ICMP error may be sent about")]
     NotAllowed,
 }
@@ -215,7 +215,8 @@ fn build_error(original: &[u8], src: IpAddr, head: [u8; 8], out: &mut Vec<u8>) -
         PROTOCOL_ICMPV6 if !inner.is_v4() => u8_at(original, at).is_none_or(|t| t < 128),
         _ => false,
     };
-    if is_error || offset != 0 || !is_one_host(inner.src) || !is_one_host(inner.dst) {
+    let is_later = offset != 0 && inner.is_v4();
+    if is_error || is_later || !is_one_host(inner.src) || !is_one_host(inner.dst) {
         return Err(NoError::NotAllowed);
     }
     let total = original.len().min(usize::try_from(inner.total_len).unwrap_or(usize::MAX));

@@ -16,9 +16,10 @@
 //! The notation of segments stands in `notation.rs`. ICMP: `r > a toobig 1300 . 1:1449 ack 1` is a
 //! router behind the gateway, seen from a, that tells a so about this segment of a's; `icmp toobig
 //! 1300 about 1` is what arrives. With `later fragment` in the place of the segment it is about the
-//! last fragment that has arrived and was not the first of its packet. Time is the script's own. Every packet that a gateway hands out
-//! is checked: addresses, interfaces, checksums, MTU, and that its payload is what the source wrote
-//! at that place of the stream. A failure prints everything up to there.
+//! last fragment that has arrived and was not the first of its packet. Time is the script's own.
+//! Every packet that a gateway hands out is checked: addresses, interfaces, checksums, MTU, and
+//! that its payload is what the source wrote at that place of the stream. A failure prints
+//! everything up to there.
 
 pub mod network;
 pub mod notation;

@@ -133,6 +133,19 @@ fn what_we_send() {
 }
 
 #[test]
+fn ipv6_tells_of_later_fragments() {
+    let mut fragments = Vec::new();
+    let whole = packet(true, &[], &payload(2_000));
+    fragment(&whole, 1_400, 77, &mut |f| fragments.push(f.to_vec())).unwrap();
+    let mut out = Vec::new();
+    build_packet_too_big(&fragments[1], router(true), 1_300, &mut out).unwrap();
+    let e = icmp(&out);
+    assert!(verify_checksum(&out, &e) && e.inner.is_none());
+    let quoted = farlink_wire::icmp::quoted_fragment(&out, &e).unwrap();
+    assert_eq!((quoted.id, quoted.ip.src, quoted.ip.dst), (77, header(true).src, header(true).dst));
+}
+
+#[test]
 fn what_we_must_not_answer() {
     let refuse = |original: &[u8], v6, why| {
         let mut out = vec![1];
