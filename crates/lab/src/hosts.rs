@@ -80,14 +80,14 @@ pub fn own_sysctls(lab: &Settings, host: &str) -> Vec<(String, String)> {
 pub fn refusal(lab: &Settings) -> String {
     format!(
         "table inet refusal {{ chain input {{ type filter hook input priority 0; \
-         meta l4proto tcp meta length > {} drop; }} }}",
+         meta l4proto tcp meta length > {} drop; }}; }}",
         lab.mtu
     )
 }
 
 /// What nft is told for a router that does not say when a packet is too large (RFC 2923 2.1).
 pub const SILENCE: &str = "table inet silence { chain output { type filter hook output priority 0; \
-     icmp type destination-unreachable icmp code frag-needed drop; icmpv6 type packet-too-big drop; } }";
+     icmp type destination-unreachable icmp code frag-needed drop; icmpv6 type packet-too-big drop; }; }";
 
 /// What the routes of the host of this name say besides the next hop.
 #[must_use]
