@@ -184,16 +184,16 @@ impl Split<'_> {
         }
         o.failures += 1;
         o.small_until = Some(end);
-        if !proved && o.failures < FAILURES_MAX {
+        if o.failures >= FAILURES_MAX {
+            o.verdict = Some(Verdict::Refuses);
+            if let Some(link) = cx.links.get_mut(leg.out) {
+                link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
+            }
+        } else if !proved {
             // A copy finds it out anew.
             *o = Oversizing { small_until: Some(next), failures: o.failures, ..Oversizing::default() };
             if let Some(link) = cx.links.get_mut(leg.out) {
                 link.clients_mut().forget_oversize(leg.addr);
-            }
-        } else if o.failures >= FAILURES_MAX {
-            o.verdict = Some(Verdict::Refuses);
-            if let Some(link) = cx.links.get_mut(leg.out) {
-                link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
             }
         }
     }

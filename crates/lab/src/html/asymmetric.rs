@@ -94,17 +94,25 @@ pub fn plots(
     Ok(files)
 }
 
+/// The goodput of a size, Mbit/s, by the rate of the return link, kbit/s, between two rates in
+/// bit/s.
+pub(super) fn goodput(
+    link: &Asymmetric,
+    (low, high): (f64, f64),
+    of: &dyn Fn(&Asymmetric) -> Option<Size>,
+) -> Vec<(f64, f64)> {
+    let step = |n: u32| low * (high / low).powf(f64::from(n) / f64::from(STEPS));
+    let at = |n: u32| {
+        let size = of(&Asymmetric { rate_up_bps: step(n), ..*link })?;
+        Some((step(n) / 1e3, size.goodput_bps / 1e6))
+    };
+    (0..=STEPS).filter_map(at).collect()
+}
+
 fn figure(link: &Asymmetric, rates: &[f64], measured: &[&Measured], under: &str) -> Figure {
     let all = || rates.iter().copied().chain(measured.iter().map(|m| m.rate_up_bps));
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
-    let step = |n: u32| low * (high / low).powf(f64::from(n) / f64::from(STEPS));
-    let line = |of: &dyn Fn(&Asymmetric) -> Option<Size>| -> Vec<(f64, f64)> {
-        let at = |n: u32| {
-            let size = of(&Asymmetric { rate_up_bps: step(n), ..*link })?;
-            Some((step(n) / 1e3, size.goodput_bps / 1e6))
-        };
-        (0..=STEPS).filter_map(at).collect()
-    };
+    let line = |of: &dyn Fn(&Asymmetric) -> Option<Size>| goodput(link, (low, high), of);
     let mut series = vec![
         Series::new("model: best size", BLACK, Mark::Line, line(&Asymmetric::best)),
         Series::new("model: not cut (1 packet)", COOL[0], Mark::Line, line(&|l| l.of(1))),

@@ -3,7 +3,7 @@
 use plotters::style::RGBColor;
 
 use super::figure::{Axis, COOL, Figure, HeatMap, LIMIT, Mark, Series, WARM};
-use super::subjects::{Group, Point, Role, Subject, Table, deviation, mean};
+use super::subjects::{Group, Point, Role, Subject, Table, deviation, mean, numbers};
 use super::words::{bytes, condition, conditions, plain, rate, short};
 
 /// More plots of one kind than this are thinned out to those of the largest transfers.
@@ -424,13 +424,7 @@ fn heat_maps(table: &Table) -> Vec<Plot> {
     if table.values_of(p) < 2 || table.values_of(i) < 2 {
         return Vec::new();
     }
-    let axis = |name: &str| {
-        let mut values: Vec<f64> = table.points.iter().filter_map(|x| x.number(name)).collect();
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        values
-    };
-    let (ps, is) = (axis(p), axis(i));
+    let (ps, is) = (numbers(table.points.iter(), p), numbers(table.points.iter(), i));
     let mut plots = Vec::new();
     for group in table.groups(&[p, i]) {
         for subject in &table.subjects {

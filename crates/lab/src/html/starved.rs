@@ -2,6 +2,7 @@
 //! time. These are the figures 8 to 12 of Hasegawa (IPSJ Digital Courier 2, 2006), of our runs,
 //! with the numbers that the paper's text gives. Its curves have none.
 
+use super::asymmetric;
 use super::figure::{Axis, BLACK, Figure, Mark, Series, WARM};
 use super::plots::{Drawing, Plot, colour, limit, line, plot, values};
 use super::subjects::{Group, Point, Role, Subject, Table, mean};
@@ -22,8 +23,6 @@ const LONGEST: f64 = 6.0;
 const SUBJECTS_WITH_ACKS: usize = 5;
 /// Conditions that the models do not know.
 const NOT_MODELLED: [&str; 5] = ["client_window", "link_mtu", "udp_percent", "fragment_loss", "direction"];
-/// Steps of a model's line.
-const STEPS: u32 = 60;
 
 /// All of them.
 pub(super) fn all(table: &Table) -> Vec<Plot> {
@@ -32,7 +31,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     }
     let size = |g: &Group<'_>| g.points.first().and_then(|p| p.number("size_bytes")).unwrap_or(0.0);
     let mut rates = table.groups(&[UP]);
-    rates.retain(|group| numbers(group, UP).len() > 1);
+    rates.retain(|group| group.numbers(UP).len() > 1);
     rates.sort_by(|a, b| size(b).total_cmp(&size(a)));
     rates.truncate(PLOTS_MAX);
     let mut plots: Vec<Plot> = rates.iter().map(|group| goodput(table, group)).collect();
@@ -47,14 +46,6 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
         plots.push(sequence(table, group));
     }
     plots
-}
-
-/// Values of a condition, in order.
-fn numbers(group: &Group<'_>, name: &str) -> Vec<f64> {
-    let mut values: Vec<f64> = group.points.iter().filter_map(|point| point.number(name)).collect();
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    values
 }
 
 /// The same with the return link's rate in kbit/s.
@@ -121,7 +112,7 @@ fn goodput(table: &Table, group: &Group<'_>) -> Plot {
 
 /// The paper's equations over the same rates, where they hold.
 fn models(group: &Group<'_>) -> Vec<Series> {
-    let ups = numbers(group, UP);
+    let ups = group.numbers(UP);
     let (Some(first), [low, .., high]) = (group.points.first(), ups.as_slice()) else { return Vec::new() };
     let is_plain = NOT_MODELLED.iter().all(|name| first.number(name).is_none_or(|v| v == 0.0));
     let Some(rate_bps) = first.number("rate_bps").filter(|_| is_plain && *low > 0.0) else {
@@ -139,12 +130,7 @@ fn models(group: &Group<'_>) -> Vec<Series> {
         acks_per_oversized: 1.0,
     };
     let of = |name: &str, colour, size: &dyn Fn(&Asymmetric) -> Option<Size>| {
-        let step = |n: u32| low * (high / low).powf(f64::from(n) / f64::from(STEPS));
-        let at = |n: u32| {
-            let size = size(&Asymmetric { rate_up_bps: step(n), ..link })?;
-            Some((step(n) / 1e3, size.goodput_bps / 1e6))
-        };
-        Series::new(name, colour, Mark::Dashed, (0..=STEPS).filter_map(at).collect())
+        Series::new(name, colour, Mark::Dashed, asymmetric::goodput(&link, (*low, *high), size))
     };
     vec![
         of("equations: best size", BLACK, &Asymmetric::best),

@@ -131,10 +131,7 @@ impl Table {
     /// # Errors
     /// There is none, or there are several.
     pub(super) fn only(&self, name: &str) -> Result<f64> {
-        let mut values: Vec<f64> = self.points.iter().filter_map(|run| run.number(name)).collect();
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        match values.as_slice() {
+        match numbers(self.points.iter(), name).as_slice() {
             [value] => Ok(*value),
             [] => bail!("its cells have no `{name}`"),
             _ => bail!(
@@ -214,7 +211,19 @@ pub(super) struct Group<'a> {
     pub(super) points: Vec<&'a Point>,
 }
 
+/// Values that a condition has at some points, in order.
+pub(super) fn numbers<'a>(points: impl Iterator<Item = &'a Point>, name: &str) -> Vec<f64> {
+    let mut values: Vec<f64> = points.filter_map(|point| point.number(name)).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
 impl Group<'_> {
+    /// Values of a condition, in order.
+    pub(super) fn numbers(&self, name: &str) -> Vec<f64> {
+        numbers(self.points.iter().copied(), name)
+    }
     /// The points of a subject.
     pub(super) fn of_subject(&self, subject: &Subject) -> impl Iterator<Item = &Point> {
         self.points.iter().copied().filter(move |p| p.subject == *subject)

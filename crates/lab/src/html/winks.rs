@@ -32,7 +32,7 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
         let winking = |point: &&&Point| point.number(P).is_some_and(|p| p > 0.0);
         let points = group.points.iter().filter(winking).copied().collect();
         let group = Group { of: group.of, points };
-        let (ps, intervals) = (numbers(&group, P), numbers(&group, I));
+        let (ps, intervals) = (group.numbers(P), group.numbers(I));
         if ps.len() < 2 || intervals.len() < INTERVALS_MIN {
             continue;
         }
@@ -46,14 +46,6 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     plots
 }
 
-/// Values of a condition, in order.
-fn numbers(group: &Group<'_>, name: &str) -> Vec<f64> {
-    let mut values: Vec<f64> = group.points.iter().filter_map(|point| point.number(name)).collect();
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    values
-}
-
 /// Whether the paper's numbers are of the same transfer.
 fn is_the_papers(group: &Group<'_>) -> bool {
     let has = |name: &str, value: f64| group.points.iter().all(|point| point.number(name) == Some(value));
@@ -65,7 +57,7 @@ fn is_the_papers(group: &Group<'_>) -> bool {
 /// Whether a subject ran with all probabilities.
 fn has_all(group: &Group<'_>, subject: &Subject) -> bool {
     let own = Group { of: group.of.clone(), points: group.of_subject(subject).collect() };
-    numbers(&own, P) == numbers(group, P)
+    own.numbers(P) == group.numbers(P)
 }
 
 /// Means by `x` of all values of the other condition.
@@ -74,7 +66,7 @@ fn means(group: &Group<'_>, subject: &Subject, x: &str, of: fn(&Point) -> Option
         let points = group.of_subject(subject).filter(|point| point.number(x) == Some(*value));
         Some((*value, mean(&points.filter_map(of).collect::<Vec<_>>())?))
     };
-    numbers(group, x).iter().filter_map(at).collect()
+    group.numbers(x).iter().filter_map(at).collect()
 }
 
 fn perfect_seconds(point: &Point) -> Option<f64> {
@@ -156,7 +148,7 @@ fn at_probability(table: &Table, group: &Group<'_>, p: f64) -> Option<Plot> {
             let winks = Winks::new(p, ms / 1e3).ok()?;
             Some((*ms, base_s + of(winks, winks.whole_intervals(perfect_s))))
         };
-        Series::new(name, colour, Mark::Dashed, numbers(&group, I).iter().filter_map(at).collect())
+        Series::new(name, colour, Mark::Dashed, group.numbers(I).iter().filter_map(at).collect())
     };
     let mut series = vec![
         Series::limit(limit(&group, I, |x| x.limit_seconds, true)),

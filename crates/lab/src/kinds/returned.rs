@@ -122,10 +122,7 @@ fn ratio_as_sent(cell: &Cell, fragments: u64, measured: &Measured) -> Option<f64
     }
     let limit_s = measured.limit_seconds?;
     let packets = Packets { mtu: s.link_mtu, v6: cell.v6(), timestamps: s.has_timestamps() };
-    let rate_bps = match way(cell) {
-        Way::Down => s.rate_bps,
-        Way::Up => s.up_bps(),
-    };
+    let (rate_bps, _) = rates_bps(cell);
     let header_bytes = if cell.v6() { V6_FRAGMENT_BYTES } else { V4_HEADER_BYTES };
     let mtu_bytes = f64::from(s.link_mtu);
     let each_bytes = mtu_bytes - header_bytes;
@@ -134,12 +131,17 @@ fn ratio_as_sent(cell: &Cell, fragments: u64, measured: &Measured) -> Option<f64
     Some(limit::ratio(measured.seconds, limit_s - 8.0 * saved_bytes / rate_bps as f64))
 }
 
-fn is_starved(cell: &Cell) -> bool {
+/// Rates in the direction of the data, and against it.
+fn rates_bps(cell: &Cell) -> (u64, u64) {
     let s = &cell.settings;
-    let (there, back) = match way(cell) {
+    match way(cell) {
         Way::Down => (s.rate_bps, s.up_bps()),
         Way::Up => (s.up_bps(), s.rate_bps),
-    };
+    }
+}
+
+fn is_starved(cell: &Cell) -> bool {
+    let (there, back) = rates_bps(cell);
     back > 0 && back < there / STARVED_PART
 }
 

@@ -294,7 +294,7 @@ impl LinuxHost {
                     outcome.steps.extend(step);
                 }
                 if let Some(step) = outcome.steps.get(task.begun) {
-                    if transfer.messages.is_empty() || !transfer.is_told_by(true) {
+                    if !transfer.is_told_by(true) {
                         conn.tx.write(step.up_bytes);
                     }
                     task.begun += 1;
@@ -314,7 +314,7 @@ impl LinuxHost {
                 && is_said
                 && task.read >= task.due_bytes + step.up_bytes
             {
-                if transfer.messages.is_empty() || !transfer.is_told_by(false) {
+                if !transfer.is_told_by(false) {
                     conn.tx.write(step.down_bytes);
                 }
                 outcome.answered.get_or_insert(now);

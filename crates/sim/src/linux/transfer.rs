@@ -101,10 +101,10 @@ impl Transfer {
         }
     }
 
-    /// Its messages, if it has any, are the client's, or the server's.
+    /// It has messages, and they are the client's, or the server's.
     #[must_use]
     pub fn is_told_by(&self, is_client: bool) -> bool {
-        is_client == (self.direction == Direction::Upload)
+        !self.messages.is_empty() && is_client == (self.direction == Direction::Upload)
     }
 }
 
