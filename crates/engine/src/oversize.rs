@@ -6,7 +6,7 @@
 //! (RFC 2883), or where it speaks no SACK by a duplicate acknowledgement. So nothing is ever late
 //! for it. What has been found out is remembered for the next connections.
 
-use farlink_wire::{Duration, SackBlock, SeqNum};
+use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
 use crate::cx::Cx;
 use crate::initial_window::bytes_in;
@@ -32,6 +32,9 @@ const FIRST_FRAGMENTS: u32 = 8;
 const FRAGMENTS_MIN: u32 = 2;
 /// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
 const PROOF_WAIT: Duration = Duration::from_millis(200);
+/// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
+/// with it goes so often.
+const WHOLE_EVERY: Duration = Duration::from_secs(1);
 
 impl Split<'_> {
     /// Segments towards a host are larger than a packet: so much payload they have; `None`: they
@@ -40,7 +43,9 @@ impl Split<'_> {
         let leg = self.legs.get(to);
         let Some(Verdict::Takes { .. }) = leg.oversizing().verdict else { return None };
         let tx = &self.relays.get(to.other()).tx;
-        if leg.oversizing().small_until.is_some_and(|until| tx.snd_una().before(until)) {
+        if self.is_whole_due(cx.now, to)
+            || leg.oversizing().small_until.is_some_and(|until| tx.snd_una().before(until))
+        {
             return None;
         }
         let sizes = self.sizes(to);
@@ -64,6 +69,20 @@ impl Split<'_> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out).filter(|_| leg.oversizing().proved == 0)?;
         Some(PROOF_WAIT + link.acks_wait())
+    }
+
+    /// A packet with DF is to find out whether fragments without it still pass as they are.
+    pub(crate) fn is_whole_due(&self, now: Instant, to: Side) -> bool {
+        let o = self.legs.get(to).oversizing();
+        let has_no_df = matches!(o.verdict, Some(Verdict::Takes { dont_fragment: false }));
+        has_no_df && o.whole_at.is_none_or(|at| now.since(at) >= WHOLE_EVERY)
+    }
+
+    /// This leaves: it is that packet, where one is due.
+    pub(crate) fn note_whole(&mut self, now: Instant, to: Side, plan: &Plan) {
+        if plan.len > 0 && plan.purpose != Purpose::SizeProbe && self.is_whole_due(now, to) {
+            self.legs.get_mut(to).oversizing_mut().whole_at = Some(now);
+        }
     }
 
     /// What the way to a host holds at the rate of the link, bytes.
@@ -122,12 +141,19 @@ impl Split<'_> {
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
         let (una, next) = (tx.snd_una(), tx.snd_nxt());
+        // What waits to be sent again it would bring first, and no host would say so. And it may
+        // have what a packet has that is larger than others, and stand for it.
+        let is_under_way = tx.board().is_held(una, una + 2 * normal).is_none() && !tx.tries_mtu();
         let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
             o.verdict = known;
             return None;
         }
         if next.since(una) < 2 * normal || next.before(una) || o.tries >= 2 * TRIES {
+            return None;
+        }
+        // It would get lost where packets do, or be cut, and tell nothing.
+        if !is_under_way || o.tries > 0 && !o.packets_arrive {
             return None;
         }
         let dont_fragment = o.tries < TRIES;
@@ -148,6 +174,10 @@ impl Split<'_> {
         self.hear_of_probe(cx, from, (ack, sack), (pure, happened));
         let normal = self.hosts().segment_payload(from);
         let unit = self.relays.get(from.other()).tx.mss();
+        let has_asked = self.legs.get(from).oversizing().tries > 0;
+        if has_asked && happened.progress && happened.delivered_bytes >= u64::from(normal) {
+            self.legs.get_mut(from).oversizing_mut().packets_arrive = true;
+        }
         if unit > normal && happened.progress && happened.delivered_bytes >= u64::from(unit) {
             let fragments = self.sizes(from).fragments(u64::from(unit));
             let o = self.legs.get_mut(from).oversizing_mut();

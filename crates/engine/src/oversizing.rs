@@ -17,6 +17,10 @@ pub enum Verdict {
 /// What is known of a leg.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oversizing {
+    /// Packets of full size have arrived, since they were last made smaller.
+    pub packets_arrive: bool,
+    /// When a whole packet went last, where fragments do not carry DF.
+    pub whole_at: Option<Instant>,
     /// The copy that is under way.
     pub asked: Option<Asked>,
     /// Copies so far.
@@ -31,6 +35,20 @@ pub struct Oversizing {
     pub small_until: Option<SeqNum>,
     /// So many segments in a row have been lost too often, larger ones than had arrived apart.
     pub failures: u8,
+}
+
+impl Oversizing {
+    /// Something has been found out, or asked.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        self.tries > 0 || self.verdict.is_some()
+    }
+
+    /// Packets had been too large for the path: copies have told nothing, or of that alone.
+    pub fn on_smaller_packets(&mut self) {
+        let verdict = self.verdict.filter(|v| *v != Verdict::Refuses);
+        *self = Self { packets_arrive: false, tries: 0, asked: None, verdict, ..*self };
+    }
 }
 
 /// A copy that is under way.

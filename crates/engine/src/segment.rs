@@ -448,6 +448,9 @@ impl Split<'_> {
                 plan
             }
         };
+        if let Some(plan) = &plan {
+            self.note_whole(cx.now, to, plan);
+        }
         if plan.is_some() {
             return self.emit(cx, to, plan);
         }
@@ -477,6 +480,8 @@ impl Split<'_> {
         let probe_bytes = path_mtu.probe_bytes(now);
         let mss = self.hosts().segment_payload(to);
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
+        let is_copied = self.legs.get(to).oversizing().asked.is_some();
+        let probe = probe.filter(|_| !is_copied);
         let unit = self.oversize_payload(cx, to);
         let proof_wait = unit.and_then(|_| self.proof_wait(cx, to));
         let tx = &mut self.relays.get_mut(to.other()).tx;
@@ -485,6 +490,7 @@ impl Split<'_> {
                 tx.set_unit(unit, mss);
             }
             tx.await_proof(proof_wait);
+            tx.probe_mtu(None);
             return;
         }
         tx.probe_mtu(probe);

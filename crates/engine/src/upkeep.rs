@@ -355,6 +355,10 @@ impl Split<'_> {
     }
 
     fn apply_mtu(&mut self, to: Side) {
+        let leg = self.legs.get_mut(to);
+        if leg.oversizing().is_in_use() {
+            leg.oversizing_mut().on_smaller_packets();
+        }
         let mss = self.hosts().segment_payload(to);
         self.relays.get_mut(to.other()).tx.set_mss(mss);
     }

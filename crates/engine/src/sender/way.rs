@@ -167,6 +167,12 @@ impl Sender {
         (plan.len == wanted).then_some(plan)
     }
 
+    /// One is under way.
+    #[must_use]
+    pub fn tries_mtu(&self) -> bool {
+        self.mtu.sent.is_some()
+    }
+
     /// Payload of the one under way; 0: there is none.
     pub(super) fn mtu_probe_bytes(&self) -> u64 {
         self.mtu.sent.map_or(0, |(from, to)| u64::from(to.since(from)))

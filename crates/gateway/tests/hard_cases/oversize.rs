@@ -198,3 +198,26 @@ fn nothing_is_larger_than_a_packet_where_nobody_wants_it() {
     bed.write(40, "");
     assert_eq!(bed.oversized(), 0);
 }
+
+/// A router that is too narrow cuts fragments without DF, and nobody hears of it: packets with it
+/// are to find out.
+#[test]
+fn beside_fragments_without_df_a_packet_with_it_goes_once_a_second() {
+    let mut bed = Bed::new(Oversize::Auto);
+    bed.write(8, "");
+    let mut una = 1;
+    for _ in 0..2 {
+        una = bed.end;
+        bed.acknowledge("");
+        bed.write(8, "");
+    }
+    // Two with DF have told nothing, the first without it does.
+    bed.acknowledge(&format!("<sack {una}:{}>", una + 2_920));
+    bed.forget();
+    for _ in 0..4 {
+        bed.write(30, "");
+        let end = bed.sent;
+        bed.play(&format!("~400\n b > . 1 ack {end} win 60000\n ~500"));
+    }
+    assert!(bed.oversized() >= 3 && (2..=4).contains(&bed.whole.len()), "one a second: {:?}", bed.whole);
+}
