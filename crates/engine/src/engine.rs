@@ -546,8 +546,9 @@ impl Engine {
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (inner.src, inner.src_port), (inner.dst, inner.dst_port));
         let Some((id, from)) = self.table.find(&key, from_low) else { return Some(packet) };
+        let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Some(packet) };
-        if !flow.on_icmp(now, from, e, &inner) {
+        if !flow.on_icmp(&mut cx, from, e, &inner) {
             return Some(packet);
         }
         self.counters.icmp_consumed += 1;

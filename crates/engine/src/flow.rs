@@ -236,9 +236,9 @@ impl Flow {
 
     /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment
     /// made here.
-    pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
+    pub fn on_icmp(&mut self, cx: &mut Cx<'_>, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
         match &mut self.treatment {
-            Treatment::Split(relays) => split!(self, relays).on_icmp(now, from, e, inner),
+            Treatment::Split(relays) => split!(self, relays).on_icmp(cx, from, e, inner),
             // All that is under way is the hosts' own. What a tombstone sends needs no answer.
             Treatment::Dormant(_) | Treatment::Closed(_) => false,
         }

@@ -82,5 +82,9 @@ pub fn look_up(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, to: Side) -> Option<Way> {
         leg.path_mtu = PathMtu::default();
     }
     leg.path_mtu.set_route(cx.now, r.mtu_bytes.max(if leg.addr.is_ipv4() { 68 } else { 1280 }));
+    let known = cx.links.get(out).and_then(|link| link.clients().mtu(cx.now, leg.addr));
+    if let Some((mtu, at)) = known {
+        leg.path_mtu.recall(at, mtu);
+    }
     (before != out).then_some(before)
 }

@@ -44,6 +44,7 @@ impl Split<'_> {
         let Some(Verdict::Takes { .. }) = leg.oversizing().verdict else { return None };
         let tx = &self.relays.get(to.other()).tx;
         if self.is_whole_due(cx.now, to)
+            || self.is_mtu_probe_due(cx.now, to)
             || leg.oversizing().small_until.is_some_and(|until| tx.snd_una().before(until))
         {
             return None;
@@ -76,6 +77,12 @@ impl Split<'_> {
         let o = self.legs.get(to).oversizing();
         let has_no_df = matches!(o.verdict, Some(Verdict::Takes { dont_fragment: false }));
         has_no_df && o.whole_at.is_none_or(|at| now.since(at) >= WHOLE_EVERY)
+    }
+
+    /// A packet is to find out whether larger ones still vanish, and none is under way.
+    fn is_mtu_probe_due(&self, now: Instant, to: Side) -> bool {
+        let leg = self.legs.get(to);
+        leg.path_mtu.probe_bytes(now).is_some() && !self.relays.get(to.other()).tx.tries_mtu()
     }
 
     /// This leaves: it is that packet, where one is due.

@@ -34,6 +34,15 @@ struct Found {
     suspected: Option<Suspicion>,
 }
 
+/// How large packets may be, bytes, beyond what the route says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mtu {
+    /// Routers have told.
+    Told(u32),
+    /// Larger ones have been lost where these have arrived.
+    Suspected(u32),
+}
+
 /// Large packets may vanish.
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
@@ -90,6 +99,27 @@ impl PathMtu {
         }
         self.found.get_or_insert_default().told = Some((bytes, now));
         true
+    }
+    /// What other connections with this host can know, too.
+    #[must_use]
+    pub fn found(&self) -> Option<Mtu> {
+        let found = self.found.as_ref()?;
+        let suspected = found.suspected.filter(|s| s.confirmed).map(|s| Mtu::Suspected(s.bytes));
+        suspected.or(found.told.map(|(bytes, _)| Mtu::Told(bytes)))
+    }
+    /// Another connection has found this out, at that time.
+    pub fn recall(&mut self, at: Instant, mtu: Mtu) {
+        match mtu {
+            Mtu::Told(bytes) => {
+                self.told(at, bytes);
+            }
+            Mtu::Suspected(bytes) if bytes < self.bytes() => {
+                let probe_from = at + HELD;
+                self.found.get_or_insert_default().suspected =
+                    Some(Suspicion { bytes, timeouts: 0, confirmed: true, probes: 0, probe_from });
+            }
+            Mtu::Suspected(_) => {}
+        }
     }
     /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns
     /// whether they must be smaller now.
@@ -181,5 +211,24 @@ mod tests {
         assert_eq!(m.bytes(), 1000);
         m.set_route(at + HELD, 9000);
         assert_eq!(m.bytes(), 9000);
+    }
+
+    #[test]
+    fn another_connection_knows_what_one_has_found() {
+        let at = Instant::from_millis(5);
+        let (mut one, mut other) = (PathMtu::default(), PathMtu::default());
+        assert_eq!(one.found(), None);
+        one.told(at, 1400);
+        assert_eq!(one.found(), Some(Mtu::Told(1400)));
+        one.on_timeout(at, 2, 68);
+        assert_eq!(one.found(), Some(Mtu::Told(1400)), "it may be an outage");
+        one.on_progress(2);
+        assert_eq!(one.found(), Some(Mtu::Suspected(1280)));
+        other.recall(at, Mtu::Suspected(1280));
+        assert_eq!((other.bytes(), other.probe_bytes(at)), (1280, None));
+        assert_eq!(other.probe_bytes(at + HELD), Some(1500));
+        assert!(other.on_probe(at + HELD, true) && other.found().is_none());
+        other.recall(at, Mtu::Told(1400));
+        assert!(other.expire(at + HELD), "RFC 1191 section 6.3");
     }
 }

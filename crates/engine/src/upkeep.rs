@@ -223,7 +223,9 @@ impl Split<'_> {
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);
             }
-            self.on_mtu_probe(cx.now, side.other(), happened.mtu_probe);
+            if let Some(arrived) = happened.mtu_probe {
+                self.on_mtu_probe(cx, side.other(), arrived);
+            }
         }
         self.give_up_if_stuck(cx);
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
@@ -348,8 +350,13 @@ impl Split<'_> {
     }
 
     /// A segment that was larger than the others has arrived, or has been lost.
-    pub(crate) fn on_mtu_probe(&mut self, now: Instant, to: Side, arrived: Option<bool>) {
-        if arrived.is_some_and(|arrived| self.legs.get_mut(to).path_mtu.on_probe(now, arrived)) {
+    pub(crate) fn on_mtu_probe(&mut self, cx: &mut Cx<'_>, to: Side, arrived: bool) {
+        let leg = self.legs.get_mut(to);
+        let larger = leg.path_mtu.on_probe(cx.now, arrived);
+        if let Some(link) = cx.links.get_mut(leg.out) {
+            link.clients_mut().note_mtu(cx.now, leg.addr, leg.path_mtu.found());
+        }
+        if larger {
             self.enlarge_segments(to);
         }
     }
@@ -365,7 +372,7 @@ impl Split<'_> {
 
     /// An ICMP error that quotes a segment from host `from`. Returns whether it was about a segment
     /// made here: it is the gateway's to digest then.
-    pub fn on_icmp(&mut self, now: Instant, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
+    pub fn on_icmp(&mut self, cx: &mut Cx<'_>, from: Side, e: &IcmpError, inner: &InnerTcp) -> bool {
         let (IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu }) = e.kind else {
             return false;
         };
@@ -381,7 +388,10 @@ impl Split<'_> {
         // 576.
         let mtu = if mtu == 0 { 576 } else { mtu };
         let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
-        if leg.path_mtu.told(now, mtu) {
+        if leg.path_mtu.told(cx.now, mtu) {
+            if let Some(link) = cx.links.get_mut(leg.out) {
+                link.clients_mut().note_mtu(cx.now, leg.addr, leg.path_mtu.found());
+            }
             self.apply_mtu(to);
         }
         true

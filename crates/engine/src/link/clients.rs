@@ -1,5 +1,5 @@
 //! What is remembered of hosts behind a link: whether they take all that comes at once, and
-//! segments that are larger than a packet.
+//! segments that are larger than a packet, and how large packets on the way to them may be.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::Link;
 use crate::oversizing::Verdict;
+use crate::path_mtu::Mtu;
 
 /// Hosts, or networks of IPv6. The one goes first that was heard of least lately.
 const CLIENTS_MAX: usize = 4096;
@@ -26,6 +27,7 @@ pub struct Clients {
 struct Client {
     reads: Option<(bool, Instant)>,
     oversize: Option<(Verdict, Instant)>,
+    mtu: Option<(Mtu, Instant)>,
     at: Instant,
 }
 
@@ -38,6 +40,12 @@ impl Clients {
     /// It takes large segments, or it does not.
     pub fn note_oversize(&mut self, now: Instant, host: IpAddr, verdict: Verdict) {
         self.known_mut(now, host).oversize = Some((verdict, now));
+    }
+
+    /// How large packets to it may be (RFC 1191 section 6.3: a host remembers it for a destination,
+    /// not for a connection); `None`: as large as the route says.
+    pub fn note_mtu(&mut self, now: Instant, host: IpAddr, mtu: Option<Mtu>) {
+        self.known_mut(now, host).mtu = mtu.map(|mtu| (mtu, now));
     }
 
     /// Whether it takes large segments has to be found out anew.
@@ -53,7 +61,7 @@ impl Clients {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let new = Client { reads: None, oversize: None, at: now };
+        let new = Client { reads: None, oversize: None, mtu: None, at: now };
         let client = self.known.entry(place).or_insert(new);
         client.at = now;
         client
@@ -71,6 +79,13 @@ impl Clients {
     pub fn oversize(&self, now: Instant, host: IpAddr) -> Option<Verdict> {
         let (verdict, at) = self.known.get(&place(host))?.oversize?;
         (now.since(at) < LIFETIME).then_some(verdict)
+    }
+
+    /// How large packets to it may be, and since when that is known.
+    #[must_use]
+    pub fn mtu(&self, now: Instant, host: IpAddr) -> Option<(Mtu, Instant)> {
+        let told = self.known.get(&place(host))?.mtu;
+        told.filter(|(_, at)| now.since(*at) < LIFETIME)
     }
 }
 

@@ -3,6 +3,8 @@
 
 use crate::receiver::Receiver;
 use crate::script::{Host, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{LegConfig, Link};
 
 /// A full segment of a's has gone to b, made by the gateway.
 fn full_segment() -> Script {
@@ -189,4 +191,38 @@ fn a_black_hole_is_remembered_and_probed_again() {
     assert_eq!(then.iter().max(), Some(&1460));
     let mended = sent_through(&mut t, &mut b);
     assert!(mended.iter().all(|n| *n == 1460), "{mended:?}");
+}
+
+/// The same over a declared link, where hosts are remembered.
+fn over_a_link() -> Script {
+    let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+    let link = Link { name: "sat".into(), rate_bps: Some(80_000_000), leg, ..Link::default() };
+    Script::with(|s| s.link = Some(link))
+}
+
+/// Sizes of what b gets of a second connection, another minute.
+fn sizes_of_another(t: &mut Script, port: u16) -> Vec<usize> {
+    let syn = format!("win 65535 <mss 1460> {{port {port}}}");
+    t.play(&format!(
+        "~1\n drop\n a > S 0 {syn}\n drop b\n b > S. 0 ack 1 {syn}\n drop a\n a > . 1 ack 1 {{port {port}}}"
+    ));
+    t.play("~1\n drop");
+    t.play(&format!("a > P. 1:4381 ack 1 {{gso 1460,port {port}}}\n ~5"));
+    let got = t.take(Host::B).into_iter().filter(|s| !s.payload.is_empty());
+    let sizes =
+        got.map(|s| if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() });
+    t.take(Host::A);
+    sizes.collect()
+}
+
+#[test]
+fn what_routers_told_holds_for_the_next_connection_with_that_host() {
+    let mut t = over_a_link();
+    t.open();
+    t.play("a > P. 1:1461 ack 1\n ~2\n r > a toobig 1300 . 1:1461 ack 1\n ~1\n drop");
+    let sizes = sizes_of_another(&mut t, 5000);
+    assert!(!sizes.is_empty() && sizes.iter().all(|n| *n <= 1260), "{sizes:?}");
+    t.play("~600s\n drop");
+    let sizes = sizes_of_another(&mut t, 5001);
+    assert_eq!(sizes.iter().max(), Some(&1460), "ten minutes later (RFC 1191 6.3): {sizes:?}");
 }
