@@ -120,6 +120,9 @@ pub fn missing(lab: &Settings) -> Option<String> {
     if lab.keepalive.is_some() {
         return Some("`keepalive` is of simulated hosts".into());
     }
+    if lab.eth_mtu_from_ms > 0.0 {
+        return Some("`eth_mtu_from` is of simulated networks".into());
+    }
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok()?;
     let is_known = |cc: &&str| cc.is_empty() || available.split_whitespace().any(|name| name == *cc);
     let unknown = [lab.cc_of("client"), lab.cc_of("client2")].into_iter().find(|cc| !is_known(cc))?;

@@ -211,6 +211,8 @@ pub struct Settings {
     pub eth_mtu: Option<u32>,
     /// That router says nothing of what does not fit.
     pub eth_mtu_untold: bool,
+    /// Time from which on the Ethernets have their own MTU; 0: always.
+    pub eth_mtu_from_ms: f64,
     /// Queue before it in bytes, each direction.
     pub eth_queue_bytes: u64,
     /// Round-trip time of such an Ethernet in milliseconds: with one it stands for a path over
@@ -331,6 +333,7 @@ impl Default for Settings {
             eth_rates_bps: BTreeMap::new(),
             eth_mtu: None,
             eth_mtu_untold: false,
+            eth_mtu_from_ms: 0.0,
             eth_queue_bytes: 150_000,
             eth_rtt_ms: 0.0,
             stagger_ms: 0.0,

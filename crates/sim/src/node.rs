@@ -23,8 +23,18 @@ pub struct Port {
     pub wire: usize,
     /// MTU of the link, in bytes.
     pub mtu_bytes: u32,
+    /// That from another time on.
+    pub mtu_later: Option<(Instant, u32)>,
     /// It says nothing of what does not fit.
     pub is_silent: bool,
+}
+
+impl Port {
+    /// MTU of the link, in bytes.
+    #[must_use]
+    pub fn mtu_at(&self, now: Instant) -> u32 {
+        self.mtu_later.filter(|(from, _)| now >= *from).map_or(self.mtu_bytes, |(_, bytes)| bytes)
+    }
 }
 
 /// A node.

@@ -99,9 +99,15 @@ impl World {
             let wire = self.wires.len();
             let channel = Channel::new(config, hash(self.seed, &(wire as u64).to_le_bytes()));
             self.wires.push(Wire { from, to, channel, due: None, meter: None });
-            self.nodes[from].ports.push(Port { wire, mtu_bytes, is_silent: false });
+            self.nodes[from].ports.push(Port { wire, mtu_bytes, mtu_later: None, is_silent: false });
         }
         (port_a, port_b)
+    }
+
+    /// From then on the link at this port of `node` has another MTU, in bytes. Gateways hear of it as
+    /// of what their own routes say.
+    pub fn change_mtu(&mut self, node: usize, port: usize, from: Instant, mtu_bytes: u32) {
+        self.nodes[node].ports[port].mtu_later = Some((from, mtu_bytes));
     }
 
     /// From now on what does not fit this link vanishes, and nobody says so.
@@ -616,7 +622,7 @@ impl World {
     fn mtu_towards(&self, node: usize, bytes: &[u8]) -> Option<u32> {
         let n = &self.nodes[node];
         let port = *n.routes.get(parse_dst(bytes)?)?;
-        Some(n.ports.get(port)?.mtu_bytes)
+        Some(n.ports.get(port)?.mtu_at(self.now))
     }
 
     /// Plain forwarding by destination.
@@ -629,7 +635,7 @@ impl World {
             (None, _) => None,
         };
         let Some(port) = port.and_then(|p| n.ports.get(p)) else { return };
-        if bytes.len() as u32 > port.mtu_bytes {
+        if bytes.len() as u32 > port.mtu_at(self.now) {
             let port = *port;
             self.too_big(node, &bytes, port);
             return;
@@ -639,7 +645,7 @@ impl World {
     }
 
     fn too_big(&mut self, node: usize, bytes: &[u8], port: Port) {
-        let mtu = port.mtu_bytes;
+        let mtu = port.mtu_at(self.now);
         if !may_be_cut(bytes) {
             let from = router_address(node, bytes[0] >> 4 == 6);
             let mut error = Vec::new();

@@ -273,6 +273,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("eth_rate_bps", json!(s.eth_rate_bps), s.eth_rate_bps != usual.eth_rate_bps),
         ("eth_mtu", json!(s.eth_mtu), s.eth_mtu.is_some()),
         ("eth_mtu_untold", json!(s.eth_mtu_untold), s.eth_mtu_untold),
+        ("eth_mtu_from_ms", number(s.eth_mtu_from_ms), s.eth_mtu_from_ms > 0.0),
         ("eth_rtts", json!(rtts_text(s)), !s.eth_rtts_ms.is_empty()),
         ("stagger_ms", number(s.stagger_ms), s.stagger_ms > 0.0),
         ("round_ms", number(s.round_ms), s.round_ms != usual.round_ms),

@@ -74,7 +74,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 74] = [
+pub static SETTINGS: [Setting; 75] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -284,6 +284,7 @@ pub static SETTINGS: [Setting; 74] = [
         Size(MTU_BYTES, |s, bytes| s.eth_mtu = Some(bytes as u32)),
     ),
     of_lab("eth_mtu_untold", "it says nothing of what does not fit", Switch(|s, on| s.eth_mtu_untold = on)),
+    of_lab("eth_mtu_from", "they have it from then on", Time(|s, ms| s.eth_mtu_from_ms = ms)),
     of_lab("eth_queue", "what may wait before them", Size(ANY_SIZE, |s, bytes| s.eth_queue_bytes = bytes)),
     of_lab("eth_rtt", "their round-trip time", Time(|s, ms| s.eth_rtt_ms = ms)),
     of_lab("stagger", "each transfer begins so long after the one before", Time(|s, ms| s.stagger_ms = ms)),

@@ -72,6 +72,8 @@ pub(super) struct Network {
 struct Joint {
     ends: [(usize, usize); 2],
     mtu: u32,
+    /// What it has from `eth_mtu_from` on.
+    mtu_later: Option<u32>,
     channels: [ChannelConfig; 2],
     is_declared: bool,
     is_half_duplex: bool,
@@ -152,8 +154,13 @@ impl Network {
         let mut joints = joints(&topology, &settings);
         // The order of the interfaces in a gateway's configuration file.
         joints.sort_by_key(|j| j.is_declared);
-        for Joint { ends: [a, b], mtu, channels: [there, back], is_half_duplex, .. } in joints {
+        for Joint { ends: [a, b], mtu, mtu_later, channels: [there, back], is_half_duplex, .. } in joints {
             let (port_a, port_b) = world.link(nodes[&a.0], nodes[&b.0], mtu, there, back);
+            if let Some(mtu) = mtu_later {
+                let from = Instant::ZERO + Duration::from_secs_f64(settings.eth_mtu_from_ms / 1000.0);
+                world.change_mtu(nodes[&a.0], port_a, from, mtu);
+                world.change_mtu(nodes[&b.0], port_b, from, mtu);
+            }
             if is_half_duplex {
                 world.share_medium(nodes[&a.0], port_a);
             }
@@ -427,6 +434,7 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             joints.push(Joint {
                 ends: [(w.a, wire), (w.b, wire)],
                 mtu: settings.mtu,
+                mtu_later: None,
                 channels: [cable(), cable()],
                 is_declared: declares(w.a, w.b) || declares(w.b, w.a),
                 is_half_duplex: false,
@@ -444,7 +452,8 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             let (up, down) = (own.channel(Way::Up), own.channel(Way::Down));
             let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
             let is_half_duplex = settings.duplex == Duplex::Half;
-            Joint { ends, mtu: settings.link_mtu, channels: [up, down], is_declared, is_half_duplex }
+            let mtu = settings.link_mtu;
+            Joint { ends, mtu, mtu_later: None, channels: [up, down], is_declared, is_half_duplex }
         } else {
             let ethernet = settings.ethernet(&topology.nodes[link].name);
             let channel = || {
@@ -453,8 +462,10 @@ fn joints(topology: &Topology, settings: &Settings) -> Vec<Joint> {
             };
             let channels = [channel(), channel()];
             let is_declared = ends.iter().any(|(node, _)| declares(*node, link));
-            let mtu = settings.eth_mtu.unwrap_or(settings.mtu);
-            Joint { ends, mtu, channels, is_declared, is_half_duplex: false }
+            let own = settings.eth_mtu.unwrap_or(settings.mtu);
+            let is_later = settings.eth_mtu_from_ms > 0.0;
+            let (mtu, mtu_later) = if is_later { (settings.mtu, Some(own)) } else { (own, None) };
+            Joint { ends, mtu, mtu_later, channels, is_declared, is_half_duplex: false }
         };
         joints.push(joint);
     }
