@@ -362,9 +362,7 @@ impl Split<'_> {
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
             self.enlarge_segments(from);
         }
-        if let Some(arrived) = happened.mtu_probe {
-            self.on_mtu_probe(cx, from, arrived);
-        }
+        self.on_mtu_probe(cx, from, happened.mtu_probe);
         let says_more =
             (held_back || !self.binds()) && self.ack_for(from.other()).after(self.last_ack_to(from.other()));
         if says_more {

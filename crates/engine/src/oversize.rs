@@ -219,8 +219,11 @@ impl Split<'_> {
             (o.small_until, o.most) = (Some(end), Some(o.proved));
             return;
         }
-        o.failures += 1;
         o.small_until = Some(end);
+        if o.excused.is_some_and(|until| end.before_eq(until)) {
+            return;
+        }
+        o.failures += 1;
         if o.failures >= FAILURES_MAX {
             o.verdict = Some(Verdict::Refuses);
             if let Some(link) = cx.links.get_mut(leg.out) {
@@ -242,13 +245,13 @@ impl Split<'_> {
         (ack, sack): (SeqNum, &[SackBlock]),
         (pure, happened): (bool, &Happened),
     ) {
+        self.hear_of_earlier_probe(cx, from, ack, sack);
         let Some(asked) = self.legs.get(from).oversizing().asked else { return };
         let min_rtt = self.relays.get(from.other()).tx.rtt().min_rtt();
         let leg = self.legs.get_mut(from);
         let o = leg.oversizing_mut();
-        let is_it = |b: &SackBlock| b.start == asked.from && b.end == asked.to && b.end.before_eq(ack);
         let told = if self.agreed.sack {
-            sack.first().is_some_and(is_it)
+            asked.is_told(ack, sack)
         } else {
             pure && !happened.progress && cx.now.since(asked.at) >= min_rtt
         };
@@ -256,7 +259,7 @@ impl Split<'_> {
             Verdict::Takes { dont_fragment: asked.dont_fragment }
         } else if happened.newest_sent_at.is_some_and(|at| at > asked.at) {
             // What left after it has arrived.
-            o.asked = None;
+            o.give_up_asking();
             if o.tries < 2 * TRIES {
                 return;
             }
@@ -264,11 +267,40 @@ impl Split<'_> {
         } else {
             return;
         };
+        self.judge_oversize(cx, from, verdict);
+    }
+
+    /// Answers wait for a starved link like all else, behind errors of routers too. So one may be
+    /// that to a copy which others have followed.
+    fn hear_of_earlier_probe(&mut self, cx: &mut Cx<'_>, from: Side, ack: SeqNum, sack: &[SackBlock]) {
+        let o = self.legs.get(from).oversizing();
+        let is_open = match o.verdict {
+            None => true,
+            Some(Verdict::Refuses) => o.tries >= 2 * TRIES && o.failures == 0,
+            Some(Verdict::Takes { .. }) => false,
+        };
+        let told = o.unanswered.iter().flatten().find(|asked| is_open && asked.is_told(ack, sack));
+        if let Some(Asked { dont_fragment, .. }) = told.copied() {
+            self.judge_oversize(cx, from, Verdict::Takes { dont_fragment });
+        }
+    }
+
+    /// A copy has told, or the last one has not.
+    fn judge_oversize(&mut self, cx: &mut Cx<'_>, from: Side, verdict: Verdict) {
+        let leg = self.legs.get_mut(from);
+        let o = leg.oversizing_mut();
         o.asked = None;
         o.verdict = Some(verdict);
         if let Some(link) = cx.links.get_mut(leg.out) {
             link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
         }
+    }
+}
+
+impl Asked {
+    /// The host has got it twice (RFC 2883).
+    fn is_told(&self, ack: SeqNum, sack: &[SackBlock]) -> bool {
+        sack.first().is_some_and(|b| b.start == self.from && b.end == self.to && b.end.before_eq(ack))
     }
 }
 

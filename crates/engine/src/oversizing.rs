@@ -19,10 +19,14 @@ pub enum Verdict {
 pub struct Oversizing {
     /// Packets of full size have arrived, since they were last made smaller.
     pub packets_arrive: bool,
+    /// What was sent before this was too large for the path, and lost for that.
+    pub excused: Option<SeqNum>,
     /// When a whole packet went last, where fragments do not carry DF.
     pub whole_at: Option<Instant>,
     /// The copy that is under way.
     pub asked: Option<Asked>,
+    /// Those before it, which nothing has been heard of: answers may be late.
+    pub unanswered: [Option<Asked>; 3],
     /// Copies so far.
     pub tries: u8,
     /// What is known.
@@ -45,9 +49,20 @@ impl Oversizing {
     }
 
     /// Packets had been too large for the path: copies have told nothing, or of that alone.
-    pub fn on_smaller_packets(&mut self) {
+    pub fn on_smaller_packets(&mut self, next: SeqNum) {
+        self.give_up_asking();
         let verdict = self.verdict.filter(|v| *v != Verdict::Refuses);
-        *self = Self { packets_arrive: false, tries: 0, asked: None, verdict, ..*self };
+        *self = Self { packets_arrive: false, tries: 0, verdict, excused: Some(next), ..*self };
+    }
+
+    /// Nothing has been heard of the copy, and it is waited for no longer.
+    pub fn give_up_asking(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.unanswered.rotate_right(1);
+            if let Some(last) = self.unanswered.first_mut() {
+                *last = Some(asked);
+            }
+        }
     }
 }
 

@@ -223,9 +223,7 @@ impl Split<'_> {
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);
             }
-            if let Some(arrived) = happened.mtu_probe {
-                self.on_mtu_probe(cx, side.other(), arrived);
-            }
+            self.on_mtu_probe(cx, side.other(), happened.mtu_probe);
         }
         self.give_up_if_stuck(cx);
         let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
@@ -350,7 +348,8 @@ impl Split<'_> {
     }
 
     /// A segment that was larger than the others has arrived, or has been lost.
-    pub(crate) fn on_mtu_probe(&mut self, cx: &mut Cx<'_>, to: Side, arrived: bool) {
+    pub(crate) fn on_mtu_probe(&mut self, cx: &mut Cx<'_>, to: Side, arrived: Option<bool>) {
+        let Some(arrived) = arrived else { return };
         let leg = self.legs.get_mut(to);
         let larger = leg.path_mtu.on_probe(cx.now, arrived);
         if let Some(link) = cx.links.get_mut(leg.out) {
@@ -362,9 +361,10 @@ impl Split<'_> {
     }
 
     fn apply_mtu(&mut self, to: Side) {
+        let next = self.relays.get(to.other()).tx.snd_nxt();
         let leg = self.legs.get_mut(to);
         if leg.oversizing().is_in_use() {
-            leg.oversizing_mut().on_smaller_packets();
+            leg.oversizing_mut().on_smaller_packets(next);
         }
         let mss = self.hosts().segment_payload(to);
         self.relays.get_mut(to.other()).tx.set_mss(mss);

@@ -104,8 +104,7 @@ impl World {
         (port_a, port_b)
     }
 
-    /// From then on the link at this port of `node` has another MTU, in bytes. Gateways hear of it as
-    /// of what their own routes say.
+    /// From then on the link at this port of `node` has another MTU, in bytes.
     pub fn change_mtu(&mut self, node: usize, port: usize, from: Instant, mtu_bytes: u32) {
         self.nodes[node].ports[port].mtu_later = Some((from, mtu_bytes));
     }

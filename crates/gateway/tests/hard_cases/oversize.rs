@@ -221,3 +221,17 @@ fn beside_fragments_without_df_a_packet_with_it_goes_once_a_second() {
     }
     assert!(bed.oversized() >= 3 && (2..=4).contains(&bed.whole.len()), "one a second: {:?}", bed.whole);
 }
+
+/// Acknowledgements wait for the starved link, behind errors of routers too.
+#[test]
+fn an_answer_to_an_earlier_copy_tells_as_much() {
+    let mut bed = Bed::new(Oversize::Auto);
+    bed.write(8, "");
+    bed.acknowledge("");
+    bed.write(8, "");
+    assert_eq!(bed.oversized(), 2, "the first has told nothing: {:?}", bed.fragments);
+    bed.acknowledge("<sack 1:2921>");
+    bed.forget();
+    bed.write(40, "");
+    assert!(bed.oversized() >= 2 && bed.whole.is_empty(), "{:?} {:?}", bed.fragments, bed.whole);
+}

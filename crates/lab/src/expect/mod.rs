@@ -132,8 +132,16 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// The cells that this one is compared with: the same combination of the axes' values.
+    /// The cells that this one is compared with: the same combination of the axes' values, and over
+    /// the same IP where there are such cells.
     fn others<'b>(&'b self, expect: &'b Expect, cell: &'b Cell) -> impl Iterator<Item = &'b Cell> {
+        let beside: Vec<_> = self.of_the_grid(expect, cell).collect();
+        let is_like = move |c: &&Cell| c.params.get("ip") == cell.params.get("ip");
+        let any_like = beside.iter().any(is_like);
+        beside.into_iter().filter(move |c| !any_like || is_like(c))
+    }
+
+    fn of_the_grid<'b>(&'b self, expect: &'b Expect, cell: &'b Cell) -> impl Iterator<Item = &'b Cell> {
         let axes = &self.scenario.axis;
         let is_beside =
             move |c: &&Cell| axes.iter().all(|a| c.params.get(&a.name) == cell.params.get(&a.name));
