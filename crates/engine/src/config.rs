@@ -452,6 +452,9 @@ pub struct Rule {
     pub class: Option<Class>,
     /// Whether small windows are waited for; `None`: as [`Config::send_ahead`] says.
     pub send_ahead: Option<SendAhead>,
+    /// Answers to hosts behind a link say at least this MSS, bytes (Hasegawa 2003, section III).
+    /// The connections are pinned by it.
+    pub raise_mss: Option<u16>,
 }
 
 impl Default for Rule {
@@ -470,6 +473,7 @@ impl Default for Rule {
             over_limit: Action::Pass,
             class: None,
             send_ahead: None,
+            raise_mss: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use farlink_wire::{
 use crate::census::Census;
 use crate::challenge::Challenges;
 use crate::checked::Turns;
-use crate::config::{Action, Config, FlowControl};
+use crate::config::{Action, Config, FlowControl, Pinned};
 use crate::cx::Cx;
 use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
@@ -420,6 +420,7 @@ impl Engine {
                             edit::set_window(&mut packet, s, shown);
                         }
                     }
+                    self.raise_mss(&key, s, &mut packet);
                     // One that said nothing of itself is told nothing of us.
                     let hello = upstream.filter(|h| h.reads_frames()).map(|_| self.links.hello());
                     let told = upstream.is_some() && insert_farlink(&mut packet, FARLINK_SYN_ACK, hello);
@@ -432,6 +433,19 @@ impl Engine {
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
         }
         self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
+    }
+
+    /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
+    fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
+        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via, h.rule)) else { return };
+        let Some(rule) = self.config.rules.get(rule) else { return };
+        let is_wanted = self.config.pinned != Pinned::Never && rule.action == Action::Split;
+        let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));
+        let Some(mss) = mss.filter(|mss| s.options.mss.is_some_and(|said| said < *mss)) else { return };
+        edit::set_mss(packet, s, mss);
+        if let Some(answer) = self.syns.get_mut(key).and_then(|h| h.answer.as_mut()) {
+            answer.agreed.mss_raised = true;
+        }
     }
 
     /// The client's first segment after the SYN-ACK: from here on the connection is split. The
@@ -523,7 +537,7 @@ impl Engine {
         flow.class = h.class;
         let ways = [flow.legs.a.out, flow.legs.b.out];
         let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
-        flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed.window_scale));
+        flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed));
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

@@ -430,6 +430,7 @@ impl SynCache {
         b.peer = answer.map_or(Peer::None, |f| Peer::Offered(Hello::read(&f.body)));
         let agreed = Agreed {
             pads_marks: false,
+            mss_raised: false,
             timestamps: h.offered.timestamps && o.timestamps.is_some(),
             sack: h.offered.sack && o.sack_permitted,
             window_scale,

@@ -87,6 +87,8 @@ pub struct Agreed {
     /// Not of the hosts' own: marks for gateways take no bytes beside timestamps where nothing is
     /// promised.
     pub pads_marks: bool,
+    /// Nor this: the client was told a larger MSS than its server said.
+    pub mss_raised: bool,
 }
 
 impl Agreed {

@@ -3,6 +3,7 @@
 use farlink_wire::SeqNum;
 
 use crate::config::{Notice, Pinned};
+use crate::leg::Agreed;
 use crate::relays::Over;
 
 /// What an acknowledgement made here promises its source. It is read in two places: how far one may
@@ -23,10 +24,12 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Of a connection in custody mode, or else of one whose hosts scale their windows, or do not.
+    /// Of a connection in custody mode, or else of one whose hosts scale their windows, or do not,
+    /// or have been told more than the other one said.
     #[must_use]
-    pub fn of(custody: Option<Notice>, pinned: Pinned, window_scale: bool) -> Self {
-        match (custody, pinned == Pinned::Never || window_scale) {
+    pub fn of(custody: Option<Notice>, pinned: Pinned, agreed: Agreed) -> Self {
+        let stands_alone = agreed.window_scale && !agreed.mss_raised;
+        match (custody, pinned == Pinned::Never || stands_alone) {
             (Some(notice), _) => Self::Nothing(notice),
             (None, true) => Self::Shown,
             (None, false) => Self::Held,

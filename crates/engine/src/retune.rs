@@ -65,7 +65,7 @@ impl Engine {
             let action = self.action_over(now, flow.rule, [flow.legs.a.out, flow.legs.b.out]);
             let Some(action) = action.filter(|a| a.is_split()) else { continue };
             let Some(flow) = self.table.get_mut(id) else { continue };
-            let promise = Promise::of(action.custody(), self.config.pinned, flow.agreed.window_scale);
+            let promise = Promise::of(action.custody(), self.config.pinned, flow.agreed);
             if flow.change_promise(promise) {
                 self.after_event(now, id, net);
             }

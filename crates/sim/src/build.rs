@@ -53,6 +53,7 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
         gateways: plan.gateways.len() as u64,
         gateways_in_touch: (steady && between.iter().all(|g| g.declared)).then_some(plan.gateways.len()),
         dormant_after: dormant.unwrap_or_default(),
+        raised_mss: None,
         large: plan.gaps.iter().any(|gap| oversize(gap, plan.gateways.len()) != Oversize::Auto),
     };
     let mut world = World::new(plan.seed, allowed, trace);

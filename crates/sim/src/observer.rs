@@ -87,6 +87,8 @@ pub struct Allowances {
     pub dormant_after: Duration,
     /// Some link asks for segments that are larger than a packet.
     pub large: bool,
+    /// Some rule has clients told so large an MSS.
+    pub raised_mss: Option<u16>,
 }
 
 /// The observer of one run.
@@ -213,9 +215,10 @@ impl Observer {
             return;
         }
         let (key, side) = flow_of(&s);
+        let raised_mss = self.allowed.raised_mss;
         let Some(flow) = self.truth.flows.get_mut(&key) else { return };
         let Some((index, _)) =
-            flow.newest_first().find(|(_, c)| said_it(bytes, &s, flow, c, side, false).is_ok())
+            flow.newest_first().find(|(_, c)| said_it(bytes, &s, flow, c, side, (false, raised_mss)).is_ok())
         else {
             return;
         };
@@ -306,7 +309,8 @@ impl Observer {
         // newest of all.
         let (mut wrong, mut judged) = (None, None);
         for (index, conn) in flow.newest_first() {
-            match said_it(bytes, &s, flow, conn, side, self.hostile.has_forged()) {
+            let allowed = (self.hostile.has_forged(), self.allowed.raised_mss);
+            match said_it(bytes, &s, flow, conn, side, allowed) {
                 // A gateway that has lost its state asks a host where it stands before it resets
                 // its connection.
                 Ok(()) if view.may_reset.contains(&key) && s.seq_len() == 0 => return Ok(()),
@@ -453,14 +457,14 @@ fn said_it(
     flow: &Flow,
     conn: &Conn,
     side: usize,
-    may_be_forged: bool,
+    (may_be_forged, raised_mss): (bool, Option<u16>),
 ) -> Checked {
     let Some(said) = &conn.sides[side] else {
         return Err("a segment of a host that has not spoken".into());
     };
     let other = conn.sides[1 - side].as_ref();
     if s.flags.syn() {
-        return check_syn(s, said, other);
+        return check_syn(s, said, other, raised_mss);
     }
     let first = s.seq.since(said.isn);
     let span = said.snd_max.since(said.isn);
@@ -521,7 +525,7 @@ fn check_payload(bytes: &[u8], s: &TcpSegment, conn: &Conn, side: usize) -> Chec
 }
 
 /// A SYN is the host's own: number, answer, standard options (decision 8).
-fn check_syn(s: &TcpSegment, said: &Said, other: Option<&Said>) -> Checked {
+fn check_syn(s: &TcpSegment, said: &Said, other: Option<&Said>, raised_mss: Option<u16>) -> Checked {
     if s.seq != said.isn {
         return Err("a SYN with a number that is not the host's".into());
     }
@@ -531,8 +535,10 @@ fn check_syn(s: &TcpSegment, said: &Said, other: Option<&Said>) -> Checked {
     if s.flags.ack() && other.is_none_or(|o| s.ack != o.isn + 1) {
         return Err("a SYN-ACK that answers no SYN".into());
     }
-    let standard =
-        |o: &farlink_wire::TcpOptions| (o.mss, o.window_scale, o.sack_permitted, o.timestamps.is_some());
+    let raised = raised_mss.filter(|_| s.flags.ack() && s.options.mss == raised_mss);
+    let standard = |o: &farlink_wire::TcpOptions| {
+        (o.mss.max(raised), o.window_scale, o.sack_permitted, o.timestamps.is_some())
+    };
     if standard(&s.options) != standard(&said.options) || s.options.unknown != said.options.unknown {
         return Err("standard options of a SYN changed".into());
     }

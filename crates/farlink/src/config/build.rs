@@ -432,6 +432,11 @@ fn rules(
                 source.error(Some(wanted.span()), format!("{wrong}; allowed: {}", names.join(", ")))
             })
         });
+        let raise_mss = match &r.raise_mss {
+            None => None,
+            // What IP has room for.
+            Some(mss) => Some(size(Some(mss), source, 0, 536, 65_495)? as u16),
+        };
         rules.push(engine::Rule {
             name: name.clone(),
             interfaces: ids.collect::<Result<_, _>>()?,
@@ -448,6 +453,7 @@ fn rules(
             },
             class: r.class.map(class),
             send_ahead: r.send_ahead.map(send_ahead),
+            raise_mss,
         });
     }
     Ok(rules)

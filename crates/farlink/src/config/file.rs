@@ -192,6 +192,7 @@ pub struct Rule {
     pub class: Option<Class>,
     #[serde(default)]
     pub send_ahead: Option<SendAhead>,
+    pub raise_mss: Option<Spanned<Size>>,
 }
 
 /// What is done with a connection.

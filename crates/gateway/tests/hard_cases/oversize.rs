@@ -3,7 +3,7 @@
 
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{LegConfig, Link, Oversize, SendAhead};
+use farlink_gateway::config::{LegConfig, Link, Oversize, Rule, SendAhead};
 use farlink_wire::Duration;
 
 /// A connection over the link, and what `b` has got of it.
@@ -234,4 +234,31 @@ fn an_answer_to_an_earlier_copy_tells_as_much() {
     bed.forget();
     bed.write(40, "");
     assert!(bed.oversized() >= 2 && bed.whole.is_empty(), "{:?} {:?}", bed.fragments, bed.whole);
+}
+
+/// Hasegawa's gateway announces its larger segments; here that is an experiment.
+#[test]
+fn a_client_behind_the_link_is_told_a_larger_mss_where_a_rule_says_so() {
+    for (raise, told) in [(None, 1460), (Some(536), 1460), (Some(4_420), 4_420)] {
+        let mut t = Script::with(|s| {
+            s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() });
+            s.config.rules = vec![Rule { raise_mss: raise, ..Rule::default() }];
+        });
+        let syn = "win 65535 <mss 1460,sackOK,ws 3>";
+        t.play(&format!("b > S 0 {syn}\n ~1\n drop\n a > S. 0 ack 1 {syn}\n ~1"));
+        let answers = t.take(Host::B);
+        assert_eq!(
+            answers.iter().map(|s| s.segment.options.mss).collect::<Vec<_>>(),
+            [Some(told)],
+            "{answers:?}"
+        );
+        // Nothing is said to those on this side, who send into the link.
+        t.play(&format!("a > S 0 {syn} {{port 5000}}\n ~1\n drop\n b > S. 0 ack 1 {syn} {{port 5000}}\n ~1"));
+        let answers = t.take(Host::A);
+        assert_eq!(
+            answers.iter().map(|s| s.segment.options.mss).collect::<Vec<_>>(),
+            [Some(1_460)],
+            "{answers:?}"
+        );
+    }
 }

@@ -494,6 +494,8 @@ fn allowances<'a>(nodes: impl Iterator<Item = &'a node::Kind>) -> Allowances {
     let mut allowed = Allowances { relay_bytes: 65_535, ..Allowances::default() };
     for config in configs {
         allowed.gateways += 1;
+        let raised = config.rules.iter().filter_map(|rule| rule.raise_mss).max();
+        allowed.raised_mss = allowed.raised_mss.max(raised);
         allowed.pinned |= config.pinned != Pinned::Never;
         allowed.relay_bytes = allowed.relay_bytes.max(u64::from(config.limits.relay_bytes));
         allowed.dormant_after = config.timers.dormant_after;

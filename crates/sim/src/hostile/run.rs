@@ -254,6 +254,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
     let count = plan.gateways.iter().filter(|g| **g).count();
     let declared = plan.link.declared != Declared::No;
     let allowed = Allowances {
+        raised_mss: None,
         abandonment: false,
         pinned: plan.config.pinned != Pinned::Never,
         relay_bytes: u64::from(plan.config.limits.relay_bytes).max(65_535),
