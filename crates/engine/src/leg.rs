@@ -142,6 +142,13 @@ impl Leg {
         }
     }
 
+    /// The largest packet, bytes: what the route and its routers say, and what the host's MSS does,
+    /// as networks of larger packets may lie on the way to it.
+    #[must_use]
+    pub fn packet_bytes(&self) -> u32 {
+        self.path_mtu.bytes().min(u32::from(self.mss).saturating_add(self.header_bytes()))
+    }
+
     /// What is known of whether it takes segments that are larger than a packet.
     #[must_use]
     pub fn oversizing(&self) -> Oversizing {

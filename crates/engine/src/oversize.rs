@@ -112,7 +112,7 @@ impl Split<'_> {
             _ => None,
         };
         let Some(dont_fragment) = dont_fragment else { return (None, unit) };
-        let fragments = Fragments { packet_bytes: leg.path_mtu.bytes(), dont_fragment };
+        let fragments = Fragments { packet_bytes: leg.packet_bytes(), dont_fragment };
         (Some(fragments), of_packet)
     }
 
@@ -127,7 +127,7 @@ impl Split<'_> {
         let is_v4 = leg.addr.is_ipv4();
         Sizes {
             fragment_header_bytes: if is_v4 { 20 } else { 48 },
-            packet_bytes: leg.path_mtu.bytes(),
+            packet_bytes: leg.packet_bytes(),
             tcp_header_bytes: 20 + options,
             ack_bytes: leg.header_bytes() + options,
             is_v4,

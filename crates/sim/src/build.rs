@@ -158,11 +158,11 @@ fn send_ahead(gap: &Gap) -> SendAhead {
     if has_turn { SendAhead::On } else { SendAhead::default() }
 }
 
-/// Segments into it are larger than a packet, each fourth time. Not before another gateway: what it
+/// Segments into it are larger than a packet, each second time. Not before another gateway: what it
 /// puts together of fragments the observer does not see.
 fn oversize(gap: &Gap, gateways: usize) -> Oversize {
     let turn = gap.there.delay.as_nanos() / 13_000;
-    if turn.is_multiple_of(4) && gateways == 1 {
+    if turn.is_multiple_of(2) && gateways == 1 {
         Oversize::Bytes(3_000 + (turn % 61) as u32 * 1_000)
     } else {
         Oversize::Auto

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::{Duration, Instant, Parsed, parse};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp::{self, CongestionControl, Socket, SocketBuffer, State};
@@ -13,6 +13,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, IpListenEndpoint};
 
 use crate::app::{App, End, Outcome};
 use crate::border::{Border, Standing};
+use crate::reassembly::Reassembly;
 use crate::traffic::{Congestion, Connection, HostConfig, Side};
 
 /// How long a host's stack waits for a sign of life of the other side before it gives up. Longer
@@ -135,6 +136,8 @@ pub struct SmolHost {
     active: Vec<Active>,
     out: VecDeque<Vec<u8>>,
     deadline: Option<Instant>,
+    /// Half of the hosts take fragments; the others drop them.
+    fragments: Option<Reassembly>,
 }
 
 fn is_at(e: Option<IpEndpoint>, at: (IpAddr, u16)) -> bool {
@@ -195,6 +198,7 @@ impl SmolHost {
             .collect();
         Self {
             number,
+            fragments: seed.is_multiple_of(2).then(Reassembly::default),
             border: Border::new(&config, seed),
             config,
             plan,
@@ -327,6 +331,11 @@ impl SmolHost {
 
 impl Host for SmolHost {
     fn receive(&mut self, now: Instant, packet: &[u8]) {
+        let whole = match parse(packet) {
+            Parsed::Fragment(_) => self.fragments.as_mut().and_then(|f| f.push(now, packet)),
+            _ => None,
+        };
+        let packet = whole.as_deref().unwrap_or(packet);
         let (sockets, active) = (&self.sockets, &self.active);
         let stack = |local: (IpAddr, u16), remote: (IpAddr, u16)| {
             active.iter().filter(|a| a.has_socket).find_map(|a| {

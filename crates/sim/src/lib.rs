@@ -30,6 +30,7 @@ pub mod packet;
 pub mod plan;
 mod promised;
 pub mod ranges;
+mod reassembly;
 pub mod rig;
 pub mod rng;
 pub mod runner;

@@ -222,6 +222,15 @@ fn beside_fragments_without_df_a_packet_with_it_goes_once_a_second() {
     assert!(bed.oversized() >= 3 && (2..=4).contains(&bed.whole.len()), "one a second: {:?}", bed.whole);
 }
 
+/// A link may take larger packets than the network of the host behind it.
+#[test]
+fn fragments_are_no_larger_than_what_the_host_takes() {
+    let mut bed = Bed::new(Oversize::Auto);
+    bed.t.set_mtu(Host::B, 9_000);
+    bed.write(8, "");
+    assert_eq!(bed.fragments, [(0, 1_480), (1_480, 2_940)], "by its MSS");
+}
+
 /// Acknowledgements wait for the starved link, behind errors of routers too.
 #[test]
 fn an_answer_to_an_earlier_copy_tells_as_much() {

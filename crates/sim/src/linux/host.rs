@@ -11,12 +11,12 @@ use farlink_wire::{Duration, Instant, Parsed, TcpSegment, parse};
 use super::config::LinuxConfig;
 use super::conn::{Conn, Path, RESET};
 use super::flood::Flood;
-use super::reassembly::Reassembly;
 use super::transfer::{Direction, Play, Start};
 use crate::app::End;
 use crate::content::Stream;
 use crate::host::{Host, address};
 use crate::packet::{hash, tcp};
+use crate::reassembly::Reassembly;
 
 /// Host number of the client.
 pub const CLIENT: usize = 0;

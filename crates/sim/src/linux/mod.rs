@@ -18,7 +18,6 @@ pub mod flood;
 pub mod host;
 pub mod notices;
 mod rate;
-mod reassembly;
 mod receiver;
 mod rtt;
 mod scoreboard;

@@ -51,7 +51,7 @@ enum Fit {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Reassembly {
+pub(crate) struct Reassembly {
     queues: BTreeMap<Key, Queue>,
     /// Fragments by source.
     counts: BTreeMap<IpAddr, u64>,
