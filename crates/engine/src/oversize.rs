@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::initial_window::bytes_in;
 use crate::link::Sizes;
 use crate::oversizing::{Asked, Oversizing, Verdict};
+use crate::scoreboard::Sent;
 use crate::sender::{Happened, Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
@@ -32,6 +33,11 @@ const FIRST_FRAGMENTS: u32 = 8;
 const FRAGMENTS_MIN: u32 = 2;
 /// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
 const PROOF_WAIT: Duration = Duration::from_millis(200);
+/// Beside large segments a packet goes so often, or once in a round trip where that takes longer, or as
+/// often as the way back has room for: if
+/// large ones do not arrive any more, it does, and tells. The host acknowledges it with the large
+/// one that follows.
+const PACKET_EVERY: Duration = Duration::from_millis(200);
 /// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
 /// with it goes so often.
 const WHOLE_EVERY: Duration = Duration::from_secs(1);
@@ -85,9 +91,44 @@ impl Split<'_> {
         leg.path_mtu.probe_bytes(now).is_some() && !self.relays.get(to.other()).tx.tries_mtu()
     }
 
-    /// This leaves: it is that packet, where one is due.
+    /// A packet that left later and stands behind this has arrived, or one that is its beginning,
+    /// and no large segment has that left later. Where a window is sent ahead of, what stands
+    /// beyond it is dropped, large or not.
+    fn seems_refused(&self, to: Side, lost: &Sent) -> bool {
+        let (o, is_ahead) = (self.legs.get(to).oversizing(), self.relays.get(to.other()).tx.goes_ahead());
+        let tells = |(at, end): (Instant, SeqNum)| {
+            at > lost.sent_at && (end.after(lost.end) || end == lost.seq && !is_ahead)
+        };
+        o.packet.is_some_and(tells) && o.arrived.is_none_or(|at| at <= lost.sent_at)
+    }
+
+    /// What is new leaves in one packet where that is due and more follows; what is sent again
+    /// does where packets seem to be all that arrives.
+    pub(crate) fn in_a_packet(&self, cx: &Cx<'_>, to: Side, plan: Plan) -> Plan {
+        let o = self.legs.get(to).oversizing();
+        let normal = self.hosts().segment_payload(to);
+        let tx = &self.relays.get(to.other()).tx;
+        if plan.purpose == Purpose::Retransmit && plan.len > normal && tx.mss() > normal {
+            let lost = tx.board().at(plan.seq).filter(|lost| self.seems_refused(to, lost));
+            return lost.map_or(plan, |_| Plan { len: normal, fin: false, ..plan });
+        }
+        let link = cx.links.get(self.legs.get(to).out);
+        let spared =
+            link.map_or(Duration::ZERO, |link| link.acks_spared(u64::from(self.sizes(to).ack_bytes)));
+        let every = PACKET_EVERY.max(tx.shortest_rtt().unwrap_or_default()).max(spared);
+        let is_due = o.proved > 0 && o.whole_at.is_none_or(|at| cx.now.since(at) >= every);
+        let is_large = plan.purpose == Purpose::New && tx.mss() > normal && plan.len > normal;
+        let end = self.relays.get(to.other()).supply().end;
+        let more_follows = !plan.fin && (plan.seq + plan.len).before(end);
+        if is_large && is_due && more_follows { Plan { len: normal, ..plan } } else { plan }
+    }
+
+    /// This leaves: it may be that packet.
     pub(crate) fn note_whole(&mut self, now: Instant, to: Side, plan: &Plan) {
-        if plan.len > 0 && plan.purpose != Purpose::SizeProbe && self.is_whole_due(now, to) {
+        let is_packet = plan.len > 0 && plan.len <= self.hosts().segment_payload(to);
+        let takes = matches!(self.legs.get(to).oversizing().verdict, Some(Verdict::Takes { .. }));
+        let is_whole = is_packet && takes || self.is_whole_due(now, to);
+        if plan.len > 0 && plan.purpose != Purpose::SizeProbe && is_whole {
             self.legs.get_mut(to).oversizing_mut().whole_at = Some(now);
         }
     }
@@ -185,6 +226,12 @@ impl Split<'_> {
         if has_asked && happened.progress && happened.delivered_bytes >= u64::from(normal) {
             self.legs.get_mut(from).oversizing_mut().packets_arrive = true;
         }
+        let o = self.legs.get_mut(from).oversizing_mut();
+        o.arrived = o.arrived.max(happened.large_sent_at);
+        let newest = happened.newest.filter(|(at, _)| o.arrived.is_none_or(|large| large < *at));
+        if let Some(newest) = newest.filter(|(at, _)| o.packet.is_none_or(|(before, _)| before < *at)) {
+            o.packet = Some(newest);
+        }
         if unit > normal && happened.progress && happened.delivered_bytes >= u64::from(unit) {
             let fragments = self.sizes(from).fragments(u64::from(unit));
             let o = self.legs.get_mut(from).oversizing_mut();
@@ -195,16 +242,23 @@ impl Split<'_> {
     }
 
     /// The oldest segment may have been lost too often: it goes in packets, and where that has
-    /// happened to several, all do. Where none has arrived in this connection, another host may
-    /// stand behind the address, or a firewall may be new: then once is too often.
+    /// happened to several, all do. Once is too often where none has arrived in this connection:
+    /// another host may stand behind the address. So it is where none of several has arrived, and a
+    /// packet behind them has: a firewall may be new.
     pub(crate) fn doubt_oversize(&mut self, cx: &mut Cx<'_>, to: Side) {
         // Records of several packets are larger, too, and say nothing of that.
         let Some(Verdict::Takes { .. }) = self.legs.get(to).oversizing().verdict else { return };
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
-        let proved = self.legs.get(to).oversizing().proved > 0;
-        let times = if proved { LOST_TIMES } else { 0 };
-        let head = tx.board().first().filter(|r| r.lost && r.repeats >= times);
+        let o = self.legs.get(to).oversizing();
+        let proved = o.proved > 0;
+        let head = tx.board().first().filter(|r| r.lost);
+        let none_of_several = head.is_some_and(|r| {
+            let several = o.packet.is_some_and(|(_, end)| end.after(r.end + 2 * normal));
+            several && self.seems_refused(to, r)
+        });
+        let at_once = !proved || none_of_several;
+        let head = head.filter(|r| at_once || r.repeats >= LOST_TIMES);
         let large = head.map(|r| (r.end, r.end.since(r.seq))).filter(|(_, bytes)| *bytes > normal);
         let Some((end, head_bytes)) = large else { return };
         let next = tx.snd_nxt();
@@ -229,7 +283,7 @@ impl Split<'_> {
             if let Some(link) = cx.links.get_mut(leg.out) {
                 link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
             }
-        } else if !proved {
+        } else if at_once {
             // A copy finds it out anew.
             *o = Oversizing { small_until: Some(next), failures: o.failures, ..Oversizing::default() };
             if let Some(link) = cx.links.get_mut(leg.out) {

@@ -21,7 +21,7 @@ pub struct Oversizing {
     pub packets_arrive: bool,
     /// What was sent before this was too large for the path, and lost for that.
     pub excused: Option<SeqNum>,
-    /// When a whole packet went last, where fragments do not carry DF.
+    /// When a whole packet went last.
     pub whole_at: Option<Instant>,
     /// The copy that is under way.
     pub asked: Option<Asked>,
@@ -31,6 +31,10 @@ pub struct Oversizing {
     pub tries: u8,
     /// What is known.
     pub verdict: Option<Verdict>,
+    /// When the large segment left that left last of those that have arrived.
+    pub arrived: Option<Instant>,
+    /// The same of packets that left after that, and what follows it.
+    pub packet: Option<(Instant, SeqNum)>,
     /// So many fragments a segment has had that has arrived.
     pub proved: u32,
     /// Segments of more fragments than this have been lost too often.

@@ -5,6 +5,7 @@
 //! losses are looked for in the order of transmission (`order.rs`), and no acknowledgement walks
 //! over all records.
 
+mod acked;
 mod check;
 mod order;
 
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
+pub use acked::Acked;
 use order::Order;
 
 /// Records that one board has at most. New data waits beyond; blocks then count where they cover
@@ -100,34 +102,6 @@ impl Sent {
     }
 }
 
-/// What an acknowledgement told.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Acked {
-    /// Bytes newly acknowledged, cumulatively or by SACK.
-    pub delivered_bytes: u64,
-    /// Bytes newly acknowledged by SACK.
-    pub sacked_bytes: u64,
-    /// RTT sample from the newest segment acknowledged that was sent once.
-    pub rtt: Option<Duration>,
-    /// Send time and end of the most recently sent segment acknowledged (RACK.xmit_ts,
-    /// RACK.end_seq).
-    pub newest: Option<(Instant, SeqNum, bool)>,
-    /// Highest end acknowledged, for reordering detection (RACK.fack).
-    pub highest: Option<SeqNum>,
-    /// A segment below the highest one acknowledged before, never sent again, was acknowledged:
-    /// reordering.
-    pub reordered: bool,
-    /// How long ago the oldest of those was sent.
-    pub late: Option<Duration>,
-    /// Of segments that had been sent again once, the one whose repetition is youngest: how long
-    /// ago that and the original were sent.
-    pub repeated_once: Option<(Duration, Duration)>,
-    /// Some segment that was acknowledged had been sent only once.
-    pub original: bool,
-    /// Of the newest segment: when it left, and what the leg had done by then.
-    pub snapshot: Option<(Instant, Then)>,
-}
-
 /// The transmissions in flight on one leg.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
@@ -147,6 +121,8 @@ pub struct Scoreboard {
     /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for
     /// the copy.
     min_rtt: Duration,
+    /// Segments with more payload are larger than a packet; 0: there have been none.
+    packet_bytes: u32,
     /// Records that were looked at or moved.
     #[cfg(test)]
     steps: usize,
@@ -156,6 +132,10 @@ impl Scoreboard {
     /// The leg's smallest RTT is this.
     pub fn set_min_rtt(&mut self, min_rtt: Duration) {
         self.min_rtt = min_rtt;
+    }
+    /// Segments with more payload than this are larger than a packet.
+    pub fn set_packet(&mut self, bytes: u32) {
+        self.packet_bytes = bytes;
     }
     /// Nothing is in flight.
     #[must_use]
@@ -200,6 +180,11 @@ impl Scoreboard {
     pub fn last(&self) -> Option<&Sent> {
         self.records.back()
     }
+    /// The record that contains `seq`.
+    #[must_use]
+    pub fn at(&self, seq: SeqNum) -> Option<&Sent> {
+        self.records.get(self.index_of(seq)).filter(|r| r.seq.before_eq(seq))
+    }
     /// Memory of the records, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -223,8 +208,9 @@ impl Scoreboard {
     /// Everything is forgotten.
     pub fn clear(&mut self) {
         let losses = self.losses.take().map(|_| Vec::new());
-        let (lost_ever_bytes, min_rtt) = (self.lost_ever_bytes, self.min_rtt);
-        *self = Self { losses, lost_ever_bytes, min_rtt, ..Self::default() };
+        let (lost_ever_bytes, min_rtt, packet_bytes) =
+            (self.lost_ever_bytes, self.min_rtt, self.packet_bytes);
+        *self = Self { losses, lost_ever_bytes, min_rtt, packet_bytes, ..Self::default() };
     }
 
     /// Index of the record that contains `seq`, or of the first one above it.
@@ -284,6 +270,15 @@ impl Scoreboard {
         if acked.highest.is_none_or(|h| r.end.after(h)) {
             acked.highest = Some(r.end);
         }
+        // What was sent again may have arrived the first time.
+        if self.is_large(r) && (!r.retransmitted || now.since(r.sent_at) >= self.min_rtt) {
+            acked.large_sent_at = acked.large_sent_at.max(Some(r.sent_at));
+        }
+    }
+
+    /// Its last transmission was of segments that are larger than a packet.
+    fn is_large(&self, r: &Sent) -> bool {
+        self.packet_bytes > 0 && r.unit_bytes.min(r.end.since(r.unit_from)) > self.packet_bytes
     }
 
     /// A cumulative acknowledgement up to `una`, then SACK blocks. Blocks outside what is in flight

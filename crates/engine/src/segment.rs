@@ -448,6 +448,7 @@ impl Split<'_> {
                 plan
             }
         };
+        let plan = plan.map(|plan| self.in_a_packet(cx, to, plan));
         if let Some(plan) = &plan {
             self.note_whole(cx.now, to, plan);
         }

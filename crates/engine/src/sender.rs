@@ -58,6 +58,8 @@ pub struct Happened {
     /// When the newest segment left that is acknowledged for the first time, as far as that is
     /// clear.
     pub newest_sent_at: Option<Instant>,
+    /// The same with what follows it.
+    pub newest: Option<(Instant, SeqNum)>,
     /// It had been sent before.
     pub newest_again: bool,
     /// Bytes found to be delivered.
@@ -70,6 +72,8 @@ pub struct Happened {
     pub silent: bool,
     /// The first of segments that are larger than a packet has not been acknowledged in time.
     pub unproved: bool,
+    /// Such have arrived; the newest of them left then.
+    pub large_sent_at: Option<Instant>,
     /// The round trip that was measured.
     pub rtt: Option<Duration>,
 }
@@ -81,8 +85,8 @@ pub struct Sender {
     governor: Governor,
     peer: PeerWindow,
     ahead: ahead::Ahead,
-    /// Segments are larger than a packet.
-    is_large: bool,
+    /// Segments are larger than a packet, which has so much payload.
+    of_packet: Option<u32>,
     /// None of those has arrived yet: the first is waited for so long beyond a round trip.
     proof_wait: Option<Duration>,
     timers: Timers,
@@ -127,7 +131,7 @@ impl Sender {
             governor: Governor::new(cc),
             peer: PeerWindow::new(next),
             ahead: ahead::Ahead::default(),
-            is_large: false,
+            of_packet: None,
             proof_wait: None,
             timers: Timers::default(),
             early: early::Early::default(),

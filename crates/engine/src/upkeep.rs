@@ -218,7 +218,7 @@ impl Split<'_> {
                 self.doubt_shim(cx, side.other());
                 self.doubt_oversize(cx, side.other());
                 self.doubt_link(cx, side.other(), ran);
-            } else if happened.unproved {
+            } else if happened.unproved || happened.lost_bytes > 0 {
                 self.doubt_oversize(cx, side.other());
             } else if happened.silent {
                 self.miss_word(cx, side.other(), rto);

@@ -19,6 +19,8 @@ const LOST_PERCENT: u64 = 2;
 /// Datagrams a second that identifications are enough for (RFC 6864), a few less.
 const DATAGRAMS_PER_S: u64 = 260;
 
+/// One acknowledgement in the time of so many is a small part of the other direction.
+const ACKS_SPARED: u64 = 16;
 /// A usual queue before the other direction holds so many acknowledgements of so many bytes, and no
 /// acknowledgement waits longer.
 const ACKS_WAITING: u64 = 50;
@@ -108,6 +110,14 @@ impl Link {
         let Some((_, return_bps)) = self.starved() else { return Duration::ZERO };
         let bits = ACKS_WAITING * ACK_BYTES * 8;
         Duration::from_micros(bits * 1_000_000 / return_bps).min(ACKS_WAIT_MAX)
+    }
+
+    /// In so long an acknowledgement of so many bytes takes a small part of the other direction.
+    #[must_use]
+    pub fn acks_spared(&self, ack_bytes: u64) -> Duration {
+        let return_bps = self.rate_in_bps.unwrap_or(0);
+        let bits = ACKS_SPARED * 8 * (ack_bytes + u64::from(self.overhead_bytes()));
+        Duration::from_micros((bits * 1_000_000).checked_div(return_bps).unwrap_or(0)).min(ACKS_WAIT_MAX)
     }
 
     /// Its rate and that of the other direction, bits per second, where that is starved.

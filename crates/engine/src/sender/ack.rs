@@ -49,6 +49,8 @@ impl Sender {
         // step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
         happened.newest_sent_at = known.map(|(sent_at, ..)| sent_at);
+        happened.newest = known.map(|(sent_at, end, _)| (sent_at, end));
+        happened.large_sent_at = acked.large_sent_at;
         happened.newest_again = known.is_some_and(|(.., again)| again);
         let mut sample = self.flight.sample_rate(now, &acked);
         let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);

@@ -237,6 +237,10 @@ impl Flight {
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = mss;
     }
+    /// Such with more payload are larger than a packet.
+    pub fn set_packet(&mut self, bytes: u32) {
+        self.board.set_packet(bytes);
+    }
     /// The source or the controller holds back more than the path would.
     pub fn mark_app_limited(&mut self) {
         self.rate.mark_app_limited(self.board.pipe());

@@ -115,7 +115,10 @@ impl Sender {
             if let Some(plan) = self.plan_mtu_probe(supply, room) {
                 return Some(plan);
             }
-            let (seq, len) = self.flight.next_lost(max.min(round_up(room, mss)))?;
+            // A timeout asks in a packet; not where all behind it waits to be sent again, too.
+            let asks = self.flight.is_head_due() && !self.ahead.is_on();
+            let most = if asks { self.probe_bytes() } else { u32::MAX };
+            let (seq, len) = self.flight.next_lost(max.min(round_up(room, mss)).min(most))?;
             if self.is_refused(seq) {
                 self.arm_persist(now);
                 return None;
@@ -161,17 +164,22 @@ impl Sender {
                 && !last.sacked
             {
                 let total = last.end.since(last.seq);
-                let len = total.min(self.flight.mss());
+                let len = total.min(self.probe_bytes());
                 return Some(self.with_fin(last.end - len, len, supply, Purpose::TailProbe));
             }
             // New data is the better probe (RFC 8985 7.3); it may exceed the congestion window by
             // one segment.
             if room > 0 {
-                let len = room.min(self.flight.mss());
+                let len = room.min(self.probe_bytes());
                 return Some(self.with_fin(self.flight.next(), len, supply, Purpose::New));
             }
         }
         None
+    }
+
+    /// Payload of a probe: one packet. What is larger may be what does not arrive.
+    fn probe_bytes(&self) -> u32 {
+        self.of_packet.unwrap_or(u32::MAX).min(self.flight.mss())
     }
 
     pub(super) fn plan_window_probe(&self) -> Plan {
@@ -294,7 +302,7 @@ impl Sender {
         let (room, pipe) = (self.governor.room(self.flight.pipe()), self.flight.pipe());
         // While one segment larger than a packet is on its way, others must be: where nothing but
         // the link's queue is the clock, they wait there.
-        let least = if self.is_large { LARGE_SEGMENTS_MIN * u64::from(self.mss()) } else { 0 };
+        let least = if self.of_packet.is_some() { LARGE_SEGMENTS_MIN * u64::from(self.mss()) } else { 0 };
         room.max(least.saturating_sub(pipe))
     }
 

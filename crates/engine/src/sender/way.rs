@@ -70,7 +70,7 @@ impl Sender {
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.
     pub fn set_mss_for_options(&mut self, mss: u32) {
         if mss > 0 {
-            self.is_large = false;
+            self.of_packet = None;
             self.proof_wait = None;
             self.flight.set_mss(mss);
             self.governor.set_mss(mss);
@@ -80,8 +80,9 @@ impl Sender {
     /// Segments have so much payload, and congestion control counts in such of a packet (RFC 3465).
     pub fn set_unit(&mut self, unit: u32, of_packet: u32) {
         if unit > 0 {
-            self.is_large = unit > of_packet;
+            self.of_packet = Some(of_packet).filter(|of_packet| unit > *of_packet);
             self.flight.set_mss(unit);
+            self.flight.set_packet(of_packet);
             self.governor.set_mss(of_packet);
         }
     }

@@ -271,3 +271,106 @@ fn a_client_behind_the_link_is_told_a_larger_mss_where_a_rule_says_so() {
         );
     }
 }
+impl Bed {
+    /// Large ones have arrived, too.
+    fn proved() -> Self {
+        let mut bed = Self::taken();
+        for _ in 0..3 {
+            bed.write(30, "");
+            bed.end = bed.next(bed.end);
+            bed.acknowledge("");
+            bed.forget();
+        }
+        bed
+    }
+
+    /// What follows all that has come since, where that is new and begins here.
+    fn next(&self, una: u32) -> u32 {
+        let large: u32 =
+            self.fragments.iter().map(|(from, to)| to - from - if *from == 0 { 20 } else { 0 }).sum();
+        let whole: u32 = self.whole.iter().map(|(from, to)| to - from).sum();
+        una + large + whole
+    }
+
+    /// Payload of the first segment that came in fragments.
+    fn first_large(&self) -> u32 {
+        let next = self.fragments.iter().skip(1).position(|(from, _)| *from == 0);
+        let last = self.fragments.get(next.unwrap_or(self.fragments.len() - 1));
+        last.map_or(0, |(_, to)| to - 20)
+    }
+
+    /// Each byte from `from` up to `to` has come in packets.
+    fn has_come(&self, from: u32, to: u32) -> bool {
+        let mut whole = self.whole.clone();
+        whole.sort_unstable();
+        let mut next = from;
+        for (start, end) in whole {
+            next = if start <= next { next.max(end) } else { next };
+        }
+        next >= to
+    }
+}
+
+/// A firewall is new, or the route is: large segments do not arrive any more.
+#[test]
+fn among_large_segments_a_packet_tells_that_they_do_not_arrive_any_more() {
+    let mut bed = Bed::proved();
+    let una = bed.end;
+    bed.write(100, "");
+    assert!(bed.oversized() >= 3, "{:?} {:?}", bed.fragments, bed.whole);
+    let [(from, to), ..] = bed.whole[..] else { panic!("all are large: {:?}", bed.fragments) };
+    assert!(from > una && to - from <= 1_460, "the first one is large, a packet follows: {:?}", bed.whole);
+    // It alone arrives. The large ones before it go again at once, in packets.
+    bed.forget();
+    bed.play(&format!("~400\n b > . 1 ack {una} win 60000 <sack {from}:{to}>\n ~250"));
+    assert!(bed.has_come(una, from), "{una} to {from}: {:?} {:?}", bed.whole, bed.fragments);
+    assert!(bed.oversized() <= 1, "a copy asks anew: {:?}", bed.fragments);
+}
+
+#[test]
+fn the_end_is_asked_for_in_a_packet() {
+    let mut bed = Bed::proved();
+    let una = bed.end;
+    bed.write(5, "");
+    assert!(!bed.fragments.is_empty() && bed.whole.is_empty(), "{:?} {:?}", bed.fragments, bed.whole);
+    bed.forget();
+    bed.play("~1250");
+    let [(from, to), ..] = bed.whole[..] else { panic!("{:?}", bed.fragments) };
+    assert!(from > una && to - from <= 1_460, "{:?}", bed.whole);
+    bed.forget();
+    bed.play(&format!("b > . 1 ack {una} win 60000 <sack {from}:{to}>\n ~300"));
+    assert!(bed.has_come(una, from), "{una} to {from}: {:?} {:?}", bed.whole, bed.fragments);
+}
+
+/// Chance takes one: those behind it arrive, so it goes again as it was.
+#[test]
+fn what_is_lost_among_others_that_arrive_is_large_again() {
+    let mut bed = Bed::proved();
+    let una = bed.end;
+    bed.write(100, "");
+    let (second, end) = (una + bed.first_large(), bed.next(una));
+    bed.forget();
+    bed.play(&format!("~400\n b > . 1 ack {una} win 60000 <sack {second}:{end}>\n ~100"));
+    assert!(bed.oversized() >= 1, "{:?} {:?}", bed.fragments, bed.whole);
+    assert!(bed.whole.iter().all(|(from, _)| *from >= end), "{una} to {second}: {:?}", bed.whole);
+}
+
+/// What is known of a host is worth ten minutes; then it is tried again.
+#[test]
+fn who_has_refused_them_is_asked_again_after_ten_minutes() {
+    let mut bed = Bed::new(Oversize::Auto);
+    for _ in 0..8 {
+        bed.write(8, "");
+        bed.acknowledge("");
+    }
+    assert_eq!(bed.oversized(), 4, "it refuses: {:?}", bed.fragments);
+    let mut copies_of = |port: &str, minutes: u32| {
+        bed.play(&format!("~{}s", 60 * minutes));
+        (bed.sent, bed.end) = (1, 1);
+        bed.open(&format!("{{port {port}}}"));
+        bed.write(8, &format!("{{port {port}}}"));
+        bed.oversized()
+    };
+    assert_eq!(copies_of("5000", 9), 0, "that is remembered");
+    assert_eq!(copies_of("5001", 2), 1, "and no longer than so");
+}
