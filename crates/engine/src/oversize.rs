@@ -238,6 +238,9 @@ impl Split<'_> {
             o.proved = o.proved.max(fragments);
             o.failures = 0;
         }
+        if self.has_packets_alone(from, happened.progress) {
+            self.ask_anew(cx, from);
+        }
         self.doubt_oversize(cx, from);
     }
 
@@ -261,7 +264,6 @@ impl Split<'_> {
         let head = head.filter(|r| at_once || r.repeats >= LOST_TIMES);
         let large = head.map(|r| (r.end, r.end.since(r.seq))).filter(|(_, bytes)| *bytes > normal);
         let Some((end, head_bytes)) = large else { return };
-        let next = tx.snd_nxt();
         let fragments = self.sizes(to).fragments(u64::from(head_bytes));
         let leg = self.legs.get_mut(to);
         let o = leg.oversizing_mut();
@@ -284,11 +286,39 @@ impl Split<'_> {
                 link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
             }
         } else if at_once {
-            // A copy finds it out anew.
-            *o = Oversizing { small_until: Some(next), failures: o.failures, ..Oversizing::default() };
-            if let Some(link) = cx.links.get_mut(leg.out) {
-                link.clients_mut().forget_oversize(leg.addr);
-            }
+            self.ask_anew(cx, to);
+        }
+    }
+
+    /// A timeout has passed, or the link is silent. What was found lost goes again in packets: large
+    /// ones may be what does not arrive.
+    pub(crate) fn ask_in_packets(&mut self, to: Side) {
+        let normal = self.hosts().segment_payload(to);
+        let head = self.relays.get(to.other()).tx.board().first().filter(|r| r.lost).copied();
+        let o = self.legs.get_mut(to).oversizing_mut();
+        let Some(head) = head.filter(|r| r.end.since(r.seq) > normal && o.proved > 0) else { return };
+        if o.small_until.is_none_or(|until| until.before(head.end)) {
+            (o.small_until, o.timed_out) = (Some(head.end), Some(head.end));
+        }
+    }
+
+    /// The beginning has arrived in packets, and the rest has not: the large segment had not.
+    fn has_packets_alone(&mut self, to: Side, progress: bool) -> bool {
+        let una = self.relays.get(to.other()).tx.snd_una();
+        let o = self.legs.get_mut(to).oversizing_mut();
+        let Some(end) = o.timed_out.filter(|_| progress) else { return false };
+        o.timed_out = None;
+        una.before(end)
+    }
+
+    /// None of those that are under way seems to arrive: a copy finds out anew whether any does.
+    fn ask_anew(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let next = self.relays.get(to.other()).tx.snd_nxt();
+        let leg = self.legs.get_mut(to);
+        let failures = leg.oversizing().failures;
+        *leg.oversizing_mut() = Oversizing { small_until: Some(next), failures, ..Oversizing::default() };
+        if let Some(link) = cx.links.get_mut(leg.out) {
+            link.clients_mut().forget_oversize(leg.addr);
         }
     }
 

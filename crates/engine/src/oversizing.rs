@@ -39,6 +39,8 @@ pub struct Oversizing {
     pub proved: u32,
     /// Segments of more fragments than this have been lost too often.
     pub most: Option<u32>,
+    /// A large segment that ends here is lost, by a timeout or a silence: its beginning asks.
+    pub timed_out: Option<SeqNum>,
     /// What stands before this goes in packets.
     pub small_until: Option<SeqNum>,
     /// So many segments in a row have been lost too often, larger ones than had arrived apart.

@@ -429,6 +429,7 @@ impl Split<'_> {
             outbound.tx.expect_late_acks(link);
         }
         let supply = outbound.supply();
+        let asks_link = outbound.tx.asks_link();
         let plan = match what {
             _ if silent || (hushed && !outbound.tx.asks_link()) => None,
             What::Ack => None,
@@ -448,6 +449,9 @@ impl Split<'_> {
                 plan
             }
         };
+        if asks_link {
+            self.ask_in_packets(to);
+        }
         let plan = plan.map(|plan| self.in_a_packet(cx, to, plan));
         if let Some(plan) = &plan {
             self.note_whole(cx.now, to, plan);

@@ -217,6 +217,7 @@ impl Split<'_> {
                 self.ask_for_echo(cx.now, side);
                 self.doubt_shim(cx, side.other());
                 self.doubt_oversize(cx, side.other());
+                self.ask_in_packets(side.other());
                 self.doubt_link(cx, side.other(), ran);
             } else if happened.unproved || happened.lost_bytes > 0 {
                 self.doubt_oversize(cx, side.other());

@@ -115,10 +115,7 @@ impl Sender {
             if let Some(plan) = self.plan_mtu_probe(supply, room) {
                 return Some(plan);
             }
-            // A timeout asks in a packet; not where all behind it waits to be sent again, too.
-            let asks = self.flight.is_head_due() && !self.ahead.is_on();
-            let most = if asks { self.probe_bytes() } else { u32::MAX };
-            let (seq, len) = self.flight.next_lost(max.min(round_up(room, mss)).min(most))?;
+            let (seq, len) = self.flight.next_lost(max.min(round_up(room, mss)))?;
             if self.is_refused(seq) {
                 self.arm_persist(now);
                 return None;
@@ -178,7 +175,7 @@ impl Sender {
     }
 
     /// Payload of a probe: one packet. What is larger may be what does not arrive.
-    fn probe_bytes(&self) -> u32 {
+    pub(super) fn probe_bytes(&self) -> u32 {
         self.of_packet.unwrap_or(u32::MAX).min(self.flight.mss())
     }
 

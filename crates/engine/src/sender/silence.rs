@@ -235,11 +235,11 @@ impl Sender {
         if question == Question::Segment {
             self.flight.mark_head_lost();
             self.flight.forget_losses();
-            if let Some((seq, len)) = self.flight.next_lost(self.flight.mss()) {
+            if let Some((seq, len)) = self.flight.next_lost(self.probe_bytes()) {
                 let len = self.within_urgent(supply, seq, len);
                 return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
             }
-            let (room, next) = (self.receiver_room(supply).min(self.mss()), self.snd_nxt());
+            let (room, next) = (self.receiver_room(supply).min(self.probe_bytes()), self.snd_nxt());
             if self.flight.is_empty() && room > 0 {
                 let len = self.within_urgent(supply, next, room);
                 return Some(self.with_fin(next, len, supply, Purpose::New));

@@ -374,3 +374,20 @@ fn who_has_refused_them_is_asked_again_after_ten_minutes() {
     assert_eq!(copies_of("5000", 9), 0, "that is remembered");
     assert_eq!(copies_of("5001", 2), 1, "and no longer than so");
 }
+
+/// Nothing arrives any more, and the link seems silent. What asks it is a packet, and what lies
+/// behind that goes in packets when it has arrived alone.
+#[test]
+fn a_silent_link_is_asked_by_a_packet() {
+    let mut bed = Bed::proved();
+    let una = bed.end;
+    bed.write(30, "");
+    bed.forget();
+    bed.play("~4s");
+    let asked = bed.whole.iter().find(|(from, _)| *from == una).map(|(_, to)| *to);
+    let end = asked.unwrap_or_else(|| panic!("the oldest is asked for: {:?} {:?}", bed.whole, bed.fragments));
+    bed.forget();
+    bed.play(&format!("b > . 1 ack {end} win 60000\n ~400"));
+    assert!(bed.has_come(end, end + 4 * 1_460), "from {end} on: {:?} {:?}", bed.whole, bed.fragments);
+    assert!(bed.oversized() <= 1, "a copy asks anew: {:?}", bed.fragments);
+}
