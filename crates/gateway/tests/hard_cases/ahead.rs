@@ -128,6 +128,8 @@ fn what_left_behind_a_repetition_is_not_sent_again_for_another_gap() {
     for end in [3_001, 4_001] {
         t.play(&format!("b > . 1 ack 1001 win 8000 <sack 2001:{end}>\n ~1"));
     }
+    // What lies beyond the window goes again behind the second, and then the fifth is missed.
+    t.play("~150");
     for end in [6_001, 7_001, 8_001, 9_001] {
         t.play(&format!("b > . 1 ack 1001 win 8000 <sack 5001:{end} 2001:4001>\n ~4"));
     }
@@ -141,13 +143,11 @@ fn what_left_behind_a_repetition_is_not_sent_again_for_another_gap() {
 #[test]
 fn a_window_that_opens_over_a_gap_is_no_reason_to_send_all_again() {
     let mut t = Bed::ahead(SendAhead::On);
-    t.write(1, 7);
-    t.play("~400");
+    t.write(1, 20);
+    t.play("~480");
     t.got.clear();
     // The first was lost. Linux shows more as it takes what comes behind a gap.
-    for (end, window) in [(2_001, 8_000), (3_001, 9_000)] {
-        t.play(&format!("b > . 1 ack 1 win {window} <sack 1001:{end}>\n ~1"));
-    }
+    t.play("b > . 1 ack 1 win 9000 <sack 1001:2001>\n ~4");
     assert_eq!(t.arrived(), Vec::<u32>::new());
 }
 
