@@ -250,7 +250,7 @@ impl<P: Payload> Channel<P> {
             &mut self.stats.dropped_contact
         } else if winked {
             &mut self.stats.dropped_wink
-        } else if self.config.firewall.is_some_and(|firewall| look.is_dropped_by(firewall)) {
+        } else if self.config.firewall_at(end).is_some_and(|firewall| look.is_dropped_by(firewall)) {
             &mut self.stats.dropped_firewall
         } else if fate.lost {
             &mut self.stats.dropped_loss

@@ -30,6 +30,8 @@ pub struct ChannelConfig {
     pub fragment_loss: f64,
     /// What a firewall behind the line drops.
     pub firewall: Option<Firewall>,
+    /// It does so from then on, since the start.
+    pub firewall_from: Duration,
     /// Bursty packet loss.
     pub gilbert_elliott: Option<GilbertElliott>,
     /// Probability that a packet is delayed by `reorder_extra` more, so that later ones overtake
@@ -133,6 +135,11 @@ impl core::fmt::Display for Invalid {
 impl core::error::Error for Invalid {}
 
 impl ChannelConfig {
+    /// The firewall that is there at this time.
+    pub(crate) fn firewall_at(&self, now: Instant) -> Option<Firewall> {
+        self.firewall.filter(|_| now.since(self.start) >= self.firewall_from)
+    }
+
     /// What stands for the draft's own header.
     pub(crate) fn shims(&self) -> ShimProtocols {
         self.xcp_protocol.map_or(ShimProtocols::USUAL, |protocol| ShimProtocols::NONE.with(protocol))

@@ -33,10 +33,9 @@ const FIRST_FRAGMENTS: u32 = 8;
 const FRAGMENTS_MIN: u32 = 2;
 /// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
 const PROOF_WAIT: Duration = Duration::from_millis(200);
-/// Beside large segments a packet goes so often, or once in a round trip where that takes longer, or as
-/// often as the way back has room for: if
-/// large ones do not arrive any more, it does, and tells. The host acknowledges it with the large
-/// one that follows.
+/// Beside large segments a packet goes so often, or once in a round trip where that takes longer,
+/// or as often as the way back has room for: if large ones do not arrive any more, it does, and
+/// tells. The host acknowledges it with the large one that follows.
 const PACKET_EVERY: Duration = Duration::from_millis(200);
 /// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
 /// with it goes so often.
@@ -290,8 +289,8 @@ impl Split<'_> {
         }
     }
 
-    /// A timeout has passed, or the link is silent. What was found lost goes again in packets: large
-    /// ones may be what does not arrive.
+    /// A timeout has passed, or the link is silent. What was found lost goes again in packets:
+    /// large ones may be what does not arrive.
     pub(crate) fn ask_in_packets(&mut self, to: Side) {
         let normal = self.hosts().segment_payload(to);
         let head = self.relays.get(to.other()).tx.board().first().filter(|r| r.lost).copied();

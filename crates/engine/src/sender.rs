@@ -78,6 +78,17 @@ pub struct Happened {
     pub rtt: Option<Duration>,
 }
 
+impl Happened {
+    /// The newest segment that is acknowledged: when it left, what follows it, and whether it had
+    /// been sent before. And when the newest of large ones left.
+    fn note_newest(&mut self, newest: Option<(Instant, SeqNum, bool)>, large_sent_at: Option<Instant>) {
+        self.newest_sent_at = newest.map(|(sent_at, ..)| sent_at);
+        self.newest = newest.map(|(sent_at, end, _)| (sent_at, end));
+        self.newest_again = newest.is_some_and(|(.., again)| again);
+        self.large_sent_at = large_sent_at;
+    }
+}
+
 /// The sending half of a relay.
 #[derive(Debug)]
 pub struct Sender {

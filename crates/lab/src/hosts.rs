@@ -75,12 +75,13 @@ pub fn own_sysctls(lab: &Settings, host: &str) -> Vec<(String, String)> {
 }
 
 /// What nft is told for a host that takes no TCP packet larger than its interface does. Its input
-/// hook comes behind the reassembly of fragments.
+/// hook comes behind the reassembly of IPv4, and before that of IPv6, unless connections are
+/// tracked: so it asks for their state, whatever that is.
 #[must_use]
 pub fn refusal(lab: &Settings) -> String {
     format!(
         "table inet refusal {{ chain input {{ type filter hook input priority 0; \
-         meta l4proto tcp meta length > {} drop; }}; }}",
+         meta l4proto tcp meta length > {} ct state invalid,new,established,related,untracked drop; }}; }}",
         lab.mtu
     )
 }

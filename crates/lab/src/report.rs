@@ -31,6 +31,9 @@ pub struct Measured {
     pub shares: Option<Shares>,
     /// What came back and went by time, where the return link is starved.
     pub starved: Option<Starved>,
+    /// When each thousandth of the first download had arrived, in seconds since the clock of the
+    /// run started, where the scenario watches it.
+    pub arrivals_s: Vec<f64>,
     /// Numbers that describe it.
     pub metrics: BTreeMap<String, f64>,
     /// What was not as it has to be; the cell is intact only without any.
@@ -126,6 +129,10 @@ pub struct CellReport {
     /// What came back and went by time, where the return link has less than a tenth of the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starved: Option<Starved>,
+    /// When each thousandth of the first download had arrived, in seconds since the clock of the
+    /// run started, where the scenario watches it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals_s: Vec<f64>,
     /// What was not as it has to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -163,6 +170,7 @@ impl CellReport {
             progress: measured.progress,
             shares: measured.shares,
             starved: measured.starved,
+            arrivals_s: measured.arrivals_s,
             failures: measured.failures,
             notes: measured.notes,
         }

@@ -139,6 +139,8 @@ pub struct Settings {
     pub fragment_loss: f64,
     /// What a firewall behind the link drops: nothing (empty), fragments, or fragments-with-df.
     pub firewall: String,
+    /// When it begins to, since the schedules began.
+    pub firewall_from_ms: f64,
     /// Mean length of a burst of losses in packets (Gilbert-Elliott); 0 or 1: independent losses.
     pub loss_burst: f64,
     /// Gilbert-Elliott: probability per packet of going from good to bad.
@@ -298,6 +300,7 @@ impl Default for Settings {
             loss: 0.0,
             fragment_loss: 0.0,
             firewall: String::new(),
+            firewall_from_ms: 0.0,
             loss_burst: 0.0,
             ge_p: 0.0,
             ge_r: 1.0,

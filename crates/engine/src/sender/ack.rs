@@ -48,10 +48,7 @@ impl Sender {
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
-        happened.newest_sent_at = known.map(|(sent_at, ..)| sent_at);
-        happened.newest = known.map(|(sent_at, end, _)| (sent_at, end));
-        happened.large_sent_at = acked.large_sent_at;
-        happened.newest_again = known.is_some_and(|(.., again)| again);
+        happened.note_newest(known, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);
         let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
         self.repeat_dropped(advanced, acked.newest.map(|(sent_at, ..)| sent_at));

@@ -29,6 +29,7 @@ pub const DERIVED: &[(&str, &str)] = &[
         "ratio_to_limit of one transfer, without what connect() took beyond a round trip of the link",
     ),
     ("splits_per_flow", "gateways that have split each connection"),
+    ("longest_gap_s", "the longest time between two thousandths of a download that is watched"),
     (
         "held_over_aim",
         "what a gateway held at most, over max(2 x rate x round trip, 4 segments for each flow)",
@@ -85,6 +86,7 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
             Some((cell.seconds? - waited) / cell.limit_seconds.filter(|s| *s > 0.0)?)
         }
         "splits_per_flow" => Some(metric("flows_split")? / flows()),
+        "longest_gap_s" => super::arrivals::longest_gap_s(cell),
         "held_over_aim" => Some(largest("held")? / aim()?),
         "blocks_over_aim" => Some(largest("blocks")? / aim()?),
         _ => None,

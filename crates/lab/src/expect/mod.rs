@@ -1,5 +1,6 @@
 //! Judges the results of a run by what the scenario file expects of its cells.
 
+mod arrivals;
 mod figures;
 mod text;
 
@@ -326,6 +327,10 @@ fn compared(
     let is_paired = |run: &&&CellReport| expect.runs != Runs::Paired || pairs.contains(&run.seed);
     let [runs, others] = [runs, others].map(|of| of.iter().filter(is_paired).copied().collect::<Vec<_>>());
     let (runs, others) = (runs.as_slice(), others.as_slice());
+    let later = ALLOWANCE_S + later_s(expect, cell);
+    if measure == arrivals::MEASURE {
+        return latest(expect, cell, runs, others, later);
+    }
     let time = |runs: &[&CellReport]| {
         let of = |run: &&CellReport| {
             if run.intact { figure(run, measure) } else { Some(f64::INFINITY) }
@@ -340,10 +345,32 @@ fn compared(
         return verdict;
     };
     let other = expect.not_slower_than.as_ref().map(ToString::to_string).unwrap_or_default();
-    let bound = theirs * (1.0 + expect.tolerance) + ALLOWANCE_S;
+    let bound = theirs * (1.0 + expect.tolerance) + later;
     verdict.note = format!("not slower than {other}, which took {theirs:.3}");
-    let finite = |x: f64| x.is_finite().then_some(x);
     Verdict { value: finite(ours), bound: finite(bound), holds: ours <= bound, ..verdict }
+}
+
+/// What an expectation allows beside a share of the other's time and the usual allowance.
+fn later_s(expect: &Expect, cell: &Cell) -> f64 {
+    let round_trip_ms = cell.params.get("rtt_ms").and_then(Value::as_f64).unwrap_or(0.0);
+    (expect.later_ms + expect.later_round_trips * round_trip_ms) / 1e3
+}
+
+/// How late the latest byte is, by when the same byte came in the cell compared with.
+fn latest(expect: &Expect, cell: &Cell, runs: &[&CellReport], others: &[&CellReport], bound: f64) -> Verdict {
+    let verdict = verdict_of(cell, arrivals::MEASURE, "<=", runs.len());
+    let late: Option<Vec<f64>> =
+        runs.iter().map(|run| arrivals::late_s(run, others, expect.tolerance)).collect();
+    let Some(late) = late.map(|late| one_of(&late, expect.runs, true)) else {
+        return Verdict { note: "arrivals are not told: watches_arrivals = true".into(), ..verdict };
+    };
+    let other = expect.not_slower_than.as_ref().map(ToString::to_string).unwrap_or_default();
+    let note = format!("no byte so many seconds after it came with {other}");
+    Verdict { value: finite(late), bound: Some(bound), holds: late <= bound, note, ..verdict }
+}
+
+fn finite(x: f64) -> Option<f64> {
+    x.is_finite().then_some(x)
 }
 
 fn verdict_of(cell: &Cell, figure: &str, relation: &str, runs: usize) -> Verdict {

@@ -22,6 +22,9 @@ use crate::workload::{Direction, Outcome, Served, Transfer};
 /// Param: so many transfers go before, one after the other, and are not timed.
 pub(crate) const EARLIER: &str = "earlier";
 
+/// Marks of a download whose arrivals are told.
+const MARKS: u64 = 1_000;
+
 /// Param: the client sends datagrams beside them, so much of the rate towards the server.
 pub(crate) const UDP_PERCENT: &str = "udp_percent";
 
@@ -102,6 +105,7 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
         clock: scenario.clock,
         start_after: begins_after(cell, flow),
         request_after: request_after(scenario, cell, flow),
+        mark_every: mark_every(scenario, cell),
         ..Transfer::download(
             lab.ns(client_of(scenario, cell, flow)),
             to,
@@ -128,6 +132,12 @@ pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static
         1 => "client2",
         _ => "client3",
     }
+}
+
+/// Of so many bytes each the arrival is told; 0: of none.
+pub(crate) fn mark_every(scenario: &Scenario, cell: &Cell) -> u64 {
+    let size = cell.number("size_bytes", 1_000_000);
+    if scenario.watches_arrivals { (size / MARKS).max(1) } else { 0 }
 }
 
 /// How long after the first transfer this one begins.
@@ -308,6 +318,7 @@ fn measure(
         seconds: pairs().map(|(t, (o, s))| seconds(scenario.clock, t, o, s)).fold(0.0, f64::max),
         bytes: outcomes.iter().map(|o| o.bytes).sum(),
         limit_seconds: limit_seconds(scenario, cell),
+        arrivals_s: outcomes.first().map(|o| o.marks_s.clone()).unwrap_or_default(),
         ..Measured::default()
     };
     for (number, (outcome, served)) in outcomes.iter().zip(served).enumerate() {

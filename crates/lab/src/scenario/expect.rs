@@ -105,7 +105,13 @@ pub struct Expect {
     /// The share of the other's time that this one may be slower by, beside 5 ms.
     #[serde(default = "two_percent")]
     pub tolerance: f64,
-    /// The figures that are compared, in seconds.
+    /// So many milliseconds may be added, too.
+    #[serde(default)]
+    pub later_ms: f64,
+    /// And so many round trips of the link, by the param `rtt_ms`.
+    #[serde(default)]
+    pub later_round_trips: f64,
+    /// The figures that are compared, in seconds; `arrivals`: of all bytes the one that is latest.
     #[serde(default = "seconds")]
     pub measures: Vec<String>,
 }
@@ -144,7 +150,8 @@ impl Expect {
         if self.not_slower_than.is_some() && self.measures.is_empty() {
             bail!("not_slower_than without measures");
         }
-        let bounds = self.at_most.values().chain(self.at_least.values()).chain([&self.tolerance]);
+        let later = [&self.tolerance, &self.later_ms, &self.later_round_trips];
+        let bounds = self.at_most.values().chain(self.at_least.values()).chain(later);
         if bounds.copied().any(|b| !b.is_finite()) {
             bail!("a bound is a finite number");
         }

@@ -50,6 +50,9 @@ pub struct Scenario {
     /// How connections share the first hard link, and its queue, are told by time.
     #[serde(default)]
     pub watches_shares: bool,
+    /// When the bytes of the first download arrive is told.
+    #[serde(default)]
+    pub watches_arrivals: bool,
     /// Settings of all cells.
     #[serde(default)]
     pub settings: toml::Table,
@@ -126,7 +129,7 @@ builtin! {
     "admission" "applications" "asymmetric" "behaviour" "beside-ordinary" "classes" "contact-plan" "custody-chain" "custody-clean" "custody-full" "custody-kill" "custody-notices" "custody-pairs" "demo" "demo-custody" "demo-starved" "demo-xcp" "directions" "drain" "emulator-accuracy" "fragmenting-host" "geo-download"
     "kill" "link-schedule" "loss-sweep" "many-outages" "memory-cap" "mixed-day" "narrow-behind" "never-worse" "notices" "outage" "rate-sweep" "route-flap" "rules" "shared-medium" "syn-flood" "thesis-congested"
     "thesis-fairness" "thesis-flow-control" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web"
-    "starved-beside" "starved-narrow" "starved-shares" "topologies" "two-receivers" "unknown-rate" "wink" "wink-geo" "xcp-beside" "xcp-fairness" "xcp-loss" "xcp-pairs" "xcp-ramp" "xcp-router" "xcp-table-1" "xcp-trust"
+    "starved-beside" "starved-narrow" "starved-refused" "starved-shares" "topologies" "two-receivers" "unknown-rate" "wink" "wink-geo" "xcp-beside" "xcp-fairness" "xcp-loss" "xcp-pairs" "xcp-ramp" "xcp-router" "xcp-table-1" "xcp-trust"
     "xcp-variable"
 }
 

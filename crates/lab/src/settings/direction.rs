@@ -211,6 +211,7 @@ impl Settings {
                 "fragments-with-df" => Some(Firewall::FragmentsWithDf),
                 _ => None,
             },
+            firewall_from: millis(self.firewall_from_ms),
             gilbert_elliott: bursts,
             reorder: self.reorder,
             reorder_extra: millis(self.reorder_ms),

@@ -74,7 +74,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 75] = [
+pub static SETTINGS: [Setting; 76] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -102,6 +102,11 @@ pub static SETTINGS: [Setting; 75] = [
             let known = ["none", "fragments", "fragments-with-df"].contains(&word);
             known.then(|| s.firewall = if word == "none" { String::new() } else { word.into() })
         }),
+    ),
+    of_direction(
+        "firewall_from",
+        "when it begins to, by the schedules' clock",
+        Time(|s, ms| s.firewall_from_ms = ms),
     ),
     of_direction(
         "loss_burst",

@@ -7,8 +7,8 @@ use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::transfer::{
-    EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, of_directions,
-    request_after, uploads,
+    EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, mark_every,
+    of_directions, request_after, uploads,
 };
 use crate::kinds::{carried, first, returned, sets, source_clock};
 use crate::limit::Clock;
@@ -48,7 +48,8 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
             + Duration::from_secs_f64(after);
         let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
         let usual = Transfer::single(direction, bytes, request, start, cell.v6());
-        Ok(Transfer { client, ask_at, patience: usual.patience + period, ..usual })
+        let mark_every = if flow < before { 0 } else { mark_every(scenario, cell) };
+        Ok(Transfer { client, ask_at, patience: usual.patience + period, mark_every, ..usual })
     };
     (0..before + cell.number("flows", 1)).map(transfer).collect()
 }
@@ -117,6 +118,10 @@ pub(super) fn of_transfers(
         limit_seconds: limit_seconds(scenario, cell),
         ..Measured::default()
     };
+    if let Some((transfer, o)) = all().next() {
+        let start = started(scenario.clock, transfer, o).unwrap_or(o.began);
+        measured.arrivals_s = o.marks.iter().map(|at| since(*at, start)).collect();
+    }
     for (number, o) in outcomes.iter().enumerate() {
         measured.expect(o.is_intact(), || {
             format!("transfer {number}: {}", o.error.as_deref().unwrap_or("not intact"))

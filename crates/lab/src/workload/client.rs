@@ -57,6 +57,8 @@ pub struct Transfer {
     pub pause_per_chunk: Duration,
     /// It fails when it stands still for so long.
     pub patience: Duration,
+    /// The client of a download notes when each so many bytes have come; 0: it does not.
+    pub mark_every: u64,
 }
 
 impl Transfer {
@@ -76,6 +78,7 @@ impl Transfer {
             request_after: Duration::ZERO,
             pause_per_chunk: Duration::ZERO,
             patience: Duration::from_secs(300),
+            mark_every: 0,
         }
     }
 }
@@ -93,6 +96,8 @@ pub struct Outcome {
     pub ended_s: f64,
     /// When a download's last byte arrived.
     pub last_byte: Option<Instant>,
+    /// When each [`Transfer::mark_every`] bytes had arrived, in seconds by the transfer's clock.
+    pub marks_s: Vec<f64>,
     /// Bytes that arrived.
     pub bytes: u64,
     /// SHA-256 of what arrived equals that of what was sent, and the stream ended in order.
@@ -169,6 +174,8 @@ impl Transfer {
             last = Instant::now();
             check.take(&chunk[..n]);
             outcome.bytes = check.bytes();
+            let marks = outcome.bytes.checked_div(self.mark_every).unwrap_or(0) as usize;
+            outcome.marks_s.resize(marks, last.duration_since(start).as_secs_f64());
             progress.fetch_add(n as u64, Ordering::Relaxed);
             if !self.pause_per_chunk.is_zero() {
                 thread::sleep(self.pause_per_chunk);

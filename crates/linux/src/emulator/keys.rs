@@ -6,7 +6,7 @@ use farlink_wire::Duration;
 use farlink_wire::quantity::{self, Bare};
 
 /// All keys.
-pub const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 27] = [
     "rate_bps",
     "overhead_bytes",
     "delay_ms",
@@ -16,6 +16,7 @@ pub const KEYS: [&str; 26] = [
     "loss",
     "fragment_loss",
     "firewall",
+    "firewall_from_ms",
     "ge_p",
     "ge_r",
     "ge_loss_good",
@@ -93,6 +94,7 @@ fn apply(c: &mut ChannelConfig, key: &str, value: &str) -> Result<(), String> {
                 _ => return Err(refuse("none, fragments or fragments-with-df")),
             };
         }
+        "firewall_from_ms" => c.firewall_from = time()?,
         "ge_p" => c.gilbert_elliott = Some(GilbertElliott { p_good_to_bad: real()?, ..bursts }),
         "ge_r" => c.gilbert_elliott = Some(GilbertElliott { p_bad_to_good: real()?, ..bursts }),
         "ge_loss_good" => c.gilbert_elliott = Some(GilbertElliott { loss_good: real()?, ..bursts }),

@@ -260,8 +260,7 @@ impl LinuxHost {
                 task.messages.hear(now, task.read, &transfer.messages, &mut outcome.heard);
             }
             if is_client {
-                outcome.first_byte.get_or_insert(now);
-                outcome.last_byte = Some(now);
+                outcome.note_read(now, transfer, task.read);
             }
         }
         while transfer.is_told_by(is_client)

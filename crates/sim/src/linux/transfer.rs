@@ -75,6 +75,8 @@ pub struct Transfer {
     pub linger: Duration,
     /// It has failed when it stands still for so long.
     pub patience: Duration,
+    /// The client notes when each so many bytes have come; 0: it does not.
+    pub mark_every: u64,
 }
 
 impl Transfer {
@@ -98,6 +100,7 @@ impl Transfer {
             dscp: 0,
             linger: Duration::ZERO,
             patience: PATIENCE,
+            mark_every: 0,
         }
     }
 
@@ -123,6 +126,8 @@ pub struct Outcome {
     pub first_byte: Option<Instant>,
     /// When it read its newest byte.
     pub last_byte: Option<Instant>,
+    /// When it had read each [`Transfer::mark_every`] bytes.
+    pub marks: Vec<Instant>,
     /// What was asked so far, those steps included that were drawn from a list.
     pub steps: Vec<Step>,
     /// When each was asked, and answered in full.
@@ -148,6 +153,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The client has read so many bytes of this transfer by now.
+    pub(super) fn note_read(&mut self, now: Instant, transfer: &Transfer, bytes: u64) {
+        self.first_byte.get_or_insert(now);
+        self.last_byte = Some(now);
+        let marks = bytes.checked_div(transfer.mark_every).unwrap_or(0);
+        self.marks.resize(self.marks.len().max(marks as usize), now);
+    }
+
     /// Nothing more will happen.
     #[must_use]
     pub fn is_over(&self) -> bool {
