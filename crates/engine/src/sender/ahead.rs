@@ -117,6 +117,14 @@ impl Sender {
             && seq.after_eq(self.peer.edge())
     }
 
+    /// So much of this the receiver has room for, where it has been sent more: a segment that ends
+    /// beyond its window it drops whole.
+    pub(super) fn within_window(&self, seq: SeqNum, len: u32) -> u32 {
+        let is_cut = self.ahead.end.is_some_and(|end| seq.before(end)) && !self.goes_ahead();
+        let edge = self.peer.edge();
+        if is_cut && edge.after(seq) { len.min(edge.since(seq)) } else { len }
+    }
+
     /// A window is about to be shown: whether the oldest segment fits the one before.
     pub(super) fn note_refused(&mut self) {
         let edge = self.peer.edge();

@@ -120,7 +120,7 @@ impl Sender {
                 self.arm_persist(now);
                 return None;
             }
-            let len = self.within_urgent(supply, seq, len);
+            let len = self.within_urgent(supply, seq, self.within_window(seq, len));
             return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
         }
         if let Some(plan) = self.plan_mtu_probe(supply, room) {

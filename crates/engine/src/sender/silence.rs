@@ -236,7 +236,7 @@ impl Sender {
             self.flight.mark_head_lost();
             self.flight.forget_losses();
             if let Some((seq, len)) = self.flight.next_lost(self.probe_bytes()) {
-                let len = self.within_urgent(supply, seq, len);
+                let len = self.within_urgent(supply, seq, self.within_window(seq, len));
                 return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
             }
             let (room, next) = (self.receiver_room(supply).min(self.probe_bytes()), self.snd_nxt());

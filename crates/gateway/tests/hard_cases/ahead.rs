@@ -197,3 +197,17 @@ fn a_receiver_that_stops_reading_is_asked_and_not_flooded() {
     let again = t.arrived();
     assert_eq!(again.first(), Some(&8_001), "it reads again: {again:?}");
 }
+
+/// It drops a segment whole that ends beyond its window (Linux from 6.17 on).
+#[test]
+fn what_a_small_window_has_room_for_is_cut_to_it() {
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 20);
+    t.play("~400");
+    t.play("b > . 1 ack 8001 win 500\n ~1");
+    t.got.clear();
+    t.play("~6s");
+    let head = t.got.iter().filter(|s| s.seq == 8_001 && !s.payload.is_empty());
+    let again: Vec<_> = head.map(|s| s.payload.len()).collect();
+    assert!(!again.is_empty() && again.iter().all(|len| *len == 500), "{again:?}");
+}
