@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use farlink_wire::{Instant, SeqNum, TcpSegment};
+use farlink_wire::{Instant, Parsed, SeqNum, TcpSegment, parse};
 
 use crate::content::Endpoint;
-use crate::packet::tcp;
+use crate::identifications::Identifications;
+use crate::repeats::Repeats;
 
 /// Length of the intervals in which bytes are counted apart, milliseconds.
 pub const INTERVAL_MS: u64 = 20;
@@ -27,6 +28,10 @@ pub struct Meter {
     pub ack_bytes: u64,
     /// Payload bytes that had entered before.
     pub repeated_bytes: u64,
+    /// How often any payload has entered again.
+    pub repeats: BTreeMap<(Endpoint, Endpoint), Repeats>,
+    /// Identifications of what is fragmented.
+    pub identifications: Identifications,
     /// Bytes by interval of [`INTERVAL_MS`] of virtual time.
     pub by_time: Vec<u64>,
     highest: BTreeMap<(Endpoint, Endpoint), SeqNum>,
@@ -43,8 +48,14 @@ impl Meter {
             }
             self.by_time[interval] += packet.len() as u64;
         }
-        if let Some(s) = tcp(packet) {
-            self.count_segment(&s, packet.len() as u64);
+        match parse(packet) {
+            Parsed::Tcp(s) => self.count_segment(&s, packet.len() as u64),
+            Parsed::Fragment(f) => {
+                if let Some(name) = Identifications::name(&f) {
+                    self.identifications.leave(now, name);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -63,7 +74,9 @@ impl Meter {
         let end = s.end_seq();
         let highest = self.highest.entry(key).or_insert(s.seq);
         if s.seq.before(*highest) {
-            self.repeated_bytes += u64::from(highest.min(end).since(s.seq)).min(s.payload_len as u64);
+            let bytes = u64::from(highest.min(end).since(s.seq)).min(s.payload_len as u64);
+            self.repeated_bytes += bytes;
+            self.repeats.entry(key).or_default().note(u64::from(s.seq.0), bytes);
         }
         *highest = highest.max(end);
     }

@@ -6,11 +6,13 @@
 //! sequence space, and no byte is acknowledged that its source has not sent. Packets are taken in
 //! the order of time, and judged at the end, when all are known.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
+use farlink_sim::identifications::{Identifications, Name};
 use farlink_wire::tcp::TcpSegment;
 use farlink_wire::{
-    ChecksumState, Offload, Parsed, ShimProtocols, checksum, parse, parse_with, verify_checksums,
+    ChecksumState, FragmentInfo, Instant, Offload, Parsed, ShimProtocols, checksum, parse, parse_with,
+    verify_checksums,
 };
 
 use super::flow::{Flow, FlowKey, Incarnation};
@@ -27,6 +29,8 @@ const FLOWS_MAX: usize = 200_000;
 /// What has been seen within this time is not finished: on a busy machine a gateway may hold a part
 /// of it for seconds.
 const GRACE_NS: u64 = 10_000_000_000;
+/// Datagrams in fragments that are remembered because they came in.
+const NAMES_MAX: usize = 1 << 18;
 /// Connections that are looked at for one that may make room.
 const LOOKS_MAX: usize = 16;
 /// IP protocol number of TCP.
@@ -77,6 +81,15 @@ pub struct Splittable {
     pub flows: Vec<FlowKey>,
 }
 
+/// Payload that left a node again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repeated {
+    /// How much.
+    pub bytes: u64,
+    /// The most times that any of it did.
+    pub most: u32,
+}
+
 /// What the captures show in the end.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -94,8 +107,11 @@ pub struct Findings {
     pub drops: u64,
     /// In and out of each interface.
     pub traffic: Vec<(Point, [Traffic; 2])>,
-    /// Payload bytes that left a node a second time, by node.
-    pub repeated_bytes: BTreeMap<String, u64>,
+    /// What left a node a second time, by node.
+    pub repeated: BTreeMap<String, Repeated>,
+    /// Datagrams of IPv4 that gateways made and that left in fragments, with an identification that
+    /// another one had within four minutes (RFC 6864).
+    pub ids_repeated: u64,
     /// What shows whether gateways split.
     pub split: Split,
     /// Streams as they left each node, for plots: node, key, direction `a` to `b`, stream.
@@ -116,6 +132,10 @@ pub struct Checker {
     /// What those did wrong that are not kept any more.
     early_failures: Vec<String>,
     fragments: Fragments,
+    /// What has left in fragments, by interface.
+    named: HashMap<usize, Identifications>,
+    /// What has come in fragments, by node.
+    came: HashSet<(usize, Name)>,
     bad_checksums: Vec<[u64; 2]>,
     allows_resets: bool,
     keeps_moments: bool,
@@ -150,6 +170,8 @@ impl Checker {
             begun: 0,
             early_failures: Vec::new(),
             fragments: Fragments::default(),
+            named: HashMap::new(),
+            came: HashSet::new(),
             allows_resets,
             keeps_moments,
             findings: Findings::default(),
@@ -194,6 +216,7 @@ impl Checker {
             }
             Parsed::Fragment(fragment) if fragment.protocol == TCP => {
                 self.findings.fragments += 1;
+                self.take_identification(point, frame, &fragment);
                 let Some(whole) = self.fragments.take(point, out, &fragment, packet, frame.at_ns) else {
                     return;
                 };
@@ -202,6 +225,19 @@ impl Checker {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn take_identification(&mut self, point: usize, frame: &Frame, fragment: &FragmentInfo) {
+        let Some(name) = Identifications::name(fragment) else { return };
+        let node = self.points[point].1;
+        if !frame.is_outgoing {
+            // Its host has given it the number.
+            if self.came.len() < NAMES_MAX {
+                self.came.insert((node, name));
+            }
+        } else if !self.came.contains(&(node, name)) {
+            self.named.entry(point).or_default().leave(Instant::from_nanos(frame.at_ns), name);
         }
     }
 
@@ -237,7 +273,7 @@ impl Checker {
         if let Some(old) = flow.superfluous() {
             self.findings.flows += 1;
             let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
-            judge.incarnation(flow, &old, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
+            judge.incarnation(flow, &old, key, &mut self.early_failures, &mut self.findings.repeated);
             judge.split(&old, key, &mut self.findings.split);
         }
     }
@@ -269,7 +305,7 @@ impl Checker {
             let Some(flow) = self.flows.remove(&key) else { continue };
             self.findings.flows += flow.incarnations.len() as u64;
             let judge = judge(&self.nodes, &self.fragments, self.allows_resets);
-            judge.flow(&flow, key, &mut self.early_failures, &mut self.findings.repeated_bytes);
+            judge.flow(&flow, key, &mut self.early_failures, &mut self.findings.repeated);
             flow.incarnations.iter().for_each(|i| judge.split(i, key, &mut self.findings.split));
         }
     }
@@ -291,7 +327,7 @@ impl Checker {
         flows.sort_by_key(|(_, flow)| flow.number);
         for (key, flow) in flows {
             findings.flows += flow.incarnations.len() as u64;
-            judge.flow(&flow, key, &mut failures, &mut findings.repeated_bytes);
+            judge.flow(&flow, key, &mut failures, &mut findings.repeated);
             flow.incarnations.iter().for_each(|i| judge.split(i, key, &mut findings.split));
             for incarnation in flow.incarnations {
                 keep_streams(incarnation, key, &self.nodes, self.keeps_moments, &mut findings);
@@ -302,6 +338,13 @@ impl Checker {
                 failures.push(format!(
                     "{node}: {left} segments left with a wrong checksum, {came} came in with one"
                 ));
+            }
+        }
+        for (point, named) in &self.named {
+            findings.ids_repeated += named.repeated;
+            if named.repeated > 0 {
+                let (node, again) = (&self.points[*point].0.node, named.repeated);
+                failures.push(format!("{node}: {again} datagrams left in fragments with an identification that another one had within 240 s"));
             }
         }
         // What a capture missed may be what came in.

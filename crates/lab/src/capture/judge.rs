@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::Split;
+use super::check::{Repeated, Split};
 use super::flow::{Flow, FlowKey, Incarnation};
 use super::fragments::Fragments;
 use super::stream::Stream;
@@ -56,7 +56,7 @@ impl Judge<'_> {
         flow: &Flow,
         key: FlowKey,
         failures: &mut Vec<String>,
-        repeated: &mut BTreeMap<String, u64>,
+        repeated: &mut BTreeMap<String, Repeated>,
     ) {
         self.counts(flow, key, failures);
         self.syns(flow, key, failures);
@@ -112,7 +112,7 @@ impl Judge<'_> {
         incarnation: &Incarnation,
         key: FlowKey,
         failures: &mut Vec<String>,
-        repeated: &mut BTreeMap<String, u64>,
+        repeated: &mut BTreeMap<String, Repeated>,
     ) {
         if !incarnation.is_answered {
             return;
@@ -121,7 +121,9 @@ impl Judge<'_> {
         for (number, (at, node)) in places() {
             for direction in 0..2 {
                 let (came, other, left) = (&at[0][direction], &at[0][1 - direction], &at[1][direction]);
-                *repeated.entry(node.clone()).or_default() += left.coverage.overlapping_bytes();
+                let of_node = repeated.entry(node.clone()).or_default();
+                of_node.bytes += left.coverage.overlapping_bytes();
+                of_node.most = of_node.most.max(left.repeats.most);
                 if left.packets == 0 || !self.is_judged(key, direction, failures) {
                     continue;
                 }

@@ -15,7 +15,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Checker, Findings, Point, Split, Splittable};
+pub use check::{Checker, Findings, Point, Repeated, Split, Splittable};
 pub use coverage::Coverage;
 pub use flow::FlowKey;
 pub use socket::{Extent, Frame, PacketSocket};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use farlink_sim::repeats::Repeats;
 use farlink_wire::tcp::TcpSegment;
 
 use super::coverage::Coverage;
@@ -49,6 +50,8 @@ pub struct Stream {
     pub end_max: u64,
     /// Payload.
     pub coverage: Coverage,
+    /// Payload that comes again.
+    pub repeats: Repeats,
     /// For plots.
     pub moments: Vec<Moment>,
 }
@@ -93,6 +96,9 @@ impl Stream {
                     None => self.coverage.add_unseen(start, bytes),
                 }
                 let end = start + bytes;
+                if start < self.end_max {
+                    self.repeats.note(start, bytes.min(self.end_max - start));
+                }
                 self.end_max = self.end_max.max(end);
                 // A FIN on a SYN is no end of anything (RFC 9293 3.10.7.4): an attack.
                 if segment.flags.fin() && !segment.flags.syn() {

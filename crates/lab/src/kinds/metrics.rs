@@ -120,12 +120,15 @@ pub(super) fn of_captures(cell: &Cell, findings: &Findings, measured: &mut Measu
         measured.metric("ack_bytes", back.ack_bytes as f64);
     }
     let local_early = measured.metrics.remove("local_early_bytes").unwrap_or(0.0);
-    if let Some(bytes) = findings.repeated_bytes.get(sender) {
+    measured.metric("ids_repeated", findings.ids_repeated as f64);
+    measured.metric("checked_fragments", findings.fragments as f64);
+    if let Some(repeated) = findings.repeated.get(sender) {
+        measured.metric("repeats_most", f64::from(repeated.most));
         let early = measured.metrics.get("early_bytes").copied().unwrap_or(0.0);
-        of_repetitions(*bytes as f64, early, measured);
+        of_repetitions(repeated.bytes as f64, early, measured);
     }
-    if let Some(bytes) = findings.repeated_bytes.get(receiver) {
-        measured.metric("local_repeated_bytes", (*bytes as f64 - local_early).max(0.0));
+    if let Some(repeated) = findings.repeated.get(receiver) {
+        measured.metric("local_repeated_bytes", (repeated.bytes as f64 - local_early).max(0.0));
     }
 }
 

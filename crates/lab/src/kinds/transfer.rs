@@ -22,6 +22,9 @@ use crate::workload::{Direction, Outcome, Served, Transfer};
 /// Param: so many transfers go before, one after the other, and are not timed.
 pub(crate) const EARLIER: &str = "earlier";
 
+/// Param: the client of the first download stops reading in its middle, for so many milliseconds.
+const STOPS_MS: &str = "stops_ms";
+
 /// Marks of a download whose arrivals are told.
 const MARKS: u64 = 1_000;
 
@@ -106,6 +109,7 @@ fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<V
         start_after: begins_after(cell, flow),
         request_after: request_after(scenario, cell, flow),
         mark_every: mark_every(scenario, cell),
+        stops: stops(cell).filter(|_| flow == 0),
         ..Transfer::download(
             lab.ns(client_of(scenario, cell, flow)),
             to,
@@ -138,6 +142,12 @@ pub(crate) fn client_of(scenario: &Scenario, cell: &Cell, flow: u64) -> &'static
 pub(crate) fn mark_every(scenario: &Scenario, cell: &Cell) -> u64 {
     let size = cell.number("size_bytes", 1_000_000);
     if scenario.watches_arrivals { (size / MARKS).max(1) } else { 0 }
+}
+
+/// When half of the first download has come, its client stops reading for so long.
+pub(crate) fn stops(cell: &Cell) -> Option<(u64, Duration)> {
+    let wait = Duration::from_millis(cell.number(STOPS_MS, 0));
+    (!wait.is_zero()).then(|| (cell.number("size_bytes", 1_000_000) / 2, wait))
 }
 
 /// How long after the first transfer this one begins.

@@ -34,6 +34,7 @@ const JOB: &[&str] = &[
     "outages_per_hour",
     "load_percent",
     "udp_percent",
+    "stops_ms",
     "when",
     "announced",
     "killed",
@@ -59,6 +60,7 @@ const COUNTS: &[&str] = &[
     "outages_per_hour",
     "load_percent",
     "udp_percent",
+    "stops_ms",
 ];
 
 /// Least size of a flow where `total_bytes` is given.

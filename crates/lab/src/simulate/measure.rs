@@ -8,7 +8,7 @@ use crate::kinds::gauges::{self, Sample};
 use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
 use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, mark_every,
-    of_directions, request_after, uploads,
+    of_directions, request_after, stops, uploads,
 };
 use crate::kinds::{carried, first, returned, sets, source_clock};
 use crate::limit::Clock;
@@ -48,8 +48,10 @@ pub(super) fn transfers(scenario: &Scenario, cell: &Cell, seed: u64) -> anyhow::
             + Duration::from_secs_f64(after);
         let ask_at = Duration::from_secs_f64(request_after(scenario, cell, flow).as_secs_f64());
         let usual = Transfer::single(direction, bytes, request, start, cell.v6());
+        let stops = stops(cell).filter(|_| flow == before);
+        let stops = stops.map(|(bytes, wait)| (bytes, Duration::from_secs_f64(wait.as_secs_f64())));
         let mark_every = if flow < before { 0 } else { mark_every(scenario, cell) };
-        Ok(Transfer { client, ask_at, patience: usual.patience + period, mark_every, ..usual })
+        Ok(Transfer { client, ask_at, patience: usual.patience + period, mark_every, stops, ..usual })
     };
     (0..before + cell.number("flows", 1)).map(transfer).collect()
 }
@@ -280,9 +282,13 @@ fn of_link(cell: &Cell, network: &mut Network, measured: &mut Measured) {
     for gateway in [sender, receiver] {
         let meters = network.meters_of(gateway);
         if !meters.is_empty() {
+            let repeats = meters.iter().flat_map(|m| m.repeats.values()).map(|r| r.most).max();
+            let ids: u64 = meters.iter().map(|m| m.identifications.repeated).sum();
             let repeated: f64 = meters.iter().map(|m| m.repeated_bytes as f64).sum();
             let early = early_bytes(network, gateway);
             if gateway == sender {
+                measured.metric("repeats_most", f64::from(repeats.unwrap_or(0)));
+                measured.metric("ids_repeated", ids as f64);
                 measured.metric("early_bytes", early);
                 of_repetitions(repeated, early, measured);
             } else {

@@ -59,6 +59,8 @@ pub struct Transfer {
     pub patience: Duration,
     /// The client of a download notes when each so many bytes have come; 0: it does not.
     pub mark_every: u64,
+    /// The client of a download stops reading for so long when so many bytes have come.
+    pub stops: Option<(u64, Duration)>,
 }
 
 impl Transfer {
@@ -79,6 +81,7 @@ impl Transfer {
             pause_per_chunk: Duration::ZERO,
             patience: Duration::from_secs(300),
             mark_every: 0,
+            stops: None,
         }
     }
 }
@@ -158,7 +161,7 @@ impl Transfer {
         stream.write_all(format!("GET {} {}\n", self.bytes, self.seed).as_bytes()).context("sending")?;
         let mut check = Check::new(self.seed);
         let mut chunk = vec![0; CHUNK_BYTES];
-        let mut last = start;
+        let (mut last, mut stops) = (start, self.stops);
         loop {
             let read = stream.read(&mut chunk);
             if let (Err(_), Some(at)) = (&read, check.first_difference()) {
@@ -177,6 +180,9 @@ impl Transfer {
             let marks = outcome.bytes.checked_div(self.mark_every).unwrap_or(0) as usize;
             outcome.marks_s.resize(marks, last.duration_since(start).as_secs_f64());
             progress.fetch_add(n as u64, Ordering::Relaxed);
+            if let Some((_, wait)) = stops.take_if(|(bytes, _)| outcome.bytes >= *bytes) {
+                thread::sleep(wait);
+            }
             if !self.pause_per_chunk.is_zero() {
                 thread::sleep(self.pause_per_chunk);
             }

@@ -49,6 +49,8 @@ struct Task {
     asked: Option<Instant>,
     /// The client's next question is due then.
     ask_at: Option<Instant>,
+    /// It does not read until then; once.
+    stops_until: Option<Instant>,
     /// Something moved then, or it begins then.
     moved: Instant,
     over_at: Option<Instant>,
@@ -245,7 +247,7 @@ impl LinuxHost {
             let wait = outcome.steps.first().map_or(Duration::ZERO, |s| s.wait);
             task.ask_at = Some((now + wait).max(Instant::ZERO + transfer.ask_at));
         }
-        if conn.rx.is_readable() {
+        if conn.rx.is_readable() && task.stops_until.is_none_or(|until| until <= now) {
             let rtt = conn.tx.rtt.srtt;
             conn.rx.read(now, rtt, &mut self.scratch);
             task.moved = now;
@@ -261,6 +263,11 @@ impl LinuxHost {
             }
             if is_client {
                 outcome.note_read(now, transfer, task.read);
+                if let Some((bytes, wait)) = transfer.stops.filter(|_| task.stops_until.is_none())
+                    && task.read >= bytes
+                {
+                    task.stops_until = Some(now + wait);
+                }
             }
         }
         while transfer.is_told_by(is_client)
@@ -462,7 +469,8 @@ impl LinuxHost {
         let is_talking = self.play.transfers[n].is_told_by(self.is_client()) && conn.is_open();
         let message = self.play.transfers[n].messages.get(task.messages.count).filter(|_| is_talking);
         let message = message.map(|(at, _)| Instant::ZERO + *at);
-        [conn.deadline(), task.ask_at, stall, message].into_iter().flatten().min()
+        let reads = task.stops_until.filter(|_| conn.rx.is_readable());
+        [conn.deadline(), task.ask_at, stall, message, reads].into_iter().flatten().min()
     }
 
     fn receive_segment(&mut self, now: Instant, s: &TcpSegment, packet: &[u8]) {

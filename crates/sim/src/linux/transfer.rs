@@ -77,6 +77,8 @@ pub struct Transfer {
     pub patience: Duration,
     /// The client notes when each so many bytes have come; 0: it does not.
     pub mark_every: u64,
+    /// The client stops reading for so long when so many bytes have come.
+    pub stops: Option<(u64, Duration)>,
 }
 
 impl Transfer {
@@ -101,6 +103,7 @@ impl Transfer {
             linger: Duration::ZERO,
             patience: PATIENCE,
             mark_every: 0,
+            stops: None,
         }
     }
 

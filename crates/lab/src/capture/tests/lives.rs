@@ -288,6 +288,34 @@ fn what_came_in_fragments_is_known() {
     assert!(run(1, b"hello world").failures.is_empty());
 }
 
+#[test]
+fn an_identification_that_comes_again_is_told_unless_it_is_a_hosts() {
+    let run = |came: bool, apart_s: u64| {
+        let mut checker = checker();
+        let packet = data().bytes();
+        let [first, _] = fragments(&packet);
+        let frame = |at_s: u64, is_outgoing| Frame {
+            at_ns: at_s * 1_000_000_000,
+            is_outgoing,
+            is_checksum_open: false,
+            len: first.len(),
+            wire_len: first.len(),
+        };
+        if came {
+            checker.take(1, &frame(0, false), &first);
+        }
+        for at_s in [1, 1 + apart_s] {
+            checker.take(0, &frame(at_s, true), &first);
+        }
+        checker.finish(0)
+    };
+    assert_eq!(run(false, 240).ids_repeated, 0);
+    let again = run(false, 239);
+    assert_eq!(again.ids_repeated, 1);
+    expect_failure(&again, "within 240 s");
+    assert_eq!(run(true, 1).ids_repeated, 0, "it was forwarded twice");
+}
+
 /// An IPv4 packet with a header of 20 bytes in two fragments.
 fn fragments(packet: &[u8]) -> [Vec<u8>; 2] {
     const FIRST: usize = 24;
