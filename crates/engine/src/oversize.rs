@@ -98,7 +98,8 @@ impl Split<'_> {
         let tells = |(at, end): (Instant, SeqNum)| {
             at > lost.sent_at && (end.after(lost.end) || end == lost.seq && !is_ahead)
         };
-        o.packet.is_some_and(tells) && o.arrived.is_none_or(|at| at <= lost.sent_at)
+        let excused = o.excused.is_some_and(|until| lost.end.before_eq(until));
+        !excused && o.packet.is_some_and(tells) && o.arrived.is_none_or(|at| at <= lost.sent_at)
     }
 
     /// What is new leaves in one packet where that is due and more follows; what is sent again
@@ -296,7 +297,8 @@ impl Split<'_> {
         let head = self.relays.get(to.other()).tx.board().first().filter(|r| r.lost).copied();
         let o = self.legs.get_mut(to).oversizing_mut();
         let Some(head) = head.filter(|r| r.end.since(r.seq) > normal && o.proved > 0) else { return };
-        if o.small_until.is_none_or(|until| until.before(head.end)) {
+        let excused = o.excused.is_some_and(|until| head.end.before_eq(until));
+        if !excused && o.small_until.is_none_or(|until| until.before(head.end)) {
             (o.small_until, o.timed_out) = (Some(head.end), Some(head.end));
         }
     }
