@@ -92,11 +92,12 @@ impl Split<'_> {
         }
     }
 
-    /// What the way to a host holds at the rate of the link, bytes.
+    /// What the way to a host holds of a connection at its part of the link's rate, bytes.
     fn path_holds(&self, cx: &Cx<'_>, to: Side) -> u64 {
-        let rate = cx.links.get(self.legs.get(to).out).and_then(|link| link.rate_in_force_bps());
+        let out = self.legs.get(to).out;
+        let rate = cx.links.get(out).and_then(|link| link.rate_in_force_bps());
         let rtt = self.relays.get(to.other()).tx.shortest_rtt().unwrap_or_default();
-        bytes_in(rate.unwrap_or(0), rtt)
+        bytes_in(rate.unwrap_or(0), rtt) / cx.links.sharers(out).max(1)
     }
 
     /// How such a segment leaves, and the payload of packets into which it is cut otherwise; a copy
