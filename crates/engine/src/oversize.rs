@@ -26,12 +26,17 @@ const FAILURES_MAX: u8 = 3;
 /// A window that is no larger than a field without scaling can say holds so many segments at least.
 const SMALL_WINDOW_BYTES: u32 = 65_536;
 const SEGMENTS_OF_WINDOW: u32 = 4;
-/// The first large segments are of so many fragments.
+/// The first large segments are of so many fragments, where that is enough for the way back.
 const FIRST_FRAGMENTS: u32 = 8;
 /// And none of fewer.
 const FRAGMENTS_MIN: u32 = 2;
 /// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
 const PROOF_WAIT: Duration = Duration::from_millis(200);
+/// The answer to a copy usually comes so soon after a round trip. Packets whose acknowledgements
+/// take no longer leave beside it, two at least.
+const ANSWER_WAIT: Duration = Duration::from_millis(100);
+const PACKETS_ASKED_MIN: u32 = 2;
+const PACKETS_ASKED_MAX: u32 = 1_000;
 /// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
 /// with it goes so often.
 const WHOLE_EVERY: Duration = Duration::from_secs(1);
@@ -51,7 +56,9 @@ impl Split<'_> {
         }
         let sizes = self.sizes(to);
         let wanted = self.wants_oversize(cx, to).then(|| cx.links.get(leg.out)?.oversize(&sizes))??;
-        let first = FIRST_FRAGMENTS >> leg.oversizing().failures.min(2);
+        let link = cx.links.get(leg.out)?;
+        let failures = leg.oversizing().failures.max(link.clients().unproved(cx.now, leg.addr));
+        let first = first_fragments(wanted.least, failures);
         let grown = leg.oversizing().proved.max(first / 2) * 2;
         let grown = leg.oversizing().most.map_or(grown, |most| grown.min(most));
         let window = u32::try_from(tx.window_max_bytes()).unwrap_or(u32::MAX);
@@ -68,8 +75,8 @@ impl Split<'_> {
     /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.
     pub(crate) fn proof_wait(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
-        let link = cx.links.get(leg.out).filter(|_| leg.oversizing().proved == 0)?;
-        Some(PROOF_WAIT + link.acks_wait())
+        let is_first = cx.links.get(leg.out).is_some() && leg.oversizing().proved == 0;
+        is_first.then(|| PROOF_WAIT + self.hosts().acks_wait(cx.links, to))
     }
 
     /// A packet with DF is to find out whether fragments without it still pass as they are.
@@ -130,7 +137,7 @@ impl Split<'_> {
             fragment_header_bytes: if is_v4 { 20 } else { 48 },
             packet_bytes: leg.packet_bytes(),
             tcp_header_bytes: 20 + options,
-            ack_bytes: leg.header_bytes() + options,
+            ack_bytes: self.hosts().ack_bytes(to),
             is_v4,
         }
     }
@@ -166,8 +173,26 @@ impl Split<'_> {
         }
         let dont_fragment = o.tries < TRIES;
         o.tries += 1;
+        if o.tries == 1 && !tx.goes_ahead() {
+            self.await_answer(cx, to);
+        }
+        let o = self.legs.get_mut(to).oversizing_mut();
         o.asked = Some(Asked { from: una, to: una + 2 * normal, at: cx.now, dont_fragment });
         Some(Plan { seq: una, len: 2 * normal, fin: false, purpose: Purpose::SizeProbe, mtu_probe: false })
+    }
+
+    /// What leaves in packets while the answer to a copy is waited for calls up acknowledgements,
+    /// which stand before it on the slow way back, and then before those of large segments. So no
+    /// more packets leave than it carries acknowledgements of until the answer is usually there.
+    fn await_answer(&mut self, cx: &Cx<'_>, to: Side) {
+        let leg = self.legs.get(to);
+        let tx = &self.relays.get(to.other()).tx;
+        let rtt = tx.shortest_rtt().or(leg.handshake_rtt()).unwrap_or_default();
+        let Some(link) = cx.links.get(leg.out) else { return };
+        let Some(acks) = link.acks_in(rtt + ANSWER_WAIT, self.hosts().ack_bytes(to)) else { return };
+        let packets = acks.clamp(PACKETS_ASKED_MIN, PACKETS_ASKED_MAX);
+        let from = tx.snd_una() + packets * self.hosts().segment_payload(to);
+        self.relays.get_mut(to.other()).tx.hold_from(Some((from, cx.now + rtt + PROOF_WAIT)));
     }
 
     /// An acknowledgement of a host may tell whether it has got the copy, and whether large
@@ -206,8 +231,13 @@ impl Split<'_> {
         let proved = self.legs.get(to).oversizing().proved > 0;
         let times = if proved { LOST_TIMES } else { 0 };
         let head = tx.board().first().filter(|r| r.lost && r.repeats >= times);
-        let large = head.map(|r| (r.end, r.end.since(r.seq))).filter(|(_, bytes)| *bytes > normal);
-        let Some((end, head_bytes)) = large else { return };
+        let Some(head) = head else { return };
+        // What had left in packets may have gone again in a large one.
+        let head_bytes = tx.board().first_segment_bytes();
+        if head_bytes <= normal {
+            return;
+        }
+        let end = head.end.max(head.seq + head_bytes);
         let next = tx.snd_nxt();
         let fragments = self.sizes(to).fragments(u64::from(head_bytes));
         let leg = self.legs.get_mut(to);
@@ -234,7 +264,7 @@ impl Split<'_> {
             // A copy finds it out anew.
             *o = Oversizing { small_until: Some(next), failures: o.failures, ..Oversizing::default() };
             if let Some(link) = cx.links.get_mut(leg.out) {
-                link.clients_mut().forget_oversize(leg.addr);
+                link.clients_mut().note_unproved(cx.now, leg.addr);
             }
         }
     }
@@ -261,6 +291,7 @@ impl Split<'_> {
         } else if happened.newest_sent_at.is_some_and(|at| at > asked.at) {
             // What left after it has arrived.
             o.give_up_asking();
+            self.relays.get_mut(from.other()).tx.hold_from(None);
             if o.tries < 2 * TRIES {
                 return;
             }
@@ -292,6 +323,7 @@ impl Split<'_> {
         let o = leg.oversizing_mut();
         o.asked = None;
         o.verdict = Some(verdict);
+        self.relays.get_mut(from.other()).tx.hold_from(None);
         if let Some(link) = cx.links.get_mut(leg.out) {
             link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
         }
@@ -302,6 +334,17 @@ impl Asked {
     /// The host has got it twice (RFC 2883).
     fn is_told(&self, ack: SeqNum, sack: &[SackBlock]) -> bool {
         sack.first().is_some_and(|b| b.start == self.from && b.end == self.to && b.end.before_eq(ack))
+    }
+}
+
+/// Fragments of the first large segments. Those that are too small for the way back make it full
+/// before the first of them is acknowledged. Where such a first one has not arrived, the host may
+/// have less room to put fragments together.
+fn first_fragments(least: u32, failures: u8) -> u32 {
+    match failures {
+        0 => FIRST_FRAGMENTS.max(least),
+        1 => FIRST_FRAGMENTS,
+        _ => FIRST_FRAGMENTS / 2,
     }
 }
 
@@ -326,5 +369,11 @@ mod tests {
         assert_eq!(part_of(18, 250_000, 500_000), 9);
         assert_eq!(part_of(18, 500_000, 500_000), 18);
         assert_eq!(part_of(18, 65_536, 0), 18);
+    }
+
+    #[test]
+    fn the_first_large_segments_leave_room_on_the_way_back() {
+        assert_eq!((first_fragments(3, 0), first_fragments(44, 0)), (8, 44));
+        assert_eq!((first_fragments(44, 1), first_fragments(44, 9)), (8, 4), "where they did not arrive");
     }
 }

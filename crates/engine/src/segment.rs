@@ -418,7 +418,7 @@ impl Split<'_> {
             self.send_train(cx, to);
         }
         self.follow_pair(cx, to);
-        let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
+        let per_segment = self.hosts().ack_bytes(to);
         let silent = self.relays.is_reset_by(to);
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);

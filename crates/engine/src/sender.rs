@@ -81,8 +81,8 @@ pub struct Sender {
     governor: Governor,
     peer: PeerWindow,
     ahead: ahead::Ahead,
-    /// Segments are larger than a packet.
-    is_large: bool,
+    /// Segments are larger than a packet, which has so much payload.
+    larger_than: Option<u32>,
     /// None of those has arrived yet: the first is waited for so long beyond a round trip.
     proof_wait: Option<Duration>,
     timers: Timers,
@@ -127,7 +127,7 @@ impl Sender {
             governor: Governor::new(cc),
             peer: PeerWindow::new(next),
             ahead: ahead::Ahead::default(),
-            is_large: false,
+            larger_than: None,
             proof_wait: None,
             timers: Timers::default(),
             early: early::Early::default(),

@@ -81,9 +81,9 @@ impl Split<'_> {
         let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
         let known = link.rate_in_force_bps().zip(rtt);
         // Each copy is acknowledged, too, by a link that has no room for that.
-        let is_large = tx.mss() > self.hosts().segment_payload(to);
+        let is_starved = !self.hosts().acks_wait(cx.links, to).is_zero();
         (leg.peer.is_marked() || self.agreed.sack)
-            && !is_large
+            && !is_starved
             && link.is_repeating_worth()
             && tx.cc().copies() != farlink_cc::Copies::None
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)

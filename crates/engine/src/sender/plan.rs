@@ -294,7 +294,8 @@ impl Sender {
         let (room, pipe) = (self.governor.room(self.flight.pipe()), self.flight.pipe());
         // While one segment larger than a packet is on its way, others must be: where nothing but
         // the link's queue is the clock, they wait there.
-        let least = if self.is_large { LARGE_SEGMENTS_MIN * u64::from(self.mss()) } else { 0 };
+        let large = self.larger_than.map_or(0, |_| self.mss());
+        let least = LARGE_SEGMENTS_MIN * u64::from(large);
         room.max(least.saturating_sub(pipe))
     }
 
