@@ -340,6 +340,7 @@ impl Governor {
         self.recovery = Recovery::Open;
         self.pacer = Pacer::default();
         self.start_paced_over = paced_over;
+        self.held = None;
     }
     /// The link carries so much payload from now on, bits per second.
     pub fn set_link_rate(&mut self, payload_bps: u64) {
