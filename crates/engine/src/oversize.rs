@@ -55,8 +55,8 @@ impl Split<'_> {
             return None;
         }
         let sizes = self.sizes(to);
-        let wanted = self.wants_oversize(cx, to).then(|| cx.links.get(leg.out)?.oversize(&sizes))??;
-        let link = cx.links.get(leg.out)?;
+        let link = cx.links.get(leg.out).filter(|_| self.wants_oversize(cx, to))?;
+        let wanted = link.oversize(&sizes)?;
         let failures = leg.oversizing().failures.max(link.clients().unproved(cx.now, leg.addr));
         let first = first_fragments(wanted.least, failures);
         let grown = leg.oversizing().proved.max(first / 2) * 2;
