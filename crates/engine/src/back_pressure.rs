@@ -227,7 +227,8 @@ impl Hosts<'_> {
     /// Eight times the bandwidth-delay product where a link is known, within the configured bound:
     /// repetitions that are lost, too, keep most of it waiting. No more out of a link, of what it
     /// carries in a round trip of the whole way: hosts take acknowledgements as old as their
-    /// windows (RFC 5961 section 5).
+    /// windows (RFC 5961 section 5). And twice what it carries while acknowledgements wait for a
+    /// slow way back: so much is under way then (`known_rate.rs` of `cc`).
     pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
         let measured = |side: Side| {
@@ -248,8 +249,9 @@ impl Hosts<'_> {
         let Some((rate, rtt)) = known else {
             return if self.is_on_link() { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
-        let bdp = u128::from(rate) * rtt.as_millis() / 8_000;
-        u32::try_from(bdp * 8).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+        let carries = |time: Duration| u128::from(rate) * time.as_millis() / 8_000;
+        let wanted = carries(rtt) * 8 + carries(self.acks_wait(links, to)) * 2;
+        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
     }
 
     /// What a relay may hold of a source before its destination has taken much: all of it on a way

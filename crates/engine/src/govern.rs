@@ -104,7 +104,7 @@ impl Hosts<'_> {
                 .srtt()
                 .or(start.paced_over)
                 .or(dst.handshake_rtt().filter(|_| takes_handshake)),
-            acks_wait: link.map_or_else(Default::default, Link::acks_wait),
+            acks_wait: self.acks_wait(links, to),
             selective_acks: self.agreed.sack,
             // Of no use to anybody who guesses it: it only spreads the probes of flows over time.
             seed: config.seed ^ u64::from(next.0),
@@ -114,8 +114,7 @@ impl Hosts<'_> {
 
     /// What a link carries of payload in segments of this size towards a host, bits per second.
     pub(crate) fn payload_bps(&self, link: &Link, to: Side, mss: u32) -> Option<u64> {
-        let options = if self.agreed.timestamps { 12 } else { 0 };
-        let headers = self.legs.get(to).header_bytes() + options + link.overhead_bytes();
+        let headers = self.ack_bytes(to) + link.overhead_bytes();
         let (mss, packet) = (u128::from(mss), u128::from(mss.saturating_add(headers)));
         let bps = u128::from(link.rate_in_force_bps()?) * mss / packet.max(1);
         Some(u64::try_from(bps).unwrap_or(u64::MAX))

@@ -1,10 +1,11 @@
 //! Both hosts of a connection, however it is treated: what their legs and their agreement say by
 //! themselves.
 
-use farlink_wire::{Flags, SegmentHeader, SeqNum};
+use farlink_wire::{Duration, Flags, SegmentHeader, SeqNum};
 
 use crate::cx::Cx;
 use crate::leg::{Agreed, Leg};
+use crate::link::Links;
 use crate::net::Way;
 use crate::path_mtu::PathMtu;
 use crate::side::{Pair, Side};
@@ -40,6 +41,21 @@ impl Hosts<'_> {
         let timestamps = if self.agreed.timestamps { 12 } else { 0 };
         let options = timestamps + leg.peer.mark_bytes(self.agreed.marks_padding()) + leg.explicit_bytes();
         by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
+    }
+
+    /// An acknowledgement of a host, bytes of IP packet.
+    #[must_use]
+    pub fn ack_bytes(&self, of: Side) -> u32 {
+        self.legs.get(of).header_bytes() + if self.agreed.timestamps { 12 } else { 0 }
+    }
+
+    /// So long acknowledgements of a host wait before a link that is slow that way (a gateway sends
+    /// few).
+    #[must_use]
+    pub fn acks_wait(&self, links: &Links, of: Side) -> Duration {
+        let leg = self.legs.get(of);
+        let link = links.get(leg.out).filter(|_| !leg.peer.is_marked());
+        link.map_or(Duration::ZERO, |link| link.acks_wait(self.ack_bytes(of)))
     }
 
     /// What is the same in all segments to a host in the other one's name.

@@ -3,7 +3,8 @@
 //!
 //! The round trip of the handshake times the rate of the link is what the path holds. Where that is
 //! more than a window without scaling can say, a larger initial window pays; elsewhere the usual
-//! one is enough. The larger one is what the operator says, or this connection's share of the link:
+//! one is enough. Where acknowledgements wait for a slow way back, the round trip is that much
+//! longer. The larger one is what the operator says, or this connection's share of the link:
 //! all of it where the operator says the rate, because the egress queue then keeps what is sent at
 //! once from flooding anything; half of what earlier connections had where it is only remembered
 //! (RFC 9959 section 4.2.1).
@@ -34,7 +35,7 @@ const HEADER_BYTES: u64 = 52;
 /// What is known of a path when a connection begins.
 #[derive(Clone, Copy, Debug, Default)]
 struct Path {
-    /// Round trip: of the handshake, else of the link.
+    /// Round trip: of the handshake, else of the link; with the time that acknowledgements wait.
     rtt: Option<Duration>,
     /// Rate that the operator says, or that the gateways have found out; bits per second of IP
     /// packets.
@@ -109,7 +110,7 @@ impl Hosts<'_> {
         };
         let rtt = leg.handshake_rtt().or(leg.srtt()).or(link.rtt_in_force());
         let path = Path {
-            rtt,
+            rtt: rtt.map(|rtt| rtt + self.acks_wait(links, to)),
             rate_bps: link.rate_in_force_bps(),
             remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at(), rtt)),
             sharers: links.sharers(leg.out) + 1,

@@ -27,12 +27,17 @@ const FAILURES_MAX: u8 = 3;
 /// A window that is no larger than a field without scaling can say holds so many segments at least.
 const SMALL_WINDOW_BYTES: u32 = 65_536;
 const SEGMENTS_OF_WINDOW: u32 = 4;
-/// The first large segments are of so many fragments.
+/// The first large segments are of so many fragments, where that is enough for the way back.
 const FIRST_FRAGMENTS: u32 = 8;
 /// And none of fewer.
 const FRAGMENTS_MIN: u32 = 2;
 /// The first of them is waited for so long beyond a round trip, and what acknowledgements wait.
 const PROOF_WAIT: Duration = Duration::from_millis(200);
+/// The answer to a copy usually comes so soon after a round trip. Packets whose acknowledgements
+/// take no longer leave beside it, two at least.
+const ANSWER_WAIT: Duration = Duration::from_millis(100);
+const PACKETS_ASKED_MIN: u32 = 2;
+const PACKETS_ASKED_MAX: u32 = 1_000;
 /// Beside large segments a packet goes so often, or once in a round trip where that takes longer,
 /// or as often as the way back has room for: if large ones do not arrive any more, it does, and
 /// tells. The host acknowledges it with the large one that follows.
@@ -55,8 +60,10 @@ impl Split<'_> {
             return None;
         }
         let sizes = self.sizes(to);
-        let wanted = self.wants_oversize(cx, to).then(|| cx.links.get(leg.out)?.oversize(&sizes))??;
-        let first = FIRST_FRAGMENTS >> leg.oversizing().failures.min(2);
+        let link = cx.links.get(leg.out).filter(|_| self.wants_oversize(cx, to))?;
+        let wanted = link.oversize(&sizes)?;
+        let failures = leg.oversizing().failures.max(link.clients().unproved(cx.now, leg.addr));
+        let first = first_fragments(wanted.least, failures);
         let grown = leg.oversizing().proved.max(first / 2) * 2;
         let grown = leg.oversizing().most.map_or(grown, |most| grown.min(most));
         let window = u32::try_from(tx.window_max_bytes()).unwrap_or(u32::MAX);
@@ -73,8 +80,8 @@ impl Split<'_> {
     /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.
     pub(crate) fn proof_wait(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
-        let link = cx.links.get(leg.out).filter(|_| leg.oversizing().proved == 0)?;
-        Some(PROOF_WAIT + link.acks_wait())
+        let is_first = cx.links.get(leg.out).is_some() && leg.oversizing().proved == 0;
+        is_first.then(|| PROOF_WAIT + self.hosts().acks_wait(cx.links, to))
     }
 
     /// A packet with DF is to find out whether fragments without it still pass as they are.
@@ -90,37 +97,55 @@ impl Split<'_> {
         leg.path_mtu.probe_bytes(now).is_some() && !self.relays.get(to.other()).tx.tries_mtu()
     }
 
-    /// A packet that left later and stands behind this has arrived, or one that is its beginning,
-    /// and no large segment has that left later. Where a window is sent ahead of, what stands
-    /// beyond it is dropped, large or not.
+    /// A packet that left later has arrived, and no large segment has that left later. Where a
+    /// window is sent ahead of, what stands beyond it is dropped, large or not: then one behind
+    /// this has to have arrived, too.
     fn seems_refused(&self, to: Side, lost: &Sent) -> bool {
         let (o, is_ahead) = (self.legs.get(to).oversizing(), self.relays.get(to.other()).tx.goes_ahead());
-        let tells = |(at, end): (Instant, SeqNum)| {
-            at > lost.sent_at && (end.after(lost.end) || end == lost.seq && !is_ahead)
-        };
+        let tells = |(at, end): (Instant, SeqNum)| at > lost.sent_at && (!is_ahead || end.after(lost.end));
         let excused = o.excused.is_some_and(|until| lost.end.before_eq(until));
         !excused && o.packet.is_some_and(tells) && o.arrived.is_none_or(|at| at <= lost.sent_at)
     }
 
     /// What is new leaves in one packet where that is due and more follows; what is sent again
-    /// does where packets seem to be all that arrives.
-    pub(crate) fn in_a_packet(&self, cx: &Cx<'_>, to: Side, plan: Plan) -> Plan {
-        let o = self.legs.get(to).oversizing();
+    /// does where packets seem to be all that arrives. A firewall may be new, so a copy finds it
+    /// out anew where that holds for several.
+    pub(crate) fn in_a_packet(&mut self, cx: &mut Cx<'_>, to: Side, plan: Plan) -> Plan {
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
-        if plan.purpose == Purpose::Retransmit && plan.len > normal && tx.mss() > normal {
-            let lost = tx.board().at(plan.seq).filter(|lost| self.seems_refused(to, lost));
-            return lost.map_or(plan, |_| Plan { len: normal, fin: false, ..plan });
+        if tx.mss() <= normal || plan.len <= normal {
+            return plan;
         }
-        let link = cx.links.get(self.legs.get(to).out);
-        let spared =
-            link.map_or(Duration::ZERO, |link| link.acks_spared(u64::from(self.sizes(to).ack_bytes)));
-        let every = PACKET_EVERY.max(tx.shortest_rtt().unwrap_or_default()).max(spared);
-        let is_due = o.proved > 0 && o.whole_at.is_none_or(|at| cx.now.since(at) >= every);
-        let is_large = plan.purpose == Purpose::New && tx.mss() > normal && plan.len > normal;
-        let end = self.relays.get(to.other()).supply().end;
-        let more_follows = !plan.fin && (plan.seq + plan.len).before(end);
-        if is_large && is_due && more_follows { Plan { len: normal, ..plan } } else { plan }
+        let is_for_a_packet = match plan.purpose {
+            Purpose::Retransmit => {
+                let lost = tx.board().at(plan.seq).filter(|lost| self.seems_refused(to, lost));
+                let furthest = self.legs.get(to).oversizing().packet;
+                if let (Some(lost), Some((_, end))) = (lost, furthest)
+                    && end.after(lost.end + 2 * normal)
+                {
+                    self.ask_anew(cx, to);
+                    true
+                } else {
+                    lost.is_some()
+                }
+            }
+            Purpose::New => {
+                let end = self.relays.get(to.other()).supply().end;
+                !plan.fin && (plan.seq + plan.len).before(end) && self.is_packet_due(cx, to)
+            }
+            _ => false,
+        };
+        if is_for_a_packet { Plan { len: normal, fin: false, ..plan } } else { plan }
+    }
+
+    /// It is time for a packet among large segments that arrive.
+    fn is_packet_due(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let leg = self.legs.get(to);
+        let rtt = self.relays.get(to.other()).tx.shortest_rtt().unwrap_or_default();
+        let link = cx.links.get(leg.out);
+        let spared = link.map_or(Duration::ZERO, |link| link.acks_spared(self.hosts().ack_bytes(to)));
+        let every = PACKET_EVERY.max(rtt).max(spared);
+        leg.oversizing().proved > 0 && leg.oversizing().whole_at.is_none_or(|at| cx.now.since(at) >= every)
     }
 
     /// This leaves: it may be that packet.
@@ -133,11 +158,12 @@ impl Split<'_> {
         }
     }
 
-    /// What the way to a host holds at the rate of the link, bytes.
+    /// What the way to a host holds of a connection at its part of the link's rate, bytes.
     fn path_holds(&self, cx: &Cx<'_>, to: Side) -> u64 {
-        let rate = cx.links.get(self.legs.get(to).out).and_then(|link| link.rate_in_force_bps());
+        let out = self.legs.get(to).out;
+        let rate = cx.links.get(out).and_then(|link| link.rate_in_force_bps());
         let rtt = self.relays.get(to.other()).tx.shortest_rtt().unwrap_or_default();
-        bytes_in(rate.unwrap_or(0), rtt)
+        bytes_in(rate.unwrap_or(0), rtt) / cx.links.sharers(out).max(1)
     }
 
     /// How such a segment leaves, and the payload of packets into which it is cut otherwise; a copy
@@ -170,7 +196,7 @@ impl Split<'_> {
             fragment_header_bytes: if is_v4 { 20 } else { 48 },
             packet_bytes: leg.packet_bytes(),
             tcp_header_bytes: 20 + options,
-            ack_bytes: leg.header_bytes() + options,
+            ack_bytes: self.hosts().ack_bytes(to),
             is_v4,
         }
     }
@@ -206,8 +232,27 @@ impl Split<'_> {
         }
         let dont_fragment = o.tries < TRIES;
         o.tries += 1;
+        let begins = o.tries == 1 && o.small_until.is_none();
+        if begins && !tx.goes_ahead() {
+            self.await_answer(cx, to);
+        }
+        let o = self.legs.get_mut(to).oversizing_mut();
         o.asked = Some(Asked { from: una, to: una + 2 * normal, at: cx.now, dont_fragment });
         Some(Plan { seq: una, len: 2 * normal, fin: false, purpose: Purpose::SizeProbe, mtu_probe: false })
+    }
+
+    /// What leaves in packets while the answer to a copy is waited for calls up acknowledgements,
+    /// which stand before it on the slow way back, and then before those of large segments. So no
+    /// more packets leave than it carries acknowledgements of until the answer is usually there.
+    fn await_answer(&mut self, cx: &Cx<'_>, to: Side) {
+        let leg = self.legs.get(to);
+        let tx = &self.relays.get(to.other()).tx;
+        let rtt = tx.shortest_rtt().or(leg.handshake_rtt()).unwrap_or_default();
+        let Some(link) = cx.links.get(leg.out) else { return };
+        let Some(acks) = link.acks_in(rtt + ANSWER_WAIT, self.hosts().ack_bytes(to)) else { return };
+        let packets = acks.clamp(PACKETS_ASKED_MIN, PACKETS_ASKED_MAX);
+        let from = tx.snd_una() + packets * self.hosts().segment_payload(to);
+        self.relays.get_mut(to.other()).tx.hold_from(Some((from, cx.now + rtt + PROOF_WAIT)));
     }
 
     /// An acknowledgement of a host may tell whether it has got the copy, and whether large
@@ -229,8 +274,9 @@ impl Split<'_> {
         let o = self.legs.get_mut(from).oversizing_mut();
         o.arrived = o.arrived.max(happened.large_sent_at);
         let newest = happened.newest.filter(|(at, _)| o.arrived.is_none_or(|large| large < *at));
-        if let Some(newest) = newest.filter(|(at, _)| o.packet.is_none_or(|(before, _)| before < *at)) {
-            o.packet = Some(newest);
+        if let Some((at, end)) = newest {
+            let (before, edge) = o.packet.unwrap_or((at, end));
+            o.packet = Some((before.max(at), edge.max(end)));
         }
         if unit > normal && happened.progress && happened.delivered_bytes >= u64::from(unit) {
             let fragments = self.sizes(from).fragments(u64::from(unit));
@@ -245,25 +291,23 @@ impl Split<'_> {
     }
 
     /// The oldest segment may have been lost too often: it goes in packets, and where that has
-    /// happened to several, all do. Once is too often where none has arrived in this connection:
-    /// another host may stand behind the address. So it is where none of several has arrived, and a
-    /// packet behind them has: a firewall may be new.
+    /// happened to several, all do. Where none has arrived in this connection, another host may
+    /// stand behind the address, or a firewall may be new: then once is too often.
     pub(crate) fn doubt_oversize(&mut self, cx: &mut Cx<'_>, to: Side) {
         // Records of several packets are larger, too, and say nothing of that.
         let Some(Verdict::Takes { .. }) = self.legs.get(to).oversizing().verdict else { return };
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
-        let o = self.legs.get(to).oversizing();
-        let proved = o.proved > 0;
-        let head = tx.board().first().filter(|r| r.lost);
-        let none_of_several = head.is_some_and(|r| {
-            let several = o.packet.is_some_and(|(_, end)| end.after(r.end + 2 * normal));
-            several && self.seems_refused(to, r)
-        });
-        let at_once = !proved || none_of_several;
-        let head = head.filter(|r| at_once || r.repeats >= LOST_TIMES);
-        let large = head.map(|r| (r.end, r.end.since(r.seq))).filter(|(_, bytes)| *bytes > normal);
-        let Some((end, head_bytes)) = large else { return };
+        let proved = self.legs.get(to).oversizing().proved > 0;
+        let times = if proved { LOST_TIMES } else { 0 };
+        let head = tx.board().first().filter(|r| r.lost && r.repeats >= times);
+        let Some(head) = head else { return };
+        // What had left in packets may have gone again in a large one.
+        let head_bytes = tx.board().first_segment_bytes();
+        if head_bytes <= normal {
+            return;
+        }
+        let end = head.end.max(head.seq + head_bytes);
         let fragments = self.sizes(to).fragments(u64::from(head_bytes));
         let leg = self.legs.get_mut(to);
         let o = leg.oversizing_mut();
@@ -285,7 +329,7 @@ impl Split<'_> {
             if let Some(link) = cx.links.get_mut(leg.out) {
                 link.clients_mut().note_oversize(cx.now, leg.addr, Verdict::Refuses);
             }
-        } else if at_once {
+        } else if !proved {
             self.ask_anew(cx, to);
         }
     }
@@ -316,10 +360,13 @@ impl Split<'_> {
     fn ask_anew(&mut self, cx: &mut Cx<'_>, to: Side) {
         let next = self.relays.get(to.other()).tx.snd_nxt();
         let leg = self.legs.get_mut(to);
-        let failures = leg.oversizing().failures;
+        let (failures, proved) = (leg.oversizing().failures, leg.oversizing().proved > 0);
         *leg.oversizing_mut() = Oversizing { small_until: Some(next), failures, ..Oversizing::default() };
-        if let Some(link) = cx.links.get_mut(leg.out) {
+        let Some(link) = cx.links.get_mut(leg.out) else { return };
+        if proved {
             link.clients_mut().forget_oversize(leg.addr);
+        } else {
+            link.clients_mut().note_unproved(cx.now, leg.addr);
         }
     }
 
@@ -345,6 +392,7 @@ impl Split<'_> {
         } else if happened.newest_sent_at.is_some_and(|at| at > asked.at) {
             // What left after it has arrived.
             o.give_up_asking();
+            self.relays.get_mut(from.other()).tx.hold_from(None);
             if o.tries < 2 * TRIES {
                 return;
             }
@@ -376,6 +424,7 @@ impl Split<'_> {
         let o = leg.oversizing_mut();
         o.asked = None;
         o.verdict = Some(verdict);
+        self.relays.get_mut(from.other()).tx.hold_from(None);
         if let Some(link) = cx.links.get_mut(leg.out) {
             link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
         }
@@ -386,6 +435,17 @@ impl Asked {
     /// The host has got it twice (RFC 2883).
     fn is_told(&self, ack: SeqNum, sack: &[SackBlock]) -> bool {
         sack.first().is_some_and(|b| b.start == self.from && b.end == self.to && b.end.before_eq(ack))
+    }
+}
+
+/// Fragments of the first large segments. Those that are too small for the way back make it full
+/// before the first of them is acknowledged. Where such a first one has not arrived, the host may
+/// have less room to put fragments together.
+fn first_fragments(least: u32, failures: u8) -> u32 {
+    match failures {
+        0 => FIRST_FRAGMENTS.max(least),
+        1 => FIRST_FRAGMENTS,
+        _ => FIRST_FRAGMENTS / 2,
     }
 }
 
@@ -410,5 +470,11 @@ mod tests {
         assert_eq!(part_of(18, 250_000, 500_000), 9);
         assert_eq!(part_of(18, 500_000, 500_000), 18);
         assert_eq!(part_of(18, 65_536, 0), 18);
+    }
+
+    #[test]
+    fn the_first_large_segments_leave_room_on_the_way_back() {
+        assert_eq!((first_fragments(3, 0), first_fragments(44, 0)), (8, 44));
+        assert_eq!((first_fragments(44, 1), first_fragments(44, 9)), (8, 4), "where they did not arrive");
     }
 }

@@ -33,7 +33,7 @@ pub struct Oversizing {
     pub verdict: Option<Verdict>,
     /// When the large segment left that left last of those that have arrived.
     pub arrived: Option<Instant>,
-    /// The same of packets that left after that, and what follows it.
+    /// The same of packets that left after that, and what follows the furthest of them.
     pub packet: Option<(Instant, SeqNum)>,
     /// So many fragments a segment has had that has arrived.
     pub proved: u32,

@@ -8,6 +8,7 @@
 mod acked;
 mod check;
 mod order;
+mod sent;
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
 pub use acked::Acked;
 use order::Order;
+pub use sent::Sent;
 
 /// Records that one board has at most. New data waits beyond; blocks then count where they cover
 /// whole records.
@@ -24,40 +26,6 @@ const RECORDS_MAX: usize = 32_768;
 const CUTS_MAX: usize = 8;
 /// An empty board gives back the room for more records than this.
 const KEPT_RECORDS: usize = 64;
-
-/// One transmission (a super-segment counts once, until an acknowledgement cuts it).
-#[derive(Clone, Copy, Debug)]
-pub struct Sent {
-    /// First sequence number.
-    pub seq: SeqNum,
-    /// The one after the last.
-    pub end: SeqNum,
-    /// The segments of its last transmission are this long, counted from `unit_from`. Bytes.
-    pub unit_bytes: u32,
-    /// Where the first of them began: what has been acknowledged since may lie between.
-    pub unit_from: SeqNum,
-    /// It ends with FIN, which receivers tell apart from the byte before it.
-    pub fin: bool,
-    /// When it was last sent.
-    pub sent_at: Instant,
-    /// What the leg had done when it was sent.
-    pub then: Then,
-    /// The receiver holds it.
-    pub sacked: bool,
-    /// Taken for lost and not sent again yet.
-    pub lost: bool,
-    /// Sent more than once.
-    pub retransmitted: bool,
-    /// When it was sent first.
-    pub original_at: Instant,
-    /// How often it was sent again.
-    pub repeats: u8,
-    /// Copies of the last of these transmissions that went out early, before it could be known to
-    /// be lost.
-    pub copies: u8,
-    /// When the newest copy of any of them did.
-    pub copied_at: Option<Instant>,
-}
 
 /// What a leg had done when a transmission left (delivery-rate samples, draft-ietf-ccwg-bbr 4.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,32 +42,6 @@ pub struct Then {
     pub in_flight_bytes: u64,
     /// The source had not had enough to send.
     pub app_limited: bool,
-}
-
-impl Sent {
-    fn len(&self) -> u64 {
-        u64::from(self.end.since(self.seq))
-    }
-
-    /// The first place from `at` on, which lies within, where a segment began, or where the record
-    /// ends.
-    fn edge_from(&self, at: SeqNum) -> SeqNum {
-        let unit = self.unit_bytes.max(1);
-        let past = at.since(self.unit_from);
-        let up = self.unit_from + past.div_ceil(unit).saturating_mul(unit);
-        if up.before(at) || up.after_eq(self.end) { self.end } else { up }
-    }
-
-    /// The last place up to `at`, which lies within, where a segment ended, or where the record
-    /// begins.
-    fn edge_until(&self, at: SeqNum) -> SeqNum {
-        if self.fin && at + 1 == self.end {
-            return at;
-        }
-        let unit = self.unit_bytes.max(1);
-        let down = self.unit_from + at.since(self.unit_from) / unit * unit;
-        if down.before(self.seq) || down.after(at) { self.seq } else { down }
-    }
 }
 
 /// The transmissions in flight on one leg.
@@ -174,6 +116,18 @@ impl Scoreboard {
     #[must_use]
     pub fn first(&self) -> Option<&Sent> {
         self.records.front()
+    }
+    /// Bytes of the segment that the oldest transmission left in, with others if they were sent
+    /// again together.
+    #[must_use]
+    pub fn first_segment_bytes(&self) -> u32 {
+        let Some(first) = self.records.front() else { return 0 };
+        let together = self.records.iter().take_while(|r| {
+            (r.sent_at, r.unit_from) == (first.sent_at, first.unit_from)
+                && r.seq.since(first.seq) < first.unit_bytes
+        });
+        let end = together.last().map_or(first.end, |last| last.end);
+        end.since(first.seq).min(first.unit_bytes.max(1))
     }
     /// The record with the highest sequence number.
     #[must_use]

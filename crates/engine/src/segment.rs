@@ -418,7 +418,7 @@ impl Split<'_> {
             self.send_train(cx, to);
         }
         self.follow_pair(cx, to);
-        let per_segment = self.legs.get(to).header_bytes() + if self.agreed.timestamps { 12 } else { 0 };
+        let per_segment = self.hosts().ack_bytes(to);
         let silent = self.relays.is_reset_by(to);
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
@@ -431,7 +431,7 @@ impl Split<'_> {
         let supply = outbound.supply();
         let asks_link = outbound.tx.asks_link();
         let plan = match what {
-            _ if silent || (hushed && !outbound.tx.asks_link()) => None,
+            _ if silent || (hushed && !asks_link) => None,
             What::Ack => None,
             // Much may have come in since the wish was noted.
             What::Repeat if early => outbound.tx.plan_early(cx.now, &supply),

@@ -97,7 +97,7 @@ pub struct Sender {
     peer: PeerWindow,
     ahead: ahead::Ahead,
     /// Segments are larger than a packet, which has so much payload.
-    of_packet: Option<u32>,
+    larger_than: Option<u32>,
     /// None of those has arrived yet: the first is waited for so long beyond a round trip.
     proof_wait: Option<Duration>,
     timers: Timers,
@@ -142,7 +142,7 @@ impl Sender {
             governor: Governor::new(cc),
             peer: PeerWindow::new(next),
             ahead: ahead::Ahead::default(),
-            of_packet: None,
+            larger_than: None,
             proof_wait: None,
             timers: Timers::default(),
             early: early::Early::default(),

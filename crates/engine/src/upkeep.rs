@@ -81,9 +81,9 @@ impl Split<'_> {
         let rtt = link.declared_rtt().or(link.measured_rtt()).or(tx.shortest_rtt());
         let known = link.rate_in_force_bps().zip(rtt);
         // Each copy is acknowledged, too, by a link that has no room for that.
-        let is_large = tx.mss() > self.hosts().segment_payload(to);
+        let is_starved = !self.hosts().acks_wait(cx.links, to).is_zero();
         (leg.peer.is_marked() || self.agreed.sack)
-            && !is_large
+            && !is_starved
             && link.is_repeating_worth()
             && tx.cc().copies() != farlink_cc::Copies::None
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)
@@ -353,11 +353,17 @@ impl Split<'_> {
         let Some(arrived) = arrived else { return };
         let leg = self.legs.get_mut(to);
         let larger = leg.path_mtu.on_probe(cx.now, arrived);
-        if let Some(link) = cx.links.get_mut(leg.out) {
-            link.clients_mut().note_mtu(cx.now, leg.addr, leg.path_mtu.found());
-        }
+        self.remember_mtu(cx, to);
         if larger {
             self.enlarge_segments(to);
+        }
+    }
+
+    /// Other connections with this host over the same link need not find it out.
+    fn remember_mtu(&self, cx: &mut Cx<'_>, to: Side) {
+        let leg = self.legs.get(to);
+        if let Some(link) = cx.links.get_mut(leg.out) {
+            link.clients_mut().note_mtu(cx.now, leg.addr, leg.path_mtu.found());
         }
     }
 
@@ -390,9 +396,7 @@ impl Split<'_> {
         let mtu = if mtu == 0 { 576 } else { mtu };
         let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
         if leg.path_mtu.told(cx.now, mtu) {
-            if let Some(link) = cx.links.get_mut(leg.out) {
-                link.clients_mut().note_mtu(cx.now, leg.addr, leg.path_mtu.found());
-            }
+            self.remember_mtu(cx, to);
             self.apply_mtu(to);
         }
         true

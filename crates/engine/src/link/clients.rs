@@ -28,6 +28,8 @@ struct Client {
     reads: Option<(bool, Instant)>,
     oversize: Option<(Verdict, Instant)>,
     mtu: Option<(Mtu, Instant)>,
+    /// So many times the first large segment of a connection has not arrived.
+    unproved: Option<(u8, Instant)>,
     at: Instant,
 }
 
@@ -55,13 +57,21 @@ impl Clients {
         }
     }
 
+    /// The first large segment of a connection has not arrived: whether it takes any has to be
+    /// found out anew, and the next ones begin with smaller ones.
+    pub fn note_unproved(&mut self, now: Instant, host: IpAddr) {
+        let times = self.unproved(now, host).saturating_add(1);
+        let client = self.known_mut(now, host);
+        (client.oversize, client.unproved) = (None, Some((times, now)));
+    }
+
     fn known_mut(&mut self, now: Instant, host: IpAddr) -> &mut Client {
         let place = place(host);
         if !self.known.contains_key(&place) && self.known.len() >= CLIENTS_MAX {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let new = Client { reads: None, oversize: None, mtu: None, at: now };
+        let new = Client { reads: None, oversize: None, mtu: None, unproved: None, at: now };
         let client = self.known.entry(place).or_insert(new);
         client.at = now;
         client
@@ -86,6 +96,13 @@ impl Clients {
     pub fn mtu(&self, now: Instant, host: IpAddr) -> Option<(Mtu, Instant)> {
         let told = self.known.get(&place(host))?.mtu;
         told.filter(|(_, at)| now.since(*at) < LIFETIME)
+    }
+
+    /// So many times the first large segment of a connection to it has not arrived of late.
+    #[must_use]
+    pub fn unproved(&self, now: Instant, host: IpAddr) -> u8 {
+        let times = self.known.get(&place(host)).and_then(|client| client.unproved);
+        times.filter(|(_, at)| now.since(*at) < LIFETIME).map_or(0, |(times, _)| times)
     }
 }
 
@@ -126,6 +143,24 @@ mod tests {
         assert!(!clients.reads(Instant::ZERO + LIFETIME, host(1)));
         clients.note_reading(Instant::ZERO, host(1), false);
         assert!(!clients.reads(Instant::ZERO, host(1)));
+    }
+
+    #[test]
+    fn first_segments_that_have_not_arrived_are_remembered() {
+        let takes = Verdict::Takes { dont_fragment: true };
+        let mut clients = Clients::default();
+        clients.note_oversize(Instant::ZERO, host(1), takes);
+        assert_eq!(
+            (clients.oversize(Instant::ZERO, host(1)), clients.unproved(Instant::ZERO, host(1))),
+            (Some(takes), 0)
+        );
+        clients.note_unproved(Instant::ZERO, host(1));
+        clients.note_unproved(Instant::ZERO, host(1));
+        assert_eq!(
+            (clients.oversize(Instant::ZERO, host(1)), clients.unproved(Instant::ZERO, host(1))),
+            (None, 2)
+        );
+        assert_eq!(clients.unproved(Instant::ZERO + LIFETIME, host(1)), 0);
     }
 
     #[test]

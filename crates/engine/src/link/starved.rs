@@ -21,11 +21,10 @@ const DATAGRAMS_PER_S: u64 = 260;
 
 /// One acknowledgement in the time of so many is a small part of the other direction.
 const ACKS_SPARED: u64 = 16;
-/// A usual queue before the other direction holds so many acknowledgements of so many bytes, and no
-/// acknowledgement waits longer.
+/// A usual queue before the other direction holds so many acknowledgements (the 50 packets of
+/// dummynet), and none waits longer than this: with timestamps, over IPv6, at 9.6 kbit/s.
 const ACKS_WAITING: u64 = 50;
-const ACK_BYTES: u64 = 52;
-const ACKS_WAIT_MAX: Duration = Duration::from_secs(1);
+const ACKS_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How large a packet of a connection is.
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +89,8 @@ impl Link {
             }
             Oversize::Auto => self.starved()?,
         };
-        let ack_bits = u64::from(sizes.ack_bytes + self.overhead_bytes());
-        let full = u128::from(rate_bps) * u128::from(ack_bits) / u128::from(return_bps);
+        let full =
+            u128::from(rate_bps) * u128::from(self.ack_bits(sizes.ack_bytes) / 8) / u128::from(return_bps);
         let full = u64::try_from(full).unwrap_or(u64::MAX).min(1 << 30);
         let least = sizes.fragments(full * 100 / MOST_PERCENT);
         let by_numbers = rate_bps / 8 / DATAGRAMS_PER_S;
@@ -104,20 +103,33 @@ impl Link {
         (fragments > 1).then_some(Wanted { fragments, least: least.max(numbers).min(most) })
     }
 
-    /// So long acknowledgements of a host wait before the other direction, where that is starved.
+    /// So long acknowledgements of a host, packets of `ack_bytes`, wait before the other direction,
+    /// where that is starved.
     #[must_use]
-    pub fn acks_wait(&self) -> Duration {
+    pub fn acks_wait(&self, ack_bytes: u32) -> Duration {
         let Some((_, return_bps)) = self.starved() else { return Duration::ZERO };
-        let bits = ACKS_WAITING * ACK_BYTES * 8;
+        let bits = ACKS_WAITING * self.ack_bits(ack_bytes);
         Duration::from_micros(bits * 1_000_000 / return_bps).min(ACKS_WAIT_MAX)
     }
 
-    /// In so long an acknowledgement of so many bytes takes a small part of the other direction.
+    /// In so long an acknowledgement takes a small part of the other direction.
     #[must_use]
-    pub fn acks_spared(&self, ack_bytes: u64) -> Duration {
+    pub fn acks_spared(&self, ack_bytes: u32) -> Duration {
+        let micros = ACKS_SPARED * self.ack_bits(ack_bytes) * 1_000_000;
         let return_bps = self.rate_in_bps.unwrap_or(0);
-        let bits = ACKS_SPARED * 8 * (ack_bytes + u64::from(self.overhead_bytes()));
-        Duration::from_micros((bits * 1_000_000).checked_div(return_bps).unwrap_or(0)).min(ACKS_WAIT_MAX)
+        Duration::from_micros(micros.checked_div(return_bps).unwrap_or(0)).min(ACKS_WAIT_MAX)
+    }
+
+    /// So many of them come back within this time; `None`: the other direction is not starved.
+    #[must_use]
+    pub fn acks_in(&self, time: Duration, ack_bytes: u32) -> Option<u32> {
+        let (_, return_bps) = self.starved()?;
+        let bits = u128::from(return_bps) * time.as_micros() / 1_000_000;
+        Some(u32::try_from(bits / u128::from(self.ack_bits(ack_bytes).max(1))).unwrap_or(u32::MAX))
+    }
+
+    fn ack_bits(&self, ack_bytes: u32) -> u64 {
+        u64::from(ack_bytes.saturating_add(self.overhead_bytes())) * 8
     }
 
     /// Its rate and that of the other direction, bits per second, where that is starved.
@@ -150,7 +162,8 @@ mod tests {
         is_v4: true,
     };
 
-    fn wanted(rate_bps: u64, return_bps: Option<u64>) -> Option<Wanted> {
+    /// What a link of these rates says.
+    fn told<T>(rate_bps: u64, return_bps: Option<u64>, what: impl Fn(&Link) -> Option<T>) -> Option<T> {
         let oversize = Oversize::Auto;
         let link = config::Link {
             rate_bps: Some(rate_bps),
@@ -161,7 +174,24 @@ mod tests {
         let (id, name, addresses) = (IfaceId(3), "sat0".into(), Vec::new());
         let interfaces = vec![config::Interface { id, name, domain: 0, addresses, link: Some(link) }];
         let links = Links::new(&config::Config { interfaces, ..config::Config::default() });
-        links.get(Way::Link(LinkId(0)))?.oversize(&V4)
+        what(links.get(Way::Link(LinkId(0)))?)
+    }
+
+    fn wanted(rate_bps: u64, return_bps: Option<u64>) -> Option<Wanted> {
+        told(rate_bps, return_bps, |link| link.oversize(&V4))
+    }
+
+    /// 13 ms for each at 32 kbit/s, and 60 ms at 9.6 kbit/s over IPv6.
+    #[test]
+    fn acknowledgements_wait_for_each_other() {
+        let wait = |return_bps, bytes| told(8_000_000, return_bps, |link| Some(link.acks_wait(bytes)));
+        assert_eq!(wait(Some(32_000), 52), Some(Duration::from_millis(650)));
+        assert_eq!(wait(Some(9_600), 72), Some(Duration::from_millis(3_000)));
+        assert_eq!(wait(Some(1_000_000), 52), Some(Duration::ZERO), "not starved");
+        let come = |return_bps| {
+            told(8_000_000, Some(return_bps), |link| link.acks_in(Duration::from_millis(130), 52))
+        };
+        assert_eq!((come(32_000), come(9_600), come(1_000_000)), (Some(10), Some(3), None));
     }
 
     /// 12,792 bytes for each acknowledgement at 32 kbit/s, 42,640 at 9.6 kbit/s.

@@ -25,6 +25,8 @@ pub(super) struct Governor {
     stop: Option<SeqNum>,
     /// An ECN echo counts no more before this is acknowledged.
     cwr_until: Option<SeqNum>,
+    /// Nothing new that begins here, or behind it, leaves before then.
+    held: Option<Box<(SeqNum, Instant)>>,
     /// CWR is owed with the next new segment (RFC 3168 6.1.2).
     cwr_owed: bool,
 }
@@ -41,6 +43,7 @@ impl Governor {
             is_limited: false,
             stop: None,
             cwr_until: None,
+            held: None,
             cwr_owed: false,
         }
     }
@@ -103,6 +106,14 @@ impl Governor {
     /// Pacing lets the next burst go then.
     pub fn paced_until(&self) -> Option<Instant> {
         self.paced_until
+    }
+    /// Something new leaves from this number on no sooner than then; `None`: it may.
+    pub fn hold_from(&mut self, held: Option<(SeqNum, Instant)>) {
+        self.held = held.map(Box::new);
+    }
+    /// What begins at `next` is held until then.
+    pub fn held_until(&self, next: SeqNum) -> Option<Instant> {
+        self.held.as_deref().filter(|(from, _)| next.after_eq(*from)).map(|(_, until)| *until)
     }
     /// Neither the congestion window nor pacing keeps another segment back.
     pub fn lets_go(&self, now: Instant, in_flight_bytes: u64, mss: u32) -> bool {
@@ -175,6 +186,9 @@ impl Governor {
     /// A pace that has been waited for, is no longer.
     pub fn on_timer(&mut self, now: Instant) {
         self.paced_until = self.paced_until.filter(|at| *at > now);
+        if self.held.as_deref().is_some_and(|(_, until)| *until <= now) {
+            self.held = None;
+        }
     }
     /// The congestion window keeps back what begins here.
     pub fn stop_at(&mut self, next: SeqNum) {
@@ -301,6 +315,7 @@ impl Governor {
 
     /// The receiver has everything, part of which was never sent from here.
     pub fn skip(&mut self) {
+        self.held = None;
         self.stop = None;
         self.recovery = Recovery::Open;
         self.paced_until = None;
@@ -325,6 +340,7 @@ impl Governor {
         self.recovery = Recovery::Open;
         self.pacer = Pacer::default();
         self.start_paced_over = paced_over;
+        self.held = None;
     }
     /// The link carries so much payload from now on, bits per second.
     pub fn set_link_rate(&mut self, payload_bps: u64) {

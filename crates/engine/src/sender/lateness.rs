@@ -88,8 +88,11 @@ impl Sender {
     }
 
     /// An answer is later than all were of late. Nothing new leaves then until one comes, or it is
-    /// clear that the link is away: it is near, and its queue is here.
+    /// clear that the link is away: it is near, and its queue is here. Nor does what is held.
     pub(super) fn pauses(&self, now: Instant) -> bool {
+        if self.governor.held_until(self.snd_nxt()).is_some_and(|until| now < until) {
+            return true;
+        }
         let is_prompt = self.silence.expected.acks_late_by.is_zero();
         let is_near = is_prompt && self.rtt().srtt().is_some_and(AckPolicy::is_near);
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());

@@ -176,7 +176,7 @@ impl Sender {
 
     /// Payload of a probe: one packet. What is larger may be what does not arrive.
     pub(super) fn probe_bytes(&self) -> u32 {
-        self.of_packet.unwrap_or(u32::MAX).min(self.flight.mss())
+        self.larger_than.unwrap_or(u32::MAX).min(self.flight.mss())
     }
 
     pub(super) fn plan_window_probe(&self) -> Plan {
@@ -299,7 +299,8 @@ impl Sender {
         let (room, pipe) = (self.governor.room(self.flight.pipe()), self.flight.pipe());
         // While one segment larger than a packet is on its way, others must be: where nothing but
         // the link's queue is the clock, they wait there.
-        let least = if self.of_packet.is_some() { LARGE_SEGMENTS_MIN * u64::from(self.mss()) } else { 0 };
+        let large = self.larger_than.map_or(0, |_| self.mss());
+        let least = LARGE_SEGMENTS_MIN * u64::from(large);
         room.max(least.saturating_sub(pipe))
     }
 

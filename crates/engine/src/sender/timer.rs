@@ -56,7 +56,8 @@ impl Sender {
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
         let paced = Due::Pacing.at(self.governor.paced_until());
-        Deadline::first([self.timers.earliest(), paced, self.peer.deadline()])
+        let held = Due::Pacing.at(self.governor.held_until(self.snd_nxt()));
+        Deadline::first([self.timers.earliest(), paced, held, self.peer.deadline()])
     }
 
     /// Restarts the timers after an acknowledgement of something new (RFC 6298 5.3).
@@ -117,9 +118,12 @@ impl Sender {
         }
     }
 
-    /// When the first segment that is larger than a packet should have been acknowledged.
+    /// When the first segment that is larger than a packet should have been acknowledged, if it is
+    /// the oldest.
     fn proof_due(&self) -> Option<Instant> {
-        let first = self.flight.board().first().filter(|r| !r.lost && !r.sacked && r.repeats == 0)?;
+        let of_packet = self.larger_than?;
+        let is_waited_for = |r: &&Sent| !r.lost && !r.sacked && r.repeats == 0 && r.unit_bytes > of_packet;
+        let first = self.flight.board().first().filter(is_waited_for)?;
         Some(first.sent_at + self.rtt().srtt()? + self.proof_wait?)
     }
 
@@ -221,7 +225,7 @@ impl Sender {
         }
         if due(self.timers.probe) {
             self.timers.probe = None;
-            happened.unproved = self.repeat_unproved(now);
+            happened.unproved = due(self.proof_due()) && self.repeat_unproved(now);
             if !self.flight.is_empty() && !happened.unproved {
                 self.probe_wanted = true;
                 self.probed_end = Some(self.snd_nxt());

@@ -70,7 +70,7 @@ impl Sender {
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.
     pub fn set_mss_for_options(&mut self, mss: u32) {
         if mss > 0 {
-            self.of_packet = None;
+            self.larger_than = None;
             self.proof_wait = None;
             self.flight.set_mss(mss);
             self.governor.set_mss(mss);
@@ -80,7 +80,7 @@ impl Sender {
     /// Segments have so much payload, and congestion control counts in such of a packet (RFC 3465).
     pub fn set_unit(&mut self, unit: u32, of_packet: u32) {
         if unit > 0 {
-            self.of_packet = Some(of_packet).filter(|of_packet| unit > *of_packet);
+            self.larger_than = Some(of_packet).filter(|of_packet| unit > *of_packet);
             self.flight.set_mss(unit);
             self.flight.set_packet(of_packet);
             self.governor.set_mss(of_packet);
@@ -91,6 +91,12 @@ impl Sender {
     /// of them is not acknowledged so long after a round trip, all that is under way is sent again.
     pub fn await_proof(&mut self, wait: Option<Duration>) {
         self.proof_wait = wait;
+    }
+
+    /// What is under way is to tell how large segments may be: nothing new that begins at this
+    /// number, or behind it, leaves before then. `None`: it has been told.
+    pub fn hold_from(&mut self, held: Option<(SeqNum, Instant)>) {
+        self.governor.hold_from(held);
     }
 
     /// The destination has shown that it lacks the beginning: it is sent again at once.

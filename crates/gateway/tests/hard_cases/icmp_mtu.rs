@@ -98,8 +98,7 @@ fn a_router_that_does_not_say_its_mtu() {
 fn a_black_hole_is_suspected_after_repeated_timeouts() {
     let mut t = full_segment();
     t.play("~20s");
-    let size = |gso: u16, len: usize| if gso == 0 { len } else { usize::from(gso) };
-    let sizes: Vec<_> = t.take(Host::B).iter().map(|s| size(s.offload.gso_size, s.payload.len())).collect();
+    let sizes: Vec<_> = t.take(Host::B).iter().map(|s| s.packet_payload()).collect();
     assert!(sizes.contains(&1240) && sizes.contains(&512), "1280, then 552 (RFC 4821, 2923): {sizes:?}");
     // The first piece alone asks; what is left of a segment is smaller.
     assert!(sizes.iter().skip_while(|s| **s > 1240).all(|s| *s <= 1240), "never larger again: {sizes:?}");
@@ -124,7 +123,7 @@ fn made_segments_fit_the_hosts_mss() {
         t.open_with("<mss 1460,sackOK,ws 7>", &format!("<mss {mss},sackOK,ws 7>"));
         t.play("a > P. 1:1461 ack 1\n ~1");
         for s in t.take(Host::B) {
-            let one = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
+            let one = s.packet_payload();
             assert!(one <= mss, "{s}");
         }
     }
@@ -208,11 +207,8 @@ fn sizes_of_another(t: &mut Script, port: u16) -> Vec<usize> {
     ));
     t.play("~1\n drop");
     t.play(&format!("a > P. 1:4381 ack 1 {{gso 1460,port {port}}}\n ~5"));
-    let got = t.take(Host::B).into_iter().filter(|s| !s.payload.is_empty());
-    let sizes =
-        got.map(|s| if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() });
     t.take(Host::A);
-    sizes.collect()
+    t.take(Host::B).iter().map(|s| s.packet_payload()).filter(|bytes| *bytes > 0).collect()
 }
 
 #[test]

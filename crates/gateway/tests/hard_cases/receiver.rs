@@ -36,7 +36,7 @@ impl Receiver {
     pub fn put(&mut self, segments: &[Seen]) -> Vec<usize> {
         let mut sizes = Vec::new();
         for s in segments {
-            let one = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
+            let one = s.packet_payload();
             let mut at = s.seq;
             for piece in s.payload.chunks(one.max(1)) {
                 sizes.push(piece.len());

@@ -212,11 +212,7 @@ fn a_path_mtu_that_was_told_outlasts_what_happens_to_other_routes() {
     t.play("r > a toobig 1300 . 1:1461 ack 1\n ~20\n drop\n b > . 1 ack 1461\n ~100\n drop a");
     let sizes = |t: &mut Script, at: u32| {
         t.play(&format!("a > P. {at}:{} ack 1 {{gso 1460}}\n ~100\n drop a", at + 2920));
-        let sizes: Vec<usize> = t
-            .take(Host::B)
-            .iter()
-            .map(|s| if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() })
-            .collect();
+        let sizes: Vec<usize> = t.take(Host::B).iter().map(|s| s.packet_payload()).collect();
         t.play(&format!("b > . 1 ack {}\n ~100\n drop", at + 2920));
         sizes.into_iter().max().unwrap()
     };

@@ -165,7 +165,7 @@ pub enum Cut {
 impl Cut {
     fn swallows(self, arrival: &Arrival) -> bool {
         let Arrival::Tcp(s) = arrival else { return matches!(self, Self::All) };
-        let size = if s.offload.gso_size > 0 { usize::from(s.offload.gso_size) } else { s.payload.len() };
+        let size = s.packet_payload();
         match self {
             Self::Nothing => false,
             Self::All => true,

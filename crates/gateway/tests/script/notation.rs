@@ -349,6 +349,13 @@ pub fn farlink_told(seen: &Seen, ack_isn: u32) -> Option<(u32, u32)> {
     Some((far, u32::from(u16::from_be_bytes([w, x]))))
 }
 
+impl Seen {
+    /// Payload of a packet on the wire, bytes: a super-segment is several.
+    pub fn packet_payload(&self) -> usize {
+        if self.offload.gso_size > 0 { usize::from(self.offload.gso_size) } else { self.payload.len() }
+    }
+}
+
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.segment;

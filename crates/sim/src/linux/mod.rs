@@ -26,7 +26,7 @@ pub mod transfer;
 mod undo;
 
 #[cfg(test)]
-mod test_bed;
+pub(crate) mod test_bed;
 #[cfg(test)]
 mod tests;
 

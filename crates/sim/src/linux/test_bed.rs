@@ -10,16 +10,16 @@ use super::conn::Conn;
 use crate::content::Endpoint;
 use crate::packet::{finish, tcp};
 
-pub(super) fn endpoint(last: u8, port: u16) -> Endpoint {
+pub(crate) fn endpoint(last: u8, port: u16) -> Endpoint {
     (Ipv4Addr::new(10, 0, 0, last).into(), port)
 }
 
-pub(super) fn endpoint_v6(last: u16, port: u16) -> Endpoint {
+pub(crate) fn endpoint_v6(last: u16, port: u16) -> Endpoint {
     (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last).into(), port)
 }
 
 /// A segment of so many payload bytes.
-pub(super) fn data_segment(src: Endpoint, dst: Endpoint, payload_len: usize) -> Vec<u8> {
+pub(crate) fn data_segment(src: Endpoint, dst: Endpoint, payload_len: usize) -> Vec<u8> {
     let header = SegmentHeader {
         src: src.0,
         dst: dst.0,
