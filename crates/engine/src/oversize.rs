@@ -73,6 +73,9 @@ impl Split<'_> {
         if window < SMALL_WINDOW_BYTES {
             let least = sizes.payload_bytes(wanted.least.min(grown));
             payload = payload.min((window / SEGMENTS_OF_WINDOW).max(least)).min(window);
+            // What is left of it would stay unused: less than a segment is not sent (RFC 9293
+            // section 3.8.6.2.1).
+            payload = window / window.div_ceil(payload.max(1));
         }
         (payload > self.hosts().segment_payload(to)).then_some(payload)
     }
@@ -116,26 +119,35 @@ impl Split<'_> {
         if tx.mss() <= normal || plan.len <= normal {
             return plan;
         }
-        let is_for_a_packet = match plan.purpose {
-            Purpose::Retransmit => {
-                let lost = tx.board().at(plan.seq).filter(|lost| self.seems_refused(to, lost));
-                let furthest = self.legs.get(to).oversizing().packet;
-                if let (Some(lost), Some((_, end))) = (lost, furthest)
-                    && end.after(lost.end + 2 * normal)
-                {
-                    self.ask_anew(cx, to);
-                    true
-                } else {
-                    lost.is_some()
-                }
-            }
-            Purpose::New => {
-                let end = self.relays.get(to.other()).supply().end;
-                !plan.fin && (plan.seq + plan.len).before(end) && self.is_packet_due(cx, to)
-            }
-            _ => false,
+        let piece = match plan.purpose {
+            Purpose::Retransmit => self.piece_of_lost(cx, to, plan.seq, normal),
+            Purpose::New => self.piece_of_new(cx, to, &plan, normal),
+            _ => None,
         };
-        if is_for_a_packet { Plan { len: normal, fin: false, ..plan } } else { plan }
+        piece.filter(|len| *len < plan.len).map_or(plan, |len| Plan { len, fin: false, ..plan })
+    }
+
+    /// So much of what is sent again leaves alone; `None`: all.
+    fn piece_of_lost(&mut self, cx: &mut Cx<'_>, to: Side, seq: SeqNum, normal: u32) -> Option<u32> {
+        let board = self.relays.get(to.other()).tx.board();
+        let lost = board.at(seq).filter(|lost| self.seems_refused(to, lost))?;
+        let several = lost.end + 2 * normal;
+        if self.legs.get(to).oversizing().packet.is_some_and(|(_, end)| end.after(several)) {
+            self.ask_anew(cx, to);
+        }
+        Some(normal)
+    }
+
+    /// The same of what is new.
+    fn piece_of_new(&mut self, cx: &Cx<'_>, to: Side, plan: &Plan, normal: u32) -> Option<u32> {
+        let outbound = self.relays.get(to.other());
+        let more_follows = !plan.fin && (plan.seq + plan.len).before(outbound.supply().end);
+        let is_due = more_follows && self.is_packet_due(cx, to);
+        // Both together are as long as a segment: a small window has room for whole ones.
+        let is_small = outbound.tx.window_max_bytes() < u64::from(SMALL_WINDOW_BYTES);
+        let rest = Some(outbound.tx.mss().saturating_sub(normal)).filter(|_| is_due && is_small);
+        let rest = core::mem::replace(&mut self.legs.get_mut(to).oversizing_mut().rest_bytes, rest);
+        if is_due { Some(normal) } else { rest }
     }
 
     /// It is time for a packet among large segments that arrive.

@@ -23,6 +23,8 @@ pub struct Oversizing {
     pub excused: Option<SeqNum>,
     /// When a whole packet went last.
     pub whole_at: Option<Instant>,
+    /// It left in place of a large segment, of which so much is left for the next one.
+    pub rest_bytes: Option<u32>,
     /// The copy that is under way.
     pub asked: Option<Asked>,
     /// Those before it, which nothing has been heard of: answers may be late.

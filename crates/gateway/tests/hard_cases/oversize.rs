@@ -43,7 +43,11 @@ impl Bed {
     }
 
     fn open(&mut self, port: &str) {
-        let syn = "win 65535 <mss 1460,sackOK,ws 3>";
+        self.open_with("win 65535 <mss 1460,sackOK,ws 3>", port);
+    }
+
+    fn open_with(&mut self, syn: &str, port: &str) {
+        (self.sent, self.end) = (1, 1);
         self.play(&format!(
             "a > S 0 {syn} {port}\n ~400\n b > S. 0 ack 1 {syn} {port}\n ~1\n a > . 1 ack 1 {port}\n ~1"
         ));
@@ -418,4 +422,30 @@ fn a_silent_link_is_asked_by_a_packet() {
     bed.play(&format!("b > . 1 ack {end} win 60000\n ~400"));
     assert!(bed.has_come(end, end + 4_000), "from {end} on: {:?} {:?}", bed.whole, bed.fragments);
     assert!(bed.oversized() <= 1, "a copy asks anew: {:?}", bed.fragments);
+}
+
+/// The last part of a window that has room for less than a segment stays unused (RFC 9293 section
+/// 3.8.6.2.1), so it holds whole ones. A packet among them, and what follows it, are as long as one.
+#[test]
+fn large_segments_and_a_packet_among_them_fill_a_small_window() {
+    const PORT: &str = "{port 5000}";
+    let mut bed = Bed::over(Oversize::Auto, 32_000, SendAhead::Off);
+    bed.open_with("win 17520 <mss 1460,sackOK>", PORT);
+    bed.write(8, PORT);
+    let una = bed.end;
+    bed.forget();
+    bed.play(&format!("~400\n b > . 1 ack {una} win 17520 <sack 1:2921> {PORT}\n"));
+    bed.write(150, PORT);
+    bed.end = bed.next(una);
+    let mut rounds = Vec::new();
+    for _ in 0..7 {
+        let una = bed.end;
+        bed.forget();
+        bed.play(&format!("~400\n b > . 1 ack {una} win 17520 {PORT}\n ~60"));
+        bed.end = bed.next(una);
+        rounds.push((bed.end - una, bed.oversized(), bed.whole.len()));
+    }
+    let full = |round: &(u32, usize, usize)| round.0 == 17_520;
+    assert!(rounds[3..].iter().all(full), "{rounds:?}");
+    assert!(rounds.iter().any(|round| round.1 > 0 && round.2 > 0), "a packet went among them: {rounds:?}");
 }
