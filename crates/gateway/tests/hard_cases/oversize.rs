@@ -424,8 +424,9 @@ fn a_silent_link_is_asked_by_a_packet() {
     assert!(bed.oversized() <= 1, "a copy asks anew: {:?}", bed.fragments);
 }
 
-/// The last part of a window that has room for less than a segment stays unused (RFC 9293 section
-/// 3.8.6.2.1), so it holds whole ones. A packet among them, and what follows it, are as long as one.
+/// The last part of a window that has room for less than a segment stays unused (RFC 9293
+/// section 3.8.6.2.1), so it holds whole ones. A packet among them, and what follows it, are as
+/// long as one.
 #[test]
 fn large_segments_and_a_packet_among_them_fill_a_small_window() {
     const PORT: &str = "{port 5000}";
