@@ -17,7 +17,7 @@ pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 pub const INITIAL_WINDOW_SEGMENTS_MAX: u32 = 65_535;
 
 /// Everything the engine is told at its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The diverted interfaces.
     pub interfaces: Vec<Interface>,
@@ -155,7 +155,7 @@ impl core::str::FromStr for SendAhead {
 }
 
 /// A diverted interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
     /// Its number with the driver.
     pub id: IfaceId,
@@ -170,7 +170,7 @@ pub struct Interface {
 }
 
 /// The operator's knowledge of a hard link.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Link {
     /// A name, for people.
     pub name: String,
@@ -301,7 +301,7 @@ impl core::str::FromStr for XcpContext {
 }
 
 /// How data is sent on a leg.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LegConfig {
     /// Congestion controller.
     pub cc: cc::Kind,
@@ -426,7 +426,7 @@ impl Notice {
 }
 
 /// Which connections an action is for. Empty lists match everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     /// A name, for counters.
     pub name: String,
@@ -491,7 +491,7 @@ pub enum Class {
 }
 
 /// Bounds. At each the answer is stated: forward, or back-pressure.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Split or dormant flows; above it new connections are forwarded.
     pub flows_max: usize,
@@ -537,7 +537,7 @@ impl Default for Limits {
 }
 
 /// How long things last.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timers {
     /// A half-open connection is forgotten after this.
     pub half_open: Duration,

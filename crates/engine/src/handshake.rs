@@ -12,7 +12,7 @@ use crate::kept::Kept;
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
 use crate::peer::{Hello, Peer};
-use crate::rules::Decision;
+use crate::rules::{Decision, Moved};
 use crate::side::Side;
 use crate::table::Key;
 
@@ -159,6 +159,10 @@ impl SynCache {
     #[must_use]
     pub fn len(&self) -> usize {
         self.map.len()
+    }
+    /// Other rules have taken the place of those that were.
+    pub fn move_rules(&mut self, moved: &Moved) {
+        self.map.values_mut().for_each(|half_open| half_open.rule = moved.of(half_open.rule));
     }
     /// Entries thrown out by newer ones.
     #[must_use]

@@ -9,6 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::config::Action;
+use crate::rules::Moved;
 use crate::table::Key;
 
 /// Connections that are followed at a time.
@@ -70,6 +71,11 @@ impl Passed {
         let entry = Entry { serial: self.serial, isn, rule, action, spoke: false, ended: [false; 2] };
         self.map.insert(key, entry);
         self.order.push_back((self.serial, key));
+    }
+
+    /// Other rules have taken the place of those that were.
+    pub fn move_rules(&mut self, moved: &Moved) {
+        self.map.values_mut().for_each(|entry| entry.rule = moved.of(entry.rule));
     }
 
     /// A new decision has been made about these ports.

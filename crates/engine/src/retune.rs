@@ -4,7 +4,7 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, FlowControl, InitialWindow, LinkAction, SendAhead, XcpContext};
+use crate::config::{Action, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, PairId, PairShare, RateSource};
@@ -37,6 +37,20 @@ impl Engine {
         if let Some(rule) = self.rules.find(rule) {
             self.rules.set_action(rule, action);
         }
+    }
+
+    /// Other rules from now on. Open connections stay as they are, under the rule of the same name
+    /// or, where there is none, under the default; after [`Engine::follow_actions`] they are split
+    /// or in custody mode as that says.
+    pub fn set_rules(&mut self, rules: Vec<Rule>, default_action: Action) {
+        let moved = self.rules.replace(&rules, default_action);
+        (self.config.rules, self.config.default_action) = (rules, default_action);
+        for id in self.table.ids() {
+            if let Some(flow) = self.table.get_mut(id) {
+                flow.rule = moved.of(flow.rule);
+            }
+        }
+        self.syns.move_rules(&moved);
     }
 
     /// What is done with a connection of this rule that takes these ways. Where it is the default,

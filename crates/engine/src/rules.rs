@@ -27,6 +27,26 @@ impl Decision {
     pub const SPLIT: Self = Self { action: Action::Split, rule: usize::MAX, class: None, is_first: true };
 }
 
+/// Where rules have gone when others took their place.
+#[derive(Debug)]
+pub struct Moved(Vec<usize>);
+
+impl Moved {
+    /// The number of the rule that connections of this one fall under now. What fell under none
+    /// still does.
+    #[must_use]
+    pub fn of(&self, rule: usize) -> usize {
+        self.0.get(rule).copied().unwrap_or(rule)
+    }
+}
+
+/// The name of what no rule names.
+const DEFAULT: &str = "default";
+
+fn counter(name: &str) -> RuleStatus {
+    RuleStatus { name: name.to_owned(), ..RuleStatus::default() }
+}
+
 /// The rules and their counters.
 #[derive(Debug)]
 pub struct Rules {
@@ -40,10 +60,27 @@ impl Rules {
     /// Of a configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let name = |n: &str| RuleStatus { name: n.to_owned(), ..RuleStatus::default() };
-        let counters = config.rules.iter().map(|r| name(&r.name)).chain([name("default")]).collect();
+        let counters = config.rules.iter().map(|r| counter(&r.name)).chain([counter(DEFAULT)]).collect();
         let passed = Passed::new(PASSED_MAX, config.seed);
         Self { rules: config.rules.clone(), default_action: config.default_action, counters, passed }
+    }
+
+    /// Other rules from now on. What has been counted goes on under the same name. Returns where
+    /// the old ones have gone, the default last: to the rule of the same name, or to the default.
+    pub fn replace(&mut self, rules: &[Rule], default_action: Action) -> Moved {
+        let default = rules.len();
+        let to = |old: &Rule| rules.iter().position(|new| new.name == old.name).unwrap_or(default);
+        let moved = Moved(self.rules.iter().map(to).chain([default]).collect());
+        let mut counters: Vec<_> = rules.iter().map(|rule| counter(&rule.name)).collect();
+        counters.push(counter(DEFAULT));
+        for (old, to) in self.counters.drain(..).zip(&moved.0) {
+            if let Some(new) = counters.get_mut(*to) {
+                new.add(&old);
+            }
+        }
+        (self.rules, self.default_action, self.counters) = (rules.to_vec(), default_action, counters);
+        self.passed.move_rules(&moved);
+        moved
     }
 
     /// What becomes of the connection that this SYN asks for. One that is repeated does not count

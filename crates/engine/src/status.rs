@@ -298,6 +298,16 @@ pub struct RuleStatus {
     pub over_limit: u64,
 }
 
+impl RuleStatus {
+    /// What another rule has counted counts for this one, too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.open += other.open;
+        self.bytes += other.bytes;
+        self.over_limit += other.over_limit;
+    }
+}
+
 /// One flow, for people.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FlowStatus {

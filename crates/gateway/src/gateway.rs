@@ -39,6 +39,8 @@ const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 /// `poll_timeout`.
 pub struct Gateway {
     pub(crate) engine: Engine,
+    /// The configuration that it has been given last.
+    pub(crate) told: Config,
     pub(crate) outlet: Outlet,
     /// One for each interface that fragments come in by: equal addresses of different domains do
     /// not meet.
@@ -66,7 +68,8 @@ impl Gateway {
         let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
             outlet: Outlet::new(&config),
-            engine: Engine::new(config),
+            engine: Engine::new(config.clone()),
+            told: config,
             reassemblers,
             ordinary: Ordinary::default(),
             refusals_left: 0,

@@ -108,6 +108,11 @@ impl Outlet {
         }
     }
 
+    /// Classes of forwarded packets go by these rules from now on.
+    pub fn set_rules(&mut self, rules: &[Rule]) {
+        self.rules = rules.to_vec();
+    }
+
     /// The declared links.
     pub fn links(&self) -> &[LinkQueue] {
         &self.links

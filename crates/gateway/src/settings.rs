@@ -483,7 +483,7 @@ impl Gateway {
     }
 
     /// The queue of a link goes by the rate as it is known now.
-    fn follow_rate_source(&mut self, now: Instant, way: Way) {
+    pub(crate) fn follow_rate_source(&mut self, now: Instant, way: Way) {
         let source = self.engine.links().get(way).map(|link| link.pace().source());
         if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(way)) {
             queue.set_rate_source(now, source);

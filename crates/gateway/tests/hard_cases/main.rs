@@ -42,6 +42,7 @@ mod oversize;
 mod pairs;
 mod peers;
 mod receiver;
+mod reconfigure;
 mod recovery;
 mod retune;
 mod routes;

@@ -1,0 +1,208 @@
+//! Another configuration, while the gateway runs: what differs is applied, and no connection is
+//! dropped for it.
+
+use farlink_engine::config::{Config, Interface, Link};
+use farlink_engine::link::Change;
+use farlink_engine::net::{IfaceId, Way};
+use farlink_wire::Instant;
+
+use crate::gateway::Gateway;
+use crate::links::LinkQueue;
+
+/// What has become of what differs, by the names that the configuration has for it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reconfigured {
+    /// It holds from now on.
+    pub applied: Vec<String>,
+    /// It holds when the gateway is started anew.
+    pub at_restart: Vec<String>,
+}
+
+impl Reconfigured {
+    fn apply(&mut self, differs: bool, key: &str, apply: impl FnOnce()) {
+        if differs {
+            apply();
+            self.applied.push(key.to_owned());
+        }
+    }
+
+    fn leave(&mut self, differs: bool, key: &str) {
+        if differs {
+            self.at_restart.push(key.to_owned());
+        }
+    }
+}
+
+impl Gateway {
+    /// The configuration that it has been given last.
+    #[must_use]
+    pub fn configuration(&self) -> &Config {
+        &self.told
+    }
+
+    /// What `after` says otherwise than the configuration before holds from now on, for
+    /// connections that are open, too. What [`Gateway::set`] has changed stays so where both say
+    /// the same. Interfaces are the same where they have the same name; their numbers in `after`
+    /// may be others.
+    ///
+    /// Rules that have the same name count on. Open connections stay split or in custody mode
+    /// whatever new rules say of passing by.
+    pub fn reconfigure(&mut self, now: Instant, mut after: Config) -> Reconfigured {
+        let mut done = Reconfigured::default();
+        let before = self.told.clone();
+        number_as(&before.interfaces, &mut after);
+        let (before, after) = (&before, &after);
+        self.change_rules(before, after, &mut done);
+        self.change_whole(now, before, after, &mut done);
+        for interface in &after.interfaces {
+            match before.interfaces.iter().find(|old| old.name == interface.name) {
+                Some(old) => self.change_interface(now, old, interface, &mut done),
+                None => done.leave(true, &format!("interface {}", interface.name)),
+            }
+        }
+        let is_gone = |old: &&Interface| !after.interfaces.iter().any(|new| new.name == old.name);
+        for old in before.interfaces.iter().filter(is_gone) {
+            done.leave(true, &format!("interface {}", old.name));
+        }
+        self.told = after.clone();
+        done
+    }
+
+    fn change_rules(&mut self, before: &Config, after: &Config, done: &mut Reconfigured) {
+        let differs = after.rules != before.rules || after.default_action != before.default_action;
+        done.apply(differs, "rules", || {
+            self.outlet.set_rules(&after.rules);
+            self.engine.set_rules(after.rules.clone(), after.default_action);
+            self.actions_changed = true;
+        });
+    }
+
+    fn change_whole(&mut self, now: Instant, before: &Config, after: &Config, done: &mut Reconfigured) {
+        let engine = &mut self.engine;
+        let (old, new) = (&before.limits, &after.limits);
+        done.apply(old.relay_bytes != new.relay_bytes, "limits.relay_bytes", || {
+            engine.set_relay_bytes(new.relay_bytes);
+        });
+        done.apply(old.pool_bytes != new.pool_bytes, "limits.pool_bytes", || {
+            engine.set_pool_bytes(new.pool_bytes);
+        });
+        done.leave(old.flows_max != new.flows_max, "limits.flows_max");
+        done.leave(old.half_open_max != new.half_open_max, "limits.half_open_max");
+        done.leave(old.reassembly_bytes != new.reassembly_bytes, "limits.reassembly_bytes");
+        done.leave(old.challenge_acks_per_s != new.challenge_acks_per_s, "limits.challenge_acks_per_s");
+        done.leave(before.timers != after.timers, "timers");
+        let (old, new) = (&before.ordinary, &after.ordinary);
+        done.apply(old.cc != new.cc, "ordinary.cc", || engine.set_ordinary_cc(now, new.cc));
+        done.apply(old.initial_window != new.initial_window, "ordinary.initial_window", || {
+            engine.set_ordinary_initial_window(new.initial_window);
+        });
+        done.leave(old.unfair_window_bytes != new.unfair_window_bytes, "ordinary.unfair_window");
+        done.leave(before.custody_notice != after.custody_notice, "custody_notice");
+        done.leave(before.pinned != after.pinned, "pinned");
+        done.leave(before.identity != after.identity, "gateway_id");
+        done.apply(before.flow_control != after.flow_control, "flow_control.policy", || {
+            engine.set_flow_control(after.flow_control);
+        });
+        done.apply(before.soft_window != after.soft_window, "flow_control.soft_window", || {
+            engine.set_soft_window(after.soft_window);
+        });
+        done.apply(before.queue_drop != after.queue_drop, "flow_control.queue_drop", || {
+            engine.set_queue_drop(after.queue_drop);
+        });
+        done.apply(before.send_ahead != after.send_ahead, "send_ahead", || {
+            engine.set_send_ahead(None, after.send_ahead);
+        });
+    }
+
+    fn change_interface(
+        &mut self,
+        now: Instant,
+        before: &Interface,
+        after: &Interface,
+        done: &mut Reconfigured,
+    ) {
+        done.leave(before.domain != after.domain, &format!("interface {}: its domain", after.name));
+        match (&before.link, &after.link) {
+            (Some(old), Some(new)) => {
+                let way =
+                    self.outlet.links().iter().find(|link| link.iface() == before.id).map(LinkQueue::way);
+                if let Some(way) = way {
+                    self.change_link(now, way, old, new, done);
+                }
+            }
+            (None, None) => {}
+            _ => done.leave(true, &format!("interface {}: whether it is a link", after.name)),
+        }
+    }
+
+    fn change_link(&mut self, now: Instant, way: Way, before: &Link, after: &Link, done: &mut Reconfigured) {
+        let key = |what: &str| format!("link.{}.{what}", before.name);
+        done.apply(before.rate_bps != after.rate_bps, &key("rate"), || {
+            self.engine.apply(now, way, Change::Rate(after.rate_bps));
+            self.follow_rate_source(now, way);
+        });
+        let [old, new] = [before, after].map(|link| (!link.estimate_rate).then_some(link.leg.cc));
+        done.apply(old != new, &key("cc"), || {
+            self.engine.apply(now, way, Change::Controller(new));
+            self.follow_rate_source(now, way);
+        });
+        let [old, new] = [before, after].map(|link| link.leg.initial_window);
+        done.apply(old != new, &key("initial_window"), || {
+            self.engine.apply(now, way, Change::InitialWindow(new));
+        });
+        done.apply(before.action != after.action, &key("action"), || {
+            self.engine.set_link_action(way, after.action);
+            self.actions_changed = true;
+        });
+        done.apply(before.is_half_duplex != after.is_half_duplex, &key("duplex"), || {
+            if let Some(link) = self.outlet.link_mut(way) {
+                link.set_half_duplex(after.is_half_duplex);
+            }
+        });
+        done.apply(before.xcp_weights != after.xcp_weights, &key("xcp_weights"), || {
+            if let Some(link) = self.outlet.link_mut(way) {
+                link.set_xcp_weights(now, after.xcp_weights);
+            }
+        });
+        done.apply(before.xcp_context != after.xcp_context, &key("xcp_context"), || {
+            self.engine.set_xcp_context(way, after.xcp_context);
+        });
+        for (what, differs) in at_restart(before, after) {
+            done.leave(differs, &key(what));
+        }
+    }
+}
+
+/// Interfaces of another configuration get the numbers that they have, and so they do in rules. New
+/// ones have none.
+fn number_as(known: &[Interface], after: &mut Config) {
+    let numbers: Vec<_> = after
+        .interfaces
+        .iter()
+        .map(|new| {
+            let same = known.iter().find(|old| old.name == new.name);
+            (new.id, same.map_or(IfaceId::OTHER, |old| old.id))
+        })
+        .collect();
+    let number = |id: &mut IfaceId| {
+        *id = numbers.iter().find(|(new, _)| new == id).map_or(IfaceId::OTHER, |(_, old)| *old);
+    };
+    after.interfaces.iter_mut().for_each(|interface| number(&mut interface.id));
+    after.rules.iter_mut().flat_map(|rule| &mut rule.interfaces).for_each(number);
+}
+
+/// What of a link holds only from its start on, and whether it differs.
+fn at_restart(before: &Link, after: &Link) -> [(&'static str, bool); 10] {
+    [
+        ("name", before.name != after.name),
+        ("rate_in", before.rate_in_bps != after.rate_in_bps),
+        ("rtt", before.rtt != after.rtt),
+        ("overhead_bytes", before.overhead_bytes != after.overhead_bytes),
+        ("oversize", before.oversize != after.oversize),
+        ("xcp_router", before.is_xcp_router != after.is_xcp_router),
+        ("xcp_sources", before.explicit != after.explicit),
+        ("xcp_form", before.xcp_shim != after.xcp_shim),
+        ("window_bytes", before.leg.unfair_window_bytes != after.leg.unfair_window_bytes),
+        ("ack_filter", before.ack_filter != after.ack_filter),
+    ]
+}

@@ -1,0 +1,139 @@
+//! Another configuration while connections are open: it holds, and none is dropped.
+
+use crate::script::{Host, Script};
+use farlink_gateway::cc::Kind;
+use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Rule};
+use farlink_gateway::{IfaceId, Reconfigured};
+
+/// A link towards b, and rules.
+fn with_rules(rules: &[Rule]) -> Script {
+    Script::with(|s| {
+        s.config.rules = rules.to_vec();
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), leg, ..Link::default() });
+    })
+}
+
+fn rule(name: &str, action: Action) -> Rule {
+    Rule { name: name.into(), action, ..Rule::default() }
+}
+
+/// The configuration that the gateway has, changed.
+fn reconfigure(t: &mut Script, change: impl FnOnce(&mut Config)) -> Reconfigured {
+    t.with_gateway(|g, now, _| {
+        let mut config = g.configuration().clone();
+        change(&mut config);
+        g.reconfigure(now, config)
+    })
+}
+
+/// What is sent comes, and is acknowledged by the gateway: it is split.
+fn carries(t: &mut Script) {
+    t.play("a > P. 1:101 ack 1\n ~100");
+    let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    let acked = t.take(Host::A).iter().map(|s| s.ack).max();
+    assert_eq!((got, acked), (100, Some(101)));
+}
+
+#[test]
+fn new_rules_hold_for_new_connections_and_open_ones_go_on() {
+    const PORT: &str = "{port 5000}";
+    let mut t = with_rules(&[rule("first", Action::Split)]);
+    t.open();
+    let done = reconfigure(&mut t, |c| c.rules = vec![rule("second", Action::Pass)]);
+    assert_eq!((done.applied, done.at_restart), (vec!["rules".to_owned()], vec![]));
+    carries(&mut t);
+    let status = t.with_gateway(|g, _, _| g.status().engine);
+    let counted: Vec<_> = status.rules.iter().map(|r| (r.name.as_str(), r.connections, r.open)).collect();
+    assert_eq!(counted, [("second", 0, 0), ("default", 1, 1)], "its rule is gone, so it counts there");
+    // The same hosts from other ports.
+    let syn = "win 65535 <mss 1460,sackOK,ws 7>";
+    for line in [format!("a > S 0 {syn}"), format!("b > S. 0 ack 1 {syn}"), "a > . 1 ack 1".into()] {
+        t.play(&format!("{line} {PORT}\n ~50\n drop"));
+    }
+    let status = t.with_gateway(|g, _, _| g.status().engine);
+    assert_eq!((status.flows_split, status.rules[0].connections), (1, 1), "the second one is passed by");
+}
+
+#[test]
+fn a_rule_of_the_same_name_counts_on_wherever_it_stands() {
+    let mut t = with_rules(&[rule("web", Action::Split)]);
+    t.open();
+    reconfigure(&mut t, |c| c.rules.insert(0, Rule { ports: vec![(22, 22)], ..rule("ssh", Action::Pass) }));
+    let status = t.with_gateway(|g, _, _| g.status().engine);
+    assert_eq!((status.rules[1].name.as_str(), status.rules[1].open), ("web", 1));
+    let flows = t.with_gateway(|g, now, _| g.flows(now, 1));
+    assert_eq!(flows[0].rule, "web");
+}
+
+#[test]
+fn an_action_of_the_same_rule_holds_for_open_connections() {
+    let mut t = with_rules(&[rule("all", Action::Split)]);
+    t.open();
+    reconfigure(&mut t, |c| c.rules[0].action = Action::Custody(Default::default()));
+    t.play("~10");
+    assert_eq!(t.mode(), "custody");
+}
+
+#[test]
+fn the_rate_of_a_link_changes_and_what_it_cannot_is_named() {
+    let mut t = with_rules(&[]);
+    t.open();
+    let done = reconfigure(&mut t, |c| {
+        c.limits.pool_bytes *= 2;
+        c.limits.flows_max += 1;
+        for link in c.interfaces.iter_mut().filter_map(|i| i.link.as_mut()) {
+            link.rate_bps = Some(4_000_000);
+            link.overhead_bytes = 18;
+        }
+    });
+    assert_eq!(done.applied, ["limits.pool_bytes", "link.sat.rate"]);
+    assert_eq!(done.at_restart, ["limits.flows_max", "link.sat.overhead_bytes"]);
+    let settings = t.with_gateway(|g, _, _| g.settings());
+    assert!(settings.contains(&("link.sat.rate_bps".into(), "4000000".into())), "{settings:?}");
+    let again = reconfigure(&mut t, |_| {});
+    assert_eq!(again, Reconfigured::default(), "nothing differs");
+    carries(&mut t);
+}
+
+#[test]
+fn what_was_set_stays_where_the_configuration_says_the_same() {
+    let mut t = with_rules(&[]);
+    t.with_gateway(|g, now, _| g.set(now, "link.sat.rate_bps", "1M")).unwrap();
+    let done = reconfigure(&mut t, |c| c.queue_drop = true);
+    assert_eq!(done.applied, ["flow_control.queue_drop"]);
+    let settings = t.with_gateway(|g, _, _| g.settings());
+    assert!(settings.contains(&("link.sat.rate_bps".into(), "1000000".into())), "{settings:?}");
+}
+
+/// The numbers of interfaces are the driver's; another configuration may have them in another
+/// order.
+#[test]
+fn interfaces_are_known_by_their_names() {
+    let of_lan = |id| Rule { interfaces: vec![id], ..rule("from a", Action::Pass) };
+    let mut t = with_rules(&[]);
+    let names = t.with_gateway(|g, _, _| {
+        g.configuration().interfaces.iter().map(|i| (i.id, i.name.clone())).collect::<Vec<_>>()
+    });
+    let (lan, _) = names[0].clone();
+    let done = reconfigure(&mut t, |c| {
+        c.interfaces.reverse();
+        c.interfaces.push(Interface {
+            id: IfaceId(40),
+            name: "new0".into(),
+            link: None,
+            ..c.interfaces[0].clone()
+        });
+        for (number, interface) in c.interfaces.iter_mut().enumerate() {
+            interface.id = IfaceId(20 + number as u16);
+        }
+        let renumbered = c.interfaces.iter().find(|i| i.name == names[0].1).unwrap().id;
+        c.rules = vec![of_lan(renumbered)];
+    });
+    assert_eq!(done.at_restart, ["interface new0"]);
+    let rules = t.with_gateway(|g, _, _| g.configuration().rules.clone());
+    assert_eq!(rules, [of_lan(lan)]);
+    t.play("a > S 0 win 65535 <mss 1460,sackOK,ws 7>\n drop b");
+    assert_eq!(t.with_gateway(|g, _, _| g.status().engine).rules[0].connections, 1);
+    assert!(t.take(Host::A).is_empty());
+}
