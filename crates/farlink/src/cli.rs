@@ -121,6 +121,13 @@ One trace at a time. It costs nothing when there is none, and at most some megab
     /// Change a parameter of the running gateway, or show those that can be changed
     #[command(after_help = format!("{SET_EXAMPLES}\n\nKeys, NAME is a link's:\n{}", crate::settings::help()))]
     Set(SetArgs),
+    /// Have the running gateway read its configuration again, with no connection dropped
+    #[command(
+        after_help = "The same as SIGHUP. Rules, limits and what is said of links hold at once, for open connections, too.
+What holds only after a restart is named. A configuration that is wrong is refused, and the old one holds.
+What `farlink set` has changed stays, unless the configuration now says otherwise than before."
+    )]
+    Reload(ReloadArgs),
     /// Let the running gateway hand its connections back to the hosts, then end
     #[command(after_help = "The same as SIGTERM. Returns when the gateway has gone.")]
     Drain(DrainArgs),
@@ -333,6 +340,16 @@ pub struct SetArgs {
     pub value: Option<String>,
     /// Print JSON, where something is shown
     #[arg(long, conflicts_with = "value")]
+    pub json: bool,
+}
+
+/// `farlink reload`
+#[derive(Args, Debug)]
+pub struct ReloadArgs {
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Print JSON
+    #[arg(long)]
     pub json: bool,
 }
 

@@ -17,6 +17,7 @@ mod metrics;
 #[cfg(feature = "lab")]
 mod model_cmd;
 mod out;
+mod reload;
 #[cfg(feature = "lab")]
 mod report_cmd;
 mod run;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Status(args) => show::status(&args),
         Command::Flows(args) => show::flows(&args),
         Command::Set(args) => show::set(&args),
+        Command::Reload(args) => show::reload(&args),
         Command::Drain(args) => show::drain(&args),
         Command::Link(args) => show::link(&args),
         Command::Trace(args) => trace_cmd::run(&args),

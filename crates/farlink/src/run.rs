@@ -24,7 +24,7 @@ use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
 use crate::out::outln;
-use crate::settings;
+use crate::{reload, settings};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 const WRONG_CONFIGURATION: u8 = 2;
@@ -55,7 +55,7 @@ pub fn run_with(
     }
     start_log(log)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{}", summary(&settings));
-    let end = serve(settings)?;
+    let end = serve(settings, configured)?;
     tracing::info!(
         "ended; {}",
         match end {
@@ -135,7 +135,7 @@ fn start_log(filter: &str) -> Result<()> {
     Ok(())
 }
 
-fn serve(settings: Settings) -> Result<End> {
+fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Result<End> {
     refuse_if_served(&settings.socket)?;
     // Before any thread is started: all of them inherit what is blocked and what is given up here.
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
@@ -153,12 +153,13 @@ fn serve(settings: Settings) -> Result<End> {
         }
         false => None,
     };
+    let source = reload::Source::new(configured, &settings);
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
     if gateway.identity == 0 {
         gateway.identity = (random_seed()? >> 32) as u32 | 1;
     }
-    let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs());
+    let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs(), source);
     let driver = Driver::start(DriverConfig {
         divert: settings.divert,
         drain_timeout: settings.drain_timeout,
@@ -234,26 +235,32 @@ struct Snapshot {
 }
 
 /// Answers requests on the event loop's thread.
-struct Answerer {
+struct Answerer<'a> {
     /// Name of the link or interface -> interface.
     names: Vec<(String, String)>,
     divert: farlink_linux::divert::DivertConfig,
     drain_timeout_seconds: u64,
+    source: reload::Source<'a>,
 }
 
-impl Answerer {
+impl<'a> Answerer<'a> {
     fn new(
         gateway: &farlink_gateway::Config,
         divert: &farlink_linux::divert::DivertConfig,
         drain_timeout_seconds: u64,
+        source: reload::Source<'a>,
     ) -> Self {
         let interfaces = gateway.interfaces.iter();
         let links = interfaces.clone().filter_map(|i| Some((i.link.as_ref()?.name.clone(), i.name.clone())));
         let names = links.chain(interfaces.map(|i| (i.name.clone(), i.name.clone()))).collect();
-        Self { names, divert: divert.clone(), drain_timeout_seconds }
+        Self { names, divert: divert.clone(), drain_timeout_seconds, source }
     }
 
     fn answer_all(&self, calls: &Receiver<Call>, attendance: &mut Attendance<'_>) {
+        if attendance.take_reload() {
+            // What comes of it stands in the log.
+            let _ = self.source.reload_and_tell(attendance);
+        }
         while let Ok(call) = calls.try_recv() {
             let response = self.answer(&call.request, attendance);
             call.answer(response);
@@ -304,6 +311,10 @@ impl Answerer {
             },
             Request::TraceStop {} => done(attendance.gateway().trace(now, None).map_err(str::to_owned)),
             Request::Link { link, up } => done(self.link_state(link, *up, attendance)),
+            Request::Reload {} => match self.source.reload_and_tell(attendance) {
+                Ok(outcome) => Response::ok(outcome),
+                Err(wrong) => Response::error(wrong),
+            },
             Request::Drain {} => {
                 attendance.drain();
                 Response::ok(json!({"drain_timeout_seconds": self.drain_timeout_seconds}))

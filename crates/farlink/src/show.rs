@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
-use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, SetArgs, StatusArgs};
+use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
 use crate::metrics;
 use crate::out::{out, outln};
 use crate::view::{self, Table, bytes, count, list, number, text};
@@ -80,6 +80,28 @@ fn settings_text(settings: &serde_json::Map<String, Value>) -> String {
 pub fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
     let request = Request::Link { link: args.link.clone(), up: args.state == LinkState::Up };
     ask(&args.socket.socket, &request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `farlink reload`
+pub fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
+    let outcome = ask(&args.socket.socket, &Request::Reload {})?;
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&outcome)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names = |key| list(&outcome, key).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    match (names("/applied"), names("/at_restart")) {
+        (none, left) if none.is_empty() && left.is_empty() => outln!("nothing differs"),
+        (applied, left) => {
+            if !applied.is_empty() {
+                outln!("holds now: {applied}");
+            }
+            if !left.is_empty() {
+                outln!("holds after a restart: {left}");
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -218,6 +218,62 @@ fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
 }
 
 #[test]
+fn another_configuration_is_read_while_connections_run() {
+    if skipped("another_configuration_is_read_while_connections_run") {
+        return;
+    }
+    let bed = Bed::new("reload");
+    let file = bed.directory.join("farlink.toml");
+    let configure = |rate: &str, rest: &str| {
+        let text =
+            format!("[[link]]\ninterface = \"to-server\"\nname = \"sat0\"\nrate = \"{rate}\"\n{rest}");
+        std::fs::write(&file, text).unwrap();
+    };
+    configure("20 Mbit/s", "");
+    let mut daemon = bed.start(&["--config", file.to_str().unwrap()]);
+    let reload = || bed.ask(&["reload"]);
+    let rate = || bed.status().pointer("/links/0/rate_bps").and_then(Value::as_u64);
+    assert_eq!(text(&reload()), "nothing differs\n");
+
+    std::thread::scope(|scope| {
+        // 5 MB take two seconds and more.
+        let load = scope.spawn(|| bed.load(&["bulk", "--flows", "4", "--seconds", "3"]));
+        bed.eventually("it is split", || {
+            bed.status().pointer("/engine/flows_split").and_then(Value::as_u64) >= Some(4)
+        });
+        for n in 0..10 {
+            configure(if n % 2 == 0 { "40 Mbit/s" } else { "20 Mbit/s" }, "");
+            assert_eq!(text(&reload()), "holds now: link.sat0.rate\n", "{}", bed.log());
+        }
+        configure("30 Mbit/s", "[[rule]]\nname = \"all\"\naction = \"pass\"\n");
+        assert_eq!(text(&reload()), "holds now: rules, link.sat0.rate\n", "{}", bed.log());
+        let outcome = load.join().unwrap();
+        assert!(outcome["bits_per_second"].as_f64().unwrap_or(1.0) > 0.0, "{outcome}");
+    });
+    let split = || bed.status().pointer("/engine/counters/flows_split").and_then(Value::as_u64);
+    let before = split();
+    assert_eq!(bed.load(&["http", "--rate", "10", "--seconds", "1"])["failed"].as_u64(), Some(0));
+    assert_eq!(split(), before, "the new rule passes by");
+
+    configure("8 parsecs", "");
+    let refused = reload();
+    assert!(refused.status.code() == Some(1) && text(&refused).contains("parsecs"), "{}", text(&refused));
+    assert!(bed.log().contains("the old one holds"), "{}", bed.log());
+    assert_eq!(rate(), Some(30_000_000));
+
+    configure("50 Mbit/s", "[limits]\nflows_max = 1000\n");
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    bed.eventually("SIGHUP is the same", || rate() == Some(50_000_000));
+    assert!(bed.log().contains("limits.flows_max"), "what needs a restart is named: {}", bed.log());
+    assert_eq!(bed.load(&["http", "--rate", "10", "--seconds", "1"])["failed"].as_u64(), Some(0));
+    assert_eq!(split(), before.map(|n| n + 10), "without the rule they are split again");
+
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}
+
+#[test]
 fn a_link_may_take_everything_that_leaves_by_it() {
     let test = "a_link_may_take_everything_that_leaves_by_it";
     if skipped(test) || is_missing(test, "ping", "-V") {

@@ -129,6 +129,7 @@ pub struct Driver {
     monitor: Monitor,
     waker: Arc<Waker>,
     phase: Phase,
+    is_reload_wanted: bool,
     drain_timeout: Duration,
     started: Instant,
     /// Which TUN is read first; moves on.
@@ -209,6 +210,7 @@ impl Driver {
             monitor,
             waker,
             phase: Phase::Running,
+            is_reload_wanted: false,
             drain_timeout: config.drain_timeout,
             started: clock::now(),
             first: 0,
@@ -249,7 +251,8 @@ impl Driver {
     }
 
     /// Forwards and splits until a drain is complete. SIGTERM or SIGINT out of `signals` starts the
-    /// drain, a second one ends it. `attend` is called after each wake-up by the [`Driver::waker`].
+    /// drain, a second one ends it. `attend` is called after each wake-up by the [`Driver::waker`],
+    /// and after a SIGHUP.
     pub fn run(
         mut self,
         signals: Option<&Signals>,
@@ -281,18 +284,18 @@ impl Driver {
             let packets = self.read_all()?;
             self.work();
             self.watch_processor(began, packets);
-            if is_woken {
+            if is_signalled && let Some(signals) = signals {
+                while let Some(signal) = signals.next() {
+                    self.signal(signal);
+                }
+            }
+            if is_woken || self.is_reload_wanted {
                 self.waker.clear();
                 self.pulse.is_answering.store(true, Ordering::Relaxed);
                 attend(&mut Attendance { driver: &mut self });
                 self.pulse.is_answering.store(false, Ordering::Relaxed);
                 self.follow_guard();
                 self.work();
-            }
-            if is_signalled && let Some(signals) = signals {
-                while let Some(signal) = signals.next() {
-                    self.signal(signal);
-                }
             }
             if self.is_over() {
                 return self.finish();
@@ -508,6 +511,7 @@ impl Driver {
 
     fn signal(&mut self, signal: i32) {
         if !matches!(signal, libc::SIGTERM | libc::SIGINT) {
+            self.is_reload_wanted |= signal == libc::SIGHUP;
             return;
         }
         match self.phase {
@@ -646,6 +650,10 @@ impl Attendance<'_> {
     /// Measures each stage of the datapath from now on, beginning at zero, or no more.
     pub fn set_profile(&mut self, on: bool) {
         self.driver.net.profile = on.then(|| Box::new(Profile::default()));
+    }
+    /// SIGHUP has come since this was asked last: another configuration is to be read.
+    pub fn take_reload(&mut self) -> bool {
+        core::mem::take(&mut self.driver.is_reload_wanted)
     }
     /// Starts draining, as SIGTERM does.
     pub fn drain(&mut self) {

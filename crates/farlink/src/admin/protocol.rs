@@ -22,6 +22,8 @@ pub enum Request {
         /// To what.
         value: String,
     },
+    /// Read the configuration again.
+    Reload {},
     /// Start draining; the gateway ends when it is done.
     Drain {},
     /// What the driver knows about its diversion.

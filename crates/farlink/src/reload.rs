@@ -1,0 +1,109 @@
+//! Another configuration for the gateway that runs: `farlink reload`, and SIGHUP.
+
+use anyhow::Result;
+use farlink_gateway::Reconfigured;
+use farlink_linux::divert::DivertConfig;
+use farlink_linux::driver::Attendance;
+use serde::Serialize;
+
+use crate::config::Settings;
+
+/// What has become of what differs, by the names that the configuration has for it.
+#[derive(Serialize, Default, Debug)]
+pub struct Outcome {
+    /// It holds from now on.
+    applied: Vec<String>,
+    /// It holds when the gateway is started anew.
+    at_restart: Vec<String>,
+}
+
+impl Outcome {
+    fn leave(&mut self, differs: bool, key: &str) {
+        if differs {
+            self.at_restart.push(key.to_owned());
+        }
+    }
+}
+
+/// Where the configuration comes from, and what of it the gateway is not told.
+pub struct Source<'a> {
+    read: &'a dyn Fn() -> Result<Settings>,
+    told: Told,
+}
+
+/// What holds from the start on.
+#[derive(Clone, PartialEq, Eq)]
+struct Told {
+    divert: DivertConfig,
+    queue_packets: u32,
+    journal: std::path::PathBuf,
+    drain_timeout: std::time::Duration,
+    socket: std::path::PathBuf,
+    metrics_address: Option<std::net::SocketAddr>,
+}
+
+impl Told {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            divert: settings.divert.clone(),
+            queue_packets: settings.queue_packets,
+            journal: settings.journal.clone(),
+            drain_timeout: settings.drain_timeout,
+            socket: settings.socket.clone(),
+            metrics_address: settings.metrics_address,
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// It is read by this, and these have come of it at the start.
+    pub fn new(read: &'a dyn Fn() -> Result<Settings>, settings: &Settings) -> Self {
+        Self { read, told: Told::of(settings) }
+    }
+
+    /// Reads it again. What differs holds from now on, or is named.
+    ///
+    /// # Errors
+    /// What is wrong with it. The gateway goes by the old one then.
+    pub fn reload(&self, attendance: &mut Attendance<'_>) -> Result<Outcome> {
+        let settings = (self.read)()?;
+        let (old, new) = (&self.told, Told::of(&settings));
+        let now = attendance.now();
+        let gateway = attendance.gateway();
+        let mut config = settings.gateway;
+        // Chosen at the start, by chance where nobody says it.
+        let running = gateway.configuration();
+        config.seed = running.seed;
+        if config.identity == 0 {
+            config.identity = running.identity;
+        }
+        let Reconfigured { applied, at_restart } = gateway.reconfigure(now, config);
+        let mut outcome = Outcome { applied, at_restart };
+        outcome.leave(old.divert != new.divert, "what is diverted, and `divert`");
+        outcome.leave(old.queue_packets != new.queue_packets, "queue_packets");
+        outcome.leave(old.journal != new.journal, "journal");
+        outcome.leave(old.drain_timeout != new.drain_timeout, "drain_timeout");
+        outcome.leave(old.socket != new.socket, "socket");
+        outcome.leave(old.metrics_address != new.metrics_address, "metrics_address");
+        Ok(outcome)
+    }
+
+    /// The same, for the log.
+    pub fn reload_and_tell(&self, attendance: &mut Attendance<'_>) -> Result<Outcome, String> {
+        match self.reload(attendance) {
+            Ok(outcome) => {
+                let (applied, at_restart) = (outcome.applied.join(", "), outcome.at_restart.join(", "));
+                tracing::info!(applied, "the configuration has been read again");
+                if !at_restart.is_empty() {
+                    tracing::warn!(at_restart, "this holds when the gateway is started anew, not before");
+                }
+                Ok(outcome)
+            }
+            Err(wrong) => {
+                let wrong = format!("{wrong:#}");
+                tracing::error!("the configuration is wrong, and the old one holds: {wrong}");
+                Err(wrong)
+            }
+        }
+    }
+}
