@@ -9,7 +9,6 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::config::Action;
-use crate::rules::Moved;
 use crate::table::Key;
 
 /// Connections that are followed at a time.
@@ -73,9 +72,9 @@ impl Passed {
         self.order.push_back((self.serial, key));
     }
 
-    /// Other rules have taken the place of those that were.
-    pub fn move_rules(&mut self, moved: &Moved) {
-        self.map.values_mut().for_each(|entry| entry.rule = moved.of(entry.rule));
+    /// Rules have other numbers now.
+    pub fn move_rules(&mut self, to: impl Fn(usize) -> usize) {
+        self.map.values_mut().for_each(|entry| entry.rule = to(entry.rule));
     }
 
     /// A new decision has been made about these ports.

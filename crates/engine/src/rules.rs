@@ -79,7 +79,7 @@ impl Rules {
             }
         }
         (self.rules, self.default_action, self.counters) = (rules.to_vec(), default_action, counters);
-        self.passed.move_rules(&moved);
+        self.passed.move_rules(|rule| moved.of(rule));
         moved
     }
 

@@ -225,8 +225,7 @@ fn another_configuration_is_read_while_connections_run() {
     let bed = Bed::new("reload");
     let file = bed.directory.join("farlink.toml");
     let configure = |rate: &str, rest: &str| {
-        let text =
-            format!("[[link]]\ninterface = \"to-server\"\nname = \"sat0\"\nrate = \"{rate}\"\n{rest}");
+        let text = format!("[[link]]\ninterface = \"to-server\"\nname = \"sat0\"\nrate = \"{rate}\"\n{rest}");
         std::fs::write(&file, text).unwrap();
     };
     configure("20 Mbit/s", "");
