@@ -207,6 +207,19 @@ pub struct Link {
     /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way
     /// to newer ones.
     pub ack_filter: AckFilter,
+    /// Whether what may be lost is sent again before that is known.
+    pub copies: Copies,
+}
+
+/// Whether data that may be lost is sent into a link again before anybody can know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Copies {
+    /// Where the link has time that nothing else wants, and loses something; a tenth of what it
+    /// could have carried in the last minute at most.
+    #[default]
+    Auto,
+    /// Never: each byte costs money.
+    Off,
 }
 
 /// When the queue of a link drops forwarded acknowledgements that say nothing more (RFC 3449

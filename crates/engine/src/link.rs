@@ -5,6 +5,7 @@ mod change;
 mod chosen;
 mod clients;
 mod clock;
+mod copies;
 mod far_end;
 mod losses;
 mod memory;
@@ -21,7 +22,7 @@ mod way_back;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
-use crate::config::{self, Action, Config, Explicit, InitialWindow, LinkAction, Oversize};
+use crate::config::{self, Action, Config, Copies, Explicit, InitialWindow, LinkAction, Oversize};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
 
@@ -38,6 +39,7 @@ pub use starved::{Sizes, Wanted};
 pub use state::{Evidence, State, Witness};
 
 use budget::Budget;
+use copies::CopyBudget;
 use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
@@ -74,6 +76,7 @@ pub struct Link {
     initial_window: InitialWindow,
     unfair_window_bytes: Option<u64>,
     losses: Losses,
+    copies: CopyBudget,
     memory: Memory,
     meter: Meter,
     far_end: FarEnd,
@@ -351,6 +354,7 @@ impl Link {
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
+            copies: CopyBudget::new(declared.copies == Copies::Off),
             memory: Memory::default(),
             meter: Meter::new(identity),
             far_end: FarEnd::default(),

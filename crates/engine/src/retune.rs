@@ -4,7 +4,7 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext};
+use crate::config::{Action, Copies, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, PairId, PairShare, RateSource};
@@ -233,6 +233,13 @@ impl Engine {
     /// The queue of a link has no place for this pair: its flows go by their own clocks.
     pub fn refuse_pair(&mut self, way: Way, id: PairId) {
         self.links.refuse_pair(way, id);
+    }
+
+    /// Whether what may be lost is sent into a link again before that is known, from now on.
+    pub fn set_copies(&mut self, way: Way, copies: Copies) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_copies(copies == Copies::Off);
+        }
     }
 
     /// Whether flows to the same gateway share one allowance on a link, from now on, those of open

@@ -14,6 +14,7 @@ use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::link::PairId;
+use crate::net::Way;
 use crate::pair::stamp;
 use crate::peer::{Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
@@ -23,7 +24,6 @@ use crate::runs::{RUNS_MAX, Runs};
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
-use crate::status::Counters;
 use crate::window::{self, Offer};
 use crate::world::Made;
 
@@ -292,7 +292,7 @@ impl Split<'_> {
         if size.is_nothing() {
             return Pulled::default();
         }
-        count_sent(cx.counters, plan.as_ref(), size);
+        count_sent(cx, out, plan.as_ref(), size);
         if let Some(p) = plan {
             outbound.tx.on_sent(cx.now, &p);
         }
@@ -613,7 +613,8 @@ fn cut_at(plan: Option<&Plan>, mss: u32, besides: u32) -> u32 {
     mss.saturating_sub(besides).max(8)
 }
 
-fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {
+fn count_sent(cx: &mut Cx<'_>, out: Way, plan: Option<&Plan>, size: WireSize) {
+    let counters = &mut *cx.counters;
     let Some(p) = plan else {
         counters.acks_out += 1;
         counters.ack_bytes_out += u64::from(size.bytes);
@@ -626,7 +627,13 @@ fn count_sent(counters: &mut Counters, plan: Option<&Plan>, size: WireSize) {
             counters.tail_loss_probes += 1;
             counters.retransmitted_bytes += u64::from(p.len);
         }
-        Purpose::Early | Purpose::SizeProbe => counters.early_repeated_bytes += u64::from(p.len),
+        Purpose::Early => {
+            counters.early_repeated_bytes += u64::from(p.len);
+            if let Some(link) = cx.links.get_mut(out) {
+                link.note_copy(cx.now, size.bytes);
+            }
+        }
+        Purpose::SizeProbe => counters.early_repeated_bytes += u64::from(p.len),
         Purpose::WindowProbe => counters.zero_window_probes += 1,
         Purpose::New => {}
     }

@@ -72,7 +72,7 @@ impl Split<'_> {
         let leg = self.legs.get(to);
         let tx = &self.relays.get(to.other()).tx;
         let holds = |rate: u64, rtt: Duration| u128::from(rate) * rtt.as_nanos() / 8_000_000_000;
-        let Some(link) = cx.links.get(leg.out) else { return false };
+        let Some(link) = cx.links.get(leg.out).filter(|link| link.may_copy(cx.now)) else { return false };
         if tx.cc().kind() == farlink_cc::Kind::Xcp {
             // What is not used of the allowance may be of use to others: losses must be worth it.
             return tx.cc().copies() != farlink_cc::Copies::None && link.is_known_to_lose();

@@ -167,6 +167,9 @@ impl Gateway {
         done.apply(before.xcp_context != after.xcp_context, &key("xcp_context"), || {
             self.engine.set_xcp_context(way, after.xcp_context);
         });
+        done.apply(before.copies != after.copies, &key("early_repetition"), || {
+            self.engine.set_copies(way, after.copies);
+        });
         for (what, differs) in at_restart(before, after) {
             done.leave(differs, &key(what));
         }

@@ -40,6 +40,7 @@ fn gateway(everything: bool) -> DriverConfig {
         estimate_rate: false,
         action: None,
         ack_filter: Default::default(),
+        copies: Default::default(),
     });
     if everything {
         config.divert.selections.push(Selection::LeavesBy("right".into()));

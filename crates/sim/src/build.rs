@@ -6,7 +6,7 @@ use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    AckFilter, Action, Interface, LegConfig, Link, Oversize, Pinned, SendAhead, XcpContext,
+    AckFilter, Action, Copies, Interface, LegConfig, Link, Oversize, Pinned, SendAhead, XcpContext,
 };
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
@@ -147,6 +147,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             estimate_rate,
             action: None,
             ack_filter: AckFilter::On,
+            copies: Copies::Auto,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }

@@ -211,6 +211,7 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
             estimate_rate: quick.rate.is_none(),
             action: None,
             ack_filter: engine::AckFilter::default(),
+            copies: engine::Copies::default(),
         };
         add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
     }
@@ -317,7 +318,21 @@ fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<en
             Some(file::AckFilter::Off) => engine::AckFilter::Off,
             Some(file::AckFilter::Auto) | None => engine::AckFilter::Auto,
         },
+        copies: copies(l, source)?,
     })
+}
+
+/// Whether data is sent again before a loss is known; on a metered link it is not.
+fn copies(l: &file::Link, source: Source<'_>) -> Result<engine::Copies, ConfigError> {
+    let said = l.early_repetition.as_ref();
+    match (said.map(|s| *s.get_ref()), l.metered) {
+        (Some(file::EarlyRepetition::Auto), true) => {
+            let wrong = "each byte of a metered link costs money, so nothing is sent twice without need; allowed: `\"off\"`, or without `metered`";
+            Err(source.error(said.map(Spanned::span), wrong))
+        }
+        (Some(file::EarlyRepetition::Off), _) | (None, true) => Ok(engine::Copies::Off),
+        (Some(file::EarlyRepetition::Auto) | None, false) => Ok(engine::Copies::Auto),
+    }
 }
 
 /// The IP protocol of XCP's own header; `None`: options are used.

@@ -75,6 +75,10 @@ pub struct Link {
     #[serde(default)]
     pub ack_filter: Option<AckFilter>,
     #[serde(default)]
+    pub early_repetition: Option<Spanned<EarlyRepetition>>,
+    #[serde(default)]
+    pub metered: bool,
+    #[serde(default)]
     pub rtt_ms: Option<Number<1, 600_000>>,
     #[serde(default)]
     pub overhead_bytes: Option<Number<0, 1024>>,
@@ -128,6 +132,14 @@ pub enum Duplex {
 pub enum AckFilter {
     Auto,
     On,
+    Off,
+}
+
+/// Whether what may be lost is sent again before that is known.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum EarlyRepetition {
+    Auto,
     Off,
 }
 

@@ -503,3 +503,18 @@ fn no_text_makes_the_reader_panic() {
         }
     }
 }
+
+#[test]
+fn a_metered_link_gets_no_copies() {
+    let of = |keys: &str| {
+        let settings = settings(&format!("[[link]]\ninterface='sat0'\nrate='8M'\n{keys}")).unwrap();
+        settings.gateway.interfaces.iter().find_map(|i| i.link.as_ref()).map(|link| link.copies).unwrap()
+    };
+    assert_eq!((of(""), of("metered=false")), (engine::Copies::Auto, engine::Copies::Auto));
+    assert_eq!(
+        (of("metered=true"), of("early_repetition='off'")),
+        (engine::Copies::Off, engine::Copies::Off)
+    );
+    let wrong = refused("[[link]]\ninterface='sat0'\nmetered=true\nearly_repetition='auto'");
+    assert!(wrong.contains("4:18") && wrong.contains("allowed: `\"off\"`"), "{wrong}");
+}

@@ -2,11 +2,15 @@
 //! be known.
 
 use crate::script::{Host, Script};
-use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::config::{Copies, LegConfig, Link};
 use farlink_wire::Duration;
 
 /// The link towards b has 8 Mbit/s and 500 ms; the script plays the gateway at its other end.
 fn script() -> Script {
+    script_with(Copies::Auto)
+}
+
+fn script_with(copies: Copies) -> Script {
     let leg = LegConfig { cc: farlink_cc::Kind::FixedRate, ..LegConfig::default() };
     let mut t = Script::with(|s| {
         s.link = Some(Link {
@@ -14,6 +18,7 @@ fn script() -> Script {
             rate_bps: Some(8_000_000),
             rtt: Some(Duration::from_millis(500)),
             leg: leg.clone(),
+            copies,
             ..Link::default()
         });
     });
@@ -48,6 +53,15 @@ fn a_request_is_repeated_twice_while_nobody_can_know_whether_it_was_lost() {
     t.assert(t.status().counters.early_repeated_bytes == 200, "no more than that");
     t.assert(t.status().counters.retransmitted_bytes == 0, "no timer");
     t.play("drop\n b > . 1 ack 101 win 65535 <fl 101 1024>\n ~50\n drop\n ~5s\n drop a\n quiet");
+}
+
+/// Each byte of the link costs money.
+#[test]
+fn where_copies_are_off_nothing_is_sent_twice_before_it_is_missed() {
+    let mut t = script_with(Copies::Off);
+    t.play("+100\n a > P. 1:101 ack 1\n b < P. 1:101 ack 1 <fl>\n ~480");
+    t.assert(t.status().counters.retransmitted_bytes == 0, "it is not missed yet");
+    t.assert(t.status().counters.early_repeated_bytes == 0, "no copy");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    AckFilter, Action, Config, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Oversize, Pinned,
-    Rule, SendAhead, XcpContext,
+    AckFilter, Action, Config, Copies, Explicit, FlowControl, Interface, LegConfig, Link, Notice, Oversize,
+    Pinned, Rule, SendAhead, XcpContext,
 };
 use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::shim::SHIM_PROTOCOL;
@@ -100,6 +100,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         estimate_rate: a & 3 == 1 && b & 0x80 != 0,
         action: None,
         ack_filter: AckFilter::Auto,
+        copies: if a & 0x20 != 0 { Copies::Off } else { Copies::Auto },
     });
     let interface = |n: u16, link: Option<Link>| Interface {
         id: IfaceId(n),

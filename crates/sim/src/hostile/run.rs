@@ -7,7 +7,7 @@ use farlink_channel::{ChannelConfig, Weights, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    AckFilter, FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext,
+    AckFilter, Copies, FlowControl, Interface, LegConfig, Limits, Link, Pinned, XcpContext,
 };
 use farlink_gateway::engine_status;
 use farlink_wire::shim::SHIM_PROTOCOL;
@@ -399,6 +399,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             estimate_rate: rate_bps.is_none(),
             action: None,
             ack_filter: AckFilter::On,
+            copies: Copies::Auto,
         }
     });
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
