@@ -46,7 +46,7 @@ impl CopyBudget {
 
 /// Bytes that a link carries in so long.
 fn carries(rate_bps: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate_bps) * u128::from(time.as_micros()) / 8_000_000;
+    let bytes = u128::from(rate_bps) * time.as_micros() / 8_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
