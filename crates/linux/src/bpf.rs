@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
@@ -79,6 +80,11 @@ pub fn load(name: &str, program: &[Instruction]) -> Result<OwnedFd> {
     })
 }
 
+/// BPF_MAP_TYPE_HASH.
+pub const HASH: u32 = 1;
+/// BPF_MAP_TYPE_DEVMAP_HASH: its values are interfaces, and an entry goes when its interface does.
+pub const DEVICE_HASH: u32 = 25;
+
 /// Makes a map of this type (BPF_MAP_TYPE_...); sizes in bytes.
 ///
 /// # Errors
@@ -98,6 +104,14 @@ pub fn put(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
     attributes.extend(pointer(&raw const value));
     attributes.extend(0u64.to_ne_bytes());
     call(BPF_MAP_UPDATE_ELEM, &attributes).map(|_| ()).map_err(|e| Error::os("filling a BPF map", e))
+}
+
+/// Takes the entry with this key of four bytes out of a map, if there is one.
+pub fn take_out(map: &OwnedFd, key: u32) {
+    let mut attributes = words([descriptor(map), 0]);
+    attributes.extend(pointer(&raw const key));
+    // The only error that there can be is that it is not there.
+    let _ = call(BPF_MAP_DELETE_ELEM, &attributes);
 }
 
 /// Attaches a program to an interface, outside of all others: first of what comes in, last of what

@@ -1,0 +1,121 @@
+//! A bump on the wire of an interface: what is selected of the packets that come in or leave by it
+//! goes to a device of ours first, by two small programs at the interface (tcx, from Linux 6.6 on).
+//!
+//! The gateway then stands outside of the router's own stack. Filters, connection tracking, NAT and
+//! routing see each packet once, with its true interfaces. The programs go with the process.
+
+mod assembler;
+mod program;
+mod tap;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+pub use tap::{Arrival, Side, Tap, Target};
+
+use crate::bpf::{self, DEVICE_HASH, HASH};
+use crate::error::Result;
+use crate::netlink::Link;
+use program::{CONFIGURED, Tables, WHOLE};
+
+/// Interfaces that there can be.
+const INTERFACES_MAX: u32 = 4096;
+
+/// The programs for interfaces of one kind.
+#[derive(Debug)]
+struct Programs {
+    ingress: OwnedFd,
+    egress: OwnedFd,
+}
+
+impl Programs {
+    fn load(has_ethernet: bool, tables: &Tables<'_>) -> Result<Self> {
+        let load = |name, side| bpf::load(name, &program::capture(side, has_ethernet, tables)?);
+        Ok(Self {
+            ingress: load("farlink-in", bpf::Side::Ingress)?,
+            egress: load("farlink-out", bpf::Side::Egress)?,
+        })
+    }
+}
+
+/// All bumps of a gateway. Dropped, they are gone, and packets take their ordinary way.
+#[derive(Debug)]
+pub struct Bump {
+    devices: OwnedFd,
+    interfaces: OwnedFd,
+    ethernet: Programs,
+    plain: Programs,
+    inject: OwnedFd,
+    /// Device -> what holds the program there.
+    served: HashMap<u32, OwnedFd>,
+    /// Bumped interface -> what holds the programs there.
+    bumped: HashMap<u32, [OwnedFd; 2]>,
+}
+
+impl Bump {
+    /// Loads the programs. `protocols`: IP protocols of which packets, and ICMP errors about them,
+    /// are taken.
+    ///
+    /// # Errors
+    /// The kernel refuses bpf(2), or is too old.
+    pub fn load(protocols: &[u8]) -> Result<Self> {
+        let devices = bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX)?;
+        let interfaces = bpf::map(HASH, 4, 4, INTERFACES_MAX)?;
+        let tables = Tables { devices: &devices, interfaces: &interfaces, protocols };
+        let (ethernet, plain) = (Programs::load(true, &tables)?, Programs::load(false, &tables)?);
+        let inject = bpf::load("farlink-inject", &program::inject()?)?;
+        let (served, bumped) = (HashMap::new(), HashMap::new());
+        Ok(Self { devices, interfaces, ethernet, plain, inject, served, bumped })
+    }
+
+    /// From here on what is written to this device reaches interfaces.
+    ///
+    /// # Errors
+    /// The kernel is older than 6.6.
+    pub fn serve(&mut self, device: &Tap) -> Result<()> {
+        let held = bpf::attach(&self.inject, device.index(), bpf::Side::Ingress)?;
+        self.served.insert(device.index(), held);
+        Ok(())
+    }
+
+    /// Traffic from and to this interface may be taken where it passes a bump. `whole`: all that
+    /// leaves by it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn configure(&mut self, interface: u32, whole: bool) -> Result<()> {
+        bpf::put(&self.interfaces, interface, if whole { CONFIGURED | WHOLE } else { CONFIGURED })
+    }
+
+    /// Packets of this interface go to this device from here on. Nothing is done where they do.
+    ///
+    /// # Errors
+    /// One of the two has gone.
+    pub fn attach(&mut self, interface: &Link, device: u32) -> Result<()> {
+        bpf::put(&self.devices, interface.index, device)?;
+        if self.bumped.contains_key(&interface.index) {
+            return Ok(());
+        }
+        let programs = if interface.ethernet.is_some() { &self.ethernet } else { &self.plain };
+        let held = [
+            bpf::attach(&programs.ingress, interface.index, bpf::Side::Ingress)?,
+            bpf::attach(&programs.egress, interface.index, bpf::Side::Egress)?,
+        ];
+        self.bumped.insert(interface.index, held);
+        Ok(())
+    }
+
+    /// This interface is gone, or no concern any more: its packets take their ordinary way.
+    pub fn forget(&mut self, interface: u32) {
+        bpf::take_out(&self.devices, interface);
+        bpf::take_out(&self.interfaces, interface);
+        self.bumped.remove(&interface);
+    }
+
+    /// All packets take their ordinary way. What is written still arrives.
+    pub fn detach_all(&mut self) {
+        for (interface, _) in self.bumped.drain() {
+            bpf::take_out(&self.devices, interface);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The device of a bumped interface: packets behind an Ethernet header that says where they were
+//! met, or where they go.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use farlink_wire::{Offload, Pool, edit};
+
+use super::program::{FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_STACK, TO_WIRE};
+use crate::error::Result;
+use crate::netlink::Link;
+use crate::tun::{Offloads, ReadOutcome, Tun, TunConfig, WriteError};
+
+/// Bytes of an Ethernet header.
+const ETHERNET_BYTES: usize = 14;
+
+/// The two sides of a bump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The network that the interface leads to.
+    Wire,
+    /// The machine itself.
+    Stack,
+}
+
+/// Where a packet was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// It came from there.
+    pub from: Side,
+    /// Number of the interface by which it came into the machine.
+    pub interface: u32,
+}
+
+/// A bumped interface, as packets for it need to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    interface: u32,
+    ethernet: Option<[u8; 6]>,
+}
+
+impl From<&Link> for Target {
+    fn from(link: &Link) -> Self {
+        Self { interface: link.index, ethernet: link.ethernet }
+    }
+}
+
+impl Target {
+    /// The header of a packet of this IP version to this side.
+    fn frame(&self, to: Side, is_v6: bool) -> [u8; ETHERNET_BYTES] {
+        let way = match (to, self.ethernet) {
+            (Side::Stack, _) => TO_STACK,
+            (Side::Wire, Some(_)) => TO_NEIGHBOUR,
+            (Side::Wire, None) => TO_WIRE,
+        };
+        // The kernel takes what is for the interface's own address.
+        let [a, b, c, d, e, f] = self.ethernet.unwrap_or_default();
+        let [i, j, k, l] = self.interface.to_ne_bytes();
+        let [h, t] = if is_v6 { [0x86, 0xdd] } else { [0x08, 0x00] };
+        [a, b, c, d, e, f, LOCAL, way, i, j, k, l, h, t]
+    }
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Tap {
+    tun: Tun,
+}
+
+impl Tap {
+    /// Makes the device in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// As of [`Tun::create`].
+    pub fn create(config: &TunConfig) -> Result<Self> {
+        Tun::create_tap(config).map(|tun| Self { tun })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tun.name()
+    }
+    /// Its interface number.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.tun.index()
+    }
+    /// What the kernel hands over and accepts.
+    #[must_use]
+    pub fn offloads(&self) -> Offloads {
+        self.tun.offloads()
+    }
+
+    /// Reads one packet and says where it was met. The kernel routes it once, as without us, and
+    /// one hop is given back to what is forwarded: so one is taken here. Never waits.
+    ///
+    /// # Errors
+    /// As of [`Tun::read`].
+    pub fn read(&mut self, pool: &mut Pool) -> Result<(ReadOutcome, Arrival)> {
+        let mut frame = [0u8; ETHERNET_BYTES];
+        let mut outcome = self.tun.read_behind(pool, &mut frame)?;
+        let [local, side, i, j, k, l, ..] = frame;
+        let from = match (local, side) {
+            (LOCAL, FROM_WIRE) => Some(Side::Wire),
+            (LOCAL, FROM_STACK) => Some(Side::Stack),
+            // What somebody else sends by this device.
+            _ => None,
+        };
+        let arrival =
+            Arrival { from: from.unwrap_or(Side::Wire), interface: u32::from_ne_bytes([i, j, k, l]) };
+        match (&mut outcome, from) {
+            (ReadOutcome::Packet(packet), Some(_)) => edit::decrement_packet_ttl(packet.bytes_mut()),
+            (ReadOutcome::Packet(_), None) => return Ok((ReadOutcome::Odd, arrival)),
+            _ => {}
+        }
+        Ok((outcome, arrival))
+    }
+
+    /// Writes one packet to a side of a bumped interface. Never waits.
+    ///
+    /// # Errors
+    /// As of [`Tun::write`].
+    pub fn write(
+        &self,
+        (target, to): (&Target, Side),
+        offload: &Offload,
+        header: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<(), WriteError> {
+        let is_v6 = header.first().is_some_and(|b| b >> 4 == 6);
+        self.tun.write_behind(&target.frame(to, is_v6), offload, header, payload)
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+}

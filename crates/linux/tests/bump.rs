@@ -1,0 +1,232 @@
+//! A bump on the wire of an interface, against the real kernel: what is met, and what netfilter
+//! sees of it.
+
+mod common;
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use common::packets::Seen;
+use common::{Host, Path, configuration, datagram_arrives, eventually, ip, skipped, transfer};
+use farlink_linux::bump::{Arrival, Bump, Side, Tap, Target};
+use farlink_linux::clock;
+use farlink_linux::event_loop::{Interest, Poller, Waker};
+use farlink_linux::netlink::Socket;
+use farlink_linux::tun::{ReadOutcome, TunConfig};
+use farlink_wire::{Duration, Pool, edit};
+
+/// Gives every packet of `bumped` back to the side that it did not come from.
+struct Echo {
+    stop: Arc<Waker>,
+    thread: Option<std::thread::JoinHandle<farlink_linux::Result<()>>>,
+    seen: Arc<Mutex<Seen>>,
+    packets: Receiver<(Arrival, Vec<u8>)>,
+}
+
+impl Echo {
+    /// `None`: no bpf(2) here.
+    fn start(router: &Host, bumped: &str, configured: &[&str]) -> Option<Self> {
+        let configured: Vec<String> = configured.iter().map(|i| (*i).to_owned()).collect();
+        let bumped = bumped.to_owned();
+        let stop = Arc::new(Waker::new().unwrap());
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (sender, packets) = channel();
+        let (ready, is_ready) = channel();
+        let (stop2, seen2) = (Arc::clone(&stop), Arc::clone(&seen));
+        let thread = router.0.spawn(move || {
+            let mut tap = Tap::create(&TunConfig::new("farlink0"))?;
+            let mut bump = Bump::load(&[6])?;
+            let mut socket = Socket::open()?;
+            for name in configured {
+                bump.configure(socket.link_index(&name)?, false)?;
+            }
+            bump.serve(&tap)?;
+            let link = socket.link(&bumped)?.expect("the interface is there");
+            bump.attach(&link, tap.index())?;
+            ready.send(()).unwrap();
+            echo(&mut tap, Target::from(&link), &stop2, |arrival, bytes, (offload, ok)| {
+                let mut seen = seen2.lock().unwrap();
+                seen.packets += 1;
+                seen.super_segments += u64::from(offload.is_super_segment());
+                seen.partial_checksums += u64::from(offload.is_partial());
+                seen.write_errors += u64::from(!ok);
+                let _ = sender.send((arrival, bytes[..bytes.len().min(80)].to_vec()));
+            });
+            Ok(())
+        });
+        match is_ready.recv() {
+            Ok(()) => Some(Self { stop, thread: Some(thread), seen, packets }),
+            Err(_) => match thread.join().unwrap() {
+                Err(e) if e.is(libc::EPERM) && e.to_string().contains("BPF") => {
+                    common::say(&format!("skipped: {e}"));
+                    None
+                }
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+    fn seen(&self) -> Seen {
+        *self.seen.lock().unwrap()
+    }
+    fn drain(&self) -> Vec<(Arrival, Vec<u8>)> {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        self.packets.try_iter().collect()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn echo(
+    tap: &mut Tap,
+    target: Target,
+    stop: &Waker,
+    mut see: impl FnMut(Arrival, &[u8], (farlink_wire::Offload, bool)),
+) {
+    let mut pool = Pool::new(64 << 20);
+    let mut poller = Poller::new().unwrap();
+    poller.add(stop, 1, Interest::Read).unwrap();
+    poller.add(&*tap, 0, Interest::Read).unwrap();
+    loop {
+        let ready = poller.wait(Some(clock::now() + Duration::from_secs(1))).unwrap().to_vec();
+        if ready.iter().any(|r| r.token == 1) {
+            return;
+        }
+        for _ in 0..64 {
+            match tap.read(&mut pool).unwrap() {
+                (ReadOutcome::Packet(mut packet), arrival) => {
+                    edit::increment_packet_ttl(packet.bytes_mut());
+                    let to = match arrival.from {
+                        Side::Wire => Side::Stack,
+                        Side::Stack => Side::Wire,
+                    };
+                    let ok = tap.write((&target, to), &packet.offload, packet.bytes(), &[]).is_ok();
+                    see(arrival, packet.bytes(), (packet.offload, ok));
+                    packet.recycle(&mut pool);
+                }
+                (ReadOutcome::Odd, _) => {}
+                (ReadOutcome::Empty, _) => break,
+            }
+        }
+    }
+}
+
+/// A strict firewall: only these two ways, nothing invalid, and reverse path filters.
+fn firewall(router: &Host) {
+    router.sh("nft -f - <<'END'
+table inet t {
+  chain f {
+    type filter hook forward priority 0; policy drop;
+    ct state invalid counter drop
+    iifname left oifname right counter accept
+    iifname right oifname left counter accept
+    counter
+  }
+}
+END
+for f in all left right; do sysctl -qw net.ipv4.conf.$f.rp_filter=1; done");
+}
+
+/// Packets of each counter of the chain, in order.
+fn counted(router: &Host) -> Vec<u64> {
+    let text = router.sh("nft list chain inet t f");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.windows(2).filter(|w| w[0] == "packets").map(|w| w[1].parse().unwrap()).collect()
+}
+
+#[test]
+fn netfilter_sees_each_packet_once_with_its_true_interfaces() {
+    if skipped("netfilter_sees_each_packet_once_with_its_true_interfaces") {
+        return;
+    }
+    for bumped in ["right", "left"] {
+        let path = Path::new();
+        let before = configuration(&path.router);
+        let echo = Echo::start(&path.router, bumped, &["left", "right"]);
+        let Some(echo) = echo else { return };
+        firewall(&path.router);
+        for address in ["10.2.0.1", "fd02::1"] {
+            let earlier = (echo.seen(), counted(&path.router));
+            transfer(&path, address, 20_000_000);
+            // The last acknowledgements are on their way.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let (seen, counts) = (echo.seen(), counted(&path.router));
+            assert!(seen.super_segments > earlier.0.super_segments + 50, "{address}: {seen:?}");
+            assert_eq!(seen.write_errors, 0, "{seen:?}");
+            let met = seen.packets - earlier.0.packets;
+            let forwarded: u64 = counts[1] + counts[2] - earlier.1[1] - earlier.1[2];
+            assert_eq!((counts[0], counts[3]), (0, 0), "invalid, and refused: {counts:?}");
+            // ICMPv6 of neighbours is local; what was forwarded is what has passed the bump.
+            assert_eq!(met, forwarded, "{address}");
+        }
+        assert!(datagram_arrives(&path.client, &path.server, "10.2.0.1"), "UDP passes by");
+        for (arrival, bytes) in echo.drain() {
+            let protocol = if bytes[0] >> 4 == 4 { bytes[9] } else { bytes[6] };
+            assert_eq!(protocol, 6, "only TCP");
+            let ttl = if bytes[0] >> 4 == 4 { bytes[8] } else { bytes[7] };
+            let hops = u8::from(arrival.from == Side::Stack);
+            assert_eq!(ttl, 64 - hops, "{arrival:?}: one hop for all");
+        }
+        drop(echo);
+        path.router.sh("nft flush ruleset; sysctl -qw net.ipv4.conf.all.rp_filter=0");
+        eventually("the device is gone", || configuration(&path.router) == before);
+        transfer(&path, "10.2.0.1", 100_000);
+    }
+}
+
+#[test]
+fn translated_connections_show_one_tuple_both_ways() {
+    if skipped("translated_connections_show_one_tuple_both_ways") {
+        return;
+    }
+    for (bumped, shown) in [("right", "10.2.0.2"), ("left", "10.1.0.1")] {
+        let path = Path::new();
+        let Some(echo) = Echo::start(&path.router, bumped, &["left", "right"]) else { return };
+        firewall(&path.router);
+        path.router.sh("nft 'add table ip n; add chain ip n p { type nat hook postrouting priority 100; }; \
+             add rule ip n p oifname right masquerade'");
+        transfer(&path, "10.2.0.1", 5_000_000);
+        let packets = echo.drain();
+        let us = ip(shown).to_string();
+        let other = |p: &[u8]| {
+            let address =
+                |at: usize| std::net::Ipv4Addr::new(p[at], p[at + 1], p[at + 2], p[at + 3]).to_string();
+            [address(12), address(16)].into_iter().find(|a| a != "10.2.0.1")
+        };
+        assert!(packets.iter().all(|(_, p)| other(p).as_ref() == Some(&us)), "{bumped}");
+        let sides = |side| packets.iter().filter(|(a, _)| a.from == side).count();
+        assert!(sides(Side::Wire) > 20 && sides(Side::Stack) > 20, "{bumped}: both ways");
+    }
+}
+
+#[test]
+fn connections_to_the_router_itself_pass_by() {
+    if skipped("connections_to_the_router_itself_pass_by") {
+        return;
+    }
+    use std::io::{Read, Write};
+    let path = Path::new();
+    let Some(echo) = Echo::start(&path.router, "right", &["left", "right"]) else { return };
+    for address in ["10.2.0.2", "fd02::2"] {
+        let listener =
+            path.router.0.run(|| Ok(std::net::TcpListener::bind((ip(address), 0)).unwrap())).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut stream = path.server.0.run(|| Ok(std::net::TcpStream::connect(to).unwrap())).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        stream.write_all(b"here").unwrap();
+        let mut got = [0u8; 4];
+        accepted.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"here");
+    }
+    assert_eq!(echo.drain(), Vec::new());
+    // No socket, so it is NAT's business, or nobody's: it is met, and refused.
+    let refused =
+        path.server.0.run(|| Ok(std::net::TcpStream::connect((ip("10.2.0.2"), 9)).is_err())).unwrap();
+    assert!(refused && !echo.drain().is_empty());
+}
