@@ -21,6 +21,9 @@ use program::{CONFIGURED, Tables, WHOLE};
 /// Interfaces that there can be.
 const INTERFACES_MAX: u32 = 4096;
 
+/// Number of the loopback interface of every network namespace.
+const LOOPBACK: u32 = 1;
+
 /// The programs for interfaces of one kind.
 #[derive(Debug)]
 struct Programs {
@@ -66,6 +69,14 @@ impl Bump {
         let inject = bpf::load("farlink-inject", &program::inject()?)?;
         let (served, bumped) = (HashMap::new(), HashMap::new());
         Ok(Self { devices, interfaces, ethernet, plain, inject, served, bumped })
+    }
+
+    /// Whether programs can be attached here, at the loopback interface for a moment.
+    ///
+    /// # Errors
+    /// The kernel is older than 6.6, or does not let us.
+    pub fn probe(&self) -> Result<()> {
+        bpf::attach(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(drop)
     }
 
     /// From here on what is written to this device reaches interfaces.

@@ -8,6 +8,7 @@
 mod audit;
 mod blame;
 mod diagnose;
+mod method;
 mod nft;
 mod passage;
 mod plan;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
 pub use diagnose::{Diagnosis, Severity, diagnose, verify};
+pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
 pub(crate) use plan::counter_name;
 pub use plan::{DivertConfig, Diverted, Families};

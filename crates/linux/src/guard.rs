@@ -4,8 +4,11 @@
 //! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes
 //! and never waits for it.
 
+mod devices;
 mod family;
 mod repairs;
+
+pub(crate) use devices::DeviceKeeper;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +18,8 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::divert::{
-    Auditor, Cause, Diagnosis, Divert, Families, Lost, Reading, Severity, Suspicion, blame, counter_name,
+    Auditor, Cause, Diagnosis, Divert, Families, Lost, Method, Reading, Severity, Suspicion, blame,
+    counter_name,
 };
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
@@ -48,6 +52,8 @@ const DIAGNOSE_AFTER: Duration = Duration::from_secs(10);
 /// How diversion stands: for `farlink status`, `check` and Prometheus.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiversionStatus {
+    /// By which means.
+    pub method: &'static str,
     /// IPv4 is diverted.
     pub ipv4: bool,
     /// IPv6 is diverted.
@@ -64,6 +70,13 @@ pub struct DiversionStatus {
     pub ends: u64,
     /// What is wrong now, or was within the last minute.
     pub found: Vec<String>,
+}
+
+impl DiversionStatus {
+    /// Of bumps.
+    pub(crate) fn of_bump() -> Self {
+        Self { method: Method::Bump.name(), ipv4: true, ipv6: true, split: true, ..Self::default() }
+    }
 }
 
 /// The guard of a diversion. Dropping it ends the thread; diversion is taken back then.
@@ -402,6 +415,7 @@ impl Keeper {
         found.extend(self.repairs.recent(now));
         let families = self.divert.families();
         let status = DiversionStatus {
+            method: Method::Policy.name(),
             ipv4: families.v4,
             ipv6: families.v6,
             everything: self.divert.config().takes_everything().then(|| self.divert.whole() != NEITHER),

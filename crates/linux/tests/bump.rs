@@ -6,10 +6,15 @@ mod common;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
+use common::daemon::{Daemon, config};
 use common::packets::Seen;
-use common::{Host, Path, configuration, datagram_arrives, eventually, ip, skipped, transfer};
+use common::{
+    Host, Path, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
+};
 use farlink_linux::bump::{Arrival, Bump, Side, Tap, Target};
 use farlink_linux::clock;
+use farlink_linux::divert::Method;
+use farlink_linux::driver::{DriverConfig, End};
 use farlink_linux::event_loop::{Interest, Poller, Waker};
 use farlink_linux::netlink::Socket;
 use farlink_linux::tun::{ReadOutcome, TunConfig};
@@ -229,4 +234,48 @@ fn connections_to_the_router_itself_pass_by() {
     let refused =
         path.server.0.run(|| Ok(std::net::TcpStream::connect((ip("10.2.0.2"), 9)).is_err())).unwrap();
     assert!(refused && !echo.drain().is_empty());
+}
+
+/// By bumps, between two interfaces without a link.
+fn bumped(attach: &[&str]) -> DriverConfig {
+    let mut config = config(None);
+    config.divert.method = Method::Bump;
+    config.divert.attach = attach.iter().map(|i| (*i).to_owned()).collect();
+    config
+}
+
+/// Whether bpf(2) is refused here.
+fn is_refused() -> bool {
+    farlink_linux::bump::Bump::load(&[6]).is_err_and(|e| e.is(libc::EPERM))
+}
+
+#[test]
+fn connections_are_split_behind_a_strict_firewall() {
+    if skipped("connections_are_split_behind_a_strict_firewall") || is_refused() {
+        return;
+    }
+    for attach in [&["right"][..], &["left"], &[], &["left", "right"]] {
+        let path = Path::new();
+        let before = configuration(&path.router);
+        let daemon = Daemon::start(&path.router, bumped(attach));
+        firewall(&path.router);
+        for (n, address) in ["10.2.0.1", "fd02::1"].into_iter().enumerate() {
+            transfer(&path, address, 5_000_000);
+            assert!(datagram_arrives(&path.client, &path.server, address));
+            let (gateway, driver) = daemon.status();
+            let split = gateway.engine.counters.flows_split;
+            assert_eq!(split, n as u64 + 1, "{attach:?}: {gateway:?}");
+            assert!(driver.ports.iter().any(|p| p.counters.super_segments_in > 10), "{driver:?}");
+            let bad = driver.counters;
+            assert_eq!((bad.writes_refused, bad.writes_lost, bad.route_errors), (0, 0, 0), "{bad:?}");
+        }
+        let counts = counted(&path.router);
+        if attach.len() < 2 {
+            assert_eq!((counts[0], counts[3]), (0, 0), "{attach:?}: invalid, and refused: {counts:?}");
+        }
+        assert_eq!(daemon.drain(), End::Drained);
+        path.router.sh("nft flush ruleset; sysctl -qw net.ipv4.conf.all.rp_filter=0");
+        assert_restored(&path.router, &before);
+        transfer(&path, "10.2.0.1", 100_000);
+    }
 }

@@ -60,7 +60,7 @@ fn child_that_is_a_daemon() {
     let Some(journal) = std::env::var_os("FARLINK_TEST_DAEMON") else { return };
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT]).unwrap();
     let driver = Driver::start(config(Some(journal.into()))).unwrap();
-    farlink_linux::caps::keep_net_admin_only().unwrap();
+    farlink_linux::caps::keep_net_admin(false).unwrap();
     // The test harness has threads that do not block these signals: they are to be sent to this
     // one.
     common::say(&format!("READY {}", rustix::thread::gettid().as_raw_nonzero()));

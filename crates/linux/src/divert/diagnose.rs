@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::method::Method;
 use super::plan::{DivertConfig, Diverted};
 use super::{blame, nft};
 use crate::netlink::{Family, Link, Route, Socket};
@@ -56,11 +57,17 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     match Socket::open() {
         Ok(mut socket) => {
             links(&mut socket, interfaces, &mut found);
-            if let Err(e) = collisions(&mut socket, config, &mut found) {
+            if config.method != Method::Bump
+                && let Err(e) = collisions(&mut socket, config, &mut found)
+            {
                 found.push(Diagnosis::new(Severity::Warning, format!("routing rules cannot be read: {e}")));
             }
         }
         Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+    }
+    if config.method == Method::Bump {
+        // Neither filters nor source checks see anything else than without us.
+        return found;
     }
     for interface in interfaces {
         source_filters(interface, &mut found);
@@ -333,6 +340,15 @@ fn rulesets(
 pub fn verify(config: &DivertConfig, interfaces: &[Diverted]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let mut miss = |text: String| found.push(Diagnosis::new(Severity::Problem, text));
+    if config.method == Method::Bump {
+        let Ok(mut socket) = Socket::open() else { return found };
+        for Diverted { interface, tun, .. } in interfaces {
+            if !socket.link(tun).is_ok_and(|link| link.is_some_and(|l| l.up)) {
+                miss(format!("the device {tun} is down or gone; nothing that passes {interface} is split"));
+            }
+        }
+        return found;
+    }
     if nft::list(&["table", "inet", &config.table_name()]).is_err() {
         miss(format!("the nftables table inet {} is gone; nothing is diverted", config.table_name()));
     }

@@ -19,7 +19,8 @@ pub struct TunCounters {
     pub bytes_out: u64,
 }
 
-/// Counters of the whole driver. All but `software_segmented` should stay zero.
+/// Counters of the whole driver. All but `software_segmented` and
+/// `own_packets` should stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Times the kernel had no room for a packet; it was tried again.
@@ -38,6 +39,8 @@ pub struct Counters {
     pub route_errors: u64,
     /// Times the kernel's network events overran.
     pub events_lost: u64,
+    /// Packets in the machine's own name that left by a socket.
+    pub own_packets: u64,
 }
 
 /// One diverted interface.

@@ -1,0 +1,140 @@
+//! What the kernel tells of interfaces, and what the log is told of links.
+
+use farlink_gateway::LinkState;
+use farlink_wire::{Duration, Instant};
+
+use super::Driver;
+use super::face::Face;
+use crate::clock;
+use crate::error::Result;
+use crate::netlink::{Event, Link, Socket};
+
+/// A link that is silent for no longer than this is not worth a line of the log.
+const WINK_MAX: Duration = Duration::from_secs(1);
+
+/// What the log was told of a link last, and in which state it has been since when.
+pub(super) struct ToldState {
+    told: LinkState,
+    is: LinkState,
+    since: Instant,
+}
+
+impl Driver {
+    pub(super) fn take_events(&mut self) -> Result<()> {
+        let (mut routes, mut lost) = (false, false);
+        let mut links: Vec<(Link, bool)> = Vec::new();
+        self.monitor.drain(|event| match event {
+            Event::Link(link) => links.push((link, true)),
+            Event::LinkGone(link) => links.push((link, false)),
+            Event::Routes => routes = true,
+            Event::Lost => lost = true,
+        })?;
+        if !(routes || lost) && links.is_empty() {
+            return Ok(());
+        }
+        // An interface that changes may change its MTU, its number, and the routes through it.
+        self.net.routes.invalidate();
+        self.gateway.routes_changed(clock::now());
+        for (link, exists) in links {
+            self.link_changed(&link, exists);
+        }
+        if lost {
+            self.net.counters.events_lost += 1;
+            self.look_at_links()?;
+        }
+        Ok(())
+    }
+
+    /// The state of all interfaces, as it is now.
+    pub(super) fn look_at_links(&mut self) -> Result<()> {
+        for link in Socket::open()?.links()? {
+            self.link_changed(&link, true);
+        }
+        Ok(())
+    }
+
+    /// Puts a bump where the interface is now.
+    fn follow_bump(&mut self, link: &Link, old: Option<u32>, exists: bool, face: Option<usize>) {
+        let Some(bump) = &mut self.bump else { return };
+        let device = face.and_then(|n| self.net.faces.get(n)).map(Face::index);
+        if let Some(old) = old.filter(|old| *old != link.index || !exists) {
+            bump.forget(old);
+        }
+        if !exists {
+            return;
+        }
+        let whole = self.whole.contains(&link.name);
+        let outcome = bump
+            .configure(link.index, whole)
+            .and_then(|()| device.map_or(Ok(()), |device| bump.attach(link, device)));
+        if let Err(error) = outcome {
+            tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
+        }
+    }
+
+    /// The gateway takes every interface to be up until it hears otherwise.
+    pub(super) fn tell_if_down(&mut self, port: usize) {
+        if let Some(port) = self.net.ports.get(port).filter(|p| !p.is_usable) {
+            tracing::warn!(interface = %port.interface, "the interface is down, or does not exist yet");
+            let id = port.id;
+            self.gateway.link_state(clock::now(), id, false, &mut self.net);
+        }
+    }
+
+    fn link_changed(&mut self, link: &Link, exists: bool) {
+        let Some(port) = self.net.ports.iter_mut().find(|p| p.interface == link.name) else {
+            if self.net.faces.iter().any(|f| f.name() == link.name) && (!exists || !link.up) {
+                tracing::error!(
+                    device = link.name,
+                    "the device was taken down or away; one that is down is brought up again"
+                );
+            }
+            return;
+        };
+        let (id, was_usable) = (port.id, port.is_usable);
+        let index = exists.then_some(link.index);
+        let old = std::mem::replace(&mut port.index, index);
+        if let Some(old) = old {
+            self.net.by_index.remove(&old);
+        }
+        let port_face = port.face;
+        if let Some(index) = index {
+            self.net.by_index.insert(index, id);
+        }
+        port.is_usable = exists && link.is_usable();
+        let is_usable = port.is_usable;
+        if let Some(face) = port_face.and_then(|n| self.net.faces.get_mut(n)) {
+            face.set_target(exists.then(|| link.into()));
+        }
+        self.follow_bump(link, old, exists, port_face);
+        if is_usable != was_usable {
+            let state = if is_usable { "up" } else { "down" };
+            tracing::info!(interface = %link.name, state, "link state");
+            self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
+        }
+    }
+
+    /// The log is told of links that have gone or come back, and by whose word. A mere suspicion
+    /// ends with the next answer, or is soon more. So does a wink, of which there may be many in a
+    /// second.
+    pub(super) fn tell_link_states(&mut self) {
+        let now = clock::now();
+        for (n, (link, said)) in self.gateway.link_states().enumerate() {
+            let state = said.state();
+            if self.link_states.len() <= n {
+                self.link_states.push(ToldState { told: LinkState::Up, is: LinkState::Up, since: now });
+            }
+            let Some(before) = self.link_states.get_mut(n) else { return };
+            if core::mem::replace(&mut before.is, state) != state {
+                before.since = now;
+            }
+            let may_be_wink = state == LinkState::Probing && now.since(before.since) < WINK_MAX;
+            if state == LinkState::Suspect || may_be_wink {
+                continue;
+            }
+            if core::mem::replace(&mut before.told, state) != state {
+                tracing::info!(link, state = state.name(), down_by = said.names().join(", "), "link");
+            }
+        }
+    }
+}

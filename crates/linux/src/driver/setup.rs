@@ -1,0 +1,123 @@
+//! What a driver begins with: which devices there are, for which interfaces.
+
+use std::sync::Arc;
+
+use farlink_gateway::{Config, IfaceId};
+
+use super::DriverConfig;
+use super::face::Face;
+use super::network::Port;
+use super::pulse::Pulse;
+use crate::bump::{Bump, Tap};
+use crate::divert::{DivertConfig, Diverted, Method, Selection};
+use crate::error::{Error, Result};
+use crate::netlink::Socket;
+use crate::tun::{Tun, TunConfig};
+
+/// Interfaces, devices, and what leads to them.
+pub(super) struct Setup {
+    pub(super) ports: Vec<Port>,
+    pub(super) faces: Vec<Face>,
+    pub(super) diverted: Vec<Diverted>,
+    pub(super) pulse: Arc<Pulse>,
+    /// `None`: policy routing is to lead to the devices.
+    pub(super) bump: Option<Bump>,
+}
+
+impl Setup {
+    /// Makes the devices. Nothing leads to them yet.
+    pub(super) fn make(config: &DriverConfig) -> Result<Self> {
+        let interfaces: Vec<(IfaceId, String)> =
+            config.gateway.interfaces.iter().map(|i| (i.id, i.name.clone())).collect();
+        if interfaces.is_empty() {
+            return Err(Error::Refused("no interface is to be diverted".to_owned()));
+        }
+        let mut bump = load(&config.divert)?;
+        let bumped = match bump {
+            Some(_) => bumped(&config.gateway, &config.divert)?,
+            None => interfaces.iter().map(|(_, name)| name.clone()).collect(),
+        };
+        let pulse = Arc::new(Pulse::new(bumped.len()));
+        let (mut ports, mut faces, mut diverted) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, interface) in interfaces {
+            let face = bumped.contains(&interface).then_some(faces.len());
+            if let Some(n) = face {
+                let name = config.divert.tun_name(n);
+                let made = TunConfig { name, queue_packets: config.queue_packets };
+                let pulse = (Arc::clone(&pulse), n);
+                let face = match &mut bump {
+                    Some(bump) => {
+                        let tap = Tap::create(&made)?;
+                        bump.serve(&tap)?;
+                        Face::of_tap(tap, pulse)
+                    }
+                    None => Face::of_tun(Tun::create(&made)?, pulse),
+                };
+                diverted.push(Diverted {
+                    interface: interface.clone(),
+                    tun: face.name().to_owned(),
+                    tun_index: face.index(),
+                });
+                faces.push(face);
+            }
+            ports.push(Port { id, interface, index: None, is_usable: false, face });
+        }
+        Ok(Self { ports, faces, diverted, pulse, bump })
+    }
+}
+
+/// The programs, where they are wanted and the kernel has the means.
+fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
+    if divert.method == Method::Policy {
+        return Ok(None);
+    }
+    let protocols: Vec<u8> = divert
+        .selections
+        .iter()
+        .filter_map(|s| match s {
+            Selection::Protocol(protocol) => Some(*protocol),
+            _ => None,
+        })
+        .collect();
+    match Bump::load(&protocols).and_then(|bump| bump.probe().map(|()| bump)) {
+        Ok(bump) => Ok(Some(bump)),
+        Err(error) if divert.method == Method::Auto => {
+            tracing::warn!(%error, "this kernel does not let programs stand at interfaces: policy routing is used");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Names of the interfaces that get a bump. Unless some are named, the links. Without a link either
+/// one of two interfaces is enough, since all that is forwarded passes it.
+fn bumped(gateway: &Config, divert: &DivertConfig) -> Result<Vec<String>> {
+    let all = || gateway.interfaces.iter();
+    if let Some(unknown) = divert.attach.iter().find(|name| !all().any(|i| i.name == **name)) {
+        return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
+    }
+    if !divert.attach.is_empty() {
+        return Ok(divert.attach.clone());
+    }
+    let links: Vec<String> = all().filter(|i| i.link.is_some()).map(|i| i.name.clone()).collect();
+    Ok(match (links.is_empty(), gateway.interfaces.len()) {
+        (true, 2) => all().skip(1).map(|i| i.name.clone()).collect(),
+        (true, _) => all().map(|i| i.name.clone()).collect(),
+        (false, _) => links,
+    })
+}
+
+/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway
+/// come from them.
+pub(super) fn find_addresses(config: &mut Config) -> Result<()> {
+    let mut socket = Socket::open()?;
+    let addresses = socket.addresses()?;
+    for link in socket.links()? {
+        let Some(interface) = config.interfaces.iter_mut().find(|i| i.name == link.name) else { continue };
+        if interface.addresses.is_empty() {
+            let own = addresses.iter().filter(|(index, _)| *index == link.index);
+            interface.addresses = own.map(|(_, address)| *address).collect();
+        }
+    }
+    Ok(())
+}
