@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use common::daemon::{Daemon, config};
 use common::packets::Seen;
 use common::{
-    Host, Path, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
+    Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
 };
 use farlink_linux::bump::{Arrival, Bump, Side, Tap, Target};
 use farlink_linux::clock;
 use farlink_linux::divert::Method;
-use farlink_linux::driver::{DriverConfig, End};
+use farlink_linux::driver::{Driver, DriverConfig, End};
 use farlink_linux::event_loop::{Interest, Poller, Waker};
 use farlink_linux::netlink::Socket;
 use farlink_linux::tun::{ReadOutcome, TunConfig};
@@ -278,4 +278,101 @@ fn connections_are_split_behind_a_strict_firewall() {
         assert_restored(&path.router, &before);
         transfer(&path, "10.2.0.1", 100_000);
     }
+}
+
+#[test]
+fn connections_behind_masquerade_are_split_and_tracked_once() {
+    if skipped("connections_behind_masquerade_are_split_and_tracked_once") || is_refused() {
+        return;
+    }
+    for (attach, client) in [("left", "10.1.0.1"), ("right", "10.2.0.2")] {
+        let path = Path::new();
+        firewall(&path.router);
+        path.router.sh("nft 'add table ip n; add chain ip n p { type nat hook postrouting priority 100; }; \
+             add rule ip n p oifname right masquerade'");
+        let tracked = || {
+            let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap();
+            Ok(count.trim().parse::<u32>().unwrap())
+        };
+        let daemon = Daemon::start(&path.router, bumped(&[attach]));
+        transfer(&path, "10.2.0.1", 5_000_000);
+        let (answer, answered) = std::sync::mpsc::channel();
+        daemon.ask(Box::new(move |a| {
+            let now = a.now();
+            answer.send(a.gateway().flows(now, 10)).unwrap();
+        }));
+        let flows = answered.recv().unwrap();
+        let ends: Vec<String> = flows.iter().flat_map(|f| [f.a.to_string(), f.b.to_string()]).collect();
+        assert!(ends.iter().any(|e| e.starts_with(client)), "{attach}: {ends:?}");
+        assert_eq!(daemon.status().0.engine.counters.flows_split, 1, "{attach}");
+        let entries = path.router.0.run(tracked).unwrap();
+        assert_eq!(entries, 1, "{attach}: entries for one connection");
+        let counts = counted(&path.router);
+        assert_eq!((counts[0], counts[3]), (0, 0), "{attach}: invalid, and refused: {counts:?}");
+        assert_eq!(daemon.drain(), End::Drained);
+    }
+}
+
+/// Not a test by itself: a daemon as a process of its own, to be killed.
+#[test]
+fn child_with_a_bump() {
+    let Some(journal) = std::env::var_os("FARLINK_TEST_BUMP") else { return };
+    let config = DriverConfig { journal: Some(journal.into()), ..bumped(&["right"]) };
+    let driver = Driver::start(config).unwrap();
+    farlink_linux::caps::keep_net_admin(true).unwrap();
+    common::say("READY");
+    driver.run(None, |_| {}).unwrap();
+}
+
+#[test]
+fn connections_go_on_when_it_is_killed() {
+    if skipped("connections_go_on_when_it_is_killed") || is_refused() {
+        return;
+    }
+    use std::io::{Read, Write};
+    let path = Path::new();
+    firewall(&path.router);
+    let is_there = || !path.router.sh("ip -o link | grep farlink || true").is_empty();
+    let directory = std::env::temp_dir().join(format!("flb{}-killed", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let start = || {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["child_with_a_bump", "--exact", "--nocapture", "--test-threads=1"])
+            .env("FARLINK_TEST_BUMP", directory.join("journal"))
+            .stdout(std::process::Stdio::null())
+            .stderr(std::fs::File::create(directory.join("log")).unwrap());
+        let child = Running(path.router.0.exec(command).unwrap());
+        let log = || std::fs::read_to_string(directory.join("log")).unwrap();
+        eventually("it diverts", || log().contains("READY"));
+        child
+    };
+    let mut child = start();
+    let listener = path.server.0.run(|| Ok(std::net::TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut client = path.client.0.run(|| Ok(std::net::TcpStream::connect(to).unwrap())).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let mut talk = || {
+        let mut got = [0u8; 1];
+        client.write_all(b"?").unwrap();
+        server.read_exact(&mut got).unwrap();
+        server.write_all(b"!").unwrap();
+        client.read_exact(&mut got).unwrap();
+    };
+    for round in 0..3 {
+        // Nothing is in custody between two questions.
+        (0..50).for_each(|_| talk());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        child.0.kill().unwrap();
+        let killed = std::time::Instant::now();
+        talk();
+        common::say(&format!("round {round}: {} ms after the kill", killed.elapsed().as_millis()));
+        (0..50).for_each(|_| talk());
+        child.0.wait().unwrap();
+        eventually("the device is gone", || !is_there());
+        child = start();
+    }
+    (0..50).for_each(|_| talk());
+    drop(child);
+    let _ = std::fs::remove_dir_all(&directory);
 }
