@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use common::daemon::{Daemon, config};
-use common::packets::Seen;
+use common::packets::{Kind, NEVER, Seen, kinds, send_raw, without_hops};
 use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
 };
+use farlink_gateway::config::Action;
 use farlink_linux::bump::{Arrival, Bump, Side, Tap, Target};
 use farlink_linux::clock;
 use farlink_linux::divert::Method;
@@ -31,6 +32,18 @@ struct Echo {
 impl Echo {
     /// `None`: no bpf(2) here.
     fn start(router: &Host, bumped: &str, configured: &[&str]) -> Option<Self> {
+        Self::start_with(router, bumped, configured, (&[6], None))
+    }
+
+    /// The same for these protocols, and for all that leaves by an interface.
+    fn start_with(
+        router: &Host,
+        bumped: &str,
+        configured: &[&str],
+        (protocols, whole): (&[u8], Option<&str>),
+    ) -> Option<Self> {
+        let protocols = protocols.to_vec();
+        let whole = whole.map(str::to_owned);
         let configured: Vec<String> = configured.iter().map(|i| (*i).to_owned()).collect();
         let bumped = bumped.to_owned();
         let stop = Arc::new(Waker::new().unwrap());
@@ -40,10 +53,11 @@ impl Echo {
         let (stop2, seen2) = (Arc::clone(&stop), Arc::clone(&seen));
         let thread = router.0.spawn(move || {
             let mut tap = Tap::create(&TunConfig::new("farlink0"))?;
-            let mut bump = Bump::load(&[6])?;
+            let mut bump = Bump::load(&protocols)?;
             let mut socket = Socket::open()?;
             for name in configured {
-                bump.configure(socket.link_index(&name)?, false)?;
+                let is_whole = whole.as_ref() == Some(&name);
+                bump.configure(socket.link_index(&name)?, is_whole)?;
             }
             bump.serve(&tap)?;
             let link = socket.link(&bumped)?.expect("the interface is there");
@@ -375,4 +389,75 @@ fn connections_go_on_when_it_is_killed() {
     (0..50).for_each(|_| talk());
     drop(child);
     let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn packets_of_all_kinds_are_met_as_they_came() {
+    if skipped("packets_of_all_kinds_are_met_as_they_came") {
+        return;
+    }
+    let selections: [(&[u8], Option<&str>); 3] = [(&[6], None), (&[6], Some("right")), (&[6, 254], None)];
+    for (bumped, side) in [("left", Side::Wire), ("right", Side::Stack)] {
+        for (protocols, whole) in selections {
+            let path = Path::new();
+            let both = ["left", "right"];
+            let echo = Echo::start_with(&path.router, bumped, &both, (protocols, whole));
+            let Some(echo) = echo else { return };
+            eventually("the path is there", || datagram_arrives(&path.client, &path.server, "fd02::1"));
+            echo.drain();
+            for Kind { name, dst, packet, is_tcp } in kinds() {
+                let is_xcp = protocols.contains(&254) && name.contains("XCP");
+                let is_met = is_tcp || is_xcp || whole.is_some() && !NEVER.contains(&name);
+                send_raw(&path.client, dst, &packet);
+                let seen = echo.drain();
+                // Answers of the server come from the other side.
+                let ours: Vec<_> = seen.iter().filter(|(a, _)| a.from == side).collect();
+                assert_eq!(ours.len(), usize::from(is_met), "{bumped}, {whole:?}: {name}");
+                if let Some((_, bytes)) = ours.first() {
+                    let kept = packet.len().min(80);
+                    assert_eq!(without_hops(bytes), without_hops(&packet[..kept]), "{bumped}: {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_reach_the_client_in_the_name_of_the_router() {
+    if skipped("refusals_reach_the_client_in_the_name_of_the_router") || is_refused() {
+        return;
+    }
+    for attach in ["left", "right"] {
+        let path = Path::new();
+        firewall(&path.router);
+        let mut config = bumped(&[attach]);
+        config.gateway.default_action = Action::Refuse;
+        let own = path.router.0.run(farlink_linux::driver::OwnPackets::open).unwrap();
+        config.own_packets = Some(Arc::new(own));
+        let daemon = Daemon::start(&path.router, config);
+        for address in ["10.2.0.1", "fd02::1"] {
+            eventually("the path is there", || datagram_arrives_either_way(&path, address));
+            let listener =
+                path.server.0.run(|| Ok(std::net::TcpListener::bind((ip(address), 0)).unwrap())).unwrap();
+            let to = listener.local_addr().unwrap();
+            let error = path
+                .client
+                .0
+                .run(|| Ok(std::net::TcpStream::connect_timeout(&to, std::time::Duration::from_secs(5))))
+                .unwrap()
+                .unwrap_err();
+            // ICMP: administratively prohibited.
+            let expected = [Some(libc::EHOSTUNREACH), Some(libc::EACCES)];
+            assert!(expected.contains(&error.raw_os_error()), "{attach}, {address}: {error}");
+        }
+        assert_eq!(daemon.status().1.counters.own_packets, 2);
+        assert_eq!(daemon.drain(), End::Drained);
+    }
+}
+
+/// Neighbours are known, and addresses usable.
+fn datagram_arrives_either_way(path: &Path, address: &str) -> bool {
+    let back = if address.contains(':') { "fd01::1" } else { "10.1.0.1" };
+    datagram_arrives(&path.client, &path.server, address)
+        && datagram_arrives(&path.server, &path.client, back)
 }

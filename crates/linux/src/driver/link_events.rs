@@ -63,7 +63,8 @@ impl Driver {
         if !exists {
             return;
         }
-        let whole = self.whole.contains(&link.name);
+        let name = device.and_then(|d| self.diverted.iter().find(|one| one.tun_index == d));
+        let whole = self.whole.contains(name.map_or(&link.name, |one| &one.interface));
         let outcome = bump
             .configure(link.index, whole)
             .and_then(|()| device.map_or(Ok(()), |device| bump.attach(link, device)));
@@ -82,15 +83,22 @@ impl Driver {
     }
 
     fn link_changed(&mut self, link: &Link, exists: bool) {
-        let Some(port) = self.net.ports.iter_mut().find(|p| p.interface == link.name) else {
-            if self.net.faces.iter().any(|f| f.name() == link.name) && (!exists || !link.up) {
-                tracing::error!(
-                    device = link.name,
-                    "the device was taken down or away; one that is down is brought up again"
-                );
-            }
+        if self.net.faces.iter().any(|f| f.name() == link.name) {
+            self.device_changed(link, exists);
             return;
-        };
+        }
+        // One that is renamed stays what it was, unless another one gets the name.
+        let ports = self.net.ports.iter();
+        let known = ports.clone().position(|p| p.index == Some(link.index));
+        let Some(n) = known.or_else(|| ports.clone().position(|p| p.interface == link.name)) else { return };
+        let Some(port) = self.net.ports.get_mut(n) else { return };
+        if std::mem::replace(&mut port.is_renamed, port.interface != link.name) != port.is_renamed {
+            tracing::warn!(
+                interface = %port.interface,
+                now = %link.name,
+                "the interface has another name now; it is followed until another one has the configured name"
+            );
+        }
         let (id, was_usable) = (port.id, port.is_usable);
         let index = exists.then_some(link.index);
         let old = std::mem::replace(&mut port.index, index);
@@ -111,6 +119,24 @@ impl Driver {
             let state = if is_usable { "up" } else { "down" };
             tracing::info!(interface = %link.name, state, "link state");
             self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
+        }
+    }
+
+    /// One of our own devices.
+    fn device_changed(&mut self, link: &Link, exists: bool) {
+        if exists && link.up {
+            return;
+        }
+        tracing::error!(
+            device = link.name,
+            "the device was taken down or away; one that is down is brought up again"
+        );
+        // What a bump takes in the meantime is lost; policy routing takes nothing.
+        if exists && self.bump.is_some() {
+            let outcome = Socket::open().and_then(|mut socket| socket.link_up(link.index, true));
+            if let Err(error) = outcome {
+                tracing::error!(%error, "it cannot be brought up now");
+            }
         }
     }
 

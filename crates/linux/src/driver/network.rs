@@ -27,6 +27,8 @@ pub(crate) struct Port {
     pub(crate) interface: String,
     /// Its number now; `None`: it does not exist now.
     pub(crate) index: Option<u32>,
+    /// It has another name than the configured one now.
+    pub(crate) is_renamed: bool,
     /// Last reported state: up, with carrier.
     pub(crate) is_usable: bool,
     /// Its device: which of the faces; `None`: its packets pass the bump of another one.

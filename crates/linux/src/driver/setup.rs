@@ -60,7 +60,7 @@ impl Setup {
                 });
                 faces.push(face);
             }
-            ports.push(Port { id, interface, index: None, is_usable: false, face });
+            ports.push(Port { id, interface, index: None, is_renamed: false, is_usable: false, face });
         }
         Ok(Self { ports, faces, diverted, pulse, bump })
     }
