@@ -16,11 +16,13 @@ pub use tap::{Arrival, Side, Tap, Target};
 use crate::bpf::{self, DEVICE_HASH, HASH};
 use crate::error::Result;
 use crate::netlink::Link;
-use program::{CONFIGURED, Tables, WHOLE};
+use program::{CONFIGURED, RANK_SHIFT, Tables, WHOLE};
 
 /// Interfaces that there can be.
 const INTERFACES_MAX: u32 = 4096;
 
+/// The rank of an interface that has no bump.
+pub const NO_BUMP: u16 = u16::MAX;
 /// Number of the loopback interface of every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -89,13 +91,15 @@ impl Bump {
         Ok(())
     }
 
-    /// Traffic from and to this interface may be taken where it passes a bump. `whole`: all that
-    /// leaves by it.
+    /// Traffic from and to this interface may be taken where it passes a bump: that of the two
+    /// interfaces with the smaller rank. `rank` of one without a bump: [`NO_BUMP`]. `whole`: all
+    /// that leaves by it.
     ///
     /// # Errors
     /// There are too many.
-    pub fn configure(&mut self, interface: u32, whole: bool) -> Result<()> {
-        bpf::put(&self.interfaces, interface, if whole { CONFIGURED | WHOLE } else { CONFIGURED })
+    pub fn configure(&mut self, interface: u32, rank: u16, whole: bool) -> Result<()> {
+        let flags = if whole { CONFIGURED | WHOLE } else { CONFIGURED };
+        bpf::put(&self.interfaces, interface, u32::from(rank) << RANK_SHIFT | flags)
     }
 
     /// Packets of this interface go to this device from here on. Nothing is done where they do.
@@ -123,10 +127,11 @@ impl Bump {
         self.bumped.remove(&interface);
     }
 
-    /// All packets take their ordinary way. What is written still arrives.
-    pub fn detach_all(&mut self) {
-        for (interface, _) in self.bumped.drain() {
-            bpf::take_out(&self.devices, interface);
+    /// All packets take their ordinary way. What is written still arrives. The programs stay until
+    /// this is dropped: to take one away takes the kernel some time.
+    pub fn take_nothing(&mut self) {
+        for interface in self.bumped.keys() {
+            bpf::take_out(&self.devices, *interface);
         }
     }
 }

@@ -465,15 +465,17 @@ impl Driver {
         };
         self.watchdog = None;
         if let Some(bump) = &mut self.bump {
-            bump.detach_all();
+            bump.take_nothing();
         }
         self.keeper = None;
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;
-        while clock::now() < until {
-            self.read_all()?;
+        // Nothing follows them, so there is an end.
+        while self.read_all()? > 0 || clock::now() < until {
             self.work();
-            self.poller.wait(Some(until))?;
+            // What waits in the queue of a link leaves at its rate.
+            let due = self.gateway.poll_timeout().map_or(until, |due| due.at.min(until));
+            self.poller.wait(Some(due))?;
         }
         if let Some(journal) = self.net.journal.take() {
             journal.remove();

@@ -21,11 +21,14 @@ const MOV: u8 = 0xb7;
 const MOV_REG: u8 = 0xbf;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
+const RSH: u8 = 0x77;
 const JA: u8 = 0x05;
 const JEQ: u8 = 0x15;
 const JNE: u8 = 0x55;
 const JSET: u8 = 0x45;
 const JGE: u8 = 0x35;
+const JGT_REG: u8 = 0x2d;
+const JGE_REG: u8 = 0x3d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// LD_IMM64 loads the address of the map of this descriptor.
@@ -115,6 +118,14 @@ impl Assembler {
     }
     pub(super) fn and(&mut self, dst: u8, value: i32) {
         self.push(AND, dst, 0, 0, value);
+    }
+    pub(super) fn shift_right(&mut self, dst: u8, bits: i32) {
+        self.push(RSH, dst, 0, 0, bits);
+    }
+    /// Jumps where register `a` is above register `b`, unsigned; `or_equal`: or equal.
+    pub(super) fn jump_if_above(&mut self, a: u8, b: u8, or_equal: bool, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.push(if or_equal { JGE_REG } else { JGT_REG }, a, b, 0, 0);
     }
     /// The address of a place on the stack.
     pub(super) fn address(&mut self, dst: u8, offset: i16) {

@@ -61,6 +61,7 @@ const FIB_BYTES: i16 = 64;
 // The stack, from the frame pointer down.
 const OWN: i16 = -4;
 const FROM: i16 = -8;
+const OWN_RANK: i16 = -12;
 const FRAME: i16 = -34;
 const HEADER: i16 = -80;
 const BEHIND: i16 = -144;
@@ -72,6 +73,8 @@ const SKB: u8 = 6;
 const DEVICE: u8 = 7;
 /// Not zero: it is selected wherever it goes. Zero: only where everything is taken.
 const CHOSEN: u8 = 8;
+/// The rank of this interface, before anything is chosen, and when that is done.
+const RANK: u8 = 9;
 /// Bytes of the tuple of ports and addresses of a TCP connection; zero: there is none.
 const TUPLE_BYTES: u8 = 9;
 
@@ -79,6 +82,9 @@ const TUPLE_BYTES: u8 = 9;
 pub(super) const CONFIGURED: u32 = 1;
 /// Everything that leaves by it is taken.
 pub(super) const WHOLE: u32 = 2;
+/// The upper half is its rank. Of the two interfaces that a packet passes the one with the smaller
+/// rank takes it.
+pub(super) const RANK_SHIFT: u32 = 16;
 
 /// First byte of the Ethernet header's words to each other: a local address.
 pub(super) const LOCAL: u8 = 2;
@@ -98,7 +104,7 @@ pub(super) const TO_WIRE: u8 = 2;
 pub(super) struct Tables<'a> {
     /// Bumped interface -> its device. The kernel forgets a device that is gone.
     pub(super) devices: &'a OwnedFd,
-    /// Interface -> [`CONFIGURED`] and [`WHOLE`].
+    /// Interface -> [`CONFIGURED`], [`WHOLE`] and its rank.
     pub(super) interfaces: &'a OwnedFd,
     /// IP protocols of which packets are taken, and ICMP errors about them.
     pub(super) protocols: &'a [u8],
@@ -170,7 +176,7 @@ fn look_up(a: &mut Assembler, map: &OwnedFd, key: i16) {
 }
 
 /// The device, if there is one now. On the way out only what was forwarded from an interface that
-/// is configured, and has not been taken on its way in.
+/// is configured, and does not take it.
 fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, pass: Label) {
     a.load(Width::Word, 1, SKB, SKB_IFINDEX);
     a.store(Width::Word, FP, OWN, 1);
@@ -183,12 +189,29 @@ fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, pass: Label) 
     look_up(a, tables.devices, OWN);
     a.jump_if(0, If::Equal, 0, pass);
     a.load(Width::Word, DEVICE, 0, 0);
+    look_up(a, tables.interfaces, OWN);
+    a.jump_if(0, If::Equal, 0, pass);
+    load_rank(a, RANK);
+    a.store(Width::Word, FP, OWN_RANK, RANK);
     if side == Side::Egress {
-        look_up(a, tables.devices, FROM);
-        a.jump_if(0, If::Differs, 0, pass);
-        look_up(a, tables.interfaces, FROM);
-        a.jump_if(0, If::Equal, 0, pass);
+        // What came in by this very interface was taken then.
+        pass_if_outranked(a, tables, FROM, (true, pass));
     }
+}
+
+/// Of the entry that register 0 points to.
+fn load_rank(a: &mut Assembler, into: u8) {
+    a.load(Width::Word, into, 0, 0);
+    a.shift_right(into, RANK_SHIFT.cast_signed());
+}
+
+/// Passes what the other interface takes, or what is not to be taken since the other one is not
+/// configured. Register 0 then points to the other one's entry.
+fn pass_if_outranked(a: &mut Assembler, tables: &Tables<'_>, other: i16, (or_equal, pass): (bool, Label)) {
+    look_up(a, tables.interfaces, other);
+    a.jump_if(0, If::Equal, 0, pass);
+    load_rank(a, 1);
+    a.jump_if_above(RANK, 1, or_equal, pass);
 }
 
 /// Loads bytes from behind the start of the IP header; goes on at `short` where there are fewer.
@@ -389,8 +412,8 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
     a.jump(pass);
 
     a.set(forwarded);
-    look_up(a, tables.interfaces, FIB + 8);
-    a.jump_if(0, If::Equal, 0, pass);
+    a.load(Width::Word, RANK, FP, OWN_RANK);
+    pass_if_outranked(a, tables, FIB + 8, (false, pass));
     a.jump_if(CHOSEN, If::Differs, 0, take);
     a.load(Width::Word, 1, 0, 0);
     a.jump_if(1, If::HasBits, WHOLE.cast_signed(), take);

@@ -54,7 +54,13 @@ impl Driver {
     }
 
     /// Puts a bump where the interface is now.
-    fn follow_bump(&mut self, link: &Link, old: Option<u32>, exists: bool, face: Option<usize>) {
+    fn follow_bump(
+        &mut self,
+        link: &Link,
+        old: Option<u32>,
+        exists: bool,
+        (face, rank): (Option<usize>, u16),
+    ) {
         let Some(bump) = &mut self.bump else { return };
         let device = face.and_then(|n| self.net.faces.get(n)).map(Face::index);
         if let Some(old) = old.filter(|old| *old != link.index || !exists) {
@@ -66,7 +72,7 @@ impl Driver {
         let name = device.and_then(|d| self.diverted.iter().find(|one| one.tun_index == d));
         let whole = self.whole.contains(name.map_or(&link.name, |one| &one.interface));
         let outcome = bump
-            .configure(link.index, whole)
+            .configure(link.index, rank, whole)
             .and_then(|()| device.map_or(Ok(()), |device| bump.attach(link, device)));
         if let Err(error) = outcome {
             tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
@@ -105,7 +111,7 @@ impl Driver {
         if let Some(old) = old {
             self.net.by_index.remove(&old);
         }
-        let port_face = port.face;
+        let (port_face, rank) = (port.face, port.rank);
         if let Some(index) = index {
             self.net.by_index.insert(index, id);
         }
@@ -114,7 +120,7 @@ impl Driver {
         if let Some(face) = port_face.and_then(|n| self.net.faces.get_mut(n)) {
             face.set_target(exists.then(|| link.into()));
         }
-        self.follow_bump(link, old, exists, port_face);
+        self.follow_bump(link, old, exists, (port_face, rank));
         if is_usable != was_usable {
             let state = if is_usable { "up" } else { "down" };
             tracing::info!(interface = %link.name, state, "link state");

@@ -14,7 +14,7 @@ use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
 use super::shown::Shown;
 use super::status::Counters;
-use crate::bump::{Arrival, Side};
+use crate::bump::{Arrival, NO_BUMP, Side};
 use crate::clock;
 use crate::journal::Journal;
 use crate::netlink::{Leaves, RouteCache, RouteKey};
@@ -33,6 +33,9 @@ pub(crate) struct Port {
     pub(crate) is_usable: bool,
     /// Its device: which of the faces; `None`: its packets pass the bump of another one.
     pub(crate) face: Option<usize>,
+    /// Where the faces are bumps: of two interfaces the one with the smaller rank takes what passes
+    /// both.
+    pub(crate) rank: u16,
 }
 
 /// The machine, as the gateway sees it.
@@ -76,27 +79,35 @@ impl LinuxNetwork {
         self.port(id).and_then(|p| p.face)
     }
 
+    fn rank_of(&self, id: IfaceId) -> u16 {
+        self.port(id).map_or(NO_BUMP, |p| p.rank)
+    }
+
     /// Which face a packet is written to, and to which side. A TUN: that of the claimed source's
-    /// interface. A bump: its own interface's, on the side that is nearer to the destination. What
-    /// comes in by one bumped interface and leaves by another passes the machine first.
+    /// interface. A bump: that of the interface which takes what passes both, on the side that is
+    /// nearer to the destination.
     fn way(&mut self, packet: &Transmit<'_>) -> (usize, Side) {
+        // Where it does not matter by which it comes in (a reset after a restart, an interface that
+        // is gone), any will do.
         let via = self.face_of(packet.via);
-        let out = self.shown.is_some().then(|| self.face_of(packet.out)).flatten();
-        match (via, out) {
-            (Some(via), _) => (via, Side::Stack),
-            (None, Some(out)) => (out, Side::Wire),
-            // Where it does not matter by which it comes in (a reset after a restart, an interface
-            // that is gone), any will do.
-            (None, None) if self.shown.is_none() => (0, Side::Stack),
-            (None, None) => {
-                let ends = ip::addresses(packet.header);
-                let route = ends.and_then(|(src, dst)| self.route(packet.via, src, dst));
-                match route.and_then(|r| self.face_of(r.iface)) {
-                    Some(out) => (out, Side::Wire),
-                    None => (0, Side::Stack),
-                }
-            }
+        let into_machine = (via.unwrap_or(0), Side::Stack);
+        if self.shown.is_none() {
+            return into_machine;
         }
+        let out = self.leaves_by(packet);
+        match self.face_of(out) {
+            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => (face, Side::Wire),
+            _ => into_machine,
+        }
+    }
+
+    /// By which interface a packet is to leave. Where there is no link nobody has asked.
+    fn leaves_by(&mut self, packet: &Transmit<'_>) -> IfaceId {
+        if self.port(packet.out).is_some() {
+            return packet.out;
+        }
+        let route = ip::addresses(packet.header).and_then(|(src, dst)| self.route(packet.via, src, dst));
+        route.map_or(IfaceId::OTHER, |r| r.iface)
     }
 
     fn ask(&mut self, key: &RouteKey) -> Option<Leaves> {

@@ -8,7 +8,7 @@ use super::DriverConfig;
 use super::face::Face;
 use super::network::Port;
 use super::pulse::Pulse;
-use crate::bump::{Bump, Tap};
+use crate::bump::{Bump, NO_BUMP, Tap};
 use crate::divert::{DivertConfig, Diverted, Method, Selection};
 use crate::error::{Error, Result};
 use crate::netlink::Socket;
@@ -60,7 +60,12 @@ impl Setup {
                 });
                 faces.push(face);
             }
-            ports.push(Port { id, interface, index: None, is_renamed: false, is_usable: false, face });
+            let rank = match &bump {
+                Some(_) => bumped.iter().position(|name| *name == interface),
+                None => None,
+            };
+            let rank = rank.and_then(|n| u16::try_from(n).ok()).unwrap_or(NO_BUMP);
+            ports.push(Port { id, interface, index: None, is_renamed: false, is_usable: false, face, rank });
         }
         Ok(Self { ports, faces, diverted, pulse, bump })
     }
@@ -89,8 +94,8 @@ fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
     }
 }
 
-/// Names of the interfaces that get a bump. Unless some are named, the links. Without a link either
-/// one of two interfaces is enough, since all that is forwarded passes it.
+/// Names of the interfaces that get a bump, those first that take what passes two of them. Unless
+/// some are named, all: the links, then the others.
 fn bumped(gateway: &Config, divert: &DivertConfig) -> Result<Vec<String>> {
     let all = || gateway.interfaces.iter();
     if let Some(unknown) = divert.attach.iter().find(|name| !all().any(|i| i.name == **name)) {
@@ -99,12 +104,8 @@ fn bumped(gateway: &Config, divert: &DivertConfig) -> Result<Vec<String>> {
     if !divert.attach.is_empty() {
         return Ok(divert.attach.clone());
     }
-    let links: Vec<String> = all().filter(|i| i.link.is_some()).map(|i| i.name.clone()).collect();
-    Ok(match (links.is_empty(), gateway.interfaces.len()) {
-        (true, 2) => all().skip(1).map(|i| i.name.clone()).collect(),
-        (true, _) => all().map(|i| i.name.clone()).collect(),
-        (false, _) => links,
-    })
+    let (links, others): (Vec<_>, Vec<_>) = all().partition(|i| i.link.is_some());
+    Ok(links.into_iter().chain(others).map(|i| i.name.clone()).collect())
 }
 
 /// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway
