@@ -1,5 +1,5 @@
 //! A bump on the wire of an interface: what is selected of the packets that come in or leave by it
-//! goes to a device of ours first, by two small programs at the interface (tcx, from Linux 6.6 on).
+//! goes to devices of ours first, by two small programs at the interface (tcx, from Linux 6.6 on).
 //!
 //! The gateway then stands outside of the router's own stack. Filters, connection tracking, NAT and
 //! routing see each packet once, with its true interfaces. The programs go with the process.
@@ -46,7 +46,9 @@ impl Programs {
 /// All bumps of a gateway. Dropped, they are gone, and packets take their ordinary way.
 #[derive(Debug)]
 pub struct Bump {
-    devices: OwnedFd,
+    /// Bumped interface -> its devices.
+    incoming: OwnedFd,
+    leaving: OwnedFd,
     interfaces: OwnedFd,
     ethernet: Programs,
     plain: Programs,
@@ -64,13 +66,14 @@ impl Bump {
     /// # Errors
     /// The kernel refuses bpf(2), or is too old.
     pub fn load(protocols: &[u8]) -> Result<Self> {
-        let devices = bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX)?;
+        let devices = || bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX);
+        let (incoming, leaving) = (devices()?, devices()?);
         let interfaces = bpf::map(HASH, 4, 4, INTERFACES_MAX)?;
-        let tables = Tables { devices: &devices, interfaces: &interfaces, protocols };
+        let tables = Tables { incoming: &incoming, leaving: &leaving, interfaces: &interfaces, protocols };
         let (ethernet, plain) = (Programs::load(true, &tables)?, Programs::load(false, &tables)?);
         let inject = bpf::load("farlink-inject", &program::inject()?)?;
         let (served, bumped) = (HashMap::new(), HashMap::new());
-        Ok(Self { devices, interfaces, ethernet, plain, inject, served, bumped })
+        Ok(Self { incoming, leaving, interfaces, ethernet, plain, inject, served, bumped })
     }
 
     /// Whether programs can be attached here, at the loopback interface for a moment.
@@ -102,12 +105,14 @@ impl Bump {
         bpf::put(&self.interfaces, interface, u32::from(rank) << RANK_SHIFT | flags)
     }
 
-    /// Packets of this interface go to this device from here on. Nothing is done where they do.
+    /// Packets of this interface go to these devices from here on: what comes in, and what leaves.
+    /// Nothing is done where they do.
     ///
     /// # Errors
     /// One of the two has gone.
-    pub fn attach(&mut self, interface: &Link, device: u32) -> Result<()> {
-        bpf::put(&self.devices, interface.index, device)?;
+    pub fn attach(&mut self, interface: &Link, (incoming, leaving): (u32, u32)) -> Result<()> {
+        bpf::put(&self.incoming, interface.index, incoming)?;
+        bpf::put(&self.leaving, interface.index, leaving)?;
         if self.bumped.contains_key(&interface.index) {
             return Ok(());
         }
@@ -122,16 +127,21 @@ impl Bump {
 
     /// This interface is gone, or no concern any more: its packets take their ordinary way.
     pub fn forget(&mut self, interface: u32) {
-        bpf::take_out(&self.devices, interface);
+        self.take_nothing_of(interface);
         bpf::take_out(&self.interfaces, interface);
         self.bumped.remove(&interface);
     }
 
     /// All packets take their ordinary way. What is written still arrives. The programs stay until
     /// this is dropped: to take one away takes the kernel some time.
-    pub fn take_nothing(&mut self) {
+    pub fn take_nothing(&self) {
         for interface in self.bumped.keys() {
-            bpf::take_out(&self.devices, *interface);
+            self.take_nothing_of(*interface);
         }
+    }
+
+    fn take_nothing_of(&self, interface: u32) {
+        bpf::take_out(&self.incoming, interface);
+        bpf::take_out(&self.leaving, interface);
     }
 }

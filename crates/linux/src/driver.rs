@@ -464,7 +464,7 @@ impl Driver {
             End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
         };
         self.watchdog = None;
-        if let Some(bump) = &mut self.bump {
+        if let Some(bump) = &self.bump {
             bump.take_nothing();
         }
         self.keeper = None;
@@ -506,16 +506,16 @@ impl Driver {
             .map(|links| links.into_iter().map(|l| (l.name, l.tx_dropped)).collect())
             .unwrap_or_default();
         let ports = self.net.ports.iter().map(|p| {
-            let face = p.face.and_then(|n| self.net.faces.get(n));
-            let device = face.map_or("", Face::name);
+            let faces = self.net.faces.get(p.faces.clone()).unwrap_or_default();
+            let (face, device) = (faces.first(), faces.first().map_or("", Face::name));
             PortStatus {
                 interface: p.interface.clone(),
                 up: p.is_usable,
                 tun: device.to_owned(),
                 tso4: face.is_none_or(|f| f.offloads().tso4),
                 tso6: face.is_none_or(|f| f.offloads().tso6),
-                queue_drops: drops.get(device).copied().unwrap_or(0),
-                counters: face.map(|f| f.counters).unwrap_or_default(),
+                queue_drops: faces.iter().filter_map(|f| drops.get(f.name())).sum(),
+                counters: faces.iter().map(|f| f.counters).sum(),
             }
         });
         DriverStatus {

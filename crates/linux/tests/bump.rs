@@ -62,7 +62,7 @@ impl Echo {
             }
             bump.serve(&tap)?;
             let link = socket.link(&bumped)?.expect("the interface is there");
-            bump.attach(&link, tap.index())?;
+            bump.attach(&link, (tap.index(), tap.index()))?;
             ready.send(()).unwrap();
             echo(&mut tap, Target::from(&link), &stop2, |arrival, bytes, (offload, ok)| {
                 let mut seen = seen2.lock().unwrap();

@@ -102,8 +102,10 @@ pub(super) const TO_WIRE: u8 = 2;
 /// What the programs look up, and what they take.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
-    /// Bumped interface -> its device. The kernel forgets a device that is gone.
-    pub(super) devices: &'a OwnedFd,
+    /// Bumped interface -> its device for what comes in. The kernel forgets one that is gone.
+    pub(super) incoming: &'a OwnedFd,
+    /// The same for what leaves.
+    pub(super) leaving: &'a OwnedFd,
     /// Interface -> [`CONFIGURED`], [`WHOLE`] and its rank.
     pub(super) interfaces: &'a OwnedFd,
     /// IP protocols of which packets are taken, and ICMP errors about them.
@@ -186,7 +188,8 @@ fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, pass: Label) 
         a.jump_if(1, If::Equal, 0, pass);
     }
     a.store(Width::Word, FP, FROM, 1);
-    look_up(a, tables.devices, OWN);
+    let devices = if side == Side::Ingress { tables.incoming } else { tables.leaving };
+    look_up(a, devices, OWN);
     a.jump_if(0, If::Equal, 0, pass);
     a.load(Width::Word, DEVICE, 0, 0);
     look_up(a, tables.interfaces, OWN);

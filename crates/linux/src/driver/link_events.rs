@@ -1,5 +1,7 @@
 //! What the kernel tells of interfaces, and what the log is told of links.
 
+use std::ops::Range;
+
 use farlink_gateway::LinkState;
 use farlink_wire::{Duration, Instant};
 
@@ -59,21 +61,22 @@ impl Driver {
         link: &Link,
         old: Option<u32>,
         exists: bool,
-        (face, rank): (Option<usize>, u16),
+        (faces, rank): (Range<usize>, u16),
     ) {
         let Some(bump) = &mut self.bump else { return };
-        let device = face.and_then(|n| self.net.faces.get(n)).map(Face::index);
+        let device = |face: Option<usize>| face.and_then(|n| self.net.faces.get(n)).map(Face::index);
+        let devices = device(faces.clone().next()).zip(device(faces.clone().next_back()));
         if let Some(old) = old.filter(|old| *old != link.index || !exists) {
             bump.forget(old);
         }
         if !exists {
             return;
         }
-        let name = device.and_then(|d| self.diverted.iter().find(|one| one.tun_index == d));
+        let name = devices.and_then(|(d, _)| self.diverted.iter().find(|one| one.tun_index == d));
         let whole = self.whole.contains(name.map_or(&link.name, |one| &one.interface));
         let outcome = bump
             .configure(link.index, rank, whole)
-            .and_then(|()| device.map_or(Ok(()), |device| bump.attach(link, device)));
+            .and_then(|()| devices.map_or(Ok(()), |devices| bump.attach(link, devices)));
         if let Err(error) = outcome {
             tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
         }
@@ -111,16 +114,16 @@ impl Driver {
         if let Some(old) = old {
             self.net.by_index.remove(&old);
         }
-        let (port_face, rank) = (port.face, port.rank);
+        let (faces, rank) = (port.faces.clone(), port.rank);
         if let Some(index) = index {
             self.net.by_index.insert(index, id);
         }
         port.is_usable = exists && link.is_usable();
         let is_usable = port.is_usable;
-        if let Some(face) = port_face.and_then(|n| self.net.faces.get_mut(n)) {
+        for face in self.net.faces.get_mut(faces.clone()).unwrap_or_default() {
             face.set_target(exists.then(|| link.into()));
         }
-        self.follow_bump(link, old, exists, (port_face, rank));
+        self.follow_bump(link, old, exists, (faces, rank));
         if is_usable != was_usable {
             let state = if is_usable { "up" } else { "down" };
             tracing::info!(interface = %link.name, state, "link state");

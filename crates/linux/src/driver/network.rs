@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
@@ -31,8 +32,9 @@ pub(crate) struct Port {
     pub(crate) is_renamed: bool,
     /// Last reported state: up, with carrier.
     pub(crate) is_usable: bool,
-    /// Its device: which of the faces; `None`: its packets pass the bump of another one.
-    pub(crate) face: Option<usize>,
+    /// Its devices: which of the faces. A TUN; of a bump one for what comes from the wire, and one
+    /// for what comes out of the machine. None: its packets pass the bump of another one.
+    pub(crate) faces: Range<usize>,
     /// Where the faces are bumps: of two interfaces the one with the smaller rank takes what passes
     /// both.
     pub(crate) rank: u16,
@@ -63,7 +65,7 @@ impl LinuxNetwork {
 
     /// A packet was read from a face: by which interface it came into the machine.
     pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> IfaceId {
-        let own = self.ports.iter().find(|p| p.face == Some(face));
+        let own = self.ports.iter().find(|p| p.faces.contains(&face));
         let Some(Arrival { interface, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
             return own.map_or(IfaceId::OTHER, |p| p.id);
         };
@@ -75,8 +77,13 @@ impl LinuxNetwork {
         self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER)
     }
 
-    fn face_of(&self, id: IfaceId) -> Option<usize> {
-        self.port(id).and_then(|p| p.face)
+    /// The face through which packets go to this side of an interface.
+    fn face_of(&self, id: IfaceId, to: Side) -> Option<usize> {
+        let mut faces = self.port(id)?.faces.clone();
+        match to {
+            Side::Stack => faces.next(),
+            Side::Wire => faces.next_back(),
+        }
     }
 
     fn rank_of(&self, id: IfaceId) -> u16 {
@@ -89,13 +96,13 @@ impl LinuxNetwork {
     fn way(&mut self, packet: &Transmit<'_>) -> (usize, Side) {
         // Where it does not matter by which it comes in (a reset after a restart, an interface that
         // is gone), any will do.
-        let via = self.face_of(packet.via);
+        let via = self.face_of(packet.via, Side::Stack);
         let into_machine = (via.unwrap_or(0), Side::Stack);
         if self.shown.is_none() {
             return into_machine;
         }
         let out = self.leaves_by(packet);
-        match self.face_of(out) {
+        match self.face_of(out, Side::Wire) {
             Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => (face, Side::Wire),
             _ => into_machine,
         }
@@ -168,7 +175,7 @@ impl Network for LinuxNetwork {
                 self.route_round_bumps(index, src, dst)
             }
             None => {
-                let face = port.and_then(|p| p.face).and_then(|n| self.faces.get(n));
+                let face = port.and_then(|p| self.faces.get(p.faces.start).filter(|_| !p.faces.is_empty()));
                 let from = face.map(|f| (src, f.index()));
                 self.ask(&RouteKey { destination: dst, from, mark: 0 })
             }

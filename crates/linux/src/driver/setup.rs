@@ -37,11 +37,14 @@ impl Setup {
             Some(_) => bumped(&config.gateway, &config.divert)?,
             None => interfaces.iter().map(|(_, name)| name.clone()).collect(),
         };
-        let pulse = Arc::new(Pulse::new(bumped.len()));
+        // A queue for each side: acknowledgements are not to wait behind data.
+        let sides = if bump.is_some() { 2 } else { 1 };
+        let pulse = Arc::new(Pulse::new(bumped.len() * sides));
         let (mut ports, mut faces, mut diverted) = (Vec::new(), Vec::new(), Vec::new());
         for (id, interface) in interfaces {
-            let face = bumped.contains(&interface).then_some(faces.len());
-            if let Some(n) = face {
+            let first = faces.len();
+            let own = first..first + if bumped.contains(&interface) { sides } else { 0 };
+            for n in own.clone() {
                 let name = config.divert.tun_name(n);
                 let made = TunConfig { name, queue_packets: config.queue_packets };
                 let pulse = (Arc::clone(&pulse), n);
@@ -65,7 +68,15 @@ impl Setup {
                 None => None,
             };
             let rank = rank.and_then(|n| u16::try_from(n).ok()).unwrap_or(NO_BUMP);
-            ports.push(Port { id, interface, index: None, is_renamed: false, is_usable: false, face, rank });
+            ports.push(Port {
+                id,
+                interface,
+                index: None,
+                is_renamed: false,
+                is_usable: false,
+                faces: own,
+                rank,
+            });
         }
         Ok(Self { ports, faces, diverted, pulse, bump })
     }
