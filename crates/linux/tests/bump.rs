@@ -326,6 +326,30 @@ fn connections_behind_masquerade_are_split_and_tracked_once() {
     }
 }
 
+#[test]
+fn what_others_flush_and_set_does_not_touch_it() {
+    if skipped("what_others_flush_and_set_does_not_touch_it") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    let everything = [
+        "nft flush ruleset",
+        "for f in -4 -6; do ip $f rule flush; ip $f rule add pref 32766 lookup main; ip $f rule add pref 0 lookup local; done",
+        "for f in all left right; do sysctl -qw net.ipv4.conf.$f.rp_filter=1; done",
+        "for i in left right; do tc qdisc add dev $i clsact; tc qdisc del dev $i clsact; done",
+        "for i in left right; do tc qdisc replace dev $i root pfifo; tc qdisc del dev $i root; done",
+    ];
+    for (n, line) in everything.into_iter().enumerate() {
+        path.router.sh(line);
+        for address in ["10.2.0.1", "fd02::1"] {
+            transfer(&path, address, 200_000);
+        }
+        assert_eq!(daemon.status().0.engine.counters.flows_split, 2 * (n as u64 + 1), "after `{line}`");
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
 /// Not a test by itself: a daemon as a process of its own, to be killed.
 #[test]
 fn child_with_a_bump() {
