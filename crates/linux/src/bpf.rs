@@ -1,5 +1,6 @@
 //! The system call bpf(2), as far as programs at an interface need it (linux/bpf.h): load a
-//! program, make a map and put something into it, attach (tcx, from Linux 6.6 on).
+//! program, make a map, put something into it and look it up, attach (tcx, from Linux 6.6 on), and
+//! ask whether that still stands.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,9 +8,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::error::{Error, Result};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_TCX_INGRESS: u32 = 46;
@@ -82,6 +85,8 @@ pub fn load(name: &str, program: &[Instruction]) -> Result<OwnedFd> {
 
 /// BPF_MAP_TYPE_HASH.
 pub const HASH: u32 = 1;
+/// BPF_MAP_TYPE_ARRAY.
+pub const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_DEVMAP_HASH: its values are interfaces, and an entry goes when its interface does.
 pub const DEVICE_HASH: u32 = 25;
 
@@ -112,6 +117,33 @@ pub fn take_out(map: &OwnedFd, key: u32) {
     attributes.extend(pointer(&raw const key));
     // The only error that there can be is that it is not there.
     let _ = call(BPF_MAP_DELETE_ELEM, &attributes);
+}
+
+/// The value of eight bytes in a map; zero where there is none.
+#[must_use]
+pub fn number(map: &OwnedFd, key: u32) -> u64 {
+    let mut value = 0u64;
+    let mut attributes = words([descriptor(map), 0]);
+    attributes.extend(pointer(&raw const key));
+    attributes.extend(pointer(&raw mut value));
+    attributes.extend(0u64.to_ne_bytes());
+    call(BPF_MAP_LOOKUP_ELEM, &attributes).map_or(0, |_| value)
+}
+
+/// The interface at which an attached program stands. `None`: somebody has taken it away, or the
+/// interface is gone.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn stands_at(attached: &OwnedFd) -> Result<Option<u32>> {
+    // struct bpf_link_info: type, number and program, then of tcx the interface, at the next
+    // multiple of eight bytes.
+    let mut info = [0u32; 16];
+    let mut attributes = words([descriptor(attached), size_of_val(&info) as u32]);
+    attributes.extend(pointer(info.as_mut_ptr()));
+    call(BPF_OBJ_GET_INFO_BY_FD, &attributes)
+        .map_err(|e| Error::os("asking where a BPF program stands", e))?;
+    Ok(Some(info[4]).filter(|interface| *interface != 0))
 }
 
 /// Attaches a program to an interface, outside of all others: first of what comes in, last of what
@@ -147,9 +179,11 @@ mod tests {
         }
         let refused = load("no-answer", &LET_PASS[1..]).unwrap_err().to_string();
         assert!(refused.contains("R0"), "the verifier's words: {refused}");
-        let array = map(2, 4, 4, 1).unwrap();
+        let array = map(ARRAY, 4, 4, 1).unwrap();
         put(&array, 0, 7).unwrap();
         assert!(put(&array, 1, 7).unwrap_err().is(libc::E2BIG));
+        let numbers = map(ARRAY, 4, 8, 1).unwrap();
+        assert_eq!((number(&numbers, 0), number(&numbers, 1)), (0, 0));
     }
 
     #[test]
@@ -159,7 +193,8 @@ mod tests {
         let outcome = ns.run(|| {
             let program = load("let-pass", &LET_PASS)?;
             for side in [Side::Ingress, Side::Egress] {
-                attach(&program, 1, side)?;
+                let attached = attach(&program, 1, side)?;
+                assert_eq!(stands_at(&attached)?, Some(1));
             }
             Ok(attach(&program, 999, Side::Ingress).is_err_and(|e| e.is(libc::ENODEV) || e.is(libc::EINVAL)))
         });

@@ -13,13 +13,20 @@ use std::os::fd::OwnedFd;
 
 pub use tap::{Arrival, Side, Tap, Target};
 
-use crate::bpf::{self, DEVICE_HASH, HASH};
+use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
+use crate::divert::Families;
 use crate::error::Result;
-use crate::netlink::Link;
-use program::{CONFIGURED, RANK_SHIFT, Tables, WHOLE};
+use crate::netlink::{Family, Link};
+use program::{
+    CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOT_WIRE, SLOTS, Tables, WHOLE, WITHOUT_V4,
+    WITHOUT_V6,
+};
 
 /// Interfaces that there can be.
 const INTERFACES_MAX: u32 = 4096;
+
+/// Bumps whose packets are counted.
+const COUNTED_MAX: u32 = 256;
 
 /// The rank of an interface that has no bump.
 pub const NO_BUMP: u16 = u16::MAX;
@@ -43,6 +50,18 @@ impl Programs {
     }
 }
 
+/// TCP packets of one family that go to one side of a bump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// SYNs that came out: into the wire, or through the machine out of another configured
+    /// interface. With those that were not taken since their family is let go.
+    pub syns: u64,
+    /// The same of other packets.
+    pub others: u64,
+    /// SYNs that would have been taken, had their family not been let go.
+    pub plain: u64,
+}
+
 /// All bumps of a gateway. Dropped, they are gone, and packets take their ordinary way.
 #[derive(Debug)]
 pub struct Bump {
@@ -50,13 +69,39 @@ pub struct Bump {
     incoming: OwnedFd,
     leaving: OwnedFd,
     interfaces: OwnedFd,
+    counts: OwnedFd,
     ethernet: Programs,
     plain: Programs,
     inject: OwnedFd,
+    /// Interface -> what the programs know of it, but for the families.
+    configured: HashMap<u32, u32>,
+    /// What is taken.
+    families: Families,
     /// Device -> what holds the program there.
     served: HashMap<u32, OwnedFd>,
-    /// Bumped interface -> what holds the programs there.
-    bumped: HashMap<u32, [OwnedFd; 2]>,
+    /// Configured interface -> what holds the programs there.
+    held: HashMap<u32, Held>,
+}
+
+/// The programs at an interface.
+#[derive(Debug)]
+struct Held {
+    /// Its packets begin with an Ethernet header.
+    has_ethernet: bool,
+    /// At which sides one stands.
+    sides: &'static [bpf::Side],
+    /// What holds them; fewer where the kernel has refused.
+    programs: Vec<OwnedFd>,
+}
+
+impl Held {
+    fn are_at(&self, interface: u32) -> Result<bool> {
+        let mut count = 0;
+        for program in &self.programs {
+            count += usize::from(bpf::stands_at(program)? == Some(interface));
+        }
+        Ok(count == self.sides.len())
+    }
 }
 
 impl Bump {
@@ -69,11 +114,29 @@ impl Bump {
         let devices = || bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX);
         let (incoming, leaving) = (devices()?, devices()?);
         let interfaces = bpf::map(HASH, 4, 4, INTERFACES_MAX)?;
-        let tables = Tables { incoming: &incoming, leaving: &leaving, interfaces: &interfaces, protocols };
+        let counts = bpf::map(ARRAY, 4, 8, COUNTED_MAX * SLOTS)?;
+        let tables = Tables {
+            incoming: &incoming,
+            leaving: &leaving,
+            interfaces: &interfaces,
+            counts: &counts,
+            protocols,
+        };
         let (ethernet, plain) = (Programs::load(true, &tables)?, Programs::load(false, &tables)?);
         let inject = bpf::load("farlink-inject", &program::inject()?)?;
-        let (served, bumped) = (HashMap::new(), HashMap::new());
-        Ok(Self { incoming, leaving, interfaces, ethernet, plain, inject, served, bumped })
+        Ok(Self {
+            incoming,
+            leaving,
+            interfaces,
+            counts,
+            ethernet,
+            plain,
+            inject,
+            configured: HashMap::new(),
+            families: Families::BOTH,
+            served: HashMap::new(),
+            held: HashMap::new(),
+        })
     }
 
     /// Whether programs can be attached here, at the loopback interface for a moment.
@@ -88,9 +151,9 @@ impl Bump {
     ///
     /// # Errors
     /// The kernel is older than 6.6.
-    pub fn serve(&mut self, device: &Tap) -> Result<()> {
-        let held = bpf::attach(&self.inject, device.index(), bpf::Side::Ingress)?;
-        self.served.insert(device.index(), held);
+    pub fn serve(&mut self, device: u32) -> Result<()> {
+        let held = bpf::attach(&self.inject, device, bpf::Side::Ingress)?;
+        self.served.insert(device, held);
         Ok(())
     }
 
@@ -102,40 +165,109 @@ impl Bump {
     /// There are too many.
     pub fn configure(&mut self, interface: u32, rank: u16, whole: bool) -> Result<()> {
         let flags = if whole { CONFIGURED | WHOLE } else { CONFIGURED };
-        bpf::put(&self.interfaces, interface, u32::from(rank) << RANK_SHIFT | flags)
+        let entry = u32::from(rank) << RANK_SHIFT | flags;
+        self.configured.insert(interface, entry);
+        bpf::put(&self.interfaces, interface, entry | without(self.families))
+    }
+
+    /// Which families are taken from here on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_families(&mut self, families: Families) -> Result<()> {
+        self.families = families;
+        let put = |(interface, entry): (&u32, &u32)| {
+            bpf::put(&self.interfaces, *interface, entry | without(families))
+        };
+        self.configured.iter().try_for_each(put)
+    }
+
+    /// Which families are taken.
+    #[must_use]
+    pub fn families(&self) -> Families {
+        self.families
     }
 
     /// Packets of this interface go to these devices from here on: what comes in, and what leaves.
-    /// Nothing is done where they do.
+    /// Without devices it is only counted what leaves. Nothing is done where that is so.
     ///
     /// # Errors
     /// One of the two has gone.
-    pub fn attach(&mut self, interface: &Link, (incoming, leaving): (u32, u32)) -> Result<()> {
-        bpf::put(&self.incoming, interface.index, incoming)?;
-        bpf::put(&self.leaving, interface.index, leaving)?;
-        if self.bumped.contains_key(&interface.index) {
+    pub fn attach(&mut self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
+        if let Some((incoming, leaving)) = devices {
+            bpf::put(&self.incoming, interface.index, incoming)?;
+            bpf::put(&self.leaving, interface.index, leaving)?;
+        }
+        if self.held.contains_key(&interface.index) {
             return Ok(());
         }
-        let programs = if interface.ethernet.is_some() { &self.ethernet } else { &self.plain };
-        let held = [
-            bpf::attach(&programs.ingress, interface.index, bpf::Side::Ingress)?,
-            bpf::attach(&programs.egress, interface.index, bpf::Side::Egress)?,
-        ];
-        self.bumped.insert(interface.index, held);
+        let sides: &[_] =
+            if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
+        let held = Held { has_ethernet: interface.ethernet.is_some(), sides, programs: Vec::new() };
+        self.held.insert(interface.index, held);
+        self.put_back(interface.index)
+    }
+
+    /// The interfaces, and the devices, at which a program does not stand any more.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn missing(&self) -> Result<Vec<u32>> {
+        let mut missing = Vec::new();
+        for (device, held) in &self.served {
+            if bpf::stands_at(held)? != Some(*device) {
+                missing.push(*device);
+            }
+        }
+        for (interface, held) in &self.held {
+            if !held.are_at(*interface)? {
+                missing.push(*interface);
+            }
+        }
+        missing.sort_unstable();
+        Ok(missing)
+    }
+
+    /// Attaches the programs again that belong to this interface or device.
+    ///
+    /// # Errors
+    /// It is gone, or the kernel refuses.
+    pub fn put_back(&mut self, index: u32) -> Result<()> {
+        if self.served.contains_key(&index) {
+            return self.serve(index);
+        }
+        let Some(held) = self.held.get_mut(&index) else { return Ok(()) };
+        // Two of the same would take a packet twice.
+        held.programs.clear();
+        let programs = if held.has_ethernet { &self.ethernet } else { &self.plain };
+        for side in held.sides {
+            let program = if *side == bpf::Side::Ingress { &programs.ingress } else { &programs.egress };
+            held.programs.push(bpf::attach(program, index, *side)?);
+        }
         Ok(())
+    }
+
+    /// TCP packets of a family that have gone to this side of the bump of this rank.
+    #[must_use]
+    pub fn passed(&self, rank: u16, to: Side, family: Family) -> Passed {
+        let to = if to == Side::Wire { SLOT_WIRE } else { 0 };
+        let of = if family == Family::V6 { SLOT_V6 } else { 0 };
+        let count = |slot| bpf::number(&self.counts, u32::from(rank) * SLOTS + to + of + slot);
+        Passed { syns: count(SLOT_LEFT), others: count(SLOT_LEFT + 1), plain: count(SLOT_PLAIN) }
     }
 
     /// This interface is gone, or no concern any more: its packets take their ordinary way.
     pub fn forget(&mut self, interface: u32) {
         self.take_nothing_of(interface);
         bpf::take_out(&self.interfaces, interface);
-        self.bumped.remove(&interface);
+        self.configured.remove(&interface);
+        self.held.remove(&interface);
     }
 
     /// All packets take their ordinary way. What is written still arrives. The programs stay until
     /// this is dropped: to take one away takes the kernel some time.
     pub fn take_nothing(&self) {
-        for interface in self.bumped.keys() {
+        for interface in self.held.keys() {
             self.take_nothing_of(*interface);
         }
     }
@@ -144,4 +276,11 @@ impl Bump {
         bpf::take_out(&self.incoming, interface);
         bpf::take_out(&self.leaving, interface);
     }
+}
+
+/// What the programs are told of families that are let go.
+fn without(families: Families) -> u32 {
+    let v4 = if families.v4 { 0 } else { WITHOUT_V4 };
+    let v6 = if families.v6 { 0 } else { WITHOUT_V6 };
+    v4 | v6
 }

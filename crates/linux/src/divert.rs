@@ -7,6 +7,7 @@
 
 mod audit;
 mod blame;
+mod blame_bump;
 mod diagnose;
 mod method;
 mod nft;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
+pub use blame_bump::{LostAtBump, blame_bump};
 pub use diagnose::{Diagnosis, Severity, diagnose, verify};
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};

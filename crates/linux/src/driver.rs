@@ -16,15 +16,15 @@ mod status;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
 pub use own::OwnPackets;
 pub use profile::StageStatus;
-pub(crate) use pulse::Traffic;
+pub(crate) use pulse::{PortPulse, Traffic};
 pub use pulse::{Position, Pulse};
 pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
 
@@ -33,7 +33,7 @@ use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
 use crate::error::Result;
 use crate::event_loop::{Interest, Poller, Signals, Waker};
-use crate::guard::{DeviceKeeper, Guard};
+use crate::guard::{BumpGuard, Guard};
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
 use crate::netlink::{Monitor, RouteCache, Socket};
@@ -120,8 +120,8 @@ pub struct Driver {
     /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is
     /// gone, and nobody looks whether packets wait in one.
     guard: Option<Guard>,
-    bump: Option<Bump>,
-    keeper: Option<DeviceKeeper>,
+    bump_guard: Option<BumpGuard>,
+    bump: Option<Arc<Mutex<Bump>>>,
     watchdog: Option<Watchdog>,
     pulse: Arc<Pulse>,
     diverted: Vec<Diverted>,
@@ -193,8 +193,8 @@ impl Driver {
             gateway: Gateway::new(config.gateway),
             net,
             guard: None,
+            bump_guard: None,
             bump: None,
-            keeper: None,
             watchdog: None,
             pulse,
             diverted,
@@ -235,11 +235,15 @@ impl Driver {
     /// Packets come from here on.
     fn divert(&mut self, config: DivertConfig, bump: Option<Bump>) -> Result<()> {
         self.whole = config.whole_interfaces().map(str::to_owned).collect();
-        if bump.is_some() {
-            self.bump = bump;
-            let devices = self.net.faces.iter().map(Face::index).collect();
-            self.keeper = Some(DeviceKeeper::start(devices, Arc::clone(&self.pulse))?);
-            return self.look_at_links();
+        if let Some(bump) = bump {
+            let bump = Arc::new(Mutex::new(bump));
+            self.bump = Some(Arc::clone(&bump));
+            // Before the guard looks whether something is missing.
+            self.look_at_links()?;
+            let pulse = Arc::clone(&self.pulse);
+            let everything = !self.whole.is_empty();
+            self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
+            return Ok(());
         }
         let divert = Divert::apply(config, self.diverted.clone())?;
         self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
@@ -464,10 +468,10 @@ impl Driver {
             End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
         };
         self.watchdog = None;
+        self.bump_guard = None;
         if let Some(bump) = &self.bump {
-            bump.take_nothing();
+            bump.lock().unwrap_or_else(PoisonError::into_inner).take_nothing();
         }
-        self.keeper = None;
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;
         // Nothing follows them, so there is an end.
@@ -493,11 +497,8 @@ impl Driver {
     }
 
     fn diversion(&self) -> DiversionStatus {
-        if self.bump.is_some() {
-            let everything = (!self.whole.is_empty()).then_some(true);
-            return DiversionStatus { everything, ..DiversionStatus::of_bump() };
-        }
-        self.guard.as_ref().map(Guard::status).unwrap_or_default()
+        let of_bump = self.bump_guard.as_ref().map(BumpGuard::status);
+        of_bump.or(self.guard.as_ref().map(Guard::status)).unwrap_or_default()
     }
 
     fn status(&self) -> DriverStatus {

@@ -60,9 +60,9 @@ impl Echo {
                 let rank = if name == bumped { 0 } else { NO_BUMP };
                 bump.configure(socket.link_index(&name)?, rank, is_whole)?;
             }
-            bump.serve(&tap)?;
+            bump.serve(tap.index())?;
             let link = socket.link(&bumped)?.expect("the interface is there");
-            bump.attach(&link, (tap.index(), tap.index()))?;
+            bump.attach(&link, Some((tap.index(), tap.index())))?;
             ready.send(()).unwrap();
             echo(&mut tap, Target::from(&link), &stop2, |arrival, bytes, (offload, ok)| {
                 let mut seen = seen2.lock().unwrap();

@@ -21,7 +21,12 @@ const MOV: u8 = 0xb7;
 const MOV_REG: u8 = 0xbf;
 const ADD: u8 = 0x07;
 const AND: u8 = 0x57;
+const LSH: u8 = 0x67;
 const RSH: u8 = 0x77;
+const ADD_REG: u8 = 0x0f;
+/// BPF_STX | BPF_ATOMIC | BPF_DW; with BPF_ADD as its constant.
+const ATOMIC_DW: u8 = 0xdb;
+const ATOMIC_ADD: i32 = 0;
 const JA: u8 = 0x05;
 const JEQ: u8 = 0x15;
 const JNE: u8 = 0x55;
@@ -121,6 +126,16 @@ impl Assembler {
     }
     pub(super) fn shift_right(&mut self, dst: u8, bits: i32) {
         self.push(RSH, dst, 0, 0, bits);
+    }
+    pub(super) fn shift_left(&mut self, dst: u8, bits: i32) {
+        self.push(LSH, dst, 0, 0, bits);
+    }
+    pub(super) fn add_register(&mut self, dst: u8, src: u8) {
+        self.push(ADD_REG, dst, src, 0, 0);
+    }
+    /// Adds a register to the eight bytes that another one points to; others may do so meanwhile.
+    pub(super) fn add_atomically(&mut self, to: u8, src: u8) {
+        self.push(ATOMIC_DW, to, src, 0, ATOMIC_ADD);
     }
     /// Jumps where register `a` is above register `b`, unsigned; `or_equal`: or equal.
     pub(super) fn jump_if_above(&mut self, a: u8, b: u8, or_equal: bool, to: Label) {

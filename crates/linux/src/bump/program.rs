@@ -12,6 +12,10 @@ use crate::bpf::{Instruction, Side};
 use crate::error::Result;
 
 const TCP: u8 = 6;
+/// Where its flags are, in bytes.
+const TCP_FLAGS: i32 = 13;
+const SYN: i32 = 0x02;
+const SYN_AND_ACK: i32 = 0x12;
 const ICMP: i32 = 1;
 const ICMPV6: i32 = 58;
 const HOP_BY_HOP: i32 = 0;
@@ -62,6 +66,8 @@ const FIB_BYTES: i16 = 64;
 const OWN: i16 = -4;
 const FROM: i16 = -8;
 const OWN_RANK: i16 = -12;
+const OWN_ENTRY: i16 = -16;
+const SLOT: i16 = -20;
 const FRAME: i16 = -34;
 const HEADER: i16 = -80;
 const BEHIND: i16 = -144;
@@ -73,15 +79,22 @@ const SKB: u8 = 6;
 const DEVICE: u8 = 7;
 /// Not zero: it is selected wherever it goes. Zero: only where everything is taken.
 const CHOSEN: u8 = 8;
+/// It is for an address of this machine.
+const CHOSEN_FOR_US: i32 = 2;
 /// The rank of this interface, before anything is chosen, and when that is done.
 const RANK: u8 = 9;
 /// Bytes of the tuple of ports and addresses of a TCP connection; zero: there is none.
 const TUPLE_BYTES: u8 = 9;
+/// In place of [`DEVICE`] where a packet is counted: the first slot of its kind.
+const FIRST_SLOT: u8 = 7;
 
 /// This interface is configured.
 pub(super) const CONFIGURED: u32 = 1;
 /// Everything that leaves by it is taken.
 pub(super) const WHOLE: u32 = 2;
+/// Nothing of this family is taken here for now.
+pub(super) const WITHOUT_V4: u32 = 4;
+pub(super) const WITHOUT_V6: u32 = 8;
 /// The upper half is its rank. Of the two interfaces that a packet passes the one with the smaller
 /// rank takes it.
 pub(super) const RANK_SHIFT: u32 = 16;
@@ -92,6 +105,8 @@ pub(super) const LOCAL: u8 = 2;
 pub(super) const FROM_WIRE: u8 = 0;
 /// Met on the way out.
 pub(super) const FROM_STACK: u8 = 1;
+/// Met on the way in, and for an address of this machine: NAT may know whose it is.
+pub(super) const FOR_MACHINE: u8 = 2;
 /// To the side at which packets come in.
 pub(super) const TO_STACK: u8 = 0;
 /// Out, to the next hop.
@@ -108,9 +123,24 @@ pub(super) struct Tables<'a> {
     pub(super) leaving: &'a OwnedFd,
     /// Interface -> [`CONFIGURED`], [`WHOLE`] and its rank.
     pub(super) interfaces: &'a OwnedFd,
+    /// TCP packets that bumps see, [`SLOTS`] for each rank.
+    pub(super) counts: &'a OwnedFd,
     /// IP protocols of which packets are taken, and ICMP errors about them.
     pub(super) protocols: &'a [u8],
 }
+
+/// Counters of a bump, for each side that packets go to, and for each family.
+pub(super) const SLOTS: u32 = 16;
+/// How many bits a rank is shifted by for its first counter.
+const SLOTS_SHIFT: i32 = 4;
+/// Counters of packets that go out by the bumped interface stand behind those of the others.
+pub(super) const SLOT_WIRE: u32 = 8;
+/// Those of IPv6 stand behind those of IPv4.
+pub(super) const SLOT_V6: u32 = 4;
+/// Packets that came through the machine and leave it, behind the bump. SYNs; the others follow.
+pub(super) const SLOT_LEFT: u32 = 0;
+/// Packets that would have been taken, had their family not been let go. SYNs; the others follow.
+pub(super) const SLOT_PLAIN: u32 = 2;
 
 /// Where a program ends.
 #[derive(Clone, Copy)]
@@ -125,18 +155,18 @@ struct Ends {
 pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Result<Vec<Instruction>> {
     let mut a = Assembler::default();
     let ends = Ends { pass: a.label(), decide: a.label(), rest: a.label() };
-    let (guarded, v6) = (a.label(), a.label());
+    let (guarded, v6, take, count) = (a.label(), a.label(), a.label(), a.label());
     a.copy(SKB, 1);
+    a.load(Width::Word, 1, SKB, SKB_IFINDEX);
+    a.store(Width::Word, FP, OWN, 1);
     a.load(Width::Word, 1, SKB, SKB_TC_INDEX);
     a.jump_if(1, If::Differs, PASSED, guarded);
-    a.constant(1, 0);
-    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
-    a.jump(ends.pass);
+    passed(&mut a, side, tables, (count, ends.pass));
     a.set(guarded);
     // The tag of a packet that is for a VLAN above this interface would be lost.
     a.load(Width::Word, 1, SKB, SKB_VLAN_PRESENT);
     a.jump_if(1, If::Differs, 0, ends.pass);
-    find_device(&mut a, side, tables, ends.pass);
+    find_device(&mut a, side, tables, (count, ends.pass));
     a.constant(CHOSEN, 1);
     a.constant(TUPLE_BYTES, 0);
     a.clear(TUPLE, 40);
@@ -150,24 +180,101 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     a.set(ends.rest);
     a.constant(CHOSEN, 0);
     a.set(ends.decide);
-    let take = a.label();
     match side {
         Side::Ingress => ask_routes(&mut a, tables, take, ends.pass),
         Side::Egress => {
             a.jump_if(CHOSEN, If::Differs, 0, take);
-            look_up(&mut a, tables.interfaces, OWN);
-            a.jump_if(0, If::Equal, 0, ends.pass);
-            a.load(Width::Word, 1, 0, 0);
+            a.load(Width::Word, 1, FP, OWN_ENTRY);
             a.jump_if(1, If::HasBits, WHOLE.cast_signed(), take);
             a.jump(ends.pass);
         }
     }
     a.set(take);
+    pass_if_let_go(&mut a, side, (count, ends.pass));
     send_to_device(&mut a, side, has_ethernet, ends.pass);
+    a.set(count);
+    count_tcp(&mut a, tables, ends.pass);
     a.set(ends.pass);
     a.constant(0, NEXT);
     a.exit();
     a.finish()
+}
+
+/// It comes from the device. On the way out it has got as far as it was to.
+fn passed(a: &mut Assembler, side: Side, tables: &Tables<'_>, (count, pass): (Label, Label)) {
+    a.constant(1, 0);
+    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
+    if side == Side::Ingress {
+        a.jump(pass);
+        return;
+    }
+    look_up(a, tables.interfaces, OWN);
+    a.jump_if(0, If::Equal, 0, pass);
+    load_rank(a, RANK);
+    a.constant(FIRST_SLOT, (SLOT_WIRE + SLOT_LEFT).cast_signed());
+    a.jump(count);
+}
+
+/// What would be taken is counted instead while its family takes the ordinary way.
+fn pass_if_let_go(a: &mut Assembler, side: Side, (count, pass): (Label, Label)) {
+    let (v4, go) = (a.label(), a.label());
+    a.load(Width::Word, 1, FP, OWN_ENTRY);
+    a.load(Width::Word, 2, SKB, SKB_PROTOCOL);
+    a.jump_if(2, If::Equal, i32::from(ETH_P_IP), v4);
+    a.and(1, WITHOUT_V6.cast_signed());
+    a.jump_if(1, If::Equal, 0, go);
+    let let_go = a.label();
+    a.jump(let_go);
+    a.set(v4);
+    a.and(1, WITHOUT_V4.cast_signed());
+    a.jump_if(1, If::Equal, 0, go);
+    a.set(let_go);
+    // It may be for nobody here.
+    a.jump_if(CHOSEN, If::Equal, CHOSEN_FOR_US, pass);
+    a.load(Width::Word, RANK, FP, OWN_RANK);
+    let to = if side == Side::Ingress { 0 } else { SLOT_WIRE };
+    a.constant(FIRST_SLOT, (to + SLOT_PLAIN).cast_signed());
+    a.jump(count);
+    a.set(go);
+}
+
+/// Counts a TCP packet for the bump of this rank, unless it is a later fragment.
+fn count_tcp(a: &mut Assembler, tables: &Tables<'_>, pass: Label) {
+    let (v6, known) = (a.label(), a.label());
+    a.load(Width::Word, 1, SKB, SKB_PROTOCOL);
+    a.jump_if(1, If::Equal, i32::from(ETH_P_IPV6), v6);
+    a.jump_if(1, If::Differs, i32::from(ETH_P_IP), pass);
+    load_bytes(a, 0, HEADER, V4.header_bytes, pass);
+    a.load(Width::Byte, 1, FP, HEADER + 9);
+    a.jump_if(1, If::Differs, i32::from(TCP), pass);
+    // Nothing with options is taken.
+    a.load(Width::Byte, 1, FP, HEADER);
+    a.jump_if(1, If::Differs, 0x45, pass);
+    a.load(Width::Half, 1, FP, HEADER + 6);
+    a.and(1, i32::from(0x1fff_u16.to_be()));
+    a.jump_if(1, If::Differs, 0, pass);
+    load_bytes(a, V4.header_bytes + TCP_FLAGS, BEHIND, 1, pass);
+    a.jump(known);
+    a.set(v6);
+    a.add(FIRST_SLOT, SLOT_V6.cast_signed());
+    load_bytes(a, 0, HEADER, V6.header_bytes, pass);
+    a.load(Width::Byte, 1, FP, HEADER + 6);
+    a.jump_if(1, If::Differs, i32::from(TCP), pass);
+    load_bytes(a, V6.header_bytes + TCP_FLAGS, BEHIND, 1, pass);
+    a.set(known);
+    let is_syn = a.label();
+    a.load(Width::Byte, 1, FP, BEHIND);
+    a.and(1, SYN_AND_ACK);
+    a.jump_if(1, If::Equal, SYN, is_syn);
+    a.add(FIRST_SLOT, 1);
+    a.set(is_syn);
+    a.shift_left(RANK, SLOTS_SHIFT);
+    a.add_register(FIRST_SLOT, RANK);
+    a.store(Width::Word, FP, SLOT, FIRST_SLOT);
+    look_up(a, tables.counts, SLOT);
+    a.jump_if(0, If::Equal, 0, pass);
+    a.constant(1, 1);
+    a.add_atomically(0, 1);
 }
 
 /// Register 0: the entry of the interface whose number is on the stack, or zero.
@@ -178,28 +285,38 @@ fn look_up(a: &mut Assembler, map: &OwnedFd, key: i16) {
 }
 
 /// The device, if there is one now. On the way out only what was forwarded from an interface that
-/// is configured, and does not take it.
-fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, pass: Label) {
-    a.load(Width::Word, 1, SKB, SKB_IFINDEX);
-    a.store(Width::Word, FP, OWN, 1);
-    if side == Side::Egress {
+/// is configured, and does not take it; what that one took is counted as it leaves.
+fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, (count, pass): (Label, Label)) {
+    if side == Side::Ingress {
+        a.load(Width::Word, 1, FP, OWN);
+    } else {
         a.load(Width::Word, 1, SKB, SKB_INGRESS_IFINDEX);
         // This machine's own.
         a.jump_if(1, If::Equal, 0, pass);
     }
     a.store(Width::Word, FP, FROM, 1);
+    look_up(a, tables.interfaces, OWN);
+    a.jump_if(0, If::Equal, 0, pass);
+    a.load(Width::Word, 1, 0, 0);
+    a.store(Width::Word, FP, OWN_ENTRY, 1);
+    load_rank(a, RANK);
+    a.store(Width::Word, FP, OWN_RANK, RANK);
+    if side == Side::Egress {
+        let takes = a.label();
+        look_up(a, tables.interfaces, FROM);
+        a.jump_if(0, If::Equal, 0, pass);
+        load_rank(a, 1);
+        a.jump_if_above(1, RANK, false, takes);
+        // What came in by this very interface was taken then, too.
+        a.copy(RANK, 1);
+        a.constant(FIRST_SLOT, SLOT_LEFT.cast_signed());
+        a.jump(count);
+        a.set(takes);
+    }
     let devices = if side == Side::Ingress { tables.incoming } else { tables.leaving };
     look_up(a, devices, OWN);
     a.jump_if(0, If::Equal, 0, pass);
     a.load(Width::Word, DEVICE, 0, 0);
-    look_up(a, tables.interfaces, OWN);
-    a.jump_if(0, If::Equal, 0, pass);
-    load_rank(a, RANK);
-    a.store(Width::Word, FP, OWN_RANK, RANK);
-    if side == Side::Egress {
-        // What came in by this very interface was taken then.
-        pass_if_outranked(a, tables, FROM, (true, pass));
-    }
 }
 
 /// Of the entry that register 0 points to.
@@ -210,11 +327,11 @@ fn load_rank(a: &mut Assembler, into: u8) {
 
 /// Passes what the other interface takes, or what is not to be taken since the other one is not
 /// configured. Register 0 then points to the other one's entry.
-fn pass_if_outranked(a: &mut Assembler, tables: &Tables<'_>, other: i16, (or_equal, pass): (bool, Label)) {
+fn pass_if_outranked(a: &mut Assembler, tables: &Tables<'_>, other: i16, pass: Label) {
     look_up(a, tables.interfaces, other);
     a.jump_if(0, If::Equal, 0, pass);
     load_rank(a, 1);
-    a.jump_if_above(RANK, 1, or_equal, pass);
+    a.jump_if_above(RANK, 1, false, pass);
 }
 
 /// Loads bytes from behind the start of the IP header; goes on at `short` where there are fewer.
@@ -416,7 +533,7 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
 
     a.set(forwarded);
     a.load(Width::Word, RANK, FP, OWN_RANK);
-    pass_if_outranked(a, tables, FIB + 8, (false, pass));
+    pass_if_outranked(a, tables, FIB + 8, pass);
     a.jump_if(CHOSEN, If::Differs, 0, take);
     a.load(Width::Word, 1, 0, 0);
     a.jump_if(1, If::HasBits, WHOLE.cast_signed(), take);
@@ -424,6 +541,7 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
 
     a.set(local);
     a.jump_if(CHOSEN, If::Equal, 0, pass);
+    a.constant(CHOSEN, CHOSEN_FOR_US);
     a.jump_if(TUPLE_BYTES, If::Equal, 0, take);
     a.copy(1, SKB);
     a.address(2, TUPLE);
@@ -449,7 +567,6 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
 
 /// Destination address of the Ethernet header: 02, the side, and the interface by which it came in.
 fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label) {
-    let side = if side == Side::Ingress { FROM_WIRE } else { FROM_STACK };
     let mut bytes = 6;
     if !has_ethernet {
         bytes = 14;
@@ -464,8 +581,14 @@ fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label
         a.load(Width::Word, 1, SKB, SKB_PROTOCOL);
         a.store(Width::Half, FP, FRAME + 12, 1);
     }
-    a.constant(1, i32::from(u16::from_ne_bytes([LOCAL, side])));
-    a.store(Width::Half, FP, FRAME, 1);
+    a.constant(1, i32::from(LOCAL));
+    a.store(Width::Byte, FP, FRAME, 1);
+    let is_told = a.label();
+    a.constant(1, i32::from(if side == Side::Ingress { FROM_WIRE } else { FROM_STACK }));
+    a.jump_if(CHOSEN, If::Differs, CHOSEN_FOR_US, is_told);
+    a.constant(1, i32::from(FOR_MACHINE));
+    a.set(is_told);
+    a.store(Width::Byte, FP, FRAME + 1, 1);
     a.load(Width::Word, 1, FP, FROM);
     a.store(Width::Word, FP, FRAME + 2, 1);
     a.copy(1, SKB);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use farlink_wire::{Offload, Pool, edit};
 
-use super::program::{FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_STACK, TO_WIRE};
+use super::program::{FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_STACK, TO_WIRE};
 use crate::error::Result;
 use crate::netlink::Link;
 use crate::tun::{Offloads, ReadOutcome, Tun, TunConfig, WriteError};
@@ -29,6 +29,8 @@ pub struct Arrival {
     pub from: Side,
     /// Number of the interface by which it came into the machine.
     pub interface: u32,
+    /// It is for an address of this machine: NAT may know whose it is, or it is for nobody.
+    pub is_for_machine: bool,
 }
 
 /// A bumped interface, as packets for it need to know it.
@@ -101,13 +103,16 @@ impl Tap {
         let mut outcome = self.tun.read_behind(pool, &mut frame)?;
         let [local, side, i, j, k, l, ..] = frame;
         let from = match (local, side) {
-            (LOCAL, FROM_WIRE) => Some(Side::Wire),
+            (LOCAL, FROM_WIRE | FOR_MACHINE) => Some(Side::Wire),
             (LOCAL, FROM_STACK) => Some(Side::Stack),
             // What somebody else sends by this device.
             _ => None,
         };
-        let arrival =
-            Arrival { from: from.unwrap_or(Side::Wire), interface: u32::from_ne_bytes([i, j, k, l]) };
+        let arrival = Arrival {
+            from: from.unwrap_or(Side::Wire),
+            interface: u32::from_ne_bytes([i, j, k, l]),
+            is_for_machine: side == FOR_MACHINE,
+        };
         match (&mut outcome, from) {
             (ReadOutcome::Packet(packet), Some(_)) => edit::decrement_packet_ttl(packet.bytes_mut()),
             (ReadOutcome::Packet(_), None) => return Ok((ReadOutcome::Odd, arrival)),

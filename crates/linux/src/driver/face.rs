@@ -95,18 +95,15 @@ impl Face {
             }
         };
         if let ReadOutcome::Packet(packet) = &outcome {
-            self.note_read(packet.bytes(), packet.offload.is_super_segment());
+            let is_for_machine = arrival.is_some_and(|a| a.is_for_machine);
+            self.counters.packets_in += 1;
+            self.counters.bytes_in += packet.len() as u64;
+            self.counters.super_segments_in += u64::from(packet.offload.is_super_segment());
+            if let Some(pulse) = self.pulse.0.ports.get(self.pulse.1) {
+                pulse.note_read(packet.bytes(), is_for_machine);
+            }
         }
         Ok((outcome, arrival))
-    }
-
-    fn note_read(&mut self, packet: &[u8], is_super_segment: bool) {
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += packet.len() as u64;
-        self.counters.super_segments_in += u64::from(is_super_segment);
-        if let Some(pulse) = self.pulse.0.ports.get(self.pulse.1) {
-            pulse.note_read(packet);
-        }
     }
 
     /// Writes a packet; a TUN has one side only, the machine's.

@@ -1,6 +1,7 @@
 //! What the kernel tells of interfaces, and what the log is told of links.
 
 use std::ops::Range;
+use std::sync::PoisonError;
 
 use farlink_gateway::LinkState;
 use farlink_wire::{Duration, Instant};
@@ -36,6 +37,7 @@ impl Driver {
         }
         // An interface that changes may change its MTU, its number, and the routes through it.
         self.net.routes.invalidate();
+        self.pulse.routes.set(self.net.routes.generation());
         self.gateway.routes_changed(clock::now());
         for (link, exists) in links {
             self.link_changed(&link, exists);
@@ -63,7 +65,8 @@ impl Driver {
         exists: bool,
         (faces, rank): (Range<usize>, u16),
     ) {
-        let Some(bump) = &mut self.bump else { return };
+        let Some(bump) = &self.bump else { return };
+        let mut bump = bump.lock().unwrap_or_else(PoisonError::into_inner);
         let device = |face: Option<usize>| face.and_then(|n| self.net.faces.get(n)).map(Face::index);
         let devices = device(faces.clone().next()).zip(device(faces.clone().next_back()));
         if let Some(old) = old.filter(|old| *old != link.index || !exists) {
@@ -74,9 +77,7 @@ impl Driver {
         }
         let name = devices.and_then(|(d, _)| self.diverted.iter().find(|one| one.tun_index == d));
         let whole = self.whole.contains(name.map_or(&link.name, |one| &one.interface));
-        let outcome = bump
-            .configure(link.index, rank, whole)
-            .and_then(|()| devices.map_or(Ok(()), |devices| bump.attach(link, devices)));
+        let outcome = bump.configure(link.index, rank, whole).and_then(|()| bump.attach(link, devices));
         if let Err(error) = outcome {
             tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
         }
@@ -140,13 +141,6 @@ impl Driver {
             device = link.name,
             "the device was taken down or away; one that is down is brought up again"
         );
-        // What a bump takes in the meantime is lost; policy routing takes nothing.
-        if exists && self.bump.is_some() {
-            let outcome = Socket::open().and_then(|mut socket| socket.link_up(link.index, true));
-            if let Err(error) = outcome {
-                tracing::error!(%error, "it cannot be brought up now");
-            }
-        }
     }
 
     /// The log is told of links that have gone or come back, and by whose word. A mere suspicion

@@ -17,6 +17,7 @@ use super::shown::Shown;
 use super::status::Counters;
 use crate::bump::{Arrival, NO_BUMP, Side};
 use crate::clock;
+use crate::guard;
 use crate::journal::Journal;
 use crate::netlink::{Leaves, RouteCache, RouteKey};
 
@@ -61,6 +62,23 @@ pub(crate) struct LinuxNetwork {
 impl LinuxNetwork {
     pub(crate) fn port(&self, id: IfaceId) -> Option<&Port> {
         self.ports.iter().find(|p| p.id == id)
+    }
+
+    /// The ways through the bumps, in the order of the faces.
+    pub(crate) fn ways(&self) -> Vec<guard::Way> {
+        let of_port = |port: &Port| {
+            let faces = self.faces.get(port.faces.clone()).unwrap_or_default();
+            let (interface, rank) = (port.interface.clone(), port.rank);
+            let sides = faces.iter().zip([Side::Stack, Side::Wire]);
+            let way = move |(face, to): (&Face, Side)| guard::Way {
+                interface: interface.clone(),
+                device: face.index(),
+                rank,
+                to,
+            };
+            sides.map(way).collect::<Vec<_>>()
+        };
+        self.ports.iter().flat_map(of_port).collect()
     }
 
     /// A packet was read from a face: by which interface it came into the machine.

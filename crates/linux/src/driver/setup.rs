@@ -51,7 +51,7 @@ impl Setup {
                 let face = match &mut bump {
                     Some(bump) => {
                         let tap = Tap::create(&made)?;
-                        bump.serve(&tap)?;
+                        bump.serve(tap.index())?;
                         Face::of_tap(tap, pulse)
                     }
                     None => Face::of_tun(Tun::create(&made)?, pulse),

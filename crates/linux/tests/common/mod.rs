@@ -1,6 +1,7 @@
 //! Namespaces for tests, with unique names, removed in the end whatever happens.
 #![allow(dead_code)]
 
+pub mod bpf;
 pub mod daemon;
 pub mod packets;
 

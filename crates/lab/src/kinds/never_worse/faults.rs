@@ -156,6 +156,11 @@ impl Fault {
         matches!(self.what, What::Freeze)
     }
 
+    /// It is between a TUN and the other side: no business of a bump.
+    pub(super) fn is_of_policy(&self) -> bool {
+        !self.freezes() && self.case != "device"
+    }
+
     /// What `farlink check` must say.
     pub(super) fn words(&self) -> &[&'static str] {
         &self.words
