@@ -11,6 +11,7 @@ mod blame_bump;
 mod diagnose;
 mod method;
 mod nft;
+mod owner;
 mod passage;
 mod plan;
 mod selection;
@@ -32,6 +33,7 @@ pub use crate::netlink::Count;
 use crate::error::{Error, Result};
 use crate::netlink::{Family, Nftables, Socket};
 use nft::Builder;
+use owner::OwnedTable;
 use plan::{Now, PROTOCOL, Plan};
 
 /// Diversion in force; taken back when dropped.
@@ -45,6 +47,8 @@ pub struct Divert {
     notrack: bool,
     /// Rules that the nftables table has when it is whole.
     rule_count: usize,
+    /// `None`: the table is anybody's.
+    owned: Option<OwnedTable>,
 }
 
 impl Divert {
@@ -60,7 +64,14 @@ impl Divert {
         }
         remove_leftovers(&plan.config)?;
         // From here on dropping `divert` takes back what has been done.
-        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0 };
+        let owned = match OwnedTable::make(&plan.config.table_name()) {
+            Ok(owned) => Some(owned),
+            Err(error) => {
+                tracing::info!(%error, "the nftables table has no owner here: whoever flushes the rules removes it, until it is put back");
+                None
+            }
+        };
+        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0, owned };
         divert.put_routes(&mut socket)?;
         if let Err(first) = divert.put_table() {
             divert.notrack = false;
@@ -81,9 +92,17 @@ impl Divert {
 
     fn put_table(&mut self) -> Result<()> {
         let script = self.plan.script(self.notrack, self.now);
-        script.apply()?;
         self.rule_count = script.rule_count();
-        Ok(())
+        match &mut self.owned {
+            Some(owned) => owned.put(script),
+            None => script.apply(),
+        }
+    }
+
+    /// Whether a flush of the firewall's rules leaves the table alone.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        self.owned.is_some()
     }
 
     /// Diverts these families from here on, and lets the others take the ordinary way. Counters
@@ -120,6 +139,12 @@ impl Divert {
             socket.link_up(one.tun_index, true)?;
         }
         self.put_routes(socket)?;
+        let Err(first) = self.put_table() else { return Ok(()) };
+        if self.owned.take().is_none() {
+            return Err(first);
+        }
+        // Who held the table is gone, or what it holds is not what was put there.
+        self.owned = Some(OwnedTable::make(&self.plan.config.table_name())?);
         self.put_table()
     }
 
@@ -127,6 +152,7 @@ impl Divert {
     /// TUN can still be read.
     pub fn remove(mut self) -> Result<()> {
         self.is_active = false;
+        self.owned = None;
         remove_leftovers(&self.plan.config)
     }
 
@@ -160,6 +186,7 @@ impl Divert {
 
 impl Drop for Divert {
     fn drop(&mut self) {
+        self.owned = None;
         if self.is_active
             && let Err(error) = remove_leftovers(&self.plan.config)
         {
@@ -179,7 +206,7 @@ pub fn counters(config: &DivertConfig) -> Result<BTreeMap<String, Count>> {
 pub fn remove_leftovers(config: &DivertConfig) -> Result<()> {
     config.check()?;
     // First the marks, so that no packet is marked without a rule that knows the mark.
-    let nft = Builder::removing(&config.table_name()).build().apply();
+    let nft = remove_table(&config.table_name());
     let mut socket = Socket::open()?;
     for family in Family::BOTH {
         let ours = |r: &crate::netlink::Rule| r.protocol == PROTOCOL && config.tables().contains(&r.table);
@@ -200,6 +227,21 @@ pub fn remove_leftovers(config: &DivertConfig) -> Result<()> {
         }
     }
     nft
+}
+
+/// The owner of a killed predecessor's table needs a moment to see that it is gone.
+fn remove_table(name: &str) -> Result<()> {
+    const ATTEMPTS: u32 = 40;
+    let script = Builder::removing(name).build();
+    for _ in 1..ATTEMPTS {
+        match script.apply() {
+            Err(Error::Tool { output, .. }) if output.contains("not permitted") => {
+                std::thread::sleep(std::time::Duration::from_millis(25));
+            }
+            other => return other,
+        }
+    }
+    script.apply()
 }
 
 /// A kernel with IPv6 switched off diverts IPv4 only.

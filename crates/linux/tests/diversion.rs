@@ -317,6 +317,25 @@ fn a_killed_forwarder_leaves_a_plain_router() {
 }
 
 #[test]
+fn a_flush_of_others_leaves_the_table_alone() {
+    if skipped("a_flush_of_others_leaves_the_table_alone") {
+        return;
+    }
+    let path = Path::new();
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    let listed = || path.router.sh("nft list table inet farlink");
+    let rules = listed().lines().count();
+    path.router.sh("nft flush ruleset; echo flush ruleset | nft -f -");
+    let refused = path.router.0.command("nft").args(["delete", "table", "inet", "farlink"]).status().unwrap();
+    assert!(!refused.success());
+    assert_eq!(listed().lines().count(), rules);
+    transfer(&path, "10.2.0.1", 1_000_000);
+    assert!(bounce.seen().packets > 20, "it is diverted still");
+    bounce.stop(&path.router);
+    assert_eq!(path.router.sh("nft list ruleset"), "");
+}
+
+#[test]
 fn source_filters_of_the_machine_do_not_stop_it() {
     if skipped("source_filters_of_the_machine_do_not_stop_it") {
         return;
