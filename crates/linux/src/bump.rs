@@ -147,6 +147,14 @@ impl Bump {
         bpf::attach(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(drop)
     }
 
+    /// Whether this process can have bumps here.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn is_possible() -> Result<()> {
+        Self::load(&[]).and_then(|bump| bump.probe())
+    }
+
     /// From here on what is written to this device reaches interfaces.
     ///
     /// # Errors

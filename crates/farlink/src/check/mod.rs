@@ -231,7 +231,7 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
     let mut missing = divert::verify(&running.divert(), &running.diverted());
     missing.extend(running.trouble.iter().map(|text| Diagnosis::new(Severity::Problem, text)));
     let pairs: Vec<_> = running.with_devices().map(|i| format!("{} -> {}", i.name, i.device)).collect();
-    let how = if running.has_bumps() { "by a bump: " } else { "" };
+    let how = if running.has_bumps() { "by a bump: " } else { "by policy routing: " };
     let in_place = Answer {
         question: "Is its diversion in place?",
         answer: match (missing.is_empty(), &running.whole[..]) {

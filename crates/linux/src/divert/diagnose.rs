@@ -5,6 +5,7 @@ use std::fmt;
 use super::method::Method;
 use super::plan::{DivertConfig, Diverted};
 use super::{blame, nft};
+use crate::bump::Bump;
 use crate::netlink::{Family, Link, Route, Socket};
 use crate::sysctl;
 
@@ -53,11 +54,12 @@ impl fmt::Display for Diagnosis {
 pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     tools(&mut found);
+    let method = method_here(config, &mut found);
     forwarding(&mut found);
     match Socket::open() {
         Ok(mut socket) => {
             links(&mut socket, interfaces, &mut found);
-            if config.method != Method::Bump
+            if method != Method::Bump
                 && let Err(e) = collisions(&mut socket, config, &mut found)
             {
                 found.push(Diagnosis::new(Severity::Warning, format!("routing rules cannot be read: {e}")));
@@ -65,7 +67,7 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
         }
         Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
     }
-    if config.method == Method::Bump {
+    if method == Method::Bump {
         // Neither filters nor source checks see anything else than without us.
         return found;
     }
@@ -77,6 +79,30 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
         Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
     }
     found
+}
+
+/// By which means traffic is, or would be, diverted.
+fn method_here(config: &DivertConfig, found: &mut Vec<Diagnosis>) -> Method {
+    if config.method == Method::Policy {
+        return Method::Policy;
+    }
+    match (Bump::is_possible(), config.method) {
+        (Ok(()), _) => Method::Bump,
+        (Err(error), Method::Bump) => {
+            let text = format!(
+                "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
+                 diverts by policy routing"
+            );
+            found.push(Diagnosis::new(Severity::Problem, text));
+            Method::Bump
+        }
+        (Err(error), _) => {
+            let text =
+                format!("there can be no bump here ({error}), so traffic is diverted by policy routing");
+            found.push(Diagnosis::new(Severity::Note, text));
+            Method::Policy
+        }
+    }
 }
 
 fn tools(found: &mut Vec<Diagnosis>) {

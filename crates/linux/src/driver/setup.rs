@@ -96,9 +96,12 @@ fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
         })
         .collect();
     match Bump::load(&protocols).and_then(|bump| bump.probe().map(|()| bump)) {
-        Ok(bump) => Ok(Some(bump)),
+        Ok(bump) => {
+            tracing::info!("traffic is diverted by bumps");
+            Ok(Some(bump))
+        }
         Err(error) if divert.method == Method::Auto => {
-            tracing::warn!(%error, "this kernel does not let programs stand at interfaces: policy routing is used");
+            tracing::warn!(%error, "there can be no bump here: traffic is diverted by policy routing");
             Ok(None)
         }
         Err(error) => Err(error),
