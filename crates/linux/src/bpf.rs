@@ -67,20 +67,34 @@ fn owned(fd: i32) -> OwnedFd {
 /// # Errors
 /// The kernel refuses it; the text has the verifier's last words.
 pub fn load(name: &str, program: &[Instruction]) -> Result<OwnedFd> {
+    let error = match try_load(program, &mut []) {
+        Ok(loaded) => return Ok(loaded),
+        Err(error) => error,
+    };
+    // Once more, for the verifier's words.
     let mut log = vec![0u8; LOG_BYTES];
+    match try_load(program, &mut log) {
+        Ok(loaded) => Ok(loaded),
+        Err(_) => {
+            let end = log.iter().position(|b| *b == 0).unwrap_or(0);
+            let said = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
+            let last: Vec<&str> = said.lines().rev().take(4).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            Err(Error::os(format!("loading the BPF program {name} ({})", last.join(" | ")), error))
+        }
+    }
+}
+
+fn try_load(program: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
     let count = u32::try_from(program.len()).unwrap_or(u32::MAX);
     let mut attributes = words([BPF_PROG_TYPE_SCHED_CLS, count]);
     attributes.extend(pointer(program.as_ptr()));
     attributes.extend(pointer(LICENCE.as_ptr()));
-    attributes.extend(words([1, LOG_BYTES as u32]));
-    attributes.extend(pointer(log.as_mut_ptr()));
-    call(BPF_PROG_LOAD, &attributes).map(owned).map_err(|error| {
-        let end = log.iter().position(|b| *b == 0).unwrap_or(0);
-        let said = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
-        let last: Vec<&str> = said.lines().rev().take(4).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        Error::os(format!("loading the BPF program {name} ({})", last.join(" | ")), error)
-    })
+    if !log.is_empty() {
+        attributes.extend(words([1, u32::try_from(log.len()).unwrap_or(u32::MAX)]));
+        attributes.extend(pointer(log.as_mut_ptr()));
+    }
+    call(BPF_PROG_LOAD, &attributes).map(owned)
 }
 
 /// BPF_MAP_TYPE_HASH.

@@ -112,18 +112,18 @@ impl Bump {
     /// The kernel refuses bpf(2), or is too old.
     pub fn load(protocols: &[u8]) -> Result<Self> {
         let devices = || bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX);
-        let (incoming, leaving) = (devices()?, devices()?);
         let interfaces = bpf::map(HASH, 4, 4, INTERFACES_MAX)?;
         let counts = bpf::map(ARRAY, 4, 8, COUNTED_MAX * SLOTS)?;
-        let tables = Tables {
-            incoming: &incoming,
-            leaving: &leaving,
-            interfaces: &interfaces,
-            counts: &counts,
-            protocols,
-        };
-        let (ethernet, plain) = (Programs::load(true, &tables)?, Programs::load(false, &tables)?);
+        let maps = (devices()?, devices()?, interfaces, counts);
+        let (incoming, leaving, interfaces, counts) = (&maps.0, &maps.1, &maps.2, &maps.3);
+        let tables = |has_ipsec| Tables { incoming, leaving, interfaces, counts, has_ipsec, protocols };
+        // A kernel without IPsec does not know the question about it.
+        let ethernet = Programs::load(true, &tables(true));
+        let has_ipsec = ethernet.is_ok();
+        let ethernet = ethernet.or_else(|_| Programs::load(true, &tables(false)))?;
+        let plain = Programs::load(false, &tables(has_ipsec))?;
         let inject = bpf::load("farlink-inject", &program::inject()?)?;
+        let (incoming, leaving, interfaces, counts) = maps;
         Ok(Self {
             incoming,
             leaving,

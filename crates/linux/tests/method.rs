@@ -40,7 +40,11 @@ fn child_without_bpf() {
     let interfaces = ["left".to_owned(), "right".to_owned()];
     let found = |method| {
         let found = diagnose(&DivertConfig { method, ..DivertConfig::default() }, &interfaces);
-        found.into_iter().filter(|d| d.text.contains("there can be no bump here")).map(|d| d.severity).next_back()
+        found
+            .into_iter()
+            .filter(|d| d.text.contains("there can be no bump here"))
+            .map(|d| d.severity)
+            .next_back()
     };
     assert_eq!(found(Method::Policy), None);
     assert_eq!(found(Method::Auto), Some(Severity::Note));

@@ -31,6 +31,7 @@ const PASSED: i32 = 0xFA12;
 const NEXT: i32 = -1;
 
 // Fields of struct __sk_buff.
+const SKB_PKT_TYPE: i16 = 4;
 const SKB_PROTOCOL: i16 = 16;
 const SKB_VLAN_PRESENT: i16 = 20;
 const SKB_INGRESS_IFINDEX: i16 = 36;
@@ -43,6 +44,7 @@ const SKB_STORE_BYTES: i32 = 9;
 const REDIRECT: i32 = 23;
 const SKB_LOAD_BYTES: i32 = 26;
 const SKB_CHANGE_HEAD: i32 = 43;
+const SKB_GET_XFRM_STATE: i32 = 66;
 const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
 const FIB_LOOKUP: i32 = 69;
 const SK_RELEASE: i32 = 86;
@@ -59,6 +61,11 @@ const FIB_NOT_FORWARDED: i32 = 4;
 const FIB_UNSUPPORTED_LWT: i32 = 6;
 const FIB_NO_NEIGHBOUR: i32 = 7;
 const FIB_FRAGMENTATION_NEEDED: i32 = 8;
+/// struct bpf_xfrm_state.
+const XFRM_STATE_BYTES: i32 = 28;
+/// PACKET_HOST (linux/if_packet.h): it is for the interface's own hardware address.
+const PACKET_HOST: i32 = 0;
+
 /// struct bpf_fib_lookup.
 const FIB_BYTES: i16 = 64;
 
@@ -125,6 +132,8 @@ pub(super) struct Tables<'a> {
     pub(super) interfaces: &'a OwnedFd,
     /// TCP packets that bumps see, [`SLOTS`] for each rank.
     pub(super) counts: &'a OwnedFd,
+    /// The kernel has IPsec.
+    pub(super) has_ipsec: bool,
     /// IP protocols of which packets are taken, and ICMP errors about them.
     pub(super) protocols: &'a [u8],
 }
@@ -166,6 +175,9 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     // The tag of a packet that is for a VLAN above this interface would be lost.
     a.load(Width::Word, 1, SKB, SKB_VLAN_PRESENT);
     a.jump_if(1, If::Differs, 0, ends.pass);
+    if side == Side::Ingress {
+        pass_strangers(&mut a, tables, ends.pass);
+    }
     find_device(&mut a, side, tables, (count, ends.pass));
     a.constant(CHOSEN, 1);
     a.constant(TUPLE_BYTES, 0);
@@ -198,6 +210,22 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     a.constant(0, NEXT);
     a.exit();
     a.finish()
+}
+
+/// What is for others (the interface hears all while somebody listens, or is a port of a bridge),
+/// and what has come out of IPsec: that would be forgotten, and refused.
+fn pass_strangers(a: &mut Assembler, tables: &Tables<'_>, pass: Label) {
+    a.load(Width::Word, 1, SKB, SKB_PKT_TYPE);
+    a.jump_if(1, If::Differs, PACKET_HOST, pass);
+    if tables.has_ipsec {
+        a.copy(1, SKB);
+        a.constant(2, 0);
+        a.address(3, FIB);
+        a.constant(4, XFRM_STATE_BYTES);
+        a.constant(5, 0);
+        a.call(SKB_GET_XFRM_STATE);
+        a.jump_if(0, If::Equal, 0, pass);
+    }
 }
 
 /// It comes from the device. On the way out it has got as far as it was to.
