@@ -113,11 +113,11 @@ pub fn map(kind: u32, key_bytes: u32, value_bytes: u32, entries: u32) -> Result<
     call(BPF_MAP_CREATE, &attributes).map(owned).map_err(|e| Error::os("making a BPF map", e))
 }
 
-/// Puts an entry into a map whose keys and values have four bytes.
+/// Puts an entry into a map whose keys have four bytes. `value` is as long as the map's values.
 ///
 /// # Errors
 /// There is no room, or the map takes no such value (of a device map: no such interface).
-pub fn put(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
+pub fn put<V: Copy>(map: &OwnedFd, key: u32, value: V) -> Result<()> {
     let mut attributes = words([descriptor(map), 0]);
     attributes.extend(pointer(&raw const key));
     attributes.extend(pointer(&raw const value));
@@ -194,8 +194,8 @@ mod tests {
         let refused = load("no-answer", &LET_PASS[1..]).unwrap_err().to_string();
         assert!(refused.contains("R0"), "the verifier's words: {refused}");
         let array = map(ARRAY, 4, 4, 1).unwrap();
-        put(&array, 0, 7).unwrap();
-        assert!(put(&array, 1, 7).unwrap_err().is(libc::E2BIG));
+        put(&array, 0, 7u32).unwrap();
+        assert!(put(&array, 1, 7u32).unwrap_err().is(libc::E2BIG));
         let numbers = map(ARRAY, 4, 8, 1).unwrap();
         assert_eq!((number(&numbers, 0), number(&numbers, 1)), (0, 0));
     }

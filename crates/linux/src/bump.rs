@@ -11,15 +11,14 @@ mod tap;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-pub use tap::{Arrival, Side, Tap, Target};
+pub use tap::{Arrival, Mac, Side, Tap, Target, Way};
 
 use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
 use crate::divert::Families;
 use crate::error::Result;
 use crate::netlink::{Family, Link};
 use program::{
-    CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOT_WIRE, SLOTS, Tables, WHOLE, WITHOUT_V4,
-    WITHOUT_V6,
+    CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOTS, Tables, WHOLE, WITHOUT_V4, WITHOUT_V6,
 };
 
 /// Interfaces that there can be.
@@ -50,11 +49,11 @@ impl Programs {
     }
 }
 
-/// TCP packets of one family that go to one side of a bump.
+/// TCP packets of one family that came in by a bumped interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// SYNs that came out: into the wire, or through the machine out of another configured
-    /// interface. With those that were not taken since their family is let go.
+    /// SYNs that left the machine by another configured interface. With those that were not taken
+    /// since their family is let go.
     pub syns: u64,
     /// The same of other packets.
     pub others: u64,
@@ -70,6 +69,8 @@ pub struct Bump {
     leaving: OwnedFd,
     interfaces: OwnedFd,
     counts: OwnedFd,
+    /// Interface -> its hardware address.
+    addresses: OwnedFd,
     ethernet: Programs,
     plain: Programs,
     inject: OwnedFd,
@@ -122,13 +123,15 @@ impl Bump {
         let has_ipsec = ethernet.is_ok();
         let ethernet = ethernet.or_else(|_| Programs::load(true, &tables(false)))?;
         let plain = Programs::load(false, &tables(has_ipsec))?;
-        let inject = bpf::load("farlink-inject", &program::inject()?)?;
+        let addresses = bpf::map(HASH, 4, 8, INTERFACES_MAX)?;
+        let inject = bpf::load("farlink-inject", &program::inject(&addresses)?)?;
         let (incoming, leaving, interfaces, counts) = maps;
         Ok(Self {
             incoming,
             leaving,
             interfaces,
             counts,
+            addresses,
             ethernet,
             plain,
             inject,
@@ -206,6 +209,9 @@ impl Bump {
             bpf::put(&self.incoming, interface.index, incoming)?;
             bpf::put(&self.leaving, interface.index, leaving)?;
         }
+        if let Some([a, b, c, d, e, f]) = interface.ethernet {
+            bpf::put(&self.addresses, interface.index, [a, b, c, d, e, f, 0, 0])?;
+        }
         if self.held.contains_key(&interface.index) {
             return Ok(());
         }
@@ -255,12 +261,11 @@ impl Bump {
         Ok(())
     }
 
-    /// TCP packets of a family that have gone to this side of the bump of this rank.
+    /// TCP packets of a family that came in at the bump of this rank.
     #[must_use]
-    pub fn passed(&self, rank: u16, to: Side, family: Family) -> Passed {
-        let to = if to == Side::Wire { SLOT_WIRE } else { 0 };
+    pub fn passed(&self, rank: u16, family: Family) -> Passed {
         let of = if family == Family::V6 { SLOT_V6 } else { 0 };
-        let count = |slot| bpf::number(&self.counts, u32::from(rank) * SLOTS + to + of + slot);
+        let count = |slot| bpf::number(&self.counts, u32::from(rank) * SLOTS + of + slot);
         Passed { syns: count(SLOT_LEFT), others: count(SLOT_LEFT + 1), plain: count(SLOT_PLAIN) }
     }
 
@@ -268,6 +273,7 @@ impl Bump {
     pub fn forget(&mut self, interface: u32) {
         self.take_nothing_of(interface);
         bpf::take_out(&self.interfaces, interface);
+        bpf::take_out(&self.addresses, interface);
         self.configured.remove(&interface);
         self.held.remove(&interface);
     }

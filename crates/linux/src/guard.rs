@@ -8,7 +8,7 @@ mod bumps;
 mod family;
 mod repairs;
 
-pub(crate) use bumps::{BumpGuard, Way};
+pub(crate) use bumps::{BumpGuard, Passing};
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;

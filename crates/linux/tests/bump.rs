@@ -12,7 +12,7 @@ use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
 };
 use farlink_gateway::config::Action;
-use farlink_linux::bump::{Arrival, Bump, NO_BUMP, Side, Tap, Target};
+use farlink_linux::bump::{Arrival, Bump, NO_BUMP, Side, Tap, Target, Way};
 use farlink_linux::clock;
 use farlink_linux::divert::Method;
 use farlink_linux::driver::{Driver, DriverConfig, End};
@@ -122,11 +122,11 @@ fn echo(
             match tap.read(&mut pool).unwrap() {
                 (ReadOutcome::Packet(mut packet), arrival) => {
                     edit::increment_packet_ttl(packet.bytes_mut());
-                    let to = match arrival.from {
-                        Side::Wire => Side::Stack,
-                        Side::Stack => Side::Wire,
+                    let way = match arrival.from {
+                        Side::Wire => Way::IntoMachine,
+                        Side::Stack => Way::Out,
                     };
-                    let ok = tap.write((&target, to), &packet.offload, packet.bytes(), &[]).is_ok();
+                    let ok = tap.write((&target, way), &packet.offload, packet.bytes(), &[]).is_ok();
                     see(arrival, packet.bytes(), (packet.offload, ok));
                     packet.recycle(&mut pool);
                 }

@@ -145,28 +145,6 @@ fn a_filter_of_hardware_addresses_ends_diversion_and_is_named() {
 }
 
 #[test]
-fn a_next_hop_that_only_a_rule_knows_ends_diversion_and_is_named() {
-    if skipped("a_next_hop_that_only_a_rule_knows_ends_diversion_and_is_named") || is_refused() {
-        return;
-    }
-    let path = Path::new();
-    // Nobody is asked on the wire for what lies behind a next hop.
-    path.server.sh("sysctl -qw net.ipv4.conf.all.arp_ignore=1; ip addr add 10.9.0.1/32 dev lo");
-    path.router
-        .sh("ip route add 10.9.0.0/24 via 10.2.0.1 dev right table 77; ip rule add iif left lookup 77");
-    let daemon = Daemon::start(&path.router, bumped(&["right"]));
-    let after = works_after(&path, "10.9.0.1");
-    assert!(after < WITHIN, "{after:?}");
-    let status = diversion(&daemon);
-    assert!(!status.in_place && !status.ipv4 && status.ipv6, "{status:?}");
-    let cause = &status.found[0];
-    assert!(cause.contains("10.9.0.1 leaves by right") && cause.contains("ip route add"), "{cause}");
-    path.router.sh("ip route add 10.9.0.0/24 via 10.2.0.1 dev right");
-    assert_split_again(&path, &daemon, "10.9.0.1");
-    assert_eq!(daemon.drain(), End::Drained);
-}
-
-#[test]
 fn what_the_firewall_refuses_anyway_does_not_end_diversion() {
     if skipped("what_the_firewall_refuses_anyway_does_not_end_diversion") || is_refused() {
         return;
@@ -191,7 +169,7 @@ fn what_the_firewall_refuses_anyway_does_not_end_diversion() {
     assert!(scans.into_iter().all(|scan| scan.join().unwrap().unwrap()));
     let status = diversion(&daemon);
     assert!(status.in_place && status.ends == 0, "{status:?}");
-    // An outage behind the next hop is none of diversion's faults either.
+    // An outage at the next hop is none of diversion's faults either.
     transfer(&path, "10.2.0.1", 100_000);
     path.server.sh("ip link set eth0 arp off; ip link set eth0 address 02:00:00:00:00:77");
     path.router.sh("ip neigh flush all");

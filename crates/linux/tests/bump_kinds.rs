@@ -1,4 +1,4 @@
-//! Bumps at interfaces of several kinds, and what they hear that is not for them.
+//! Bumps at interfaces of several kinds, what they hear that is not for them, and next hops.
 
 mod common;
 
@@ -153,5 +153,44 @@ fn frames_for_others_are_not_taken() {
     let error = path.client.0.run(|| Ok(TcpStream::connect_timeout(&to, patience).unwrap_err())).unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "nobody answers, not even by a reset");
     assert_eq!(read(), before);
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+#[test]
+fn a_next_hop_that_only_a_rule_knows_is_kept() {
+    if skipped("a_next_hop_that_only_a_rule_knows_is_kept") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    // Nobody is asked on the wire for what lies behind a next hop.
+    path.server.sh("sysctl -qw net.ipv4.conf.all.arp_ignore=1; ip addr add 10.9.0.1/32 dev lo; \
+         ip -6 addr add fd09::1/128 dev lo nodad");
+    let by_interface = "ip route add 10.9.0.0/24 via 10.2.0.1 dev right table 77; ip rule add iif left lookup 77; \
+         ip -6 route add fd09::/64 via fd02::1 dev right table 77; ip -6 rule add iif left lookup 77";
+    let by_mark = "ip rule del iif left; ip rule add fwmark 7 lookup 77; ip -6 rule del iif left; \
+         ip -6 rule add fwmark 7 lookup 77; nft add table inet m; \
+         nft add chain inet m p '{ type filter hook prerouting priority -150; }'; \
+         nft add rule inet m p iifname left meta mark set 7";
+    path.router.sh(by_interface);
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    let mut split = 0;
+    let mut work = |what: &str| {
+        for address in ["10.9.0.1", "fd09::1"] {
+            eventually("the path is there", || datagram_arrives(&path.client, &path.server, address));
+            transfer(&path, address, 1_000_000);
+            split += 1;
+            assert_eq!(daemon.status().0.engine.counters.flows_split, split, "{what}: {address}");
+        }
+    };
+    work("by the incoming interface");
+    path.router.sh(by_mark);
+    work("by a mark");
+    // The next hop has another address now.
+    let other = "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:77; ip link set eth0 up";
+    path.server.sh(other);
+    path.server.sh("ip -6 addr replace fd02::1/64 dev eth0 nodad; ip route replace default via 10.2.0.2; ip -6 route replace default via fd02::2");
+    path.router.sh("ip neigh flush dev right");
+    work("by another hardware address");
+    assert_eq!(daemon.status().1.diversion.ends, 0);
     assert_eq!(daemon.drain(), End::Drained);
 }

@@ -75,7 +75,7 @@ const FROM: i16 = -8;
 const OWN_RANK: i16 = -12;
 const OWN_ENTRY: i16 = -16;
 const SLOT: i16 = -20;
-const FRAME: i16 = -34;
+const FRAME: i16 = -36;
 const HEADER: i16 = -80;
 const BEHIND: i16 = -144;
 const FIB: i16 = -208;
@@ -120,6 +120,8 @@ pub(super) const TO_STACK: u8 = 0;
 pub(super) const TO_NEIGHBOUR: u8 = 1;
 /// Out, where there are no next hops.
 pub(super) const TO_WIRE: u8 = 2;
+/// Out, to the hardware address that is its destination.
+pub(super) const TO_NEXT_HOP: u8 = 3;
 
 /// What the programs look up, and what they take.
 #[derive(Debug)]
@@ -138,17 +140,17 @@ pub(super) struct Tables<'a> {
     pub(super) protocols: &'a [u8],
 }
 
-/// Counters of a bump, for each side that packets go to, and for each family.
-pub(super) const SLOTS: u32 = 16;
+/// Counters of a bump.
+pub(super) const SLOTS: u32 = 8;
 /// How many bits a rank is shifted by for its first counter.
-const SLOTS_SHIFT: i32 = 4;
-/// Counters of packets that go out by the bumped interface stand behind those of the others.
-pub(super) const SLOT_WIRE: u32 = 8;
+const SLOTS_SHIFT: i32 = 3;
 /// Those of IPv6 stand behind those of IPv4.
 pub(super) const SLOT_V6: u32 = 4;
-/// Packets that came through the machine and leave it, behind the bump. SYNs; the others follow.
+/// Packets that came in by the bumped interface and leave the machine by another. SYNs; the others
+/// follow.
 pub(super) const SLOT_LEFT: u32 = 0;
-/// Packets that would have been taken, had their family not been let go. SYNs; the others follow.
+/// Packets that came in, and would have been taken, had their family not been let go. SYNs; the
+/// others follow.
 pub(super) const SLOT_PLAIN: u32 = 2;
 
 /// Where a program ends.
@@ -170,7 +172,9 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     a.store(Width::Word, FP, OWN, 1);
     a.load(Width::Word, 1, SKB, SKB_TC_INDEX);
     a.jump_if(1, If::Differs, PASSED, guarded);
-    passed(&mut a, side, tables, (count, ends.pass));
+    a.constant(1, 0);
+    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
+    a.jump(ends.pass);
     a.set(guarded);
     // The tag of a packet that is for a VLAN above this interface would be lost.
     a.load(Width::Word, 1, SKB, SKB_VLAN_PRESENT);
@@ -228,22 +232,7 @@ fn pass_strangers(a: &mut Assembler, tables: &Tables<'_>, pass: Label) {
     }
 }
 
-/// It comes from the device. On the way out it has got as far as it was to.
-fn passed(a: &mut Assembler, side: Side, tables: &Tables<'_>, (count, pass): (Label, Label)) {
-    a.constant(1, 0);
-    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
-    if side == Side::Ingress {
-        a.jump(pass);
-        return;
-    }
-    look_up(a, tables.interfaces, OWN);
-    a.jump_if(0, If::Equal, 0, pass);
-    load_rank(a, RANK);
-    a.constant(FIRST_SLOT, (SLOT_WIRE + SLOT_LEFT).cast_signed());
-    a.jump(count);
-}
-
-/// What would be taken is counted instead while its family takes the ordinary way.
+/// What would be taken passes while its family takes the ordinary way. On the way in it is counted.
 fn pass_if_let_go(a: &mut Assembler, side: Side, (count, pass): (Label, Label)) {
     let (v4, go) = (a.label(), a.label());
     a.load(Width::Word, 1, FP, OWN_ENTRY);
@@ -257,12 +246,15 @@ fn pass_if_let_go(a: &mut Assembler, side: Side, (count, pass): (Label, Label)) 
     a.and(1, WITHOUT_V4.cast_signed());
     a.jump_if(1, If::Equal, 0, go);
     a.set(let_go);
-    // It may be for nobody here.
-    a.jump_if(CHOSEN, If::Equal, CHOSEN_FOR_US, pass);
-    a.load(Width::Word, RANK, FP, OWN_RANK);
-    let to = if side == Side::Ingress { 0 } else { SLOT_WIRE };
-    a.constant(FIRST_SLOT, (to + SLOT_PLAIN).cast_signed());
-    a.jump(count);
+    if side == Side::Ingress {
+        // It may be for nobody here.
+        a.jump_if(CHOSEN, If::Equal, CHOSEN_FOR_US, pass);
+        a.load(Width::Word, RANK, FP, OWN_RANK);
+        a.constant(FIRST_SLOT, SLOT_PLAIN.cast_signed());
+        a.jump(count);
+    } else {
+        a.jump(pass);
+    }
     a.set(go);
 }
 
@@ -593,35 +585,36 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
     a.jump(pass);
 }
 
-/// Destination address of the Ethernet header: 02, the side, and the interface by which it came in.
+/// Source address of the Ethernet header: 02, the side, and the interface by which it came in. The
+/// destination stays: on the way out it is the next hop.
 fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label) {
-    let mut bytes = 6;
+    let word = FRAME + 6;
     if !has_ethernet {
-        bytes = 14;
         a.copy(1, SKB);
         a.constant(2, 14);
         a.constant(3, 0);
         a.call(SKB_CHANGE_HEAD);
         a.jump_if(0, If::Differs, 0, pass);
-        a.store_word(FP, FRAME + 6, 0);
+        a.store_word(FP, FRAME, 0);
         a.constant(1, 0);
-        a.store(Width::Half, FP, FRAME + 10, 1);
+        a.store(Width::Half, FP, FRAME + 4, 1);
         a.load(Width::Word, 1, SKB, SKB_PROTOCOL);
         a.store(Width::Half, FP, FRAME + 12, 1);
     }
     a.constant(1, i32::from(LOCAL));
-    a.store(Width::Byte, FP, FRAME, 1);
+    a.store(Width::Byte, FP, word, 1);
     let is_told = a.label();
     a.constant(1, i32::from(if side == Side::Ingress { FROM_WIRE } else { FROM_STACK }));
     a.jump_if(CHOSEN, If::Differs, CHOSEN_FOR_US, is_told);
     a.constant(1, i32::from(FOR_MACHINE));
     a.set(is_told);
-    a.store(Width::Byte, FP, FRAME + 1, 1);
+    a.store(Width::Byte, FP, word + 1, 1);
     a.load(Width::Word, 1, FP, FROM);
-    a.store(Width::Word, FP, FRAME + 2, 1);
+    a.store(Width::Word, FP, word + 2, 1);
+    let (at, from, bytes) = if has_ethernet { (6, word, 6) } else { (0, FRAME, 14) };
     a.copy(1, SKB);
-    a.constant(2, 0);
-    a.address(3, FRAME);
+    a.constant(2, at);
+    a.address(3, from);
     a.constant(4, bytes);
     a.constant(5, 0);
     a.call(SKB_STORE_BYTES);
@@ -633,10 +626,10 @@ fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label
 }
 
 /// The program where packets come in from the device. Source address of their Ethernet header: 02,
-/// the way that they go, and the interface.
-pub(super) fn inject() -> Result<Vec<Instruction>> {
+/// the way that they go, and the interface. `addresses`: interface -> its hardware address.
+pub(super) fn inject(addresses: &OwnedFd) -> Result<Vec<Instruction>> {
     let mut a = Assembler::default();
-    let (out, neighbour, end) = (a.label(), a.label(), a.label());
+    let (out, neighbour, next_hop, end) = (a.label(), a.label(), a.label(), a.label());
     a.copy(SKB, 1);
     a.constant(2, 6);
     // The number of the interface has to lie at a multiple of four.
@@ -654,15 +647,28 @@ pub(super) fn inject() -> Result<Vec<Instruction>> {
     a.call(REDIRECT);
     a.exit();
     a.set(out);
-    a.jump_if(3, If::Equal, i32::from(TO_NEIGHBOUR), neighbour);
     a.constant(2, 0);
+    a.jump_if(3, If::Equal, i32::from(TO_NEIGHBOUR), neighbour);
+    a.jump_if(3, If::Equal, i32::from(TO_NEXT_HOP), next_hop);
     a.call(REDIRECT);
     a.exit();
     a.set(neighbour);
-    a.constant(2, 0);
     a.constant(3, 0);
     a.constant(4, 0);
     a.call(REDIRECT_NEIGH);
+    a.exit();
+    a.set(next_hop);
+    look_up(&mut a, addresses, word);
+    a.jump_if(0, If::Equal, 0, end);
+    a.copy(1, SKB);
+    a.constant(2, 6);
+    a.copy(3, 0);
+    a.constant(4, 6);
+    a.constant(5, 0);
+    a.call(SKB_STORE_BYTES);
+    a.load(Width::Word, 1, FP, word);
+    a.constant(2, 0);
+    a.call(REDIRECT);
     a.exit();
     a.set(end);
     a.constant(0, NEXT);

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use farlink_wire::{Offload, Pool, edit};
 
-use super::program::{FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_STACK, TO_WIRE};
+use super::program::{
+    FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, TO_WIRE,
+};
 use crate::error::Result;
 use crate::netlink::Link;
 use crate::tun::{Offloads, ReadOutcome, Tun, TunConfig, WriteError};
@@ -22,6 +24,20 @@ pub enum Side {
     Stack,
 }
 
+/// A hardware address.
+pub type Mac = [u8; 6];
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Into the machine, as if it had come in by the interface.
+    IntoMachine,
+    /// Out by the interface, to the next hop that the kernel finds there.
+    Out,
+    /// Out by the interface, to this next hop.
+    OutTo(Mac),
+}
+
 /// Where a packet was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -31,13 +47,15 @@ pub struct Arrival {
     pub interface: u32,
     /// It is for an address of this machine: NAT may know whose it is, or it is for nobody.
     pub is_for_machine: bool,
+    /// The next hop that the kernel has chosen for it.
+    pub next_hop: Option<Mac>,
 }
 
 /// A bumped interface, as packets for it need to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     interface: u32,
-    ethernet: Option<[u8; 6]>,
+    ethernet: Option<Mac>,
 }
 
 impl From<&Link> for Target {
@@ -47,18 +65,19 @@ impl From<&Link> for Target {
 }
 
 impl Target {
-    /// The header of a packet of this IP version to this side.
-    fn frame(&self, to: Side, is_v6: bool) -> [u8; ETHERNET_BYTES] {
-        let way = match (to, self.ethernet) {
-            (Side::Stack, _) => TO_STACK,
-            (Side::Wire, Some(_)) => TO_NEIGHBOUR,
-            (Side::Wire, None) => TO_WIRE,
+    /// The header of a packet of this IP version.
+    fn frame(&self, way: Way, is_v6: bool) -> [u8; ETHERNET_BYTES] {
+        let (told, to) = match (way, self.ethernet) {
+            // The kernel takes what is for the interface's own address.
+            (Way::IntoMachine, own) => (TO_STACK, own),
+            (_, None) => (TO_WIRE, None),
+            (Way::Out, own) => (TO_NEIGHBOUR, own),
+            (Way::OutTo(next_hop), Some(_)) => (TO_NEXT_HOP, Some(next_hop)),
         };
-        // The kernel takes what is for the interface's own address.
-        let [a, b, c, d, e, f] = self.ethernet.unwrap_or_default();
+        let [a, b, c, d, e, f] = to.unwrap_or_default();
         let [i, j, k, l] = self.interface.to_ne_bytes();
         let [h, t] = if is_v6 { [0x86, 0xdd] } else { [0x08, 0x00] };
-        [a, b, c, d, e, f, LOCAL, way, i, j, k, l, h, t]
+        [a, b, c, d, e, f, LOCAL, told, i, j, k, l, h, t]
     }
 }
 
@@ -101,7 +120,7 @@ impl Tap {
     pub fn read(&mut self, pool: &mut Pool) -> Result<(ReadOutcome, Arrival)> {
         let mut frame = [0u8; ETHERNET_BYTES];
         let mut outcome = self.tun.read_behind(pool, &mut frame)?;
-        let [local, side, i, j, k, l, ..] = frame;
+        let [a, b, c, d, e, f, local, side, i, j, k, l, ..] = frame;
         let from = match (local, side) {
             (LOCAL, FROM_WIRE | FOR_MACHINE) => Some(Side::Wire),
             (LOCAL, FROM_STACK) => Some(Side::Stack),
@@ -112,6 +131,7 @@ impl Tap {
             from: from.unwrap_or(Side::Wire),
             interface: u32::from_ne_bytes([i, j, k, l]),
             is_for_machine: side == FOR_MACHINE,
+            next_hop: Some([a, b, c, d, e, f]).filter(|to| side == FROM_STACK && *to != Mac::default()),
         };
         match (&mut outcome, from) {
             (ReadOutcome::Packet(packet), Some(_)) => edit::decrement_packet_ttl(packet.bytes_mut()),
@@ -121,19 +141,19 @@ impl Tap {
         Ok((outcome, arrival))
     }
 
-    /// Writes one packet to a side of a bumped interface. Never waits.
+    /// Writes one packet to a bumped interface. Never waits.
     ///
     /// # Errors
     /// As of [`Tun::write`].
     pub fn write(
         &self,
-        (target, to): (&Target, Side),
+        (target, way): (&Target, Way),
         offload: &Offload,
         header: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<(), WriteError> {
         let is_v6 = header.first().is_some_and(|b| b >> 4 == 6);
-        self.tun.write_behind(&target.frame(to, is_v6), offload, header, payload)
+        self.tun.write_behind(&target.frame(way, is_v6), offload, header, payload)
     }
 }
 

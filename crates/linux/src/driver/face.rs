@@ -10,7 +10,7 @@ use farlink_wire::{Duration, Instant, Offload, Pool, supersegment};
 
 use super::pulse::Pulse;
 use super::status::{Counters, TunCounters};
-use crate::bump::{Arrival, Side, Tap, Target};
+use crate::bump::{Arrival, Tap, Target, Way};
 use crate::clock;
 use crate::error::Result;
 use crate::tun::{Offloads, ReadOutcome, Tun, WriteError};
@@ -38,7 +38,7 @@ pub(crate) struct Face {
     pub(crate) counters: TunCounters,
     /// Told what is read and written, under the device's own number.
     pulse: (Arc<Pulse>, usize),
-    waiting: VecDeque<(Side, Offload, Vec<u8>)>,
+    waiting: VecDeque<(Way, Offload, Vec<u8>)>,
     waiting_bytes: usize,
     retry_at: Option<Instant>,
 }
@@ -106,24 +106,24 @@ impl Face {
         Ok((outcome, arrival))
     }
 
-    /// Writes a packet; a TUN has one side only, the machine's.
-    pub(crate) fn transmit(&mut self, to: Side, packet: &Transmit<'_>, counters: &mut Counters) {
+    /// Writes a packet; a TUN leads into the machine only.
+    pub(crate) fn transmit(&mut self, way: Way, packet: &Transmit<'_>, counters: &mut Counters) {
         self.counters.packets_out += 1;
         self.counters.bytes_out += packet.len() as u64;
         if !self.waiting.is_empty() {
             // Behind its elders.
-            self.wait(to, packet, counters);
+            self.wait(way, packet, counters);
             return;
         }
-        match self.device.write(to, &packet.offload, packet.header, packet.payload) {
+        match self.device.write(way, &packet.offload, packet.header, packet.payload) {
             Ok(()) => note_written(&self.pulse, packet.header),
             Err(WriteError::Busy) => {
                 counters.writes_busy += 1;
-                self.wait(to, packet, counters);
+                self.wait(way, packet, counters);
             }
             Err(WriteError::Invalid | WriteError::TooLarge) if packet.offload.is_super_segment() => {
                 let whole = [&[packet.header], packet.payload].concat().concat();
-                self.write_segments(to, &whole, &packet.offload, counters);
+                self.write_segments(way, &whole, &packet.offload, counters);
             }
             Err(WriteError::Invalid | WriteError::TooLarge) => counters.writes_refused += 1,
             Err(WriteError::Down) => counters.writes_down += 1,
@@ -131,19 +131,19 @@ impl Face {
     }
 
     /// Cuts a super-segment that the kernel does not take.
-    fn write_segments(&mut self, to: Side, whole: &[u8], offload: &Offload, counters: &mut Counters) {
+    fn write_segments(&mut self, way: Way, whole: &[u8], offload: &Offload, counters: &mut Counters) {
         counters.software_segmented += 1;
         let Self { device, waiting, pulse, .. } = self;
         supersegment::segment(whole, offload, &mut |segment| {
             let outcome = if waiting.is_empty() {
-                device.write(to, &Offload::default(), segment, &[])
+                device.write(way, &Offload::default(), segment, &[])
             } else {
                 Err(WriteError::Busy)
             };
             match outcome {
                 Ok(()) => note_written(pulse, segment),
                 Err(WriteError::Busy) if waiting.len() < RETRY_PACKETS_MAX => {
-                    waiting.push_back((to, Offload::default(), segment.to_vec()));
+                    waiting.push_back((way, Offload::default(), segment.to_vec()));
                 }
                 Err(_) => counters.writes_refused += 1,
             }
@@ -154,7 +154,7 @@ impl Face {
         }
     }
 
-    fn wait(&mut self, to: Side, packet: &Transmit<'_>, counters: &mut Counters) {
+    fn wait(&mut self, way: Way, packet: &Transmit<'_>, counters: &mut Counters) {
         let len = packet.len();
         if self.waiting.len() >= RETRY_PACKETS_MAX || self.waiting_bytes + len > RETRY_BYTES_MAX {
             counters.writes_lost += 1;
@@ -164,7 +164,7 @@ impl Face {
         whole.extend_from_slice(packet.header);
         packet.payload.iter().for_each(|p| whole.extend_from_slice(p));
         self.waiting_bytes += len;
-        self.waiting.push_back((to, packet.offload, whole));
+        self.waiting.push_back((way, packet.offload, whole));
         if self.retry_at.is_none() {
             self.retry_at = Some(clock::now() + RETRY_AFTER);
         }
@@ -176,10 +176,10 @@ impl Face {
             return;
         }
         self.retry_at = None;
-        while let Some((to, offload, packet)) = self.waiting.pop_front() {
-            match self.device.write(to, &offload, &packet, &[]) {
+        while let Some((way, offload, packet)) = self.waiting.pop_front() {
+            match self.device.write(way, &offload, &packet, &[]) {
                 Err(WriteError::Busy) => {
-                    self.waiting.push_front((to, offload, packet));
+                    self.waiting.push_front((way, offload, packet));
                     self.retry_at = Some(now + RETRY_AFTER);
                     return;
                 }
@@ -198,14 +198,14 @@ impl Face {
 impl Device {
     fn write(
         &self,
-        to: Side,
+        way: Way,
         offload: &Offload,
         header: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<(), WriteError> {
         match self {
             Self::Tun(tun) => tun.write(offload, header, payload),
-            Self::Tap(tap, Some(target)) => tap.write((target, to), offload, header, payload),
+            Self::Tap(tap, Some(target)) => tap.write((target, way), offload, header, payload),
             Self::Tap(_, None) => Err(WriteError::Down),
         }
     }

@@ -13,9 +13,9 @@ use super::connections;
 use super::face::Face;
 use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
-use super::shown::Shown;
+use super::shown::{self, Shown};
 use super::status::Counters;
-use crate::bump::{Arrival, NO_BUMP, Side};
+use crate::bump::{Arrival, NO_BUMP, Side, Way};
 use crate::clock;
 use crate::guard;
 use crate::journal::Journal;
@@ -65,12 +65,12 @@ impl LinuxNetwork {
     }
 
     /// The ways through the bumps, in the order of the faces.
-    pub(crate) fn ways(&self) -> Vec<guard::Way> {
+    pub(crate) fn ways(&self) -> Vec<guard::Passing> {
         let of_port = |port: &Port| {
             let faces = self.faces.get(port.faces.clone()).unwrap_or_default();
             let (interface, rank) = (port.interface.clone(), port.rank);
             let sides = faces.iter().zip([Side::Stack, Side::Wire]);
-            let way = move |(face, to): (&Face, Side)| guard::Way {
+            let way = move |(face, to): (&Face, Side)| guard::Passing {
                 interface: interface.clone(),
                 device: face.index(),
                 rank,
@@ -84,15 +84,27 @@ impl LinuxNetwork {
     /// A packet was read from a face: by which interface it came into the machine.
     pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> IfaceId {
         let own = self.ports.iter().find(|p| p.faces.contains(&face));
-        let Some(Arrival { interface, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
+        let Some(Arrival { interface, next_hop, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
             return own.map_or(IfaceId::OTHER, |p| p.id);
         };
-        if let (Some(left_by), Some((src, dst)), Some(shown)) =
-            (own.and_then(|p| p.index), ip::addresses(packet), &mut self.shown)
-        {
-            shown.note(src, dst, left_by, self.routes.generation());
+        if let (Some(left_by), Some(pair)) = (own.and_then(|p| p.index), ip::addresses(packet)) {
+            self.has_shown(pair, shown::Way { interface: left_by, next_hop });
         }
         self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER)
+    }
+
+    /// The kernel has sent a packet in this way.
+    fn has_shown(&mut self, pair: shown::Pair, way: shown::Way) {
+        let generation = self.routes.generation();
+        if self.shown.as_ref().is_none_or(|shown| shown.is_last(pair, way, generation)) {
+            return;
+        }
+        // What goes round the bump finds its next hop by such a question.
+        let asked = self.ask(&RouteKey { destination: pair.1, from: None, mark: 0 });
+        let is_hidden = asked.is_none_or(|leaves| leaves.interface != way.interface);
+        if let Some(shown) = &mut self.shown {
+            shown.note(pair, way, generation, is_hidden);
+        }
     }
 
     /// The face through which packets go to this side of an interface.
@@ -108,20 +120,27 @@ impl LinuxNetwork {
         self.port(id).map_or(NO_BUMP, |p| p.rank)
     }
 
-    /// Which face a packet is written to, and to which side. A TUN: that of the claimed source's
-    /// interface. A bump: that of the interface which takes what passes both, on the side that is
-    /// nearer to the destination.
-    fn way(&mut self, packet: &Transmit<'_>) -> (usize, Side) {
+    /// Which face a packet is written to, and which way it goes from there. A TUN: that of the
+    /// claimed source's interface. A bump: that of the interface which takes what passes both, on
+    /// the side that is nearer to the destination.
+    fn way(&mut self, packet: &Transmit<'_>) -> (usize, Way) {
         // Where it does not matter by which it comes in (a reset after a restart, an interface that
         // is gone), any will do.
         let via = self.face_of(packet.via, Side::Stack);
-        let into_machine = (via.unwrap_or(0), Side::Stack);
+        let into_machine = (via.unwrap_or(0), Way::IntoMachine);
         if self.shown.is_none() {
             return into_machine;
         }
         let out = self.leaves_by(packet);
         match self.face_of(out, Side::Wire) {
-            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => (face, Side::Wire),
+            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => {
+                let generation = self.routes.generation();
+                let pair = || ip::addresses(packet.header);
+                let by = self.port(out).and_then(|p| p.index);
+                let shown = by.zip(self.shown.as_ref());
+                let next_hop = shown.and_then(|(by, shown)| shown.next_hop(pair, by, generation));
+                (face, next_hop.map_or(Way::Out, Way::OutTo))
+            }
             _ => into_machine,
         }
     }
@@ -154,14 +173,13 @@ impl LinuxNetwork {
         if leaves.is_none() && from.is_some() {
             leaves = self.ask(&RouteKey { destination: dst, from: None, mark: 0 });
         }
-        let shown = self.shown.as_ref().and_then(|s| s.interface(src, dst, self.routes.generation()));
+        let generation = self.routes.generation();
+        let shown = self.shown.as_ref().and_then(|s| s.interface((src, dst), generation));
         match (leaves, shown) {
-            (Some(leaves), Some(shown)) if shown.is_current && shown.interface != leaves.interface => {
-                let interface = shown.interface;
+            (Some(leaves), Some((interface, is_current))) if is_current && interface != leaves.interface => {
                 Some(Leaves { interface, mtu: self.routes.mtu(interface).unwrap_or(leaves.mtu) })
             }
-            (None, Some(shown)) => {
-                let interface = shown.interface;
+            (None, Some((interface, _))) => {
                 self.routes.mtu(interface).ok().map(|mtu| Leaves { interface, mtu })
             }
             (leaves, _) => leaves,
@@ -175,9 +193,9 @@ impl Network for LinuxNetwork {
         if packet.is_made && self.own.as_ref().is_some_and(|own| own.sends(packet)) {
             self.counters.own_packets += 1;
         } else {
-            let (n, to) = self.way(packet);
+            let (n, way) = self.way(packet);
             if let Some(face) = self.faces.get_mut(n) {
-                face.transmit(to, packet, &mut self.counters);
+                face.transmit(way, packet, &mut self.counters);
             }
         }
         if let (Some(began), Some(profile)) = (began, &mut self.profile) {

@@ -21,14 +21,14 @@ use crate::netlink::{Family, Nftables, Socket};
 
 /// One way through a bump, with a device of its own.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Passing {
     /// The bumped interface, by its configured name.
     pub(crate) interface: String,
     /// Number of the device.
     pub(crate) device: u32,
     /// The bump's.
     pub(crate) rank: u16,
-    /// Where its packets are written to.
+    /// Where its packets are written to. What goes to the wire leaves as the kernel's own does.
     pub(crate) to: Side,
 }
 
@@ -45,17 +45,14 @@ impl BumpGuard {
     /// `pulse`.
     pub(crate) fn start(
         bump: Arc<Mutex<Bump>>,
-        ways: Vec<Way>,
+        ways: Vec<Passing>,
         pulse: Arc<Pulse>,
         everything: bool,
     ) -> Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));
-        let passage = |way: &Way| match way.to {
-            Side::Stack => Passage::into_machine(),
-            Side::Wire => Passage::default(),
-        };
-        let of = |family| FamilyGuard::new(family, Kind::Tcp, ways.iter().map(passage).collect());
+        let passages = || vec![Passage::into_machine(); ways.len()];
+        let of = |family| FamilyGuard::new(family, Kind::Tcp, passages());
         let mut keeper = Keeper {
             bump,
             pulse,
@@ -113,7 +110,7 @@ struct Known {
 /// What the thread knows.
 struct Keeper {
     bump: Arc<Mutex<Bump>>,
-    ways: Vec<Way>,
+    ways: Vec<Passing>,
     pulse: Arc<Pulse>,
     /// Everything that leaves by a link is taken.
     everything: bool,
@@ -219,12 +216,14 @@ impl Keeper {
             let family = guard.family;
             let mut plain = Vec::new();
             for (n, (way, written)) in self.ways.iter().zip(written).enumerate() {
+                if way.to == Side::Wire {
+                    plain.push((0, 0));
+                    continue;
+                }
                 let bump = self.bump.lock().unwrap_or_else(PoisonError::into_inner);
-                let passed = bump.passed(way.rank, way.to, family);
+                let passed = bump.passed(way.rank, family);
                 drop(bump);
-                // Nobody stands behind the program at the way out.
-                let left = if way.to == Side::Wire { passed.plain } else { passed.syns };
-                plain.push((passed.plain, left));
+                plain.push((passed.plain, passed.syns));
                 let reading = Reading {
                     syns: written.syns,
                     syns_left: passed.syns + written.machine_syns,
@@ -275,11 +274,10 @@ impl Keeper {
             return Ok(());
         }
         let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
-        let lost = LostAtBump { interface: &way.interface, to: way.to, family, sample };
+        let lost = LostAtBump { interface: &way.interface, family, sample };
         let Some(cause) = blame_bump(&mut self.socket, &lost) else {
-            // It would be lost without a bump, too. On the wire that is an outage, which ends.
-            let forget = if way.to == Side::Wire { FamilyGuard::start_anew } else { FamilyGuard::acquit };
-            self.with_guard(family, forget);
+            // It would be lost without a bump, too.
+            self.with_guard(family, FamilyGuard::acquit);
             return Ok(());
         };
         self.ends += 1;
