@@ -9,13 +9,16 @@ mod program;
 mod tap;
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way};
 
 use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
 use crate::divert::Families;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::netlink::{Family, Link};
 use program::{
     CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOTS, Tables, WHOLE, WITHOUT_V4, WITHOUT_V6,
@@ -93,6 +96,8 @@ struct Held {
     sides: &'static [bpf::Side],
     /// What holds them; fewer where the kernel has refused.
     programs: Vec<OwnedFd>,
+    /// Nobody else has it: see [`claim`].
+    claim: Option<UnixListener>,
 }
 
 impl Held {
@@ -217,7 +222,8 @@ impl Bump {
         }
         let sides: &[_] =
             if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
-        let held = Held { has_ethernet: interface.ethernet.is_some(), sides, programs: Vec::new() };
+        let has_ethernet = interface.ethernet.is_some();
+        let held = Held { has_ethernet, sides, programs: Vec::new(), claim: None };
         self.held.insert(interface.index, held);
         self.put_back(interface.index)
     }
@@ -253,6 +259,9 @@ impl Bump {
         let Some(held) = self.held.get_mut(&index) else { return Ok(()) };
         // Two of the same would take a packet twice.
         held.programs.clear();
+        if held.claim.is_none() && held.sides.contains(&bpf::Side::Ingress) {
+            held.claim = Some(claim(index)?);
+        }
         let programs = if held.has_ethernet { &self.ethernet } else { &self.plain };
         for side in held.sides {
             let program = if *side == bpf::Side::Ingress { &programs.ingress } else { &programs.egress };
@@ -290,6 +299,19 @@ impl Bump {
         bpf::take_out(&self.incoming, interface);
         bpf::take_out(&self.leaving, interface);
     }
+}
+
+/// One bump at an interface, of whichever process: two would give each other every packet for ever.
+/// An abstract name belongs to a network namespace, and goes with the process.
+fn claim(interface: u32) -> Result<UnixListener> {
+    let name = format!("farlink-bump-{interface}");
+    let claimed = SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
+    claimed.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Error::Refused(format!(
+            "another Farlink process has a bump at interface {interface}; two of them need different interfaces (`attach`)"
+        )),
+        _ => Error::os(format!("claiming interface {interface}"), error),
+    })
 }
 
 /// What the programs are told of families that are let go.

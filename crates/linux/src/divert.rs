@@ -36,6 +36,10 @@ use nft::Builder;
 use owner::OwnedTable;
 use plan::{Now, PROTOCOL, Plan};
 
+/// Said where there can be no owner.
+const NO_OWNER: &str =
+    "the nftables table has no owner here: whoever flushes the rules removes it, until it is put back";
+
 /// Diversion in force; taken back when dropped.
 #[derive(Debug)]
 pub struct Divert {
@@ -67,17 +71,26 @@ impl Divert {
         let owned = match OwnedTable::make(&plan.config.table_name()) {
             Ok(owned) => Some(owned),
             Err(error) => {
-                tracing::info!(%error, "the nftables table has no owner here: whoever flushes the rules removes it, until it is put back");
+                tracing::info!(%error, "{NO_OWNER}");
                 None
             }
         };
         let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0, owned };
         divert.put_routes(&mut socket)?;
-        if let Err(first) = divert.put_table() {
-            divert.notrack = false;
-            divert.put_table().map_err(|_| first)?;
+        let Err(error) = divert.put_first_table() else { return Ok(divert) };
+        if divert.owned.take().is_none() {
+            return Err(error);
         }
+        divert.put_first_table()?;
+        tracing::info!(%error, "{NO_OWNER}");
         Ok(divert)
+    }
+
+    fn put_first_table(&mut self) -> Result<()> {
+        self.notrack = true;
+        let Err(first) = self.put_table() else { return Ok(()) };
+        self.notrack = false;
+        self.put_table().map_err(|_| first)
     }
 
     fn put_routes(&self, socket: &mut Socket) -> Result<()> {

@@ -182,3 +182,25 @@ fn what_the_firewall_refuses_anyway_does_not_end_diversion() {
     let status = diversion(&daemon);
     assert!(status.in_place && status.ends == 0, "{status:?}");
 }
+
+#[test]
+fn two_processes_have_no_bump_at_the_same_interface() {
+    if skipped("two_processes_have_no_bump_at_the_same_interface") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let first = Daemon::start(&path.router, bumped(&["right"]));
+    let mut config = bumped(&["right"]);
+    config.divert.instance = "two".into();
+    let second = Daemon::start(&path.router, config);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!((split(&first), split(&second)), (1, 0));
+    eventually("the second says so", || !diversion(&second).in_place);
+    assert!(diversion(&first).in_place);
+    // It takes over.
+    assert_eq!(first.drain(), End::Drained);
+    eventually("the second has it", || diversion(&second).in_place);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&second), 1);
+    assert_eq!(second.drain(), End::Drained);
+}
