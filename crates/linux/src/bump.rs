@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
+use farlink_wire::ip::PROTOCOL_TCP;
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way};
 
 use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
@@ -112,7 +113,7 @@ impl Held {
 
 impl Bump {
     /// Loads the programs. `protocols`: IP protocols of which packets, and ICMP errors about them,
-    /// are taken.
+    /// are taken; one at least.
     ///
     /// # Errors
     /// The kernel refuses bpf(2), or is too old.
@@ -160,7 +161,7 @@ impl Bump {
     /// # Errors
     /// Why it cannot.
     pub fn is_possible() -> Result<()> {
-        Self::load(&[]).and_then(|bump| bump.probe())
+        Self::load(&[PROTOCOL_TCP]).and_then(|bump| bump.probe())
     }
 
     /// From here on what is written to this device reaches interfaces.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
 pub use blame_bump::{LostAtBump, blame_bump};
-pub use diagnose::{Diagnosis, Severity, diagnose, verify};
+pub use diagnose::{Diagnosis, Severity, diagnose, refusal, verify};
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
 pub(crate) use plan::counter_name;

@@ -163,7 +163,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
         Err(_) => planned(args.config.as_deref())?,
     };
-    let mut answers = vec![host_answer(&divert, &interfaces)];
+    let mut answers = vec![host_answer(&divert, &interfaces, running.is_ok())];
     match &running {
         Ok(running) => answers.extend(running_answers(args, running)?),
         Err(e) => answers.push(absent(e)),
@@ -212,8 +212,10 @@ fn planned(file: Option<&Path>) -> anyhow::Result<(DivertConfig, Vec<String>)> {
     Ok((settings.divert, settings.gateway.interfaces.into_iter().map(|i| i.name).collect()))
 }
 
-fn host_answer(divert: &DivertConfig, interfaces: &[String]) -> Answer {
+fn host_answer(divert: &DivertConfig, interfaces: &[String], is_running: bool) -> Answer {
     let mut found = divert::diagnose(divert, interfaces);
+    // A gateway that runs has found its way.
+    found.extend(divert::refusal(divert.method).filter(|_| !is_running));
     found.extend(host::further(interfaces));
     let bad = found.iter().any(|d| d.severity == Severity::Problem);
     let answer = match (bad, interfaces.is_empty()) {

@@ -54,7 +54,11 @@ impl fmt::Display for Diagnosis {
 pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     tools(&mut found);
-    let method = method_here(config, &mut found);
+    let method = match config.method {
+        Method::Auto if Bump::is_possible().is_ok() => Method::Bump,
+        Method::Auto => Method::Policy,
+        other => other,
+    };
     forwarding(&mut found);
     match Socket::open() {
         Ok(mut socket) => {
@@ -81,28 +85,23 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     found
 }
 
-/// By which means traffic is, or would be, diverted.
-fn method_here(config: &DivertConfig, found: &mut Vec<Diagnosis>) -> Method {
-    if config.method == Method::Policy {
-        return Method::Policy;
-    }
-    match (Bump::is_possible(), config.method) {
-        (Ok(()), _) => Method::Bump,
-        (Err(error), Method::Bump) => {
-            let text = format!(
+/// Whether a method can be used by this process, where it is to be a bump: what to know if not.
+#[must_use]
+pub fn refusal(method: Method) -> Option<Diagnosis> {
+    let error = Bump::is_possible().err().filter(|_| method != Method::Policy)?;
+    Some(match method {
+        Method::Auto => Diagnosis::new(
+            Severity::Note,
+            format!("there can be no bump here ({error}), so traffic is diverted by policy routing"),
+        ),
+        _ => Diagnosis::new(
+            Severity::Problem,
+            format!(
                 "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
                  diverts by policy routing"
-            );
-            found.push(Diagnosis::new(Severity::Problem, text));
-            Method::Bump
-        }
-        (Err(error), _) => {
-            let text =
-                format!("there can be no bump here ({error}), so traffic is diverted by policy routing");
-            found.push(Diagnosis::new(Severity::Note, text));
-            Method::Policy
-        }
-    }
+            ),
+        ),
+    })
 }
 
 fn tools(found: &mut Vec<Diagnosis>) {
