@@ -249,9 +249,10 @@ fn child_that_forwards() {
     forward(&mut tuns, &Waker::new().unwrap(), |_, _, _, _| {});
 }
 
-fn forwarder(router: &Host) -> Running {
+fn forwarder(router: &Host, path: &str) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
+        .env("PATH", path)
         .args(["child_that_forwards", "--exact", "--nocapture"])
         .env("FARLINK_TEST_FORWARDER", "1")
         .stdout(Stdio::null())
@@ -276,7 +277,7 @@ fn a_killed_forwarder_leaves_a_plain_router() {
          nft add rule ip nat post ip saddr 10.1.0.0/24 oifname right masquerade",
     );
     let before = configuration(&path.router);
-    let mut child = forwarder(&path.router);
+    let mut child = forwarder(&path.router, &std::env::var("PATH").unwrap());
 
     // A connection that lives through the kill.
     let listener = path.server.0.run(|| Ok(TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
@@ -329,10 +330,37 @@ fn a_flush_of_others_leaves_the_table_alone() {
     let refused = path.router.0.command("nft").args(["delete", "table", "inet", "farlink"]).status().unwrap();
     assert!(!refused.success());
     assert_eq!(listed().lines().count(), rules);
+    assert!(listed().contains("flags owner"));
     transfer(&path, "10.2.0.1", 1_000_000);
     assert!(bounce.seen().packets > 20, "it is diverted still");
     bounce.stop(&path.router);
     assert_eq!(path.router.sh("nft list ruleset"), "");
+}
+
+#[test]
+fn an_nft_that_holds_no_table_will_do() {
+    if skipped("an_nft_that_holds_no_table_will_do") {
+        return;
+    }
+    let path = Path::new();
+    let directory = std::env::temp_dir().join(format!("fln{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (poor, real) = (directory.join("nft"), path.router.sh("command -v nft"));
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -i \"*) echo interactive CLI not supported >&2; exit 1;; esac\nexec {} \"$@\"\n",
+        real.trim()
+    );
+    std::fs::write(&poor, script).unwrap();
+    path.router.sh(&format!("chmod 755 {}", poor.display()));
+    let child =
+        forwarder(&path.router, &format!("{}:{}", directory.display(), std::env::var("PATH").unwrap()));
+    assert!(!path.router.sh("nft list table inet farlink").contains("owner"));
+    let counted = || path.router.sh("nft list counter inet farlink diverted_0");
+    assert!(counted().contains("packets 0 "), "{}", counted());
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(!counted().contains("packets 0 "), "{}", counted());
+    drop(child);
+    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
