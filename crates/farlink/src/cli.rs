@@ -187,6 +187,9 @@ pub struct RunArgs {
     /// Admin socket [default: the file's, else /run/farlink/farlink.sock]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// By which means traffic is diverted: auto, bump, policy [default: the file's, else policy]
+    #[arg(long, value_name = "METHOD")]
+    pub divert: Option<farlink_linux::divert::Method>,
     /// How much to log: error, warn, info, debug, trace, or a filter such as
     /// 'info,connections=debug', which says what becomes of each connection
     #[arg(long, value_name = "FILTER", default_value = "info", env = "FARLINK_LOG")]

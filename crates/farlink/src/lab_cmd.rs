@@ -8,6 +8,7 @@ use farlink_lab::build::{Lab, Life};
 use farlink_lab::settings::{self, Settings};
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
+use farlink_linux::divert::Method;
 use farlink_linux::sandbox;
 
 use crate::out::{out, outln};
@@ -71,6 +72,9 @@ struct UpArgs {
     /// How the namespaces' names begin
     #[arg(long, value_name = "NAME", default_value = "fl")]
     prefix: String,
+    /// How gateways divert traffic: auto, bump, policy [default: policy]
+    #[arg(long, value_name = "METHOD")]
+    divert: Option<Method>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -90,6 +94,10 @@ struct DownArgs {
 struct RunArgs {
     #[command(flatten)]
     cells: ScenarioArgs,
+    /// How gateways divert traffic whose configuration does not say: auto, bump, policy [default:
+    /// policy]
+    #[arg(long, value_name = "METHOD")]
+    divert: Option<Method>,
     /// Write the plots of `farlink report` into a directory (SVG), and time-sequences from the
     /// captures
     #[arg(long, value_name = "DIR")]
@@ -170,6 +178,9 @@ fn up(args: UpArgs) -> Result<ExitCode> {
     }
     let mut settings = Settings::default();
     settings.set_all(settings_given.iter().map(String::as_str))?;
+    if let Some(method) = args.divert {
+        method.tell_children();
+    }
     state::sweep();
     let lab = Lab::up(&topology, &settings, &args.prefix, Life::Standing)?;
     if args.json {
@@ -202,10 +213,13 @@ fn down(args: &DownArgs) -> Result<ExitCode> {
 }
 
 fn run_scenario(args: RunArgs) -> Result<ExitCode> {
+    if let Some(method) = args.divert {
+        method.tell_children();
+    }
     if sandbox::is_needed() {
         sandbox::enter().context("the laboratory needs network namespaces")?;
     }
-    let RunArgs { cells, plots } = args;
+    let RunArgs { cells, plots, .. } = args;
     let options = runner::Options { chosen: cells.chosen()?, plots };
     cells.publish(&runner::run(&options)?)
 }

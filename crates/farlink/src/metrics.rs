@@ -243,7 +243,8 @@ mod tests {
             ..Default::default()
         });
         let mut value = serde_json::to_value(&status).unwrap();
-        value["diversion"] = serde_json::json!({"ipv4": true, "ipv6": false, "repairs": 3, "found": ["x"]});
+        value["diversion"] =
+            serde_json::json!({"in_place": false, "ipv4": true, "ipv6": false, "repairs": 3, "found": ["x"]});
         value["driver"] = serde_json::json!({"writes_busy": 7, "profile": [
             {"name": "read", "calls": 3, "ns": 1500, "histogram": [1, 1, 1]},
         ]});
@@ -268,6 +269,7 @@ mod tests {
             "farlink_memory_bytes{of=\"timers\"} 5",
             "farlink_wakes_total{for=\"pacing\"} 6",
             "farlink_driver_writes_busy_total 7",
+            "farlink_diversion_in_place 0",
             "farlink_diversion_ipv4 1",
             "farlink_diversion_ipv6 0",
             "farlink_diversion_repairs_total 3",

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use anyhow::{Context, Result};
-use farlink_linux::driver::{Attendance, DiversionStatus, Driver, DriverConfig, DriverStatus, End, Pulse};
+use farlink_linux::divert::Method;
+use farlink_linux::driver::{
+    Attendance, DiversionStatus, Driver, DriverConfig, DriverStatus, End, OwnPackets, Pulse,
+};
 use farlink_linux::event_loop::Signals;
 use farlink_linux::{caps, watchdog};
 use sd_notify::NotifyState;
@@ -72,6 +75,8 @@ fn configured(args: &RunArgs) -> Result<Settings> {
         rate: args.rate,
         interfaces: args.interfaces.clone(),
         socket: args.socket.clone(),
+        method: args.divert,
+        method_default: Method::of_environment().map_err(anyhow::Error::msg)?,
     };
     let is_quick = !args.links.is_empty() || !args.interfaces.is_empty();
     let default = (!is_quick).then(|| PathBuf::from(config::DEFAULT_FILE));
@@ -142,7 +147,10 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
     if let Some(directory) = settings.journal.parent() {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
-    caps::keep_net_admin_only()?;
+    let may_bump = settings.divert.method != Method::Policy;
+    // While there is the privilege. Without it refusals are not announced; check says so.
+    let own_packets = may_bump.then(OwnPackets::open).and_then(Result::ok).map(Arc::new);
+    caps::keep_net_admin(may_bump)?;
     // A core would take its time to be written, while the devices stand and nobody reads from them;
     // and it would hold what the hosts say to each other.
     let is_watched = std::env::var_os("FARLINK_WATCHDOG").is_none_or(|v| v != "off");
@@ -167,6 +175,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         journal: Some(settings.journal),
         heartbeat,
         watchdog: is_watched,
+        own_packets,
         ..DriverConfig::new(gateway)
     })?;
     let waker = driver.waker();
@@ -339,16 +348,18 @@ impl<'a> Answerer<'a> {
 
     fn running(&self, attendance: &Attendance<'_>) -> Running {
         let is_link = |name: &str| self.names.iter().filter(|(_, interface)| interface == name).count() > 1;
-        let interfaces = attendance.diverted().into_iter().map(|d| Interface {
-            is_link: is_link(&d.interface),
-            name: d.interface,
-            device: d.tun,
-            device_index: d.tun_index,
+        let (ports, diverted) = (attendance.status().ports, attendance.diverted());
+        let interfaces = ports.into_iter().map(|p| Interface {
+            is_link: is_link(&p.interface),
+            device_index: diverted.iter().find(|d| d.tun == p.tun).map_or(0, |d| d.tun_index),
+            name: p.interface,
+            device: p.tun,
         });
         Running {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: attendance.status().uptime_s as u64,
             pid: std::process::id(),
+            method: attendance.diversion().method.to_owned(),
             instance: self.divert.instance.clone(),
             mark_mask: self.divert.mark_mask,
             table_base: self.divert.table_base,

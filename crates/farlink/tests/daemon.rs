@@ -348,7 +348,12 @@ fn what_is_removed_is_put_back_and_check_says_so() {
     }
     let bed = Bed::new("broken");
     let mut daemon = bed.start(&["--link", "to-server"]);
-    bed.in_gateway("nft delete table inet farlink");
+    bed.in_gateway("nft flush ruleset; nft delete table inet farlink 2>/dev/null; true");
+    assert!(bed.in_gateway("nft list table inet farlink").contains("chain prerouting"), "it has an owner");
+    bed.in_gateway(
+        "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = nft ] && \
+         [ \"$(readlink $p/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && kill -9 ${p#/proc/}; done 2>/dev/null; true",
+    );
     bed.eventually("the table is put back", || bed.log().contains("diversion is put back"));
     assert!(bed.in_gateway("nft list table inet farlink").contains("chain prerouting"));
     let check = bed.ask(&["check", "--seconds", "1"]);

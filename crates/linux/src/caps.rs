@@ -17,11 +17,12 @@ pub fn can_administer() -> bool {
     rustix::process::geteuid().is_root() && capabilities(None).is_ok_and(|c| c.effective.contains(needed))
 }
 
-/// Gives up every privilege but CAP_NET_ADMIN (TUN, routes, rules, nftables), for good: this
-/// thread, threads and programs that it starts afterwards. Nothing that is started can gain
-/// privileges again (no_new_privs). Call before other threads are started.
-pub fn keep_net_admin_only() -> Result<()> {
-    let keep = CapabilitySet::NET_ADMIN;
+/// Gives up every privilege but CAP_NET_ADMIN (TUN, routes, rules, nftables) and, where programs
+/// are to stand at interfaces, CAP_BPF, for good: this thread, threads and programs that it starts
+/// afterwards. Nothing that is started can gain privileges again (no_new_privs). Call before other
+/// threads are started.
+pub fn keep_net_admin(and_bpf: bool) -> Result<()> {
+    let keep = CapabilitySet::NET_ADMIN | if and_bpf { CapabilitySet::BPF } else { CapabilitySet::empty() };
     for capability in CapabilitySet::all().iter().filter(|c| !keep.contains(*c)) {
         // EINVAL: younger than this kernel. EPERM: no CAP_SETPCAP, then the sets below still bind
         // this process.
@@ -33,8 +34,8 @@ pub fn keep_net_admin_only() -> Result<()> {
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })
         .context(|| "dropping capabilities".to_owned())?;
     // So that `nft`, run at shutdown, has it also where the daemon does not run as root.
-    if kept.contains(keep) {
-        let _ = rustix::thread::configure_capability_in_ambient_set(keep, true);
+    for one in kept.iter() {
+        let _ = rustix::thread::configure_capability_in_ambient_set(one, true);
     }
     Ok(())
 }

@@ -7,8 +7,11 @@
 
 mod audit;
 mod blame;
+mod blame_bump;
 mod diagnose;
+mod method;
 mod nft;
+mod owner;
 mod passage;
 mod plan;
 mod selection;
@@ -17,7 +20,9 @@ use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
-pub use diagnose::{Diagnosis, Severity, diagnose, verify};
+pub use blame_bump::{LostAtBump, blame_bump};
+pub use diagnose::{Diagnosis, Severity, diagnose, refusal, verify};
+pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
 pub(crate) use plan::counter_name;
 pub use plan::{DivertConfig, Diverted, Families};
@@ -28,7 +33,12 @@ pub use crate::netlink::Count;
 use crate::error::{Error, Result};
 use crate::netlink::{Family, Nftables, Socket};
 use nft::Builder;
+use owner::OwnedTable;
 use plan::{Now, PROTOCOL, Plan};
+
+/// Said where there can be no owner.
+const NO_OWNER: &str =
+    "the nftables table has no owner here: whoever flushes the rules removes it, until it is put back";
 
 /// Diversion in force; taken back when dropped.
 #[derive(Debug)]
@@ -41,6 +51,8 @@ pub struct Divert {
     notrack: bool,
     /// Rules that the nftables table has when it is whole.
     rule_count: usize,
+    /// `None`: the table is anybody's.
+    owned: Option<OwnedTable>,
 }
 
 impl Divert {
@@ -56,13 +68,29 @@ impl Divert {
         }
         remove_leftovers(&plan.config)?;
         // From here on dropping `divert` takes back what has been done.
-        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0 };
+        let owned = match OwnedTable::make(&plan.config.table_name()) {
+            Ok(owned) => Some(owned),
+            Err(error) => {
+                tracing::info!(%error, "{NO_OWNER}");
+                None
+            }
+        };
+        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0, owned };
         divert.put_routes(&mut socket)?;
-        if let Err(first) = divert.put_table() {
-            divert.notrack = false;
-            divert.put_table().map_err(|_| first)?;
+        let Err(error) = divert.put_first_table() else { return Ok(divert) };
+        if divert.owned.take().is_none() {
+            return Err(error);
         }
+        divert.put_first_table()?;
+        tracing::info!(%error, "{NO_OWNER}");
         Ok(divert)
+    }
+
+    fn put_first_table(&mut self) -> Result<()> {
+        self.notrack = true;
+        let Err(first) = self.put_table() else { return Ok(()) };
+        self.notrack = false;
+        self.put_table().map_err(|_| first)
     }
 
     fn put_routes(&self, socket: &mut Socket) -> Result<()> {
@@ -77,9 +105,17 @@ impl Divert {
 
     fn put_table(&mut self) -> Result<()> {
         let script = self.plan.script(self.notrack, self.now);
-        script.apply()?;
         self.rule_count = script.rule_count();
-        Ok(())
+        match &mut self.owned {
+            Some(owned) => owned.put(script),
+            None => script.apply(),
+        }
+    }
+
+    /// Whether a flush of the firewall's rules leaves the table alone.
+    #[must_use]
+    pub fn is_owned(&self) -> bool {
+        self.owned.is_some()
     }
 
     /// Diverts these families from here on, and lets the others take the ordinary way. Counters
@@ -116,6 +152,12 @@ impl Divert {
             socket.link_up(one.tun_index, true)?;
         }
         self.put_routes(socket)?;
+        let Err(first) = self.put_table() else { return Ok(()) };
+        if self.owned.take().is_none() {
+            return Err(first);
+        }
+        // Who held the table is gone, or what it holds is not what was put there.
+        self.owned = Some(OwnedTable::make(&self.plan.config.table_name())?);
         self.put_table()
     }
 
@@ -123,6 +165,7 @@ impl Divert {
     /// TUN can still be read.
     pub fn remove(mut self) -> Result<()> {
         self.is_active = false;
+        self.owned = None;
         remove_leftovers(&self.plan.config)
     }
 
@@ -156,6 +199,7 @@ impl Divert {
 
 impl Drop for Divert {
     fn drop(&mut self) {
+        self.owned = None;
         if self.is_active
             && let Err(error) = remove_leftovers(&self.plan.config)
         {
@@ -175,7 +219,7 @@ pub fn counters(config: &DivertConfig) -> Result<BTreeMap<String, Count>> {
 pub fn remove_leftovers(config: &DivertConfig) -> Result<()> {
     config.check()?;
     // First the marks, so that no packet is marked without a rule that knows the mark.
-    let nft = Builder::removing(&config.table_name()).build().apply();
+    let nft = remove_table(&config.table_name());
     let mut socket = Socket::open()?;
     for family in Family::BOTH {
         let ours = |r: &crate::netlink::Rule| r.protocol == PROTOCOL && config.tables().contains(&r.table);
@@ -196,6 +240,21 @@ pub fn remove_leftovers(config: &DivertConfig) -> Result<()> {
         }
     }
     nft
+}
+
+/// The owner of a killed predecessor's table needs a moment to see that it is gone.
+fn remove_table(name: &str) -> Result<()> {
+    const ATTEMPTS: u32 = 40;
+    let script = Builder::removing(name).build();
+    for _ in 1..ATTEMPTS {
+        match script.apply() {
+            Err(Error::Tool { output, .. }) if output.contains("not permitted") => {
+                std::thread::sleep(std::time::Duration::from_millis(25));
+            }
+            other => return other,
+        }
+    }
+    script.apply()
 }
 
 /// A kernel with IPv6 switched off diverts IPv4 only.

@@ -2,40 +2,51 @@
 //! thread.
 
 mod connections;
+mod face;
+mod link_events;
 mod network;
+mod own;
 mod profile;
 mod pulse;
+mod setup;
 mod shortage;
+mod shown;
 mod status;
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use farlink_gateway::{Config, Gateway, IfaceId, LinkState, PACKETS_PER_TURN};
+use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
+pub use own::OwnPackets;
 pub use profile::StageStatus;
-pub(crate) use pulse::Traffic;
+pub(crate) use pulse::{PortPulse, Traffic};
 pub use pulse::{Position, Pulse};
 pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
 
+use crate::bump::Bump;
 use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event_loop::{Interest, Poller, Signals, Waker};
-use crate::guard::Guard;
+use crate::guard::{BumpGuard, Guard};
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
-use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
+use crate::netlink::{Monitor, RouteCache, Socket};
 use crate::spread::Spreader;
-use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
+use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
-use network::{LinuxNetwork, Port};
+use face::Face;
+use link_events::ToldState;
+use network::LinuxNetwork;
 use profile::{Profile, Stage};
+use setup::Setup;
 use shortage::Shortage;
+use shown::Shown;
 
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
 /// [`PACKETS_PER_TURN`] packets.
@@ -47,16 +58,6 @@ const WAKER: u64 = u64::MAX - 2;
 const JOURNAL_SLOTS_MAX: usize = 1 << 20;
 /// How long the last packets in the TUNs are waited for after diversion has been taken back.
 const LAST_PACKETS: Duration = Duration::from_millis(20);
-
-/// A link that is silent for no longer than this is not worth a line of the log.
-const WINK_MAX: Duration = Duration::from_secs(1);
-
-/// What the log was told of a link last, and in which state it has been since when.
-struct ToldState {
-    told: LinkState,
-    is: LinkState,
-    since: Instant,
-}
 
 /// What the driver is told.
 #[derive(Clone, Debug)]
@@ -76,6 +77,8 @@ pub struct DriverConfig {
     pub heartbeat: Option<Arc<Heartbeat>>,
     /// End the process when the event loop hangs.
     pub watchdog: bool,
+    /// How packets in the machine's own name leave round a bump; `None`: they do not.
+    pub own_packets: Option<Arc<OwnPackets>>,
 }
 
 impl DriverConfig {
@@ -90,6 +93,7 @@ impl DriverConfig {
             journal: Some(PathBuf::from("/run/farlink/journal")),
             heartbeat: None,
             watchdog: true,
+            own_packets: None,
         }
     }
 }
@@ -116,9 +120,13 @@ pub struct Driver {
     /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is
     /// gone, and nobody looks whether packets wait in one.
     guard: Option<Guard>,
+    bump_guard: Option<BumpGuard>,
+    bump: Option<Arc<Mutex<Bump>>>,
     watchdog: Option<Watchdog>,
     pulse: Arc<Pulse>,
     diverted: Vec<Diverted>,
+    /// Names of the interfaces of which everything is diverted that leaves by them.
+    whole: Vec<String>,
     /// The guard wants nothing to be split.
     is_unsplit: bool,
     /// What the log was told last of each declared link.
@@ -149,20 +157,9 @@ impl Driver {
     /// it. In the calling thread's network namespace, on which thread [`Driver::run`] must be
     /// called, too.
     pub fn start(mut config: DriverConfig) -> Result<Self> {
-        find_addresses(&mut config.gateway)?;
-        let interfaces: Vec<(IfaceId, String)> =
-            config.gateway.interfaces.iter().map(|i| (i.id, i.name.clone())).collect();
-        if interfaces.is_empty() {
-            return Err(Error::Refused("no interface is to be diverted".to_owned()));
-        }
-        let pulse = Arc::new(Pulse::new(interfaces.len()));
-        let mut ports = Vec::new();
-        for (n, (id, interface)) in interfaces.iter().enumerate() {
-            let tun_config =
-                TunConfig { name: config.divert.tun_name(n), queue_packets: config.queue_packets };
-            let tun = Tun::create(&tun_config)?;
-            ports.push(Port::new(*id, interface.clone(), tun, (Arc::clone(&pulse), n)));
-        }
+        setup::find_addresses(&mut config.gateway)?;
+        let Setup { ports, faces, diverted, pulse, bump } = Setup::make(&config)?;
+        let interfaces: Vec<(IfaceId, String)> = ports.iter().map(|p| (p.id, p.interface.clone())).collect();
         // From here on no other process serves this instance: it would hold the TUNs.
         let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
         let (records, journal) = match &config.journal {
@@ -177,20 +174,15 @@ impl Driver {
         let monitor = Monitor::open()?;
         poller.add(&*waker, WAKER, Interest::Read)?;
         poller.add(&monitor, EVENTS, Interest::Read)?;
-        for (port, n) in ports.iter().zip(0u64..) {
-            poller.add(&port.tun, n, Interest::Read)?;
+        for (face, n) in faces.iter().zip(0u64..) {
+            poller.add(face, n, Interest::Read)?;
         }
-        let diverted: Vec<_> = ports
-            .iter()
-            .map(|p| Diverted {
-                interface: p.interface.clone(),
-                tun: p.tun.name().to_owned(),
-                tun_index: p.tun.index(),
-            })
-            .collect();
-        let spreader = Spreader::new(ports.iter().map(|p| (p.tun.name(), p.tun.index())));
+        let spreader = Spreader::new(faces.iter().map(|f| (f.name(), f.index())));
         let net = LinuxNetwork {
             ports,
+            faces,
+            shown: bump.is_some().then(Shown::default),
+            own: config.own_packets.filter(|_| bump.is_some()),
             routes: RouteCache::open()?,
             journal,
             counters: Counters::default(),
@@ -201,9 +193,12 @@ impl Driver {
             gateway: Gateway::new(config.gateway),
             net,
             guard: None,
+            bump_guard: None,
+            bump: None,
             watchdog: None,
             pulse,
             diverted,
+            whole: Vec::new(),
             is_unsplit: false,
             link_states: Vec::new(),
             poller,
@@ -222,10 +217,9 @@ impl Driver {
         for port in 0..driver.net.ports.len() {
             driver.tell_if_down(port);
         }
-        let divert = Divert::apply(config.divert, driver.diverted.clone())?;
-        driver.guard = Some(Guard::start(divert, Arc::clone(&driver.pulse), Arc::clone(&driver.waker))?);
+        driver.divert(config.divert, bump)?;
         if config.watchdog {
-            let devices = driver.net.ports.iter().map(|p| p.tun.as_fd());
+            let devices = driver.net.faces.iter().map(Face::as_fd);
             driver.watchdog = Some(Watchdog::start(Arc::clone(&driver.pulse), devices, config.heartbeat)?);
         }
         if !records.is_empty() {
@@ -236,6 +230,24 @@ impl Driver {
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
         Ok(driver)
+    }
+
+    /// Packets come from here on.
+    fn divert(&mut self, config: DivertConfig, bump: Option<Bump>) -> Result<()> {
+        self.whole = config.whole_interfaces().map(str::to_owned).collect();
+        if let Some(bump) = bump {
+            let bump = Arc::new(Mutex::new(bump));
+            self.bump = Some(Arc::clone(&bump));
+            // Before the guard looks whether something is missing.
+            self.look_at_links()?;
+            let pulse = Arc::clone(&self.pulse);
+            let everything = !self.whole.is_empty();
+            self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
+            return Ok(());
+        }
+        let divert = Divert::apply(config, self.diverted.clone())?;
+        self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
+        Ok(())
     }
 
     /// Whether the event loop turns: for those who tell a supervisor.
@@ -304,7 +316,7 @@ impl Driver {
     }
 
     fn deadline(&mut self) -> Option<Instant> {
-        let retries = self.net.ports.iter().filter_map(Port::retry_at).min();
+        let retries = self.net.faces.iter().filter_map(Face::retry_at).min();
         let drain = match self.phase {
             Phase::Running => None,
             Phase::Draining { until } => Some(until),
@@ -324,7 +336,7 @@ impl Driver {
 
     /// Reads a batch of each TUN. Returns how many packets there were.
     fn read_all(&mut self) -> Result<usize> {
-        let count = self.net.ports.len();
+        let count = self.net.faces.len();
         self.first = (self.first + 1) % count.max(1);
         let mut packets = 0;
         for n in (self.first..count).chain(0..self.first) {
@@ -333,21 +345,20 @@ impl Driver {
                 if bytes >= BATCH_BYTES {
                     break;
                 }
-                let Some(port) = self.net.ports.get_mut(n) else { break };
+                let Some(face) = self.net.faces.get_mut(n) else { break };
                 let began = self.net.profile.is_some().then(clock::now);
-                let packet = match port.tun.read(self.gateway.pool()) {
-                    Ok(ReadOutcome::Packet(packet)) => packet,
-                    Ok(ReadOutcome::Odd) => {
+                let (packet, arrival) = match face.read(self.gateway.pool()) {
+                    Ok((ReadOutcome::Packet(packet), arrival)) => (packet, arrival),
+                    Ok((ReadOutcome::Odd, _)) => {
                         self.net.counters.odd_packets += 1;
                         continue;
                     }
-                    Ok(ReadOutcome::Empty) => break,
+                    Ok((ReadOutcome::Empty, _)) => break,
                     Err(error) => return Err(error),
                 };
                 packets += 1;
                 bytes += packet.len();
-                port.note_read(packet.bytes(), packet.offload.is_super_segment());
-                let id = port.id;
+                let id = self.net.arrived(n, arrival, packet.bytes());
                 let now = clock::now();
                 self.gateway.handle_packet(now, id, packet, &mut self.net);
                 if let (Some(began), Some(profile)) = (began, &mut self.net.profile) {
@@ -371,12 +382,12 @@ impl Driver {
         if let Some(profile) = &mut self.net.profile {
             profile.note(Stage::Egress, now, clock::now());
         }
-        let LinuxNetwork { ports, counters, .. } = &mut self.net;
+        let LinuxNetwork { faces, counters, .. } = &mut self.net;
         let (mut packets, mut bytes) = (0, 0);
-        for port in ports {
-            port.retry(now, counters);
-            packets += port.counters.packets_out;
-            bytes += port.counters.bytes_out;
+        for face in faces {
+            face.retry(now, counters);
+            packets += face.counters.packets_out;
+            bytes += face.counters.bytes_out;
         }
         self.pulse.forwarded.set(self.gateway.packets_forwarded());
         self.spreader.attend(now, packets, bytes);
@@ -397,102 +408,6 @@ impl Driver {
             None => return,
         }
         self.gateway.set_short_of_time(self.shortage.deadline().is_some());
-    }
-
-    fn take_events(&mut self) -> Result<()> {
-        let (mut routes, mut lost) = (false, false);
-        let mut links: Vec<(Link, bool)> = Vec::new();
-        self.monitor.drain(|event| match event {
-            Event::Link(link) => links.push((link, true)),
-            Event::LinkGone(link) => links.push((link, false)),
-            Event::Routes => routes = true,
-            Event::Lost => lost = true,
-        })?;
-        if !(routes || lost) && links.is_empty() {
-            return Ok(());
-        }
-        // An interface that changes may change its MTU, its number, and the routes through it.
-        self.net.routes.invalidate();
-        self.gateway.routes_changed(clock::now());
-        for (link, exists) in links {
-            self.link_changed(&link, exists);
-        }
-        if lost {
-            self.net.counters.events_lost += 1;
-            self.look_at_links()?;
-        }
-        Ok(())
-    }
-
-    /// The state of all interfaces, as it is now.
-    fn look_at_links(&mut self) -> Result<()> {
-        for link in Socket::open()?.links()? {
-            self.link_changed(&link, true);
-        }
-        Ok(())
-    }
-
-    /// The gateway takes every interface to be up until it hears otherwise.
-    fn tell_if_down(&mut self, port: usize) {
-        if let Some(port) = self.net.ports.get(port).filter(|p| !p.is_usable) {
-            tracing::warn!(interface = %port.interface, "the interface is down, or does not exist yet");
-            let id = port.id;
-            self.gateway.link_state(clock::now(), id, false, &mut self.net);
-        }
-    }
-
-    fn link_changed(&mut self, link: &Link, exists: bool) {
-        let Some(port) = self.net.ports.iter_mut().find(|p| p.interface == link.name) else {
-            if let Some(port) = self.net.ports.iter().find(|p| p.tun.name() == link.name)
-                && (!exists || !link.up)
-            {
-                tracing::error!(
-                    device = port.tun.name(),
-                    "the device was taken down or away; one that is down is brought up again"
-                );
-            }
-            return;
-        };
-        let (id, was_usable) = (port.id, port.is_usable);
-        let index = exists.then_some(link.index);
-        if let Some(old) = port.index.take() {
-            self.net.by_index.remove(&old);
-        }
-        port.index = index;
-        if let Some(index) = index {
-            self.net.by_index.insert(index, id);
-        }
-        port.is_usable = exists && link.is_usable();
-        let is_usable = port.is_usable;
-        if is_usable != was_usable {
-            let state = if is_usable { "up" } else { "down" };
-            tracing::info!(interface = %link.name, state, "link state");
-            self.gateway.link_state(clock::now(), id, is_usable, &mut self.net);
-        }
-    }
-
-    /// The log is told of links that have gone or come back, and by whose word. A mere suspicion
-    /// ends with the next answer, or is soon more. So does a wink, of which there may be many in a
-    /// second.
-    fn tell_link_states(&mut self) {
-        let now = clock::now();
-        for (n, (link, said)) in self.gateway.link_states().enumerate() {
-            let state = said.state();
-            if self.link_states.len() <= n {
-                self.link_states.push(ToldState { told: LinkState::Up, is: LinkState::Up, since: now });
-            }
-            let Some(before) = self.link_states.get_mut(n) else { return };
-            if core::mem::replace(&mut before.is, state) != state {
-                before.since = now;
-            }
-            let may_be_wink = state == LinkState::Probing && now.since(before.since) < WINK_MAX;
-            if state == LinkState::Suspect || may_be_wink {
-                continue;
-            }
-            if core::mem::replace(&mut before.told, state) != state {
-                tracing::info!(link, state = state.name(), down_by = said.names().join(", "), "link");
-            }
-        }
     }
 
     /// Splits, or hands back what is split, as the guard of diversion has decided.
@@ -553,12 +468,18 @@ impl Driver {
             End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
         };
         self.watchdog = None;
+        self.bump_guard = None;
+        if let Some(bump) = &self.bump {
+            bump.lock().unwrap_or_else(PoisonError::into_inner).take_nothing();
+        }
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;
-        while clock::now() < until {
-            self.read_all()?;
+        // Nothing follows them, so there is an end.
+        while self.read_all()? > 0 || clock::now() < until {
             self.work();
-            self.poller.wait(Some(until))?;
+            // What waits in the queue of a link leaves at its rate.
+            let due = self.gateway.poll_timeout().map_or(until, |due| due.at.min(until));
+            self.poller.wait(Some(due))?;
         }
         if let Some(journal) = self.net.journal.take() {
             journal.remove();
@@ -575,19 +496,28 @@ impl Driver {
         outcome.map(|()| end)
     }
 
+    fn diversion(&self) -> DiversionStatus {
+        let of_bump = self.bump_guard.as_ref().map(BumpGuard::status);
+        of_bump.or(self.guard.as_ref().map(Guard::status)).unwrap_or_default()
+    }
+
     fn status(&self) -> DriverStatus {
         let drops: HashMap<String, u64> = Socket::open()
             .and_then(|mut s| s.links())
             .map(|links| links.into_iter().map(|l| (l.name, l.tx_dropped)).collect())
             .unwrap_or_default();
-        let ports = self.net.ports.iter().map(|p| PortStatus {
-            interface: p.interface.clone(),
-            up: p.is_usable,
-            tun: p.tun.name().to_owned(),
-            tso4: p.tun.offloads().tso4,
-            tso6: p.tun.offloads().tso6,
-            queue_drops: drops.get(p.tun.name()).copied().unwrap_or(0),
-            counters: p.counters,
+        let ports = self.net.ports.iter().map(|p| {
+            let faces = self.net.faces.get(p.faces.clone()).unwrap_or_default();
+            let (face, device) = (faces.first(), faces.first().map_or("", Face::name));
+            PortStatus {
+                interface: p.interface.clone(),
+                up: p.is_usable,
+                tun: device.to_owned(),
+                tso4: face.is_none_or(|f| f.offloads().tso4),
+                tso6: face.is_none_or(|f| f.offloads().tso6),
+                queue_drops: faces.iter().filter_map(|f| drops.get(f.name())).sum(),
+                counters: faces.iter().map(|f| f.counters).sum(),
+            }
         });
         DriverStatus {
             ports: ports.collect(),
@@ -596,25 +526,10 @@ impl Driver {
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
             spread: self.spreader.is_on(),
-            diversion: self.guard.as_ref().map(Guard::status).unwrap_or_default(),
+            diversion: self.diversion(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
         }
     }
-}
-
-/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway
-/// come from them.
-fn find_addresses(config: &mut Config) -> Result<()> {
-    let mut socket = Socket::open()?;
-    let addresses = socket.addresses()?;
-    for link in socket.links()? {
-        let Some(interface) = config.interfaces.iter_mut().find(|i| i.name == link.name) else { continue };
-        if interface.addresses.is_empty() {
-            let own = addresses.iter().filter(|(index, _)| *index == link.index);
-            interface.addresses = own.map(|(_, address)| *address).collect();
-        }
-    }
-    Ok(())
 }
 
 impl Attendance<'_> {
@@ -640,7 +555,7 @@ impl Attendance<'_> {
     /// How diversion stands.
     #[must_use]
     pub fn diversion(&self) -> DiversionStatus {
-        self.driver.guard.as_ref().map(Guard::status).unwrap_or_default()
+        self.driver.diversion()
     }
     /// Whether the stages of the datapath are measured.
     #[must_use]

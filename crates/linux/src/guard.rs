@@ -4,8 +4,11 @@
 //! It looks four times a second. The event loop tells it through [`Pulse`] what it reads and writes
 //! and never waits for it.
 
+mod bumps;
 mod family;
 mod repairs;
+
+pub(crate) use bumps::{BumpGuard, Passing};
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +18,8 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::divert::{
-    Auditor, Cause, Diagnosis, Divert, Families, Lost, Reading, Severity, Suspicion, blame, counter_name,
+    Auditor, Cause, Diagnosis, Divert, Families, Lost, Method, Passage, Reading, Severity, Suspicion, blame,
+    counter_name,
 };
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
@@ -48,6 +52,10 @@ const DIAGNOSE_AFTER: Duration = Duration::from_secs(10);
 /// How diversion stands: for `farlink status`, `check` and Prometheus.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiversionStatus {
+    /// By which means.
+    pub method: &'static str,
+    /// All that is to be diverted is, and nothing of what that takes is missing.
+    pub in_place: bool,
     /// IPv4 is diverted.
     pub ipv4: bool,
     /// IPv6 is diverted.
@@ -136,6 +144,8 @@ struct Keeper {
     /// TCP of both families; what is no TCP, where everything is diverted.
     families: Vec<FamilyGuard>,
     repairs: Repairs,
+    /// Nothing was missing at the last look.
+    is_whole: bool,
     ends: u64,
     /// Where the event loop was at the last tick.
     position: Position,
@@ -158,7 +168,8 @@ impl Keeper {
         let count = divert.interfaces().len();
         let kinds: &[Kind] =
             if divert.config().takes_everything() { &[Kind::Tcp, Kind::Rest] } else { &[Kind::Tcp] };
-        let guards = |kind: &Kind| Family::BOTH.map(|family| FamilyGuard::new(family, *kind, count));
+        let passages = || vec![Passage::default(); count];
+        let guards = |kind: &Kind| Family::BOTH.map(|family| FamilyGuard::new(family, *kind, passages()));
         let families = kinds.iter().flat_map(guards).collect();
         Self {
             divert,
@@ -168,6 +179,7 @@ impl Keeper {
             status,
             families,
             repairs: Repairs::default(),
+            is_whole: true,
             ends: 0,
             position: Position::default(),
             changes: 0,
@@ -210,7 +222,8 @@ impl Keeper {
         for (port, dropped) in self.pulse.ports.iter().zip(self.auditor.dropped()) {
             port.note_dropped(*dropped);
         }
-        if missing.is_empty() {
+        self.is_whole = missing.is_empty();
+        if self.is_whole {
             return Ok(());
         }
         let what: Vec<String> = missing.iter().map(ToString::to_string).collect();
@@ -218,6 +231,7 @@ impl Keeper {
         match self.repairs.may(now) {
             Ok(()) => {
                 self.auditor.put_back(&mut self.divert)?;
+                self.is_whole = true;
                 self.families.iter_mut().for_each(FamilyGuard::counters_reset);
                 tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
                 self.repairs.done(now, what);
@@ -401,11 +415,14 @@ impl Keeper {
         }
         found.extend(self.repairs.recent(now));
         let families = self.divert.families();
+        let split = !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed);
         let status = DiversionStatus {
+            method: Method::Policy.name(),
+            in_place: self.is_whole && split && families == Families::BOTH,
             ipv4: families.v4,
             ipv6: families.v6,
             everything: self.divert.config().takes_everything().then(|| self.divert.whole() != NEITHER),
-            split: !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed),
+            split,
             repairs: self.repairs.count(),
             ends: self.ends,
             found,

@@ -1,5 +1,7 @@
 //! The Linux driver: TUN with offloads, event loop, diversion, namespaces.
 
+pub mod bpf;
+pub mod bump;
 pub mod caps;
 pub mod clock;
 pub mod divert;

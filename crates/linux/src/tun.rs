@@ -22,6 +22,8 @@ pub const MAX_WRITE_BYTES: usize = 65_500;
 pub const DEFAULT_QUEUE_PACKETS: u32 = 10_000;
 /// The largest MTU of a TUN: no packet that a real interface accepted is too large for it.
 pub const MTU_BYTES: u32 = 65_535;
+/// Of a TAP, whose Ethernet headers come on top.
+const TAP_MTU_BYTES: u32 = MTU_BYTES - 14;
 /// Packets of up to this size are copied into a small block, so that the large one can take the
 /// next packet.
 const COPY_BELOW_BYTES: usize = SMALL_BLOCK_BYTES - PacketBuf::HEADROOM;
@@ -115,6 +117,26 @@ impl Tun {
     /// through it needs, and brings it up. The device must not exist; a killed predecessor's may
     /// take some milliseconds to vanish, which is waited for.
     pub fn create(config: &TunConfig) -> Result<Self> {
+        let (tun, mut netlink) = Self::make(config, libc::IFF_TUN)?;
+        prepare_sysctls(&tun.name)?;
+        tun.bring_up(&mut netlink, config, MTU_BYTES)?;
+        open_source_check(&mut netlink, &tun.name, tun.index)?;
+        Ok(tun)
+    }
+
+    /// The same as a TAP: an Ethernet header stands before each packet, and the kernel sends
+    /// nothing to it and takes nothing from it by itself.
+    pub fn create_tap(config: &TunConfig) -> Result<Self> {
+        let (tun, mut netlink) = Self::make(config, libc::IFF_TAP)?;
+        let no_ipv6 = ["ipv6", "conf", tun.name.as_str(), "disable_ipv6"];
+        if sysctl::exists(&no_ipv6) {
+            sysctl::write(&no_ipv6, "1")?;
+        }
+        tun.bring_up(&mut netlink, config, TAP_MTU_BYTES)?;
+        Ok(tun)
+    }
+
+    fn make(config: &TunConfig, kind: libc::c_int) -> Result<(Self, Socket)> {
         let name = config.name.as_str();
         if name.is_empty() || name.len() > NAME_MAX_BYTES || name.contains(['/', '%', ' ']) {
             return Err(Error::Refused(format!("\"{name}\" cannot be the name of an interface")));
@@ -125,7 +147,7 @@ impl Tun {
             Mode::empty(),
         )
         .map_err(|e| Error::os(cannot_open(e), e))?;
-        attach(&fd, name)?;
+        attach(&fd, name, kind)?;
         let header: libc::c_int = VNET_HEADER_BYTES as libc::c_int;
         // SAFETY: TUNSETVNETHDRSZ reads one int behind the pointer.
         if unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const header) } < 0 {
@@ -134,16 +156,17 @@ impl Tun {
         let offloads = probe_offloads(&fd);
         let mut netlink = Socket::open()?;
         let index = netlink.link_index(name)?;
-        prepare_sysctls(name)?;
-        let outcome = netlink.link_no_autoaddress(index);
+        Ok((Self { fd, name: name.to_owned(), index, offloads, spare: None }, netlink))
+    }
+
+    fn bring_up(&self, netlink: &mut Socket, config: &TunConfig, mtu_bytes: u32) -> Result<()> {
+        let outcome = netlink.link_no_autoaddress(self.index);
         if sysctl::exists(&["ipv6"]) {
             outcome?;
         }
-        netlink.link_sizes(index, Some(MTU_BYTES), Some(config.queue_packets))?;
-        netlink.link_without_multicast(index)?;
-        netlink.link_up(index, true)?;
-        open_source_check(&mut netlink, name, index)?;
-        Ok(Self { fd, name: name.to_owned(), index, offloads, spare: None })
+        netlink.link_sizes(self.index, Some(mtu_bytes), Some(config.queue_packets))?;
+        netlink.link_without_multicast(self.index)?;
+        netlink.link_up(self.index, true)
     }
 
     /// Its name.
@@ -167,10 +190,19 @@ impl Tun {
     /// # Errors
     /// The device is gone or down.
     pub fn read(&mut self, pool: &mut Pool) -> Result<ReadOutcome> {
+        self.read_behind(pool, &mut [])
+    }
+
+    /// The same where each packet has a header of the link layer before it.
+    ///
+    /// # Errors
+    /// As of [`Tun::read`].
+    pub fn read_behind(&mut self, pool: &mut Pool, link_header: &mut [u8]) -> Result<ReadOutcome> {
         let mut block = self.spare.take().unwrap_or_else(|| pool.take_large());
         let mut header = [0u8; VNET_HEADER_BYTES];
+        let link_bytes = link_header.len();
         let room = block.as_mut_slice().get_mut(PacketBuf::HEADROOM..).unwrap_or_default();
-        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(room)];
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(link_header), IoSliceMut::new(room)];
         let n = loop {
             match rustix::io::readv(&self.fd, &mut parts) {
                 Ok(n) => break n,
@@ -184,8 +216,8 @@ impl Tun {
                 }
             }
         };
-        let len = n.saturating_sub(VNET_HEADER_BYTES);
-        let offload = Offload::parse(&header);
+        let len = n.saturating_sub(VNET_HEADER_BYTES + link_bytes);
+        let offload = Offload::parse(&header).map(|o| o.shifted(-(link_bytes as i16)));
         let (Ok(offload), true) = (offload, is_unicast(&block.as_slice()[PacketBuf::HEADROOM..][..len]))
         else {
             self.spare = Some(block);
@@ -212,26 +244,41 @@ impl Tun {
         header: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<(), WriteError> {
+        self.write_behind(&[], offload, header, payload)
+    }
+
+    /// The same behind a header of the link layer.
+    ///
+    /// # Errors
+    /// As of [`Tun::write`].
+    pub fn write_behind(
+        &self,
+        link_header: &[u8],
+        offload: &Offload,
+        header: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<(), WriteError> {
         const PARTS_MAX: usize = 64;
         let len = header.len() + payload.iter().map(|p| p.len()).sum::<usize>();
-        if len > MAX_WRITE_BYTES {
+        if link_header.len() + len > MAX_WRITE_BYTES {
             return Err(WriteError::TooLarge);
         }
-        let vnet = offload.write();
-        if payload.len() + 2 <= PARTS_MAX {
+        let vnet = offload.shifted(link_header.len() as i16).write();
+        if payload.len() + 3 <= PARTS_MAX {
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
             parts[0] = IoSlice::new(&vnet);
-            parts[1] = IoSlice::new(header);
-            for (slot, part) in parts[2..].iter_mut().zip(payload) {
+            parts[1] = IoSlice::new(link_header);
+            parts[2] = IoSlice::new(header);
+            for (slot, part) in parts[3..].iter_mut().zip(payload) {
                 *slot = IoSlice::new(part);
             }
-            return self.writev(&parts[..payload.len() + 2]);
+            return self.writev(&parts[..payload.len() + 3]);
         }
         // Many small pieces (1-byte writes of a host): one copy is cheaper than a long vector.
         let mut whole = Vec::with_capacity(len);
         whole.extend_from_slice(header);
         payload.iter().for_each(|p| whole.extend_from_slice(p));
-        self.writev(&[IoSlice::new(&vnet), IoSlice::new(&whole)])
+        self.writev(&[IoSlice::new(&vnet), IoSlice::new(link_header), IoSlice::new(&whole)])
     }
 
     fn writev(&self, parts: &[IoSlice<'_>]) -> std::result::Result<(), WriteError> {
@@ -274,9 +321,9 @@ fn is_unicast(packet: &[u8]) -> bool {
 }
 
 /// TUNSETIFF, waiting for a killed predecessor's device of this name to vanish.
-fn attach(fd: &OwnedFd, name: &str) -> Result<()> {
+fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> Result<()> {
     const ATTEMPTS: u32 = 100;
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
     // SAFETY: ifreq is plain data, zero is a valid value of each field.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {

@@ -3,17 +3,17 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use common::packets::{Bounce, divert, forward, fragment6, ipv4, ipv6, send_raw, tcp};
+use common::packets::{Bounce, Kind, NEVER, divert, forward, kinds, send_raw, without_hops};
 use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped,
     transfer,
 };
 use farlink_linux::divert::{DivertConfig, Selection, Severity, diagnose};
 use farlink_linux::event_loop::Waker;
-use farlink_wire::{Shim, ShimProtocols};
+use farlink_wire::ShimProtocols;
 
 const BOTH: [&str; 2] = ["left", "right"];
 
@@ -110,79 +110,9 @@ fn packets_are_diverted_as_they_came(config: &DivertConfig) {
     path.router.sh("nft add table ip t; nft add chain ip t c '{ type filter hook forward priority 0; }'; nft add rule ip t c ct state new counter");
     path.router.sh("nft add table ip6 t; nft add chain ip6 t c '{ type filter hook forward priority 0; }'; nft add rule ip6 t c ct state new counter");
     let bounce = Bounce::start(&path.router, config, &BOTH);
-    let (c4, s4, c6, s6) = (ip("10.1.0.1"), ip("10.2.0.1"), ip("fd01::1"), ip("fd02::1"));
-    let udp = [0u8, 53, 0, 53, 0, 20, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-    let quoting = |inner: Vec<u8>| [vec![3, 1, 0, 0, 0, 0, 0, 0], inner].concat();
-    let quoting6 = |inner: Vec<u8>| [vec![1, 4, 0, 0, 0, 0, 0, 0], inner].concat();
-    let echo = [8u8, 0, 0, 0, 0, 0, 0, 0];
-    let half = [0u8; 24];
-    let behind = |inner: Vec<u8>| [Shim::default().bytes().to_vec(), inner].concat();
-    // (name, destination, packet, diverted as TCP?)
-    let cases: Vec<(&str, IpAddr, Vec<u8>, bool)> = vec![
-        ("v4 first fragment", s4, ipv4(6, c4, s4, &[], 0x2000, &[tcp(5, 6), vec![1; 12]].concat()), true),
-        ("v4 middle fragment", s4, ipv4(6, c4, s4, &[], 0x2004, &half), true),
-        ("v4 last fragment", s4, ipv4(6, c4, s4, &[], 0x0007, &half), true),
-        ("v4 UDP fragment", s4, ipv4(17, c4, s4, &[], 0x2000, &half), false),
-        ("v4 with IP options", s4, ipv4(6, c4, s4, &[7, 7, 4, 0, 0, 0, 0, 0], 0, &tcp(5, 6)), false),
-        (
-            "v4 ICMP error about TCP",
-            s4,
-            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(6, s4, c4, &[], 0, &tcp(6, 5)))),
-            true,
-        ),
-        (
-            "v4 ICMP error about UDP",
-            s4,
-            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(17, s4, c4, &[], 0, &udp))),
-            false,
-        ),
-        ("v4 echo", s4, ipv4(1, c4, s4, &[], 0, &echo), false),
-        ("v4 XCP", s4, ipv4(254, c4, s4, &[], 0, &behind(tcp(5, 6))), false),
-        ("v4 XCP fragment", s4, ipv4(254, c4, s4, &[], 0x2000, &behind(vec![0; 4])), false),
-        (
-            "v4 ICMP error about XCP",
-            s4,
-            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(254, s4, c4, &[], 0, &behind(tcp(6, 5))))),
-            false,
-        ),
-        ("v4 protocol 253", s4, ipv4(253, c4, s4, &[], 0, &half), false),
-        (
-            "v6 first fragment",
-            s6,
-            ipv6(44, c6, s6, &fragment6(6, 0, true, &[tcp(5, 6), vec![1; 4]].concat())),
-            true,
-        ),
-        ("v6 last fragment", s6, ipv6(44, c6, s6, &fragment6(6, 24, false, &half)), true),
-        ("v6 UDP fragment", s6, ipv6(44, c6, s6, &fragment6(17, 24, false, &half)), false),
-        ("v6 fragment of an options header", s6, ipv6(44, c6, s6, &fragment6(60, 24, false, &half)), false),
-        (
-            "v6 destination options",
-            s6,
-            ipv6(60, c6, s6, &[vec![6, 0, 1, 4, 0, 0, 0, 0], tcp(5, 6)].concat()),
-            false,
-        ),
-        ("v6 ICMP error about TCP", s6, ipv6(58, c6, s6, &quoting6(ipv6(6, s6, c6, &tcp(6, 5)))), true),
-        (
-            "v6 ICMP error about a TCP fragment",
-            s6,
-            ipv6(58, c6, s6, &quoting6(ipv6(44, s6, c6, &fragment6(6, 0, true, &tcp(6, 5))))),
-            true,
-        ),
-        ("v6 ICMP error about UDP", s6, ipv6(58, c6, s6, &quoting6(ipv6(17, s6, c6, &udp))), false),
-        ("v4 UDP", s4, ipv4(17, c4, s4, &[], 0, &udp), false),
-        ("v6 UDP", s6, ipv6(17, c6, s6, &udp), false),
-        (
-            "v6 hop-by-hop options",
-            s6,
-            ipv6(0, c6, s6, &[vec![17, 0, 1, 4, 0, 0, 0, 0], udp.to_vec()].concat()),
-            false,
-        ),
-    ];
-    // What each router acts on must not pass two.
-    let never = ["v4 with IP options", "v6 hop-by-hop options"];
-    for (name, dst, packet, is_tcp) in cases {
+    for Kind { name, dst, packet, is_tcp } in kinds() {
         let is_xcp = !config.shims().is_empty() && name.contains("XCP");
-        let is_diverted = is_tcp || is_xcp || config.takes_everything() && !never.contains(&name);
+        let is_diverted = is_tcp || is_xcp || config.takes_everything() && !NEVER.contains(&name);
         send_raw(&path.client, dst, &packet);
         let seen = bounce.drain();
         let expected = usize::from(is_diverted);
@@ -191,13 +121,7 @@ fn packets_are_diverted_as_they_came(config: &DivertConfig) {
         assert_eq!(ours.len(), expected, "{name}: {ours:?}");
         if let Some((_, bytes, _)) = ours.first() {
             assert_eq!(bytes.len(), packet.len(), "{name}");
-            let (mut was, mut is) = (packet.clone(), bytes.clone());
-            // TTL and the checksums that the sending kernel filled in.
-            let ignored: &[usize] = if dst.is_ipv4() { &[8, 10, 11] } else { &[7] };
-            for i in ignored {
-                (was[*i], is[*i]) = (0, 0);
-            }
-            assert_eq!(is, was, "{name}");
+            assert_eq!(without_hops(bytes), without_hops(&packet), "{name}");
         }
     }
     let counters = bounce.stop(&path.router);
@@ -325,9 +249,10 @@ fn child_that_forwards() {
     forward(&mut tuns, &Waker::new().unwrap(), |_, _, _, _| {});
 }
 
-fn forwarder(router: &Host) -> Running {
+fn forwarder(router: &Host, path: &str) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
+        .env("PATH", path)
         .args(["child_that_forwards", "--exact", "--nocapture"])
         .env("FARLINK_TEST_FORWARDER", "1")
         .stdout(Stdio::null())
@@ -352,7 +277,7 @@ fn a_killed_forwarder_leaves_a_plain_router() {
          nft add rule ip nat post ip saddr 10.1.0.0/24 oifname right masquerade",
     );
     let before = configuration(&path.router);
-    let mut child = forwarder(&path.router);
+    let mut child = forwarder(&path.router, &std::env::var("PATH").unwrap());
 
     // A connection that lives through the kill.
     let listener = path.server.0.run(|| Ok(TcpListener::bind("10.2.0.1:0").unwrap())).unwrap();
@@ -390,6 +315,52 @@ fn a_killed_forwarder_leaves_a_plain_router() {
     bounce.stop(&path.router);
     assert_restored(&path.router, &before);
     exchange(b"end");
+}
+
+#[test]
+fn a_flush_of_others_leaves_the_table_alone() {
+    if skipped("a_flush_of_others_leaves_the_table_alone") {
+        return;
+    }
+    let path = Path::new();
+    let bounce = Bounce::start(&path.router, &DivertConfig::default(), &BOTH);
+    let listed = || path.router.sh("nft list table inet farlink");
+    let rules = listed().lines().count();
+    path.router.sh("nft flush ruleset; echo flush ruleset | nft -f -");
+    let refused = path.router.0.command("nft").args(["delete", "table", "inet", "farlink"]).status().unwrap();
+    assert!(!refused.success());
+    assert_eq!(listed().lines().count(), rules);
+    assert!(listed().contains("flags owner"));
+    transfer(&path, "10.2.0.1", 1_000_000);
+    assert!(bounce.seen().packets > 20, "it is diverted still");
+    bounce.stop(&path.router);
+    assert_eq!(path.router.sh("nft list ruleset"), "");
+}
+
+#[test]
+fn an_nft_that_holds_no_table_will_do() {
+    if skipped("an_nft_that_holds_no_table_will_do") {
+        return;
+    }
+    let path = Path::new();
+    let directory = std::env::temp_dir().join(format!("fln{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (poor, real) = (directory.join("nft"), path.router.sh("command -v nft"));
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -i \"*) echo interactive CLI not supported >&2; exit 1;; esac\nexec {} \"$@\"\n",
+        real.trim()
+    );
+    std::fs::write(&poor, script).unwrap();
+    path.router.sh(&format!("chmod 755 {}", poor.display()));
+    let child =
+        forwarder(&path.router, &format!("{}:{}", directory.display(), std::env::var("PATH").unwrap()));
+    assert!(!path.router.sh("nft list table inet farlink").contains("owner"));
+    let counted = || path.router.sh("nft list counter inet farlink diverted_0");
+    assert!(counted().contains("packets 0 "), "{}", counted());
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(!counted().contains("packets 0 "), "{}", counted());
+    drop(child);
+    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]

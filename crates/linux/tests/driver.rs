@@ -60,7 +60,7 @@ fn child_that_is_a_daemon() {
     let Some(journal) = std::env::var_os("FARLINK_TEST_DAEMON") else { return };
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT]).unwrap();
     let driver = Driver::start(config(Some(journal.into()))).unwrap();
-    farlink_linux::caps::keep_net_admin_only().unwrap();
+    farlink_linux::caps::keep_net_admin(false).unwrap();
     // The test harness has threads that do not block these signals: they are to be sent to this
     // one.
     common::say(&format!("READY {}", rustix::thread::gettid().as_raw_nonzero()));
@@ -212,4 +212,36 @@ fn a_killed_daemon_loses_only_what_it_held_and_its_restart_says_so() {
     eventually("the daemon ends", || again.ended() == Some(true));
     assert_restored(&path.router, &before);
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// The process that holds the nftables table of a namespace.
+fn holder(router: &common::Host) -> Option<i32> {
+    let inside = std::path::PathBuf::from(router.sh("readlink /proc/self/ns/net").trim());
+    let is_there = |pid: &i32| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        comm.trim() == "nft" && std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|n| n == inside)
+    };
+    let pids = std::fs::read_dir("/proc").unwrap();
+    pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(is_there)
+}
+
+#[test]
+fn a_table_whose_holder_is_killed_is_put_back() {
+    if skipped("a_table_whose_holder_is_killed_is_put_back") {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, config(None));
+    assert!(daemon.status().1.diversion.in_place);
+    for round in 1..3 {
+        let pid = rustix::process::Pid::from_raw(holder(&path.router).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        eventually("it is put back", || daemon.status().1.diversion.repairs == round);
+        assert!(daemon.status().1.diversion.in_place);
+        transfer(&path, "10.2.0.1", 100_000);
+        assert_eq!(daemon.status().0.engine.counters.flows_split, round);
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+    assert_eq!(path.router.sh("nft list ruleset"), "");
+    assert_eq!(holder(&path.router), None);
 }

@@ -14,15 +14,16 @@ use common::{
 };
 use farlink_gateway::cc;
 use farlink_gateway::config::{LegConfig, Link, XcpContext};
-use farlink_linux::divert::Selection;
+use farlink_linux::divert::{Method, Selection};
 use farlink_linux::driver::{DriverConfig, End};
 
 const RATE_BPS: u64 = 8_000_000;
 const SERVERS: [&str; 2] = ["10.2.0.1", "fd02::1"];
 
 /// A gateway whose interface `right` is a link of known rate.
-fn gateway(everything: bool) -> DriverConfig {
+fn gateway(everything: bool, method: Method) -> DriverConfig {
     let mut config = config(None);
+    config.divert.method = method;
     config.gateway.interfaces[1].link = Some(Link {
         name: "hard".into(),
         rate_bps: Some(RATE_BPS),
@@ -46,6 +47,12 @@ fn gateway(everything: bool) -> DriverConfig {
         config.divert.selections.push(Selection::LeavesBy("right".into()));
     }
     config
+}
+
+/// The ways to divert that there are here.
+fn methods() -> Vec<Method> {
+    let refused = farlink_linux::bump::Bump::load(&[6]).is_err_and(|e| e.is(libc::EPERM));
+    if refused { vec![Method::Policy] } else { vec![Method::Policy, Method::Bump] }
 }
 
 /// Sockets of client and server between which datagrams go.
@@ -81,8 +88,9 @@ fn udp_ping_and_tcp_pass_with_the_selection_and_without() {
     let path = Path::new();
     let before = configuration(&path.router);
     // On, off, and on again.
-    for everything in [true, false, true] {
-        let daemon = Daemon::start(&path.router, gateway(everything));
+    let rounds = methods().into_iter().flat_map(|method| [true, false, true].map(|on| (on, method)));
+    for (everything, method) in rounds {
+        let daemon = Daemon::start(&path.router, gateway(everything, method));
         for (n, server) in SERVERS.into_iter().enumerate() {
             let other = daemon.status().0.traffic.packets_other;
             all_kinds_pass(&path, server);
@@ -108,11 +116,17 @@ fn the_rate_of_a_link_holds_for_udp() {
     if skipped("the_rate_of_a_link_holds_for_udp") {
         return;
     }
+    for method in methods() {
+        rate_holds(method);
+    }
+}
+
+fn rate_holds(method: Method) {
     const PAYLOAD_BYTES: usize = 1_000;
     const SENT: usize = 400;
     let path = Path::new();
     let spans = [false, true].map(|everything| {
-        let daemon = Daemon::start(&path.router, gateway(everything));
+        let daemon = Daemon::start(&path.router, gateway(everything, method));
         let (from, to) = datagrams(&path, SERVERS[0]);
         (0..SENT).for_each(|_| assert_eq!(from.send(&[7; PAYLOAD_BYTES]).unwrap(), PAYLOAD_BYTES));
         let mut buffer = [0; 2 * PAYLOAD_BYTES];
@@ -141,6 +155,10 @@ fn datagrams_go_on_while_diversion_ends_and_begins() {
     if skipped("datagrams_go_on_while_diversion_ends_and_begins") {
         return;
     }
+    methods().into_iter().for_each(datagrams_go_on);
+}
+
+fn datagrams_go_on(method: Method) {
     let path = Path::new();
     // IPv6 addresses are not usable at once.
     eventually("the path is there", || datagram_arrives(&path.client, &path.server, SERVERS[1]));
@@ -166,7 +184,7 @@ fn datagrams_go_on_while_diversion_ends_and_begins() {
         got
     });
     for _ in 0..3 {
-        let daemon = Daemon::start(&path.router, gateway(true));
+        let daemon = Daemon::start(&path.router, gateway(true, method));
         eventually("datagrams are diverted", || daemon.status().0.traffic.packets_other > 20);
         assert_eq!(daemon.drain(), End::Drained);
         std::thread::sleep(Duration::from_millis(50));
@@ -190,7 +208,7 @@ fn what_a_firewall_keeps_from_coming_out_takes_the_ordinary_way() {
     path.router
         .sh("nft add table inet fw; nft add chain inet fw c '{ type filter hook forward priority 0; }'; \
          nft add rule inet fw c iifname farlink0 meta l4proto udp drop");
-    let daemon = Daemon::start(&path.router, gateway(true));
+    let daemon = Daemon::start(&path.router, gateway(true, Method::Policy));
     let (from, to) = datagrams(&path, SERVERS[0]);
     to.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut buffer = [0; 8];

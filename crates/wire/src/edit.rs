@@ -118,13 +118,22 @@ pub fn increment_ttl(p: &mut PacketBuf, s: &TcpSegment) {
 
 /// One more hop to live, 255 at most, for a packet of any kind.
 pub fn increment_packet_ttl(packet: &mut [u8]) {
+    change_packet_ttl(packet, |ttl| ttl.saturating_add(1));
+}
+
+/// One hop less to live, zero at least, for a packet of any kind.
+pub fn decrement_packet_ttl(packet: &mut [u8]) {
+    change_packet_ttl(packet, |ttl| ttl.saturating_sub(1));
+}
+
+fn change_packet_ttl(packet: &mut [u8], change: fn(u8) -> u8) {
     let (at, v4) = match u8_at(packet, 0).map(|b| b >> 4) {
         Some(4) => (8, true),
         Some(6) => (7, false),
         _ => return,
     };
     if let Some(ttl) = u8_at(packet, at) {
-        set_packet_ttl(packet, v4, ttl.saturating_add(1));
+        set_packet_ttl(packet, v4, change(ttl));
     }
 }
 

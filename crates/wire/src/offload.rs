@@ -171,6 +171,19 @@ impl Offload {
         [flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
+    /// The same where a header of so many bytes was put before the packet, or, below zero, was
+    /// taken away.
+    #[must_use]
+    pub const fn shifted(mut self, bytes: i16) -> Self {
+        if let ChecksumState::Partial { start, offset } = self.checksum {
+            self.checksum = ChecksumState::Partial { start: start.saturating_add_signed(bytes), offset };
+        }
+        if self.header_len > 0 {
+            self.header_len = self.header_len.saturating_add_signed(bytes);
+        }
+        self
+    }
+
     /// The packet is to be cut into segments.
     #[must_use]
     pub const fn is_super_segment(&self) -> bool {

@@ -49,6 +49,9 @@ pub struct BenchArgs {
     /// haproxy-tuned
     #[arg(long, value_delimiter = ',')]
     datapath: Vec<String>,
+    /// How farlink diverts traffic: auto, bump, policy [default: policy]
+    #[arg(long, value_name = "METHOD")]
+    divert: Option<farlink_linux::divert::Method>,
     /// Another build of farlink to compare with, in the same rounds
     #[arg(long, value_name = "PROGRAM")]
     before: Option<std::path::PathBuf>,
@@ -75,6 +78,9 @@ const HTTP_SECONDS: u64 = 10;
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     let named = |what: &str| args.only.iter().any(|o| o == what);
     let wanted = |what: &str| args.only.is_empty() || named(what);
+    if let Some(method) = args.divert {
+        method.tell_children();
+    }
     let mut cells = Vec::new();
     if wanted("hostile") {
         cells.extend(hostile::packets(args.hostile));

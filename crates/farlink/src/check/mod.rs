@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Selection, Severity};
+use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Method, Selection, Severity};
 use farlink_wire::ShimProtocols;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -36,6 +36,9 @@ pub struct Running {
     pub uptime_seconds: u64,
     /// Process number.
     pub pid: u32,
+    /// By which means it diverts; empty: an older gateway, by policy routing.
+    #[serde(default)]
+    pub method: String,
     /// Names and numbers of its diversion.
     pub instance: String,
     /// See [`DivertConfig`].
@@ -62,7 +65,8 @@ pub struct Running {
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// The TUN that its traffic is diverted to.
+    /// The device that its traffic is diverted to; empty: what passes it meets the bump of another
+    /// interface.
     pub device: String,
     /// Number of the TUN.
     pub device_index: u32,
@@ -71,6 +75,10 @@ pub struct Interface {
 }
 
 impl Running {
+    /// Programs at interfaces lead to the devices.
+    pub fn has_bumps(&self) -> bool {
+        self.method == Method::Bump.name()
+    }
     fn divert(&self) -> DivertConfig {
         DivertConfig {
             instance: self.instance.clone(),
@@ -78,6 +86,8 @@ impl Running {
             table_base: self.table_base,
             rule_priority: self.rule_priority,
             selections: selections(&self.whole, &self.shims),
+            method: if self.has_bumps() { Method::Bump } else { Method::Policy },
+            attach: Vec::new(),
         }
     }
     fn diverted(&self) -> Vec<Diverted> {
@@ -86,7 +96,10 @@ impl Running {
             tun: i.device.clone(),
             tun_index: i.device_index,
         };
-        self.interfaces.iter().map(one).collect()
+        self.with_devices().map(one).collect()
+    }
+    fn with_devices(&self) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter(|i| !i.device.is_empty())
     }
 }
 
@@ -150,7 +163,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
         Err(_) => planned(args.config.as_deref())?,
     };
-    let mut answers = vec![host_answer(&divert, &interfaces)];
+    let mut answers = vec![host_answer(&divert, &interfaces, running.is_ok())];
     match &running {
         Ok(running) => answers.extend(running_answers(args, running)?),
         Err(e) => answers.push(absent(e)),
@@ -199,8 +212,10 @@ fn planned(file: Option<&Path>) -> anyhow::Result<(DivertConfig, Vec<String>)> {
     Ok((settings.divert, settings.gateway.interfaces.into_iter().map(|i| i.name).collect()))
 }
 
-fn host_answer(divert: &DivertConfig, interfaces: &[String]) -> Answer {
+fn host_answer(divert: &DivertConfig, interfaces: &[String], is_running: bool) -> Answer {
     let mut found = divert::diagnose(divert, interfaces);
+    // A gateway that runs has found its way.
+    found.extend(divert::refusal(divert.method).filter(|_| !is_running));
     found.extend(host::further(interfaces));
     let bad = found.iter().any(|d| d.severity == Severity::Problem);
     let answer = match (bad, interfaces.is_empty()) {
@@ -217,14 +232,15 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
     let is_running = Answer { question: "Is a gateway running?", answer, found: Vec::new() };
     let mut missing = divert::verify(&running.divert(), &running.diverted());
     missing.extend(running.trouble.iter().map(|text| Diagnosis::new(Severity::Problem, text)));
-    let pairs: Vec<_> = running.interfaces.iter().map(|i| format!("{} -> {}", i.name, i.device)).collect();
+    let pairs: Vec<_> = running.with_devices().map(|i| format!("{} -> {}", i.name, i.device)).collect();
+    let how = if running.has_bumps() { "by a bump: " } else { "by policy routing: " };
     let in_place = Answer {
         question: "Is its diversion in place?",
         answer: match (missing.is_empty(), &running.whole[..]) {
             (false, _) => "no".to_owned(),
-            (true, []) => format!("yes ({})", pairs.join(", ")),
+            (true, []) => format!("yes ({how}{})", pairs.join(", ")),
             (true, links) => {
-                format!("yes ({}; everything that leaves by {})", pairs.join(", "), links.join(" or "))
+                format!("yes ({how}{}; everything that leaves by {})", pairs.join(", "), links.join(" or "))
             }
         },
         found: missing,

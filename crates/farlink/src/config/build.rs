@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
-use farlink_linux::divert::{DivertConfig, Selection};
+use farlink_linux::divert::{DivertConfig, Method, Selection};
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use farlink_wire::ShimProtocols;
 use farlink_wire::ip::PROTOCOL_TCP;
@@ -48,6 +48,10 @@ pub struct Quick {
     pub interfaces: Vec<String>,
     /// The admin socket, in place of the file's.
     pub socket: Option<PathBuf>,
+    /// How traffic is diverted, in place of what the file says.
+    pub method: Option<Method>,
+    /// The same where the file says nothing.
+    pub method_default: Option<Method>,
 }
 
 const COMMAND_LINE: Source<'static> = Source { file: "command line", text: "" };
@@ -141,7 +145,10 @@ pub fn build(
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
-        divert: divert(file, source, (gateway.interfaces.len(), gateway.shims()))?,
+        divert: DivertConfig {
+            method: method(file, quick),
+            ..divert(file, source, (gateway.interfaces.len(), gateway.shims()))?
+        },
         gateway,
         drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
         socket,
@@ -176,6 +183,11 @@ fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Foun
         if found.iter().any(|f| f.name == *name) {
             let twice = format!("interface `{name}` is named twice; allowed: one [[interface]] for each");
             return Err(source.error(span, twice));
+        }
+        let attach = i.attach.as_ref().filter(|a| *a.get_ref() && i.divert == Some(false));
+        if let Some(attach) = attach {
+            let wrong = "`divert = false` leaves the interface alone; allowed: one of the two keys, not both";
+            return Err(source.error(Some(attach.span()), wrong));
         }
         let domain = i.domain.map_or(0, |d| d.0 as u16);
         found.push(Found { name: name.clone(), domain, divert: i.divert.unwrap_or(true), link: None });
@@ -546,6 +558,22 @@ fn whole(link: &file::Link) -> Option<Selection> {
     is_wanted.then(|| Selection::LeavesBy(link.interface.get_ref().clone()))
 }
 
+/// By which means traffic is diverted.
+fn method(file: &File, quick: &Quick) -> Method {
+    let of_file = file.divert.method.map(|m| match m {
+        file::Method::Auto => Method::Auto,
+        file::Method::Bump => Method::Bump,
+        file::Method::Policy => Method::Policy,
+    });
+    quick.method.or(of_file).or(quick.method_default).unwrap_or_default()
+}
+
+/// The interfaces that are to get a bump.
+fn attach(file: &File) -> Vec<String> {
+    let wanted = |i: &&file::Interface| i.attach.as_ref().is_some_and(|a| *a.get_ref());
+    file.interface.iter().filter(wanted).map(|i| i.name.get_ref().clone()).collect()
+}
+
 fn divert(
     file: &File,
     source: Source<'_>,
@@ -558,13 +586,15 @@ fn divert(
         own.or(d.mark_mask.as_ref().map(Spanned::span)).or(d.table_base.as_ref().map(Spanned::span)).or(other)
     };
     let config = DivertConfig {
-        instance: d.instance.as_ref().map_or(default.instance, |i| i.get_ref().clone()),
+        instance: d.instance.as_ref().map_or_else(|| default.instance.clone(), |i| i.get_ref().clone()),
         mark_mask: d.mark_mask.as_ref().map_or(default.mark_mask, |m| m.get_ref().0 as u32),
         table_base: d.table_base.as_ref().map_or(default.table_base, |t| t.get_ref().0 as u32),
         rule_priority: d.rule_priority.as_ref().map_or(default.rule_priority, |p| p.get_ref().0 as u32),
-        selections: (default.selections.into_iter().chain(Selection::shims(xcp)))
+        selections: (default.selections.iter().cloned().chain(Selection::shims(xcp)))
             .chain(file.link.iter().filter_map(whole))
             .collect(),
+        attach: attach(file),
+        ..default
     };
     let instance = &config.instance;
     if instance.len() > INSTANCE_BYTES_MAX || !instance.chars().all(|c| c.is_ascii_alphanumeric()) {

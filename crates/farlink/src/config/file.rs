@@ -57,6 +57,8 @@ pub struct Interface {
     pub domain: Option<Number<0, 65535>>,
     #[serde(default)]
     pub divert: Option<bool>,
+    #[serde(default)]
+    pub attach: Option<Spanned<bool>>,
 }
 
 /// `[[link]]`
@@ -304,10 +306,20 @@ pub enum Policy {
     Automatic,
 }
 
+/// By which means traffic is diverted.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    Auto,
+    Bump,
+    Policy,
+}
+
 /// `[divert]`
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Divert {
+    pub method: Option<Method>,
     pub instance: Option<Spanned<String>>,
     pub mark_mask: Option<Spanned<Number<1, { u32::MAX as u64 }>>>,
     pub table_base: Option<Spanned<Number<1, { u32::MAX as u64 }>>>,

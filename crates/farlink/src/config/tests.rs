@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, cc};
-use farlink_linux::divert::Selection;
+use farlink_linux::divert::{Method, Selection};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::*;
@@ -217,6 +217,24 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);
     let wrong = refused("[[link]]\ninterface='sat0'\ntraffic='udp'");
     assert!(wrong.contains("3:9") && wrong.contains("everything"), "{wrong}");
+}
+
+#[test]
+fn a_bump_is_chosen_by_command_line_file_or_surroundings_in_this_order() {
+    let of = |text: &str, quick: &Quick| {
+        let source = Source { file: "f", text };
+        let settings = build(&parse(source).unwrap(), source, quick, &|| vec!["lan0".into()]).unwrap();
+        (settings.divert.method, settings.divert.attach)
+    };
+    let quick = |method, method_default| Quick { method, method_default, ..Quick::default() };
+    let (auto, bump) = (Some(Method::Auto), Some(Method::Bump));
+    let of_file = "[divert]\nmethod='policy'";
+    assert_eq!(of("", &quick(None, None)).0, Method::Policy);
+    assert_eq!(of("", &quick(None, bump)).0, Method::Bump);
+    assert_eq!(of(of_file, &quick(None, bump)).0, Method::Policy);
+    assert_eq!(of(of_file, &quick(auto, bump)).0, Method::Auto);
+    let named = "[[interface]]\nname='a'\nattach=true\n[[interface]]\nname='b'\nattach=false\n[[link]]\ninterface='c'";
+    assert_eq!(of(named, &quick(None, None)).1, ["a"]);
 }
 
 #[test]
@@ -435,6 +453,11 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
             "[[interface]]\nname='a'\ndivert=false\n[[link]]\ninterface='a'",
             &["5:11", "`divert = false`", "allowed:"],
         ),
+        (
+            "[[interface]]\nname='a'\ndivert=false\nattach=true",
+            &["4:8", "`divert = false` leaves", "allowed: one of the two keys"],
+        ),
+        ("[divert]\nmethod='tap'", &["2:8", "allowed: `auto`, `bump`, `policy`"]),
         ("[[interface]]\nname='a'\ndivert='yes'", &["3:8", "allowed: a boolean"]),
         ("[[rule]]\nname='r'\naction='drop'", &["3:8", "unknown value `drop`; allowed: `split`"]),
         ("[[rule]]\nname='r'", &["missing key `action`"]),

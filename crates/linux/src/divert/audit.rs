@@ -30,7 +30,7 @@ impl fmt::Display for Missing {
             Self::Table(name) => {
                 write!(
                     f,
-                    "the nftables table inet {name} was removed or changed (`nft flush ruleset`, a firewall's reload)"
+                    "the nftables table inet {name} was removed or changed (`nft flush ruleset`, a firewall's reload, the end of the `nft` that holds it)"
                 )
             }
             Self::Rule(family, mark) => {

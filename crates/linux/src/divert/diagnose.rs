@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use super::method::Method;
 use super::plan::{DivertConfig, Diverted};
 use super::{blame, nft};
+use crate::bump::Bump;
 use crate::netlink::{Family, Link, Route, Socket};
 use crate::sysctl;
 
@@ -52,15 +54,26 @@ impl fmt::Display for Diagnosis {
 pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     tools(&mut found);
+    let method = match config.method {
+        Method::Auto if Bump::is_possible().is_ok() => Method::Bump,
+        Method::Auto => Method::Policy,
+        other => other,
+    };
     forwarding(&mut found);
     match Socket::open() {
         Ok(mut socket) => {
             links(&mut socket, interfaces, &mut found);
-            if let Err(e) = collisions(&mut socket, config, &mut found) {
+            if method != Method::Bump
+                && let Err(e) = collisions(&mut socket, config, &mut found)
+            {
                 found.push(Diagnosis::new(Severity::Warning, format!("routing rules cannot be read: {e}")));
             }
         }
         Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+    }
+    if method == Method::Bump {
+        // Neither filters nor source checks see anything else than without us.
+        return found;
     }
     for interface in interfaces {
         source_filters(interface, &mut found);
@@ -70,6 +83,25 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
         Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
     }
     found
+}
+
+/// Whether a method can be used by this process, where it is to be a bump: what to know if not.
+#[must_use]
+pub fn refusal(method: Method) -> Option<Diagnosis> {
+    let error = Bump::is_possible().err().filter(|_| method != Method::Policy)?;
+    Some(match method {
+        Method::Auto => Diagnosis::new(
+            Severity::Note,
+            format!("there can be no bump here ({error}), so traffic is diverted by policy routing"),
+        ),
+        _ => Diagnosis::new(
+            Severity::Problem,
+            format!(
+                "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
+                 diverts by policy routing"
+            ),
+        ),
+    })
 }
 
 fn tools(found: &mut Vec<Diagnosis>) {
@@ -333,6 +365,15 @@ fn rulesets(
 pub fn verify(config: &DivertConfig, interfaces: &[Diverted]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     let mut miss = |text: String| found.push(Diagnosis::new(Severity::Problem, text));
+    if config.method == Method::Bump {
+        let Ok(mut socket) = Socket::open() else { return found };
+        for Diverted { interface, tun, .. } in interfaces {
+            if !socket.link(tun).is_ok_and(|link| link.is_some_and(|l| l.up)) {
+                miss(format!("the device {tun} is down or gone; nothing that passes {interface} is split"));
+            }
+        }
+        return found;
+    }
     if nft::list(&["table", "inet", &config.table_name()]).is_err() {
         miss(format!("the nftables table inet {} is gone; nothing is diverted", config.table_name()));
     }

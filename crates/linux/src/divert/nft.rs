@@ -9,20 +9,21 @@ use serde::Serialize;
 use crate::error::{Context, Error, Result};
 
 /// A whole input: applied as one transaction, or not at all.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Script {
     nftables: Vec<Entry>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Entry {
     Metainfo { json_schema_version: u32 },
     Add(Object),
     Delete(Object),
+    Flush(Object),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Object {
     Table { family: &'static str, name: String },
@@ -31,7 +32,7 @@ enum Object {
     Rule { family: &'static str, table: String, chain: String, expr: Vec<Statement> },
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Chain {
     family: &'static str,
     table: String,
@@ -41,7 +42,7 @@ struct Chain {
 }
 
 /// Where in the kernel's path a base chain sits.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Hook {
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
@@ -172,6 +173,28 @@ impl Script {
     /// How many rules it adds.
     pub(crate) fn rule_count(&self) -> usize {
         self.nftables.iter().filter(|e| matches!(e, Entry::Add(Object::Rule { .. }))).count()
+    }
+
+    /// The same for a table that stays: what it holds makes room for what is to be in it.
+    pub(crate) fn replacing(&self, held: Option<&Self>) -> Self {
+        let is_table = |e: &&Entry| matches!(e, Entry::Add(Object::Table { .. }));
+        let mut nftables = vec![Entry::Metainfo { json_schema_version: 1 }];
+        if let Some(held) = held {
+            nftables.extend(held.nftables.iter().find(is_table).map(|e| match e {
+                Entry::Add(table) => Entry::Flush(table.clone()),
+                other => other.clone(),
+            }));
+            nftables.extend(held.nftables.iter().filter_map(|e| match e {
+                Entry::Add(Object::Chain(chain)) => {
+                    Some(Entry::Delete(Object::Chain(Chain { hook: None, ..chain.clone() })))
+                }
+                Entry::Add(counter @ Object::Counter { .. }) => Some(Entry::Delete(counter.clone())),
+                _ => None,
+            }));
+        }
+        let stays = |e: &&Entry| matches!(e, Entry::Add(o) if !matches!(o, Object::Table { .. }));
+        nftables.extend(self.nftables.iter().filter(stays).cloned());
+        Self { nftables }
     }
 
     /// The input for `nft -j -f -`.

@@ -11,6 +11,8 @@ use farlink_wire::{Duration, Instant};
 /// after a second, and the third after three has to get through.
 const UNPROVEN_LOSSES: u64 = 2;
 const UNPROVEN_SPAN: Duration = Duration::from_millis(400);
+/// Between a bump and the machine single unexpected packets may be refused with good reason.
+const UNPROVEN_LOSSES_AT_BUMP: u64 = 3;
 /// Where something had got through: a filter that knows the way refuses single connections, again
 /// and again.
 const PROVEN_LOSSES: u64 = 10;
@@ -125,6 +127,9 @@ pub struct Passage {
     share_from: Reading,
     /// Losses that it takes where nothing has got through.
     needed: u64,
+    /// The machine sees the same packets as without diversion: single SYNs and a share of the rest
+    /// say nothing.
+    is_same: bool,
 }
 
 impl Default for Passage {
@@ -138,11 +143,18 @@ impl Default for Passage {
             share_since: None,
             share_from: Reading::default(),
             needed: UNPROVEN_LOSSES,
+            is_same: false,
         }
     }
 }
 
 impl Passage {
+    /// From a bump into the machine.
+    #[must_use]
+    pub fn into_machine() -> Self {
+        Self { needed: UNPROVEN_LOSSES_AT_BUMP, is_same: true, ..Self::default() }
+    }
+
     /// Takes the counters as they are now.
     pub fn look(&mut self, now: Instant, reading: Reading) -> Option<Suspicion> {
         let Some(last) = self.last.replace(reading).filter(|last| !began_anew(last, &reading)) else {
@@ -163,10 +175,10 @@ impl Passage {
         if self.others.is_cut(needed) || is_shut {
             return Some(Suspicion::Exit);
         }
-        if self.syns.is_cut(needed) || self.syns.is_shut(needed) {
+        if self.syns.is_cut(needed) || !self.is_same && self.syns.is_shut(needed) {
             return Some(Suspicion::Syns);
         }
-        share
+        share.filter(|_| !self.is_same)
     }
 
     fn share(&mut self, now: Instant, reading: &Reading) -> Option<Suspicion> {
@@ -187,7 +199,7 @@ impl Passage {
 
     /// Diversion begins anew: nothing is known.
     pub fn start_anew(&mut self) {
-        *self = Self { needed: self.needed, ..Self::default() };
+        *self = Self { needed: self.needed, is_same: self.is_same, ..Self::default() };
     }
 
     /// The counters begin at zero again, and nothing else has changed.
@@ -332,6 +344,26 @@ mod tests {
         assert_eq!(feed(&mut p, &mut at, &mut r, SYN_LOST, 4), None);
         let twice = Reading { diverted: 2, arrived: 2, syns: 2, syns_left: 0, ..SYN_LOST };
         assert_eq!(feed(&mut p, &mut at, &mut r, twice, 8), Some((Suspicion::Syns, 750)));
+    }
+
+    #[test]
+    fn scans_that_a_firewall_refuses_say_nothing_of_a_bump() {
+        let fresh = || {
+            let mut p = Passage::into_machine();
+            p.look(Instant::ZERO, Reading::default());
+            (p, 0, Reading::default())
+        };
+        let (mut p, mut at, mut r) = fresh();
+        for _ in 0..3 {
+            assert_eq!(feed(&mut p, &mut at, &mut r, SYN_LOST, 1), None);
+            assert_eq!(feed(&mut p, &mut at, &mut r, QUIET, 3), None);
+        }
+        let half = Reading { others_left: 20, ..DATA };
+        assert_eq!(feed(&mut p, &mut at, &mut r, half, 12), None, "a share is lost of it in any case");
+        // The answers of all servers.
+        let (mut p, mut at, mut r) = fresh();
+        let answers = Reading { others: 1, others_left: 0, ..DATA };
+        assert_eq!(feed(&mut p, &mut at, &mut r, answers, 12), Some((Suspicion::Exit, 750)));
     }
 
     #[test]

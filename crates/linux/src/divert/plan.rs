@@ -1,6 +1,7 @@
 //! What diversion consists of: names, marks, tables, and the nftables rules. Pure data; nothing is
 //! applied here.
 
+use super::method::Method;
 use super::nft::{
     Builder, Expr, Hook, Operation, Script, Statement, and, equal, field, meta, or, prefix, set, text,
 };
@@ -46,6 +47,10 @@ pub struct DivertConfig {
     pub rule_priority: u32,
     /// Which traffic is diverted.
     pub selections: Vec<Selection>,
+    /// By which means.
+    pub method: Method,
+    /// Interfaces that get a bump, where that is the means; none: the links.
+    pub attach: Vec<String>,
 }
 
 impl Default for DivertConfig {
@@ -57,6 +62,8 @@ impl Default for DivertConfig {
             table_base: 51_000,
             rule_priority: 500,
             selections: Selection::tcp(),
+            method: Method::default(),
+            attach: Vec::new(),
         }
     }
 }

@@ -1,30 +1,27 @@
-//! What the gateway asks of the world, answered by this machine: packets to TUNs, routes from the
-//! kernel, records to the journal.
+//! What the gateway asks of the world, answered by this machine: packets to devices, routes from
+//! the kernel, records to the journal.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
-use farlink_wire::{Duration, Instant, Offload, supersegment};
+use farlink_wire::ip;
 
 use super::connections;
+use super::face::Face;
+use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
-use super::pulse::Pulse;
-use super::status::{Counters, TunCounters};
+use super::shown::{self, Shown};
+use super::status::Counters;
+use crate::bump::{Arrival, NO_BUMP, Side, Way};
 use crate::clock;
+use crate::guard;
 use crate::journal::Journal;
-use crate::netlink::{RouteCache, RouteKey};
-use crate::tun::{Tun, WriteError};
+use crate::netlink::{Leaves, RouteCache, RouteKey};
 
-/// Packets, and bytes, that may wait for the kernel to have room; beyond that they are lost as in
-/// any full queue.
-const RETRY_PACKETS_MAX: usize = 256;
-const RETRY_BYTES_MAX: usize = 4 << 20;
-/// How long after a refusal the kernel is asked again.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
-
-/// One diverted interface.
+/// One configured interface.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) id: IfaceId,
@@ -32,141 +29,23 @@ pub(crate) struct Port {
     pub(crate) interface: String,
     /// Its number now; `None`: it does not exist now.
     pub(crate) index: Option<u32>,
+    /// It has another name than the configured one now.
+    pub(crate) is_renamed: bool,
     /// Last reported state: up, with carrier.
     pub(crate) is_usable: bool,
-    pub(crate) tun: Tun,
-    pub(crate) counters: TunCounters,
-    /// Told what is read and written, under the port's own number.
-    pulse: (Arc<Pulse>, usize),
-    waiting: VecDeque<(Offload, Vec<u8>)>,
-    waiting_bytes: usize,
-    retry_at: Option<Instant>,
-}
-
-impl Port {
-    pub(crate) fn new(id: IfaceId, interface: String, tun: Tun, pulse: (Arc<Pulse>, usize)) -> Self {
-        Self {
-            id,
-            interface,
-            index: None,
-            is_usable: false,
-            tun,
-            counters: TunCounters::default(),
-            pulse,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            retry_at: None,
-        }
-    }
-
-    /// A packet was read.
-    pub(crate) fn note_read(&mut self, packet: &[u8], is_super_segment: bool) {
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += packet.len() as u64;
-        self.counters.super_segments_in += u64::from(is_super_segment);
-        if let Some(pulse) = self.pulse.0.ports.get(self.pulse.1) {
-            pulse.note_read(packet);
-        }
-    }
-
-    fn transmit(&mut self, packet: &Transmit<'_>, counters: &mut Counters) {
-        self.counters.packets_out += 1;
-        self.counters.bytes_out += packet.len() as u64;
-        if !self.waiting.is_empty() {
-            // Behind its elders.
-            self.wait(packet.offload, packet.header, packet.payload, counters);
-            return;
-        }
-        match self.tun.write(&packet.offload, packet.header, packet.payload) {
-            Ok(()) => note_written(&self.pulse, packet.header),
-            Err(WriteError::Busy) => {
-                counters.writes_busy += 1;
-                self.wait(packet.offload, packet.header, packet.payload, counters);
-            }
-            Err(WriteError::Invalid | WriteError::TooLarge) if packet.offload.is_super_segment() => {
-                let whole = [&[packet.header], packet.payload].concat().concat();
-                self.write_segments(&whole, &packet.offload, counters);
-            }
-            Err(WriteError::Invalid | WriteError::TooLarge) => counters.writes_refused += 1,
-            Err(WriteError::Down) => counters.writes_down += 1,
-        }
-    }
-
-    /// Cuts a super-segment that the kernel does not take.
-    fn write_segments(&mut self, whole: &[u8], offload: &Offload, counters: &mut Counters) {
-        counters.software_segmented += 1;
-        let Self { tun, waiting, pulse, .. } = self;
-        supersegment::segment(whole, offload, &mut |segment| {
-            let outcome = if waiting.is_empty() {
-                tun.write(&Offload::default(), segment, &[])
-            } else {
-                Err(WriteError::Busy)
-            };
-            match outcome {
-                Ok(()) => note_written(pulse, segment),
-                Err(WriteError::Busy) if waiting.len() < RETRY_PACKETS_MAX => {
-                    waiting.push_back((Offload::default(), segment.to_vec()));
-                }
-                Err(_) => counters.writes_refused += 1,
-            }
-        });
-        self.waiting_bytes = self.waiting.iter().map(|(_, p)| p.len()).sum();
-        if !self.waiting.is_empty() && self.retry_at.is_none() {
-            self.retry_at = Some(clock::now() + RETRY_AFTER);
-        }
-    }
-
-    fn wait(&mut self, offload: Offload, header: &[u8], payload: &[&[u8]], counters: &mut Counters) {
-        let len = header.len() + payload.iter().map(|p| p.len()).sum::<usize>();
-        if self.waiting.len() >= RETRY_PACKETS_MAX || self.waiting_bytes + len > RETRY_BYTES_MAX {
-            counters.writes_lost += 1;
-            return;
-        }
-        let mut whole = Vec::with_capacity(len);
-        whole.extend_from_slice(header);
-        payload.iter().for_each(|p| whole.extend_from_slice(p));
-        self.waiting_bytes += len;
-        self.waiting.push_back((offload, whole));
-        if self.retry_at.is_none() {
-            self.retry_at = Some(clock::now() + RETRY_AFTER);
-        }
-    }
-
-    /// Tries what waits again.
-    pub(crate) fn retry(&mut self, now: Instant, counters: &mut Counters) {
-        if self.retry_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.retry_at = None;
-        while let Some((offload, packet)) = self.waiting.pop_front() {
-            match self.tun.write(&offload, &packet, &[]) {
-                Err(WriteError::Busy) => {
-                    self.waiting.push_front((offload, packet));
-                    self.retry_at = Some(now + RETRY_AFTER);
-                    return;
-                }
-                Err(_) => counters.writes_refused += 1,
-                Ok(()) => note_written(&self.pulse, &packet),
-            }
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(packet.len());
-        }
-    }
-
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
-    }
-}
-
-fn note_written((pulse, port): &(Arc<Pulse>, usize), header: &[u8]) {
-    if let Some(pulse) = pulse.ports.get(*port) {
-        pulse.note_written(header);
-    }
+    /// Its devices: which of the faces. A TUN; of a bump one for what comes from the wire, and one
+    /// for what comes out of the machine. None: its packets pass the bump of another one.
+    pub(crate) faces: Range<usize>,
+    /// Where the faces are bumps: of two interfaces the one with the smaller rank takes what passes
+    /// both.
+    pub(crate) rank: u16,
 }
 
 /// The machine, as the gateway sees it.
 #[derive(Debug)]
 pub(crate) struct LinuxNetwork {
     pub(crate) ports: Vec<Port>,
+    pub(crate) faces: Vec<Face>,
     pub(crate) routes: RouteCache,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
@@ -174,22 +53,150 @@ pub(crate) struct LinuxNetwork {
     pub(crate) profile: Option<Box<Profile>>,
     /// Interface number -> the gateway's number.
     pub(crate) by_index: HashMap<u32, IfaceId>,
+    /// Where the faces are bumps: by which of them the kernel has been seen to send packets.
+    pub(crate) shown: Option<Shown>,
+    /// For packets in the machine's own name, where the faces are bumps.
+    pub(crate) own: Option<Arc<OwnPackets>>,
 }
 
 impl LinuxNetwork {
-    fn port(&self, id: IfaceId) -> Option<usize> {
-        self.ports.iter().position(|p| p.id == id)
+    pub(crate) fn port(&self, id: IfaceId) -> Option<&Port> {
+        self.ports.iter().find(|p| p.id == id)
+    }
+
+    /// The ways through the bumps, in the order of the faces.
+    pub(crate) fn ways(&self) -> Vec<guard::Passing> {
+        let of_port = |port: &Port| {
+            let faces = self.faces.get(port.faces.clone()).unwrap_or_default();
+            let (interface, rank) = (port.interface.clone(), port.rank);
+            let sides = faces.iter().zip([Side::Stack, Side::Wire]);
+            let way = move |(face, to): (&Face, Side)| guard::Passing {
+                interface: interface.clone(),
+                device: face.index(),
+                rank,
+                to,
+            };
+            sides.map(way).collect::<Vec<_>>()
+        };
+        self.ports.iter().flat_map(of_port).collect()
+    }
+
+    /// A packet was read from a face: by which interface it came into the machine.
+    pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> IfaceId {
+        let own = self.ports.iter().find(|p| p.faces.contains(&face));
+        let Some(Arrival { interface, next_hop, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
+            return own.map_or(IfaceId::OTHER, |p| p.id);
+        };
+        if let (Some(left_by), Some(pair)) = (own.and_then(|p| p.index), ip::addresses(packet)) {
+            self.has_shown(pair, shown::Way { interface: left_by, next_hop });
+        }
+        self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER)
+    }
+
+    /// The kernel has sent a packet in this way.
+    fn has_shown(&mut self, pair: shown::Pair, way: shown::Way) {
+        let generation = self.routes.generation();
+        if self.shown.as_ref().is_none_or(|shown| shown.is_last(pair, way, generation)) {
+            return;
+        }
+        // What goes round the bump finds its next hop by such a question.
+        let asked = self.ask(&RouteKey { destination: pair.1, from: None, mark: 0 });
+        let is_hidden = asked.is_none_or(|leaves| leaves.interface != way.interface);
+        if let Some(shown) = &mut self.shown {
+            shown.note(pair, way, generation, is_hidden);
+        }
+    }
+
+    /// The face through which packets go to this side of an interface.
+    fn face_of(&self, id: IfaceId, to: Side) -> Option<usize> {
+        let mut faces = self.port(id)?.faces.clone();
+        match to {
+            Side::Stack => faces.next(),
+            Side::Wire => faces.next_back(),
+        }
+    }
+
+    fn rank_of(&self, id: IfaceId) -> u16 {
+        self.port(id).map_or(NO_BUMP, |p| p.rank)
+    }
+
+    /// Which face a packet is written to, and which way it goes from there. A TUN: that of the
+    /// claimed source's interface. A bump: that of the interface which takes what passes both, on
+    /// the side that is nearer to the destination.
+    fn way(&mut self, packet: &Transmit<'_>) -> (usize, Way) {
+        // Where it does not matter by which it comes in (a reset after a restart, an interface that
+        // is gone), any will do.
+        let via = self.face_of(packet.via, Side::Stack);
+        let into_machine = (via.unwrap_or(0), Way::IntoMachine);
+        if self.shown.is_none() {
+            return into_machine;
+        }
+        let out = self.leaves_by(packet);
+        match self.face_of(out, Side::Wire) {
+            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => {
+                let generation = self.routes.generation();
+                let pair = || ip::addresses(packet.header);
+                let by = self.port(out).and_then(|p| p.index);
+                let shown = by.zip(self.shown.as_ref());
+                let next_hop = shown.and_then(|(by, shown)| shown.next_hop(pair, by, generation));
+                (face, next_hop.map_or(Way::Out, Way::OutTo))
+            }
+            _ => into_machine,
+        }
+    }
+
+    /// By which interface a packet is to leave. Where there is no link nobody has asked.
+    fn leaves_by(&mut self, packet: &Transmit<'_>) -> IfaceId {
+        if self.port(packet.out).is_some() {
+            return packet.out;
+        }
+        let route = ip::addresses(packet.header).and_then(|(src, dst)| self.route(packet.via, src, dst));
+        route.map_or(IfaceId::OTHER, |r| r.iface)
+    }
+
+    fn ask(&mut self, key: &RouteKey) -> Option<Leaves> {
+        match self.routes.get(key) {
+            Ok(leaves) => leaves,
+            Err(error) => {
+                self.counters.route_errors += 1;
+                tracing::debug!(%error, dst = %key.destination, "a route cannot be looked up");
+                None
+            }
+        }
+    }
+
+    /// Round the bump of an interface the kernel has already chosen: what it did counts. Else it is
+    /// asked; of a translated source it knows only as of one of its own.
+    fn route_round_bumps(&mut self, port: Option<u32>, src: IpAddr, dst: IpAddr) -> Option<Leaves> {
+        let from = port.map(|index| (src, index));
+        let mut leaves = self.ask(&RouteKey { destination: dst, from, mark: 0 });
+        if leaves.is_none() && from.is_some() {
+            leaves = self.ask(&RouteKey { destination: dst, from: None, mark: 0 });
+        }
+        let generation = self.routes.generation();
+        let shown = self.shown.as_ref().and_then(|s| s.interface((src, dst), generation));
+        match (leaves, shown) {
+            (Some(leaves), Some((interface, is_current))) if is_current && interface != leaves.interface => {
+                Some(Leaves { interface, mtu: self.routes.mtu(interface).unwrap_or(leaves.mtu) })
+            }
+            (None, Some((interface, _))) => {
+                self.routes.mtu(interface).ok().map(|mtu| Leaves { interface, mtu })
+            }
+            (leaves, _) => leaves,
+        }
     }
 }
 
 impl Network for LinuxNetwork {
     fn transmit(&mut self, packet: &Transmit<'_>) {
-        // Where it does not matter by which it comes in (a reset after a restart, an interface that
-        // is gone), any will do.
-        let n = self.port(packet.via).unwrap_or(0);
         let began = self.profile.is_some().then(clock::now);
-        if let Some(port) = self.ports.get_mut(n) {
-            port.transmit(packet, &mut self.counters);
+        if packet.is_made && self.own.as_ref().is_some_and(|own| own.sends(packet)) {
+            self.counters.own_packets += 1;
+        } else {
+            let (n, way) = self.way(packet);
+            if let Some(face) = self.faces.get_mut(n) {
+                face.transmit(way, packet, &mut self.counters);
+            }
         }
         if let (Some(began), Some(profile)) = (began, &mut self.profile) {
             profile.note(Stage::Write, began, clock::now());
@@ -197,19 +204,22 @@ impl Network for LinuxNetwork {
     }
 
     fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
-        let port = self.port(from).and_then(|n| self.ports.get(n));
-        let key = RouteKey { destination: dst, from: port.map(|p| (src, p.tun.index())), mark: 0 };
-        match self.routes.get(&key) {
-            Ok(leaves) => leaves.map(|l| Route {
-                iface: self.by_index.get(&l.interface).copied().unwrap_or(IfaceId::OTHER),
-                mtu_bytes: l.mtu,
-            }),
-            Err(error) => {
-                self.counters.route_errors += 1;
-                tracing::debug!(%error, %dst, "a route cannot be looked up");
-                None
+        let port = self.port(from);
+        let leaves = match self.shown {
+            Some(_) => {
+                let index = port.and_then(|p| p.index);
+                self.route_round_bumps(index, src, dst)
             }
-        }
+            None => {
+                let face = port.and_then(|p| self.faces.get(p.faces.start).filter(|_| !p.faces.is_empty()));
+                let from = face.map(|f| (src, f.index()));
+                self.ask(&RouteKey { destination: dst, from, mark: 0 })
+            }
+        };
+        leaves.map(|l| Route {
+            iface: self.by_index.get(&l.interface).copied().unwrap_or(IfaceId::OTHER),
+            mtu_bytes: l.mtu,
+        })
     }
 
     fn journal(&mut self, slot: u32, record: Option<&Record>) {

@@ -42,6 +42,10 @@ pub(crate) struct Traffic {
     pub(crate) others: Counter,
     /// Packets written that are no TCP.
     pub(crate) rest: Counter,
+    /// SYNs read that are for an address of this machine.
+    pub(crate) machine_syns: Counter,
+    /// Other TCP packets of that kind.
+    pub(crate) machine_others: Counter,
     /// Somebody wants to know addresses of a packet that is written.
     wants_sample: AtomicBool,
     sample: Mutex<Option<(IpAddr, IpAddr)>>,
@@ -83,10 +87,17 @@ impl PortPulse {
         self.dropped.get().checked_sub(1)
     }
 
-    /// A packet was read.
-    pub(crate) fn note_read(&self, packet: &[u8]) {
-        if let Some(family) = family(packet) {
-            self.of(family).read.add(1);
+    /// A packet was read. `is_for_machine`: it is for an address of this machine.
+    pub(crate) fn note_read(&self, packet: &[u8], is_for_machine: bool) {
+        let Some(family) = family(packet) else { return };
+        let traffic = self.of(family);
+        traffic.read.add(1);
+        if is_for_machine {
+            match kind(packet) {
+                Kind::Syn => traffic.machine_syns.add(1),
+                Kind::Other => traffic.machine_others.add(1),
+                Kind::Rest | Kind::Unknown => {}
+            }
         }
     }
 
@@ -94,22 +105,13 @@ impl PortPulse {
     /// kernel may put them together on the way.
     pub(crate) fn note_written(&self, header: &[u8]) {
         let Some(family) = family(header) else { return };
-        let at = match family {
-            Family::V4 => {
-                let fragment = header.get(6..8).is_some_and(|f| f[0] & 0x1f != 0 || f[1] != 0);
-                match header.get(9) {
-                    Some(&TCP) if !fragment => usize::from(header[0] & 0x0f) * 4,
-                    Some(_) if !fragment => return self.v4.rest.add(1),
-                    _ => return,
-                }
-            }
-            Family::V6 if header.get(6) == Some(&TCP) => 40,
-            Family::V6 if header.get(6).is_none_or(|next| *next == FRAGMENT) => return,
-            Family::V6 => return self.v6.rest.add(1),
-        };
-        let Some(flags) = header.get(at + 13) else { return };
         let traffic = self.of(family);
-        if flags & SYN_ACK == SYN { &traffic.syns } else { &traffic.others }.add(1);
+        match kind(header) {
+            Kind::Syn => traffic.syns.add(1),
+            Kind::Other => traffic.others.add(1),
+            Kind::Rest => return traffic.rest.add(1),
+            Kind::Unknown => return,
+        }
         if traffic.wants_sample.load(Ordering::Relaxed) {
             traffic.wants_sample.store(false, Ordering::Relaxed);
             // Nobody holds it for longer than a look.
@@ -117,6 +119,39 @@ impl PortPulse {
                 *sample = ip::addresses(header);
             }
         }
+    }
+}
+
+/// What a packet is.
+enum Kind {
+    /// TCP that opens a connection.
+    Syn,
+    /// Other TCP.
+    Other,
+    /// No TCP.
+    Rest,
+    /// A later fragment, or one that is cut.
+    Unknown,
+}
+
+fn kind(packet: &[u8]) -> Kind {
+    let at = match family(packet) {
+        Some(Family::V4) => {
+            let fragment = packet.get(6..8).is_some_and(|f| f[0] & 0x1f != 0 || f[1] != 0);
+            match packet.get(9) {
+                Some(&TCP) if !fragment => usize::from(packet[0] & 0x0f) * 4,
+                Some(_) if !fragment => return Kind::Rest,
+                _ => return Kind::Unknown,
+            }
+        }
+        Some(Family::V6) if packet.get(6) == Some(&TCP) => 40,
+        Some(Family::V6) if packet.get(6).is_some_and(|next| *next != FRAGMENT) => return Kind::Rest,
+        _ => return Kind::Unknown,
+    };
+    match packet.get(at + 13) {
+        Some(flags) if flags & SYN_ACK == SYN => Kind::Syn,
+        Some(_) => Kind::Other,
+        None => Kind::Unknown,
     }
 }
 
@@ -149,6 +184,8 @@ pub struct Pulse {
     pub(crate) is_answering: AtomicBool,
     /// Packets that were only forwarded.
     pub(crate) forwarded: Counter,
+    /// Grows with each change of a route, an address or an interface.
+    pub(crate) routes: Counter,
     /// Told to the loop: nothing is to be split now, and what is split is to be handed back.
     pub(crate) unsplit: AtomicBool,
 }

@@ -19,7 +19,20 @@ pub struct TunCounters {
     pub bytes_out: u64,
 }
 
-/// Counters of the whole driver. All but `software_segmented` should stay zero.
+impl std::iter::Sum for TunCounters {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            packets_in: a.packets_in + b.packets_in,
+            bytes_in: a.bytes_in + b.bytes_in,
+            super_segments_in: a.super_segments_in + b.super_segments_in,
+            packets_out: a.packets_out + b.packets_out,
+            bytes_out: a.bytes_out + b.bytes_out,
+        })
+    }
+}
+
+/// Counters of the whole driver. All but `software_segmented` and
+/// `own_packets` should stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Times the kernel had no room for a packet; it was tried again.
@@ -38,6 +51,8 @@ pub struct Counters {
     pub route_errors: u64,
     /// Times the kernel's network events overran.
     pub events_lost: u64,
+    /// Packets in the machine's own name that left by a socket.
+    pub own_packets: u64,
 }
 
 /// One diverted interface.

@@ -99,6 +99,8 @@ pub(super) struct FamilyGuard {
     pub(super) family: Family,
     pub(super) kind: Kind,
     passages: Vec<Passage>,
+    /// What took the ordinary way until diversion was ended, where that is counted on.
+    plain_at: Vec<(u64, u64)>,
     ended: Option<Ended>,
     /// Trials that failed, in a row.
     failures: u32,
@@ -108,11 +110,13 @@ pub(super) struct FamilyGuard {
 }
 
 impl FamilyGuard {
-    pub(super) fn new(family: Family, kind: Kind, interfaces: usize) -> Self {
+    /// `passages`: one for each interface.
+    pub(super) fn new(family: Family, kind: Kind, passages: Vec<Passage>) -> Self {
         Self {
             family,
             kind,
-            passages: vec![Passage::default(); interfaces],
+            passages,
+            plain_at: Vec::new(),
             ended: None,
             failures: 0,
             tried_at: None,
@@ -164,12 +168,29 @@ impl FamilyGuard {
         } else if came > 0 {
             let since = *ended.refused_since.get_or_insert(now);
             if came >= REFUSED_SYNS && now.since(since) >= REFUSED_SPAN {
-                self.passages.iter_mut().for_each(Passage::acquit);
+                self.acquit();
                 self.failures = self.failures.saturating_sub(1);
                 return Some(Step::Acquit);
             }
         }
         None
+    }
+
+    /// The same for counters that never begin anew.
+    pub(super) fn trial_since(&mut self, now: Instant, plain: &[(u64, u64)]) -> Option<Step> {
+        if self.ended.is_none() {
+            self.plain_at = plain.to_vec();
+        }
+        let since = |(now, then): (&(u64, u64), &(u64, u64))| {
+            (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1))
+        };
+        let plain: Vec<_> = plain.iter().zip(&self.plain_at).map(since).collect();
+        self.trial(now, &plain)
+    }
+
+    /// What is lost would be lost without diversion, too.
+    pub(super) fn acquit(&mut self) {
+        self.passages.iter_mut().for_each(Passage::acquit);
     }
 
     /// Diversion, or splitting, has been ended.
@@ -249,7 +270,7 @@ mod tests {
 
     #[test]
     fn trials_that_fail_become_rare_and_a_change_brings_the_next_forward() {
-        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, vec![Passage::default()]);
         let mut ms = 1000;
         let mut waits = Vec::new();
         for _ in 0..9 {
@@ -273,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_while_connections_are_handed_back_is_no_news() {
-        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, vec![Passage::default()]);
         guard.end(at(1000), Ended::unsplit(at(1000), "a rule".into()));
         let mut reading = Reading::default();
         let mut suspected = Vec::new();
@@ -292,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_without_diversion_too_acquits_it() {
-        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, 1);
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, vec![Passage::default()]);
         ended(&mut guard, 1000);
         assert_eq!(guard.trial(at(1250), &[(3, 0)]), None);
         let (waited, step) = wait(&mut guard, 1500, (3, 0));

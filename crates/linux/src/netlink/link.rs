@@ -38,6 +38,8 @@ pub struct Link {
     pub carrier: bool,
     /// Packets that its transmit queue dropped.
     pub tx_dropped: u64,
+    /// Its hardware address, where its packets have Ethernet headers.
+    pub ethernet: Option<[u8; 6]>,
 }
 
 impl Link {
@@ -52,6 +54,8 @@ impl Link {
     pub fn parse(answer: &Answer<'_>) -> Option<Self> {
         let (fixed, attributes) = answer.split(IFINFOMSG_BYTES)?;
         let flags = u32_at(fixed, 8)?;
+        let kind = fixed.get(2..4).map(|k| u16::from_ne_bytes([k[0], k[1]]));
+        let address = attributes.find(IFLA_ADDRESS).and_then(|a| <[u8; 6]>::try_from(a).ok());
         // struct rtnl_link_stats64: the eighth counter is tx_dropped.
         let tx_dropped = attributes
             .find(IFLA_STATS64)
@@ -63,6 +67,7 @@ impl Link {
             up: flags & libc::IFF_UP.cast_unsigned() != 0,
             carrier: flags & libc::IFF_LOWER_UP.cast_unsigned() != 0,
             tx_dropped: tx_dropped.unwrap_or(0),
+            ethernet: address.filter(|_| kind == Some(libc::ARPHRD_ETHER)),
         })
     }
 }

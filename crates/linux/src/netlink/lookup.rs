@@ -89,7 +89,8 @@ impl RouteCache {
         Ok(Some(Leaves { interface: hop.interface, mtu }))
     }
 
-    fn mtu(&mut self, index: u32) -> Result<u32> {
+    /// The MTU of an interface, in bytes.
+    pub fn mtu(&mut self, index: u32) -> Result<u32> {
         if let Some(mtu) = self.mtus.get(&index) {
             return Ok(*mtu);
         }

@@ -1,6 +1,7 @@
 //! Namespaces for tests, with unique names, removed in the end whatever happens.
 #![allow(dead_code)]
 
+pub mod bpf;
 pub mod daemon;
 pub mod packets;
 
@@ -123,6 +124,13 @@ impl Path {
         veth(&path.client.0, "eth0", &path.router.0, "left").unwrap();
         veth(&path.router.0, "right", &path.server.0, "eth0").unwrap();
         path.router.0.make_router().unwrap();
+        path.addresses();
+        path
+    }
+
+    /// Addresses and routes, once the interfaces are there.
+    pub fn addresses(&self) {
+        let path = self;
         for (host, interface, net, last) in [
             (&path.client, "eth0", 1, 1),
             (&path.router, "left", 1, 2),
@@ -136,7 +144,6 @@ impl Path {
         path.client.default_via("fd01::2");
         path.server.default_via("10.2.0.2");
         path.server.default_via("fd02::2");
-        path
     }
 }
 

@@ -9,7 +9,7 @@ use farlink_linux::clock;
 use farlink_linux::divert::{Count, Divert, DivertConfig, Diverted};
 use farlink_linux::event_loop::{Interest, Poller, Waker};
 use farlink_linux::tun::{ReadOutcome, Tun, TunConfig};
-use farlink_wire::{Duration, Offload, Pool};
+use farlink_wire::{Duration, Offload, Pool, Shim};
 
 use super::Host;
 
@@ -65,6 +65,100 @@ pub fn tcp(src_port: u16, dst_port: u16) -> Vec<u8> {
     p.extend(dst_port.to_be_bytes());
     p.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0x40, 0x00, 0, 0, 0, 0]);
     p
+}
+
+/// A packet from the client of a `Path` to its server.
+pub struct Kind {
+    pub name: &'static str,
+    pub dst: IpAddr,
+    pub packet: Vec<u8>,
+    /// It is TCP, or about TCP.
+    pub is_tcp: bool,
+}
+
+/// What each router acts on must not pass two.
+pub const NEVER: [&str; 2] = ["v4 with IP options", "v6 hop-by-hop options"];
+
+/// Without hops to live, and the checksums that the sending kernel filled in.
+pub fn without_hops(packet: &[u8]) -> Vec<u8> {
+    let mut plain = packet.to_vec();
+    let ignored: &[usize] = if packet[0] >> 4 == 4 { &[8, 10, 11] } else { &[7] };
+    ignored.iter().for_each(|i| plain[*i] = 0);
+    plain
+}
+
+/// Packets of all kinds.
+pub fn kinds() -> Vec<Kind> {
+    let (c4, s4, c6, s6) =
+        (super::ip("10.1.0.1"), super::ip("10.2.0.1"), super::ip("fd01::1"), super::ip("fd02::1"));
+    let udp = [0u8, 53, 0, 53, 0, 20, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let quoting = |inner: Vec<u8>| [vec![3, 1, 0, 0, 0, 0, 0, 0], inner].concat();
+    let quoting6 = |inner: Vec<u8>| [vec![1, 4, 0, 0, 0, 0, 0, 0], inner].concat();
+    let echo = [8u8, 0, 0, 0, 0, 0, 0, 0];
+    let half = [0u8; 24];
+    let behind = |inner: Vec<u8>| [Shim::default().bytes().to_vec(), inner].concat();
+    let all: Vec<(&str, IpAddr, Vec<u8>, bool)> = vec![
+        ("v4 first fragment", s4, ipv4(6, c4, s4, &[], 0x2000, &[tcp(5, 6), vec![1; 12]].concat()), true),
+        ("v4 middle fragment", s4, ipv4(6, c4, s4, &[], 0x2004, &half), true),
+        ("v4 last fragment", s4, ipv4(6, c4, s4, &[], 0x0007, &half), true),
+        ("v4 UDP fragment", s4, ipv4(17, c4, s4, &[], 0x2000, &half), false),
+        ("v4 with IP options", s4, ipv4(6, c4, s4, &[7, 7, 4, 0, 0, 0, 0, 0], 0, &tcp(5, 6)), false),
+        (
+            "v4 ICMP error about TCP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(6, s4, c4, &[], 0, &tcp(6, 5)))),
+            true,
+        ),
+        (
+            "v4 ICMP error about UDP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(17, s4, c4, &[], 0, &udp))),
+            false,
+        ),
+        ("v4 echo", s4, ipv4(1, c4, s4, &[], 0, &echo), false),
+        ("v4 XCP", s4, ipv4(254, c4, s4, &[], 0, &behind(tcp(5, 6))), false),
+        ("v4 XCP fragment", s4, ipv4(254, c4, s4, &[], 0x2000, &behind(vec![0; 4])), false),
+        (
+            "v4 ICMP error about XCP",
+            s4,
+            ipv4(1, c4, s4, &[], 0, &quoting(ipv4(254, s4, c4, &[], 0, &behind(tcp(6, 5))))),
+            false,
+        ),
+        ("v4 protocol 253", s4, ipv4(253, c4, s4, &[], 0, &half), false),
+        (
+            "v6 first fragment",
+            s6,
+            ipv6(44, c6, s6, &fragment6(6, 0, true, &[tcp(5, 6), vec![1; 4]].concat())),
+            true,
+        ),
+        ("v6 last fragment", s6, ipv6(44, c6, s6, &fragment6(6, 24, false, &half)), true),
+        ("v6 UDP fragment", s6, ipv6(44, c6, s6, &fragment6(17, 24, false, &half)), false),
+        ("v6 fragment of an options header", s6, ipv6(44, c6, s6, &fragment6(60, 24, false, &half)), false),
+        (
+            "v6 destination options",
+            s6,
+            ipv6(60, c6, s6, &[vec![6, 0, 1, 4, 0, 0, 0, 0], tcp(5, 6)].concat()),
+            false,
+        ),
+        ("v6 ICMP error about TCP", s6, ipv6(58, c6, s6, &quoting6(ipv6(6, s6, c6, &tcp(6, 5)))), true),
+        (
+            "v6 ICMP error about a TCP fragment",
+            s6,
+            ipv6(58, c6, s6, &quoting6(ipv6(44, s6, c6, &fragment6(6, 0, true, &tcp(6, 5))))),
+            true,
+        ),
+        ("v6 ICMP error about UDP", s6, ipv6(58, c6, s6, &quoting6(ipv6(17, s6, c6, &udp))), false),
+        ("v4 UDP", s4, ipv4(17, c4, s4, &[], 0, &udp), false),
+        ("v6 UDP", s6, ipv6(17, c6, s6, &udp), false),
+        (
+            "v6 hop-by-hop options",
+            s6,
+            ipv6(0, c6, s6, &[vec![17, 0, 1, 4, 0, 0, 0, 0], udp.to_vec()].concat()),
+            false,
+        ),
+    ];
+    let kind = |(name, dst, packet, is_tcp)| Kind { name, dst, packet, is_tcp };
+    all.into_iter().map(kind).collect()
 }
 
 /// Sends a whole IP packet out of a namespace, as the kernel there routes it.

@@ -255,6 +255,12 @@ fn hops_to_live() {
         edit::increment_packet_ttl(p.bytes_mut());
         assert_eq!(tcp(p.bytes()).ip.ttl, 255);
         assert!(is_right(p.bytes()));
+        edit::decrement_packet_ttl(p.bytes_mut());
+        assert_eq!(tcp(p.bytes()).ip.ttl, 254);
+        assert!(is_right(p.bytes()));
+        edit::set_ttl(&mut p, &s, 0);
+        edit::decrement_packet_ttl(p.bytes_mut());
+        assert_eq!(tcp(p.bytes()).ip.ttl, 0);
         edit::set_traffic_class(&mut p, 3);
         assert_eq!(tcp(p.bytes()).ip.ecn(), Ecn::Ce);
         assert!(is_right(p.bytes()));

@@ -118,3 +118,14 @@ fn in_parts_it_is_the_same() {
         }
     }
 }
+
+#[test]
+fn a_header_of_the_link_layer_moves_what_is_counted_from_the_start() {
+    let checksum = ChecksumState::Partial { start: 20, offset: 16 };
+    let packet = Offload { checksum, header_len: 40, ..Offload::default() };
+    let frame = packet.shifted(14);
+    assert_eq!(frame.checksum, ChecksumState::Partial { start: 34, offset: 16 });
+    assert_eq!((frame.header_len, frame.shifted(-14)), (54, packet));
+    assert_eq!(Offload::default().shifted(14), Offload::default());
+    assert_eq!(packet.shifted(-30).checksum, ChecksumState::Partial { start: 0, offset: 16 });
+}

@@ -1,0 +1,222 @@
+//! The system call bpf(2), as far as programs at an interface need it (linux/bpf.h): load a
+//! program, make a map, put something into it and look it up, attach (tcx, from Linux 6.6 on), and
+//! ask whether that still stands.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::error::{Error, Result};
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_TCX_INGRESS: u32 = 46;
+const BPF_TCX_EGRESS: u32 = 47;
+const BPF_F_BEFORE: u32 = 1 << 3;
+const BPF_F_AFTER: u32 = 1 << 4;
+/// What the verifier may say of a program that it refuses.
+const LOG_BYTES: usize = 64 * 1024;
+/// Helpers of redirection are for programs under a licence that the GPL is compatible with.
+const LICENCE: &[u8] = b"Dual MIT/GPL\0";
+
+/// One instruction: code, registers (source above destination), offset, constant.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction(pub u8, pub u8, pub i16, pub i32);
+
+/// Which way packets pass an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// They come in.
+    Ingress,
+    /// They leave.
+    Egress,
+}
+
+fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_ne_bytes()).collect()
+}
+
+fn pointer<T>(to: *const T) -> [u8; 8] {
+    (to as usize as u64).to_ne_bytes()
+}
+
+fn descriptor(fd: &OwnedFd) -> u32 {
+    fd.as_raw_fd().cast_unsigned()
+}
+
+/// `attributes`: the union of linux/bpf.h as bytes. What it points to must live through the call.
+fn call(command: libc::c_long, attributes: &[u8]) -> io::Result<i32> {
+    // SAFETY: pointer and length describe `attributes`; the callers keep what is pointed to.
+    let rc = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), attributes.len()) };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::try_from(rc).unwrap_or(-1)) }
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: the kernel has just made it for us.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Loads a program for tc (BPF_PROG_TYPE_SCHED_CLS).
+///
+/// # Errors
+/// The kernel refuses it; the text has the verifier's last words.
+pub fn load(name: &str, program: &[Instruction]) -> Result<OwnedFd> {
+    let error = match try_load(program, &mut []) {
+        Ok(loaded) => return Ok(loaded),
+        Err(error) => error,
+    };
+    // Once more, for the verifier's words.
+    let mut log = vec![0u8; LOG_BYTES];
+    match try_load(program, &mut log) {
+        Ok(loaded) => Ok(loaded),
+        Err(_) => {
+            let end = log.iter().position(|b| *b == 0).unwrap_or(0);
+            let said = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
+            let last: Vec<&str> = said.lines().rev().take(4).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            Err(Error::os(format!("loading the BPF program {name} ({})", last.join(" | ")), error))
+        }
+    }
+}
+
+fn try_load(program: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let count = u32::try_from(program.len()).unwrap_or(u32::MAX);
+    let mut attributes = words([BPF_PROG_TYPE_SCHED_CLS, count]);
+    attributes.extend(pointer(program.as_ptr()));
+    attributes.extend(pointer(LICENCE.as_ptr()));
+    if !log.is_empty() {
+        attributes.extend(words([1, u32::try_from(log.len()).unwrap_or(u32::MAX)]));
+        attributes.extend(pointer(log.as_mut_ptr()));
+    }
+    call(BPF_PROG_LOAD, &attributes).map(owned)
+}
+
+/// BPF_MAP_TYPE_HASH.
+pub const HASH: u32 = 1;
+/// BPF_MAP_TYPE_ARRAY.
+pub const ARRAY: u32 = 2;
+/// BPF_MAP_TYPE_DEVMAP_HASH: its values are interfaces, and an entry goes when its interface does.
+pub const DEVICE_HASH: u32 = 25;
+
+/// Makes a map of this type (BPF_MAP_TYPE_...); sizes in bytes.
+///
+/// # Errors
+/// The kernel refuses: no privilege, no memory, unknown type.
+pub fn map(kind: u32, key_bytes: u32, value_bytes: u32, entries: u32) -> Result<OwnedFd> {
+    let attributes = words([kind, key_bytes, value_bytes, entries, 0]);
+    call(BPF_MAP_CREATE, &attributes).map(owned).map_err(|e| Error::os("making a BPF map", e))
+}
+
+/// Puts an entry into a map whose keys have four bytes. `value` is as long as the map's values.
+///
+/// # Errors
+/// There is no room, or the map takes no such value (of a device map: no such interface).
+pub fn put<V: Copy>(map: &OwnedFd, key: u32, value: V) -> Result<()> {
+    let mut attributes = words([descriptor(map), 0]);
+    attributes.extend(pointer(&raw const key));
+    attributes.extend(pointer(&raw const value));
+    attributes.extend(0u64.to_ne_bytes());
+    call(BPF_MAP_UPDATE_ELEM, &attributes).map(|_| ()).map_err(|e| Error::os("filling a BPF map", e))
+}
+
+/// Takes the entry with this key of four bytes out of a map, if there is one.
+pub fn take_out(map: &OwnedFd, key: u32) {
+    let mut attributes = words([descriptor(map), 0]);
+    attributes.extend(pointer(&raw const key));
+    // The only error that there can be is that it is not there.
+    let _ = call(BPF_MAP_DELETE_ELEM, &attributes);
+}
+
+/// The value of eight bytes in a map; zero where there is none.
+#[must_use]
+pub fn number(map: &OwnedFd, key: u32) -> u64 {
+    let mut value = 0u64;
+    let mut attributes = words([descriptor(map), 0]);
+    attributes.extend(pointer(&raw const key));
+    attributes.extend(pointer(&raw mut value));
+    attributes.extend(0u64.to_ne_bytes());
+    call(BPF_MAP_LOOKUP_ELEM, &attributes).map_or(0, |_| value)
+}
+
+/// The interface at which an attached program stands. `None`: somebody has taken it away, or the
+/// interface is gone.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn stands_at(attached: &OwnedFd) -> Result<Option<u32>> {
+    // struct bpf_link_info: type, number and program, then of tcx the interface, at the next
+    // multiple of eight bytes.
+    let mut info = [0u32; 16];
+    let mut attributes = words([descriptor(attached), size_of_val(&info) as u32]);
+    attributes.extend(pointer(info.as_mut_ptr()));
+    call(BPF_OBJ_GET_INFO_BY_FD, &attributes)
+        .map_err(|e| Error::os("asking where a BPF program stands", e))?;
+    Ok(Some(info[4]).filter(|interface| *interface != 0))
+}
+
+/// Attaches a program to an interface, outside of all others: first of what comes in, last of what
+/// leaves. Closing the descriptor, or the end of the process, detaches it.
+///
+/// # Errors
+/// There is no such interface, or the kernel is older than 6.6.
+pub fn attach(program: &OwnedFd, interface: u32, side: Side) -> Result<OwnedFd> {
+    let (kind, place) = match side {
+        Side::Ingress => (BPF_TCX_INGRESS, BPF_F_BEFORE),
+        Side::Egress => (BPF_TCX_EGRESS, BPF_F_AFTER),
+    };
+    let attributes = words([descriptor(program), interface, kind, place, 0, 0, 0, 0]);
+    let what = || format!("attaching a BPF program to interface {interface}");
+    call(BPF_LINK_CREATE, &attributes).map(owned).map_err(|e| Error::os(what(), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LET_PASS: [Instruction; 2] = [
+        Instruction(0xb7, 0, 0, -1), // r0 = TCX_NEXT
+        Instruction(0x95, 0, 0, 0),  // exit
+    ];
+
+    #[test]
+    fn programs_are_loaded_and_bad_ones_explained() {
+        match load("let-pass", &LET_PASS) {
+            Ok(_) => {}
+            Err(e) if e.is(libc::EPERM) => return eprintln!("skipped: no privilege for bpf(2)"),
+            Err(e) => panic!("{e}"),
+        }
+        let refused = load("no-answer", &LET_PASS[1..]).unwrap_err().to_string();
+        assert!(refused.contains("R0"), "the verifier's words: {refused}");
+        let array = map(ARRAY, 4, 4, 1).unwrap();
+        put(&array, 0, 7u32).unwrap();
+        assert!(put(&array, 1, 7u32).unwrap_err().is(libc::E2BIG));
+        let numbers = map(ARRAY, 4, 8, 1).unwrap();
+        assert_eq!((number(&numbers, 0), number(&numbers, 1)), (0, 0));
+    }
+
+    #[test]
+    fn a_program_stands_at_an_interface() {
+        let attached = crate::netns::Namespace::create(&format!("flb{}", std::process::id()));
+        let Ok(ns) = attached else { return eprintln!("skipped: no privilege for namespaces") };
+        let outcome = ns.run(|| {
+            let program = load("let-pass", &LET_PASS)?;
+            for side in [Side::Ingress, Side::Egress] {
+                let attached = attach(&program, 1, side)?;
+                assert_eq!(stands_at(&attached)?, Some(1));
+            }
+            Ok(attach(&program, 999, Side::Ingress).is_err_and(|e| e.is(libc::ENODEV) || e.is(libc::EINVAL)))
+        });
+        let _ = ns.delete();
+        match outcome {
+            Ok(is_refused) => assert!(is_refused),
+            Err(e) if e.is(libc::EPERM) || e.is(libc::EINVAL) => eprintln!("skipped: {e}"),
+            Err(e) => panic!("{e}"),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Looks after bumps, on a thread of its own: what somebody takes away is put back, and what goes
+//! into a bump and does not come out takes the ordinary way.
+//!
+//! Netfilter sees with a bump what it sees without. So what it refuses is not the bump's fault,
+//! unless [`blame`] finds why it is.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use farlink_wire::Instant;
+
+use super::family::{Ended, FamilyGuard, Kind, Step};
+use super::repairs::Repairs;
+use super::{DiversionStatus, QUIET_FOR};
+use crate::bump::{Bump, Side};
+use crate::clock;
+use crate::divert::{Families, LostAtBump, Method, Passage, Reading, blame_bump};
+use crate::driver::{Position, Pulse};
+use crate::error::{Context, Result};
+use crate::netlink::{Family, Nftables, Socket};
+
+/// One way through a bump, with a device of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Passing {
+    /// The bumped interface, by its configured name.
+    pub(crate) interface: String,
+    /// Number of the device.
+    pub(crate) device: u32,
+    /// The bump's.
+    pub(crate) rank: u16,
+    /// Where its packets are written to. What goes to the wire leaves as the kernel's own does.
+    pub(crate) to: Side,
+}
+
+/// The guard of all bumps. Dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct BumpGuard {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    status: Arc<Mutex<DiversionStatus>>,
+}
+
+impl BumpGuard {
+    /// For bumps in the calling thread's network namespace; `ways` in the order of the ports of
+    /// `pulse`.
+    pub(crate) fn start(
+        bump: Arc<Mutex<Bump>>,
+        ways: Vec<Passing>,
+        pulse: Arc<Pulse>,
+        everything: bool,
+    ) -> Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let status = Arc::new(Mutex::new(DiversionStatus::default()));
+        let passages = || vec![Passage::into_machine(); ways.len()];
+        let of = |family| FamilyGuard::new(family, Kind::Tcp, passages());
+        let mut keeper = Keeper {
+            bump,
+            pulse,
+            everything,
+            status: Arc::clone(&status),
+            socket: Socket::open()?,
+            // Without nf_tables nobody changes its rules.
+            nft: Nftables::open().ok(),
+            families: Family::BOTH.map(of),
+            ways,
+            repairs: Repairs::default(),
+            is_whole: true,
+            ends: 0,
+            position: Position::default(),
+            known: Known::default(),
+            failed_at: None,
+        };
+        keeper.known = keeper.what_is_known();
+        keeper.publish(clock::now());
+        let until = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("guard".to_owned())
+            .spawn(move || {
+                while !super::waited(&until) {
+                    keeper.tick(clock::now());
+                }
+            })
+            .context(|| "starting the guard of bumps".to_owned())?;
+        Ok(Self { thread: Some(thread), stop, status })
+    }
+
+    /// How diversion stands.
+    pub(crate) fn status(&self) -> DiversionStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for BumpGuard {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What decides about packets on this machine, as numbers of its last change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Known {
+    rules_of_nft: u32,
+    routes: u64,
+}
+
+/// What the thread knows.
+struct Keeper {
+    bump: Arc<Mutex<Bump>>,
+    ways: Vec<Passing>,
+    pulse: Arc<Pulse>,
+    /// Everything that leaves by a link is taken.
+    everything: bool,
+    status: Arc<Mutex<DiversionStatus>>,
+    socket: Socket,
+    nft: Option<Nftables>,
+    families: [FamilyGuard; 2],
+    repairs: Repairs,
+    /// Nothing was missing at the last look.
+    is_whole: bool,
+    ends: u64,
+    /// Where the event loop was at the last tick.
+    position: Position,
+    known: Known,
+    failed_at: Option<Instant>,
+}
+
+impl Keeper {
+    fn bump(&self) -> MutexGuard<'_, Bump> {
+        self.bump.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if let Err(error) = self.try_tick(now)
+            && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
+        {
+            self.failed_at = Some(now);
+            tracing::error!(%error, "the bumps cannot be looked after; it is tried again");
+        }
+        self.publish(now);
+    }
+
+    fn try_tick(&mut self, now: Instant) -> Result<()> {
+        self.repair(now)?;
+        self.judge(now)?;
+        let known = self.what_is_known();
+        if known != self.known {
+            self.known = known;
+            self.families.iter_mut().for_each(|f| f.rules_changed(now));
+        }
+        Ok(())
+    }
+
+    fn what_is_known(&mut self) -> Known {
+        let rules_of_nft = self.nft.as_mut().and_then(|nft| nft.generation().ok()).unwrap_or(0);
+        Known { rules_of_nft, routes: self.pulse.routes.get() }
+    }
+
+    /// Puts back what is missing, unless that was done too often.
+    fn repair(&mut self, now: Instant) -> Result<()> {
+        let without_program = self.bump().missing()?;
+        // Asked afterwards: an interface that has gone meanwhile misses nothing.
+        let links = self.socket.links()?;
+        let mut what = Vec::new();
+        // Devices that are down, and where programs are missing.
+        let (mut down, mut bare) = (Vec::new(), Vec::new());
+        for link in &links {
+            let way = self.ways.iter().position(|way| way.device == link.index);
+            if let Some(port) = way.and_then(|n| self.pulse.ports.get(n)) {
+                port.note_dropped(link.tx_dropped);
+            }
+            if way.is_some() && !link.up {
+                what.push(format!("the device {} was taken down", link.name));
+                down.push(link.index);
+            }
+            if without_program.contains(&link.index) {
+                what.push(format!("the program at {} was taken away (`bpftool link detach`)", link.name));
+                bare.push(link.index);
+            }
+        }
+        self.is_whole = what.is_empty();
+        if self.is_whole {
+            return Ok(());
+        }
+        let what = what.join("; ");
+        match self.repairs.may(now) {
+            Ok(()) => {
+                down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
+                bare.iter().try_for_each(|at| self.bump().put_back(*at))?;
+                self.is_whole = true;
+                tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
+                self.repairs.done(now, what);
+                self.families.iter_mut().for_each(FamilyGuard::start_anew);
+            }
+            Err(again) if self.repairs.is_news(again) => tracing::error!(
+                seconds = again.since(now).as_secs(),
+                "{what}; this happens again and again, so it is put back later: find out what removes it"
+            ),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Counts what came out, and acts on it.
+    fn judge(&mut self, now: Instant) -> Result<()> {
+        let position = self.pulse.position();
+        let is_turning = position.is_waiting || position != self.position;
+        self.position = position;
+        // Written first: what is written meanwhile has come out at most too early.
+        let written = self.written();
+        let mut steps = Vec::new();
+        for (guard, written) in self.families.iter_mut().zip(written) {
+            let family = guard.family;
+            let mut plain = Vec::new();
+            for (n, (way, written)) in self.ways.iter().zip(written).enumerate() {
+                if way.to == Side::Wire {
+                    plain.push((0, 0));
+                    continue;
+                }
+                let bump = self.bump.lock().unwrap_or_else(PoisonError::into_inner);
+                let passed = bump.passed(way.rank, family);
+                drop(bump);
+                plain.push((passed.plain, passed.syns));
+                let reading = Reading {
+                    syns: written.syns,
+                    syns_left: passed.syns + written.machine_syns,
+                    others: written.others,
+                    others_left: passed.others + written.machine_others,
+                    ..Reading::default()
+                };
+                let step = guard.look(now, n, (is_turning && self.is_whole).then_some(reading));
+                if guard.is_losing(n)
+                    && let Some(port) = self.pulse.ports.get(n)
+                {
+                    port.of(family).want_sample();
+                }
+                steps.extend(step.map(|step| (family, step)));
+            }
+            steps.extend(guard.trial_since(now, &plain).map(|step| (family, step)));
+        }
+        for (family, step) in steps {
+            match step {
+                Step::Suspect { n, .. } => self.suspect(now, family, n)?,
+                Step::Acquit => self.resume(family, "it is refused here without diversion, too")?,
+                Step::Try => self.resume(family, "it is tried again")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets written until now, for each family and way.
+    fn written(&self) -> [Vec<Written>; 2] {
+        Family::BOTH.map(|family| {
+            let of = |port: &crate::driver::PortPulse| {
+                let traffic = port.of(family);
+                Written {
+                    machine_syns: traffic.machine_syns.get(),
+                    machine_others: traffic.machine_others.get(),
+                    syns: traffic.syns.get(),
+                    others: traffic.others.get(),
+                }
+            };
+            self.pulse.ports.iter().map(of).collect()
+        })
+    }
+
+    fn suspect(&mut self, now: Instant, family: Family, n: usize) -> Result<()> {
+        let Some(way) = self.ways.get(n).cloned() else { return Ok(()) };
+        let families = self.bump().families();
+        if !families.has(family) {
+            return Ok(());
+        }
+        let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
+        let lost = LostAtBump { interface: &way.interface, family, sample };
+        let Some(cause) = blame_bump(&mut self.socket, &lost) else {
+            // It would be lost without a bump, too.
+            self.with_guard(family, FamilyGuard::acquit);
+            return Ok(());
+        };
+        self.ends += 1;
+        self.bump().set_families(families.with(family, false))?;
+        tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
+        self.with_guard(family, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
+        Ok(())
+    }
+
+    fn resume(&mut self, family: Family, why: &str) -> Result<()> {
+        tracing::info!("{family} TCP is diverted again: {why}");
+        let families = self.bump().families();
+        self.bump().set_families(families.with(family, true))?;
+        self.with_guard(family, FamilyGuard::begin_trial);
+        Ok(())
+    }
+
+    fn with_guard(&mut self, family: Family, act: impl FnOnce(&mut FamilyGuard)) {
+        if let Some(guard) = self.families.iter_mut().find(|f| f.family == family) {
+            act(guard);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        let mut found: Vec<String> = self.families.iter().filter_map(FamilyGuard::cause).collect();
+        found.extend(self.repairs.recent(now));
+        let families = self.bump().families();
+        let status = DiversionStatus {
+            method: Method::Bump.name(),
+            in_place: self.is_whole && families == Families::BOTH,
+            ipv4: families.v4,
+            ipv6: families.v6,
+            everything: self.everything.then_some(families.v4 || families.v6),
+            split: true,
+            repairs: self.repairs.count(),
+            ends: self.ends,
+            found,
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// TCP packets written to a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    syns: u64,
+    others: u64,
+    /// Read there, and for an address of this machine: where none of its connections is meant,
+    /// they end in it.
+    machine_syns: u64,
+    machine_others: u64,
+}

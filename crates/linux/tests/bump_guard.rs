@@ -1,0 +1,204 @@
+//! What the guard of bumps does when somebody takes their programs away, and when what goes into a
+//! bump does not come out.
+
+mod common;
+
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::daemon::{Daemon, config};
+use common::{Path, bpf, eventually, ip, skipped, transfer};
+use farlink_linux::divert::Method;
+use farlink_linux::driver::{DiversionStatus, DriverConfig, End};
+use farlink_linux::netlink::Socket;
+
+/// New connections are tried so often.
+const EVERY: Duration = Duration::from_millis(250);
+/// TCP has to work again after this.
+const WITHIN: Duration = Duration::from_secs(3);
+
+fn is_refused() -> bool {
+    farlink_linux::bump::Bump::load(&[6]).is_err_and(|e| e.is(libc::EPERM))
+}
+
+fn bumped(attach: &[&str]) -> DriverConfig {
+    let mut config = config(None);
+    config.divert.method = Method::Bump;
+    config.divert.attach = attach.iter().map(|i| (*i).to_owned()).collect();
+    config
+}
+
+fn diversion(daemon: &Daemon) -> DiversionStatus {
+    daemon.status().1.diversion
+}
+
+fn split(daemon: &Daemon) -> u64 {
+    daemon.status().0.engine.counters.flows_split
+}
+
+/// Opens a connection every 250 ms until one works, and returns how long that took.
+fn works_after(path: &Path, address: &str) -> Duration {
+    let listener = path.server.0.run(|| Ok(TcpListener::bind((ip(address), 0)).unwrap())).unwrap();
+    let to = listener.local_addr().unwrap();
+    let began = Instant::now();
+    let (sender, works) = std::sync::mpsc::channel();
+    loop {
+        let sender = sender.clone();
+        let trial = path.client.0.spawn(move || {
+            if TcpStream::connect_timeout(&to, Duration::from_secs(8)).is_ok() {
+                let _ = sender.send(began.elapsed());
+            }
+            Ok(())
+        });
+        drop(trial);
+        match works.recv_timeout(EVERY) {
+            Ok(after) => return after,
+            Err(_) => assert!(began.elapsed() < 3 * WITHIN, "TCP does not work again"),
+        }
+    }
+}
+
+#[test]
+fn programs_that_somebody_takes_away_are_put_back() {
+    if skipped("programs_that_somebody_takes_away_are_put_back") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(diversion(&daemon).in_place);
+    for (n, (name, is_ingress)) in
+        [("right", true), ("right", false), ("left", false), ("farlink1", true)].into_iter().enumerate()
+    {
+        let repairs = diversion(&daemon).repairs;
+        let taken =
+            path.router.0.run(|| Ok(bpf::detach(Socket::open()?.link_index(name)?, is_ingress))).unwrap();
+        assert_eq!(taken, 1, "{name}");
+        let began = Instant::now();
+        eventually("it is put back", || diversion(&daemon).repairs == repairs + 1);
+        assert!(began.elapsed() < WITHIN, "{name}");
+        let status = diversion(&daemon);
+        let said = format!("the program at {name} was taken away");
+        assert!(status.in_place && status.found.iter().any(|f| f.contains(&said)), "{status:?}");
+        let before = split(&daemon);
+        transfer(&path, "10.2.0.1", 100_000);
+        assert_eq!(split(&daemon), before + 1, "{n}: {name}");
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+#[test]
+fn a_device_that_somebody_takes_down_is_brought_up_and_said() {
+    if skipped("a_device_that_somebody_takes_down_is_brought_up_and_said") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    path.router.sh("ip link set farlink0 down; ip link set farlink1 down");
+    assert!(works_after(&path, "10.2.0.1") < WITHIN);
+    eventually("it is said", || {
+        let found = diversion(&daemon).found;
+        found.iter().any(|f| f.contains("the device farlink0 was taken down"))
+    });
+    let before = split(&daemon);
+    transfer(&path, "fd02::1", 100_000);
+    assert_eq!(split(&daemon), before + 1);
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// The fault is mended: splitting goes on.
+fn assert_split_again(path: &Path, daemon: &Daemon, address: &str) {
+    let mended = Instant::now();
+    eventually("it is diverted again", || diversion(daemon).in_place);
+    assert!(mended.elapsed() < 2 * WITHIN, "{:?}", mended.elapsed());
+    let before = split(daemon);
+    transfer(path, address, 100_000);
+    assert_eq!(split(daemon), before + 1);
+}
+
+#[test]
+fn a_filter_of_hardware_addresses_ends_diversion_and_is_named() {
+    if skipped("a_filter_of_hardware_addresses_ends_diversion_and_is_named") || is_refused() {
+        return;
+    }
+    for (address, family) in [("10.2.0.1", "IPv4"), ("fd02::1", "IPv6")] {
+        let path = Path::new();
+        let daemon = Daemon::start(&path.router, bumped(&["right"]));
+        transfer(&path, address, 100_000);
+        let mac = path.server.sh("cat /sys/class/net/eth0/address");
+        path.router.sh(&format!(
+            "nft 'add table inet t; add chain inet t f {{ type filter hook forward priority 0; }}; \
+             add rule inet t f iifname right ether saddr != {} drop'",
+            mac.trim()
+        ));
+        let after = works_after(&path, address);
+        assert!(after < WITHIN, "{family}: {after:?}");
+        let status = diversion(&daemon);
+        assert!(!status.in_place && status.ends == 1, "{status:?}");
+        assert_eq!((status.ipv4, status.ipv6), (family != "IPv4", family != "IPv6"));
+        let cause = &status.found[0];
+        assert!(cause.starts_with(family) && cause.contains("chain inet t f"), "{cause}");
+        path.router.sh("nft delete table inet t");
+        assert_split_again(&path, &daemon, address);
+        assert_eq!(daemon.drain(), End::Drained);
+    }
+}
+
+#[test]
+fn what_the_firewall_refuses_anyway_does_not_end_diversion() {
+    if skipped("what_the_firewall_refuses_anyway_does_not_end_diversion") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    path.router.sh(
+        "nft 'add table inet t; add chain inet t f { type filter hook forward priority 0; policy drop; }; \
+         add rule inet t f ct state established,related accept; add rule inet t f iifname left accept'",
+    );
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    // Scans of the router itself, and of hosts behind it.
+    for (target, count) in [("10.2.0.2", 12), ("10.1.0.1", 24)] {
+        let scan = |n: u16| {
+            std::thread::sleep(Duration::from_millis(100));
+            let to = (ip(target), 7000 + n).into();
+            path.server.0.spawn(move || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(2)).is_err()))
+        };
+        let scans: Vec<_> = (0..count).map(scan).collect();
+        assert!(scans.into_iter().all(|scan| scan.join().unwrap().unwrap()));
+    }
+    let status = diversion(&daemon);
+    assert!(status.in_place && status.ends == 0, "{status:?}");
+    // An outage at the next hop is none of diversion's faults either.
+    transfer(&path, "10.2.0.1", 100_000);
+    path.server.sh("ip link set eth0 arp off; ip link set eth0 address 02:00:00:00:00:77");
+    path.router.sh("ip neigh flush all");
+    let to = (ip("10.2.0.1"), 7000).into();
+    for _ in 0..4 {
+        let patience = Duration::from_secs(1);
+        let failed = path.client.0.run(|| Ok(TcpStream::connect_timeout(&to, patience).is_err())).unwrap();
+        assert!(failed);
+    }
+    let status = diversion(&daemon);
+    assert!(status.in_place && status.ends == 0, "{status:?}");
+}
+
+#[test]
+fn two_processes_have_no_bump_at_the_same_interface() {
+    if skipped("two_processes_have_no_bump_at_the_same_interface") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let first = Daemon::start(&path.router, bumped(&["right"]));
+    let mut config = bumped(&["right"]);
+    config.divert.instance = "two".into();
+    let second = Daemon::start(&path.router, config);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!((split(&first), split(&second)), (1, 0));
+    eventually("the second says so", || !diversion(&second).in_place);
+    assert!(diversion(&first).in_place);
+    // It takes over.
+    assert_eq!(first.drain(), End::Drained);
+    eventually("the second has it", || diversion(&second).in_place);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&second), 1);
+    assert_eq!(second.drain(), End::Drained);
+}
