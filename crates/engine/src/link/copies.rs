@@ -86,7 +86,7 @@ mod tests {
                     copies.spend(now, 8_000_000, 1_500);
                     spent += 1_500;
                 }
-                now = now + Duration::from_millis(100);
+                now += Duration::from_millis(100);
             }
             spent
         };
