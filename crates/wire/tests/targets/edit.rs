@@ -2,6 +2,7 @@
 //! were.
 
 use super::source::{Source, naive_sum, same_sum};
+use farlink_wire::options::OptionWalk;
 use farlink_wire::{
     ChecksumState, Flags, Offload, PacketBuf, Parsed, Pool, SeqNum, TcpSegment, build, checksum, edit, parse,
     verify_checksums,
@@ -158,7 +159,7 @@ fn apply(p: &mut PacketBuf, s: &TcpSegment, op: u8, script: &mut Source<'_>) -> 
 fn ends_early(s: &TcpSegment, p: &PacketBuf) -> bool {
     let Parsed::Tcp(now) = parse(p.bytes()) else { return false };
     let area = &p.bytes()[now.tcp_offset() + 20..now.payload_offset];
-    let mut walk = farlink_wire::options::OptionWalk::new(area);
+    let mut walk = OptionWalk::new(area);
     walk.by_ref().for_each(drop);
     now.tcp_header_len() > s.tcp_header_len() && walk.ended()
 }
@@ -189,7 +190,7 @@ fn step(p: &mut PacketBuf, s: &TcpSegment, script: &mut Source<'_>) {
     }
     assert_eq!(got, want, "edit {op}");
 
-    if op % 14 > 11 && grown > 0 && s.options.farlink.is_none() {
+    if op % 14 > 11 && grown > 0 && !has_farlink_options(&before, s) {
         // Taken out again, the packet is what it was.
         edit::remove_farlink_option(p, &now);
         let same =
@@ -200,6 +201,12 @@ fn step(p: &mut PacketBuf, s: &TcpSegment, script: &mut Source<'_>) {
         assert_eq!(zero_checks(p.bytes(), &again), zero_checks(&before, s));
         assert!(same_sum(error(p, &again), errors.0));
     }
+}
+
+/// Something in it looks like an option of Farlink's, and would be taken out with it.
+fn has_farlink_options(packet: &[u8], s: &TcpSegment) -> bool {
+    let area = &packet[s.tcp_offset() + 20..s.payload_offset];
+    s.options.farlink.is_some() || OptionWalk::new(area).any(|option| option.is_farlink())
 }
 
 /// The packet without its checksums: 0 and 0xffff may have changed places in one that nobody would
