@@ -1,7 +1,9 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
 //! thread.
 
+mod connection_log;
 mod connections;
+mod log_file;
 mod network;
 mod profile;
 mod pulse;
@@ -17,6 +19,7 @@ use std::sync::atomic::Ordering;
 use farlink_gateway::{Config, Gateway, IfaceId, LinkState, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
+pub use connection_log::{ConnectionLogConfig, LogTarget};
 pub use profile::StageStatus;
 pub(crate) use pulse::Traffic;
 pub use pulse::{Position, Pulse};
@@ -33,6 +36,7 @@ use crate::netlink::{Event, Link, Monitor, RouteCache, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome, Tun, TunConfig};
 use crate::watchdog::{Heartbeat, Watchdog};
+use connection_log::ConnectionLog;
 use network::{LinuxNetwork, Port};
 use profile::{Profile, Stage};
 use shortage::Shortage;
@@ -72,6 +76,8 @@ pub struct DriverConfig {
     /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their
     /// connections hang.
     pub journal: Option<PathBuf>,
+    /// Where each connection has a line at its end; `None`: nowhere.
+    pub connection_log: Option<ConnectionLogConfig>,
     /// What tells the process outside that this one lives; `None`: nobody watches from outside.
     pub heartbeat: Option<Arc<Heartbeat>>,
     /// End the process when the event loop hangs.
@@ -88,6 +94,7 @@ impl DriverConfig {
             drain_timeout: Duration::from_secs(30),
             queue_packets: DEFAULT_QUEUE_PACKETS,
             journal: Some(PathBuf::from("/run/farlink/journal")),
+            connection_log: None,
             heartbeat: None,
             watchdog: true,
         }
@@ -195,6 +202,7 @@ impl Driver {
             journal,
             counters: Counters::default(),
             profile: None,
+            connection_log: config.connection_log.as_ref().map(ConnectionLog::start).transpose()?,
             by_index: HashMap::new(),
         };
         let mut driver = Self {
@@ -316,6 +324,7 @@ impl Driver {
             drain,
             self.heap.due,
             self.shortage.deadline(),
+            self.net.connection_log.as_ref().and_then(ConnectionLog::due),
         ]
         .into_iter()
         .flatten()
@@ -368,6 +377,9 @@ impl Driver {
             self.gateway.flush(now, &mut self.net);
         }
         self.tell_link_states();
+        if let Some(log) = &mut self.net.connection_log {
+            log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));
+        }
         if let Some(profile) = &mut self.net.profile {
             profile.note(Stage::Egress, now, clock::now());
         }
@@ -563,6 +575,9 @@ impl Driver {
         if let Some(journal) = self.net.journal.take() {
             journal.remove();
         }
+        if let Some(log) = self.net.connection_log.take() {
+            log.end_all(clock::now());
+        }
         match end {
             End::Drained => tracing::info!("drained: every byte in custody was delivered"),
             End::Abandoned(connections) => {
@@ -591,7 +606,7 @@ impl Driver {
         });
         DriverStatus {
             ports: ports.collect(),
-            counters: self.net.counters,
+            counters: self.net.counters(),
             profile: self.net.profile.as_ref().map(|p| p.status()),
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),

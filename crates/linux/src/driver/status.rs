@@ -19,7 +19,8 @@ pub struct TunCounters {
     pub bytes_out: u64,
 }
 
-/// Counters of the whole driver. All but `software_segmented` should stay zero.
+/// Counters of the whole driver. All but `software_segmented` and
+/// `connections_logged` should stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Times the kernel had no room for a packet; it was tried again.
@@ -38,6 +39,10 @@ pub struct Counters {
     pub route_errors: u64,
     /// Times the kernel's network events overran.
     pub events_lost: u64,
+    /// Lines of the connection log.
+    pub connections_logged: u64,
+    /// Connections that have no line: more ended than may be told, or the log could not be written.
+    pub connections_unlogged: u64,
 }
 
 /// One diverted interface.
