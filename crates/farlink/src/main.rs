@@ -8,11 +8,13 @@ mod admin;
 #[cfg(feature = "lab")]
 mod bench;
 mod check;
+mod check_config;
 mod cli;
 mod config;
 mod ending;
 #[cfg(feature = "lab")]
 mod lab_cmd;
+mod manual;
 mod metrics;
 #[cfg(feature = "lab")]
 mod model_cmd;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::XcpRouter(args) => xcp_router::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::CheckConfig(args) => check_config::run(&args),
         Command::Status(args) => show::status(&args),
         Command::Flows(args) => show::flows(&args),
         Command::Set(args) => show::set(&args),
@@ -59,6 +62,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Model(args) => model_cmd::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Manual(args) => manual::run(&args),
     };
     let code = done.unwrap_or_else(|e| {
         out::complain(&format!("{e:#}"));

@@ -91,7 +91,7 @@ fn configured(args: &RunArgs) -> Result<Settings> {
 }
 
 /// What will be done, in one sentence.
-fn summary(settings: &Settings) -> String {
+pub fn summary(settings: &Settings) -> String {
     let interfaces: Vec<_> = settings
         .gateway
         .interfaces
@@ -173,6 +173,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         drain_timeout: settings.drain_timeout,
         queue_packets: settings.queue_packets,
         journal: Some(settings.journal),
+        connection_log: settings.connection_log,
         heartbeat,
         watchdog: is_watched,
         own_packets,
@@ -373,7 +374,7 @@ impl<'a> Answerer<'a> {
 }
 
 /// A port under the names that the manual uses, first.
-fn port(port: &farlink_linux::driver::PortStatus) -> Value {
+pub fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     let mut value = json!({"name": port.interface, "device": port.tun});
     if let (Some(to), Ok(Value::Object(from))) = (value.as_object_mut(), serde_json::to_value(port)) {
         to.extend(from.into_iter().filter(|(key, _)| key != "interface" && key != "tun"));
@@ -381,7 +382,7 @@ fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     value
 }
 
-fn driver_counters(driver: &DriverStatus) -> Value {
+pub fn driver_counters(driver: &DriverStatus) -> Value {
     let mut value = json!(driver.counters);
     value["route_lookups"] = json!(driver.route_lookups);
     value["spread"] = json!(driver.spread);

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farlink_gateway::config::InitialWindow;
+use farlink_linux::driver::LogTarget;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
@@ -47,6 +48,10 @@ pub enum Oversize {
     Off,
     Bytes(u32),
 }
+
+/// Where lines about connections go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogTo(pub LogTarget);
 
 /// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +122,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize);
+value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize LogTo);
 
 impl Value for Rate {
     const ALLOWED: &'static str =
@@ -139,7 +144,10 @@ impl Value for Oversize {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            _ => Err(format!("`{text}` is no size of a segment")),
+            _ => match quantity::size_bytes(text, Bare::Refused) {
+                Ok(bytes) => Self::from_number(i64::try_from(bytes).unwrap_or(i64::MAX)),
+                Err(_) => Err(format!("`{text}` is no size of a segment")),
+            },
         }
     }
     fn from_number(number: i64) -> Result<Self, String> {
@@ -147,6 +155,21 @@ impl Value for Oversize {
             Ok(bytes @ 2_000..=65_000) => Ok(Self::Bytes(bytes)),
             _ => Err(format!("{number} is no size of a segment")),
         }
+    }
+}
+
+impl Value for LogTo {
+    const ALLOWED: &'static str =
+        "\"stderr\", or the path of a file from the root, such as \"/var/log/farlink/connections.log\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "stderr" => Ok(Self(LogTarget::Stderr)),
+            path if path.starts_with('/') && !path.ends_with('/') => Ok(Self(LogTarget::File(path.into()))),
+            _ => Err(format!("`{text}` is no file")),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("{number} is no file"))
     }
 }
 
@@ -401,7 +424,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_is_allowed() {
         for (text, wrong) in [
-            ("8 Mbits", "unknown unit `Mbits`; allowed: a rate"),
+            ("8 Mbaud", "unknown unit `Mbaud`; allowed: a rate"),
             ("fast", "does not begin with a number"),
             ("8", "needs a unit"),
             ("0 Mbit/s", "carries nothing"),
