@@ -84,7 +84,6 @@ const MODES: &[(&str, &str)] = &[
     ("draining", "/engine/flows_draining"),
     ("closed", "/engine/flows_closed"),
 ];
-const FAMILIES_OF_IP: &[(&str, &str)] = &[("ipv4", "/diversion/ipv4"), ("ipv6", "/diversion/ipv6")];
 
 /// Numbers of the snapshot that are no metrics, and why.
 #[cfg(test)]
@@ -398,13 +397,10 @@ pub const FAMILIES: &[Family] = &[
     gauge(
         "farlink_diversion_in_place",
         At("/diversion/in_place"),
-        "1 while all is diverted that is to be, and nothing of what that takes is missing.",
+        "1 while all that is to be diverted is, and nothing of what that takes is missing.",
     ),
-    gauge(
-        "farlink_diversion_family_in_place",
-        Each("family", FAMILIES_OF_IP),
-        "1 while TCP of this family is diverted.",
-    ),
+    gauge("farlink_diversion_ipv4", At("/diversion/ipv4"), "1 while IPv4 is diverted."),
+    gauge("farlink_diversion_ipv6", At("/diversion/ipv6"), "1 while IPv6 is diverted."),
     gauge(
         "farlink_diversion_everything",
         At("/diversion/everything"),

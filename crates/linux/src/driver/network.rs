@@ -63,13 +63,6 @@ pub(crate) struct LinuxNetwork {
 }
 
 impl LinuxNetwork {
-    /// What has been counted.
-    pub(crate) fn counters(&self) -> Counters {
-        let (connections_logged, connections_unlogged) =
-            self.connection_log.as_ref().map(ConnectionLog::counts).unwrap_or_default();
-        Counters { connections_logged, connections_unlogged, ..self.counters }
-    }
-
     pub(crate) fn port(&self, id: IfaceId) -> Option<&Port> {
         self.ports.iter().find(|p| p.id == id)
     }
@@ -194,6 +187,13 @@ impl LinuxNetwork {
             }
             (leaves, _) => leaves,
         }
+    }
+
+    /// What has been counted.
+    pub(crate) fn counters(&self) -> Counters {
+        let (connections_logged, connections_unlogged) =
+            self.connection_log.as_ref().map(ConnectionLog::counts).unwrap_or_default();
+        Counters { connections_logged, connections_unlogged, ..self.counters }
     }
 }
 
