@@ -87,6 +87,16 @@ Exit status: as of `farlink run`.")]
 
 Exit status: 0 all is well, 1 something is wrong (each finding says what to do), 3 the host could, but no gateway runs.")]
     Check(CheckArgs),
+    /// Say all that is wrong with a configuration file; change nothing
+    #[command(after_help = "Examples:
+  farlink check-config                            /etc/farlink/farlink.toml
+  farlink check-config new.toml && mv new.toml /etc/farlink/farlink.toml
+  farlink check-config --json new.toml | jq '.mistakes[]'
+
+Each mistake is a line: file, line, column, key, what is wrong, and what is allowed. It needs no privilege and no gateway.
+
+Exit status: 0 the file is good, 1 it is not, or cannot be read, 2 for a wrong command line.")]
+    CheckConfig(CheckConfigArgs),
     /// Show what the running gateway does
     #[command(after_help = "Examples:
   farlink status
@@ -254,6 +264,17 @@ pub struct CheckArgs {
     /// How long to watch the counters
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `farlink check-config`
+#[derive(Args, Debug)]
+pub struct CheckConfigArgs {
+    /// The file
+    #[arg(value_name = "FILE", default_value = config::DEFAULT_FILE)]
+    pub file: PathBuf,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -436,6 +457,8 @@ mod tests {
             "farlink set link.sat0.rate_bps 6000000",
             "farlink drain",
             "farlink check --json",
+            "farlink check-config",
+            "farlink check-config --json F",
             "farlink top",
             "farlink top --interval 0.5",
             "farlink top --interval 500ms",

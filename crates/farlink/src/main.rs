@@ -8,6 +8,7 @@ mod admin;
 #[cfg(feature = "lab")]
 mod bench;
 mod check;
+mod check_config;
 mod cli;
 mod config;
 mod ending;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::XcpRouter(args) => xcp_router::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::CheckConfig(args) => check_config::run(&args),
         Command::Status(args) => show::status(&args),
         Command::Flows(args) => show::flows(&args),
         Command::Set(args) => show::set(&args),

@@ -91,7 +91,7 @@ fn configured(args: &RunArgs) -> Result<Settings> {
 }
 
 /// What will be done, in one sentence.
-fn summary(settings: &Settings) -> String {
+pub fn summary(settings: &Settings) -> String {
     let interfaces: Vec<_> = settings
         .gateway
         .interfaces

@@ -48,6 +48,40 @@ fn a_wrong_configuration_is_one_message_and_exit_status_2() {
 }
 
 #[test]
+fn check_config_tells_all_mistakes_and_its_exit_status_says_whether_there_are_any() {
+    let wrong =
+        "[[link]]\ninterface = \"sat0\"\nrate = \"fast\"\nrtt_ms = 0\ncolour = 1\n[limits]\nflows = 3\n";
+    let file = File::new("all-wrong.toml", wrong);
+    let output = farlink(&["check-config", file.path()]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for at in ["3:8", "4:10", "5:1", "7:1"] {
+        assert!(text.contains(&format!("{}:{at}: ", file.path())), "{at}: {text}");
+    }
+    assert!(text.ends_with(&format!("{}: 4 mistakes\n", file.path())), "{text}");
+    let output = farlink(&["check-config", "--json", file.path()]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &json["exit_status"]), (Some(1), &1.into()));
+    let first = &json["mistakes"][0];
+    assert_eq!((&first["line"], &first["key"]), (&3.into(), &"[[link]] number 1, key `rate`".into()));
+    assert!(first["allowed"].as_str().is_some_and(|a| a.starts_with("a rate above zero")), "{first}");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), wrong);
+
+    let good =
+        File::new("all-good.toml", "[[link]]\ninterface = \"no-such-link\"\n[[interface]]\nname = \"lo1\"\n");
+    let output = farlink(&["check-config", good.path()]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("note: this machine has no interface `no-such-link` now\n"), "{text}");
+    assert!(text.contains("configuration is good: 0 rules"), "{text}");
+
+    let missing = farlink(&["check-config", "/nonexistent/farlink.toml"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said(&missing).starts_with("/nonexistent/farlink.toml: cannot be read: "), "{}", said(&missing));
+    assert_eq!(farlink(&["check-config", "a", "b"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let output = farlink(&["run", "--config", "/nonexistent/farlink.toml"]);
     assert_eq!(output.status.code(), Some(2));

@@ -56,6 +56,11 @@ impl Source<'_> {
         }
     }
 
+    /// The key whose name or value stands at a byte of the text, with its tables.
+    pub fn key_at(&self, at: usize) -> Option<String> {
+        key_at(self.text, at)
+    }
+
     /// From what the parser says.
     pub fn parse_error(&self, error: &toml::de::Error) -> ConfigError {
         self.error(error.span(), in_plain_words(error.message()))

@@ -6,6 +6,7 @@ use anyhow::Context;
 
 mod build;
 mod error;
+mod everything;
 mod file;
 mod values;
 
@@ -14,7 +15,9 @@ mod tests;
 
 use build::build;
 pub use build::{Quick, Settings};
-use error::{ConfigError, Source};
+pub use error::ConfigError;
+use error::Source;
+pub use everything::Verdict;
 use file::File;
 pub use values::Rate;
 
@@ -37,6 +40,23 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
     };
     let source = Source { file: &name, text: &text };
     Ok(build(&parse(source)?, source, quick, &crate::check::host::interfaces)?)
+}
+
+/// Reads a configuration file to its end, and says all that is wrong with it. Changes nothing, and
+/// needs no privilege.
+pub fn judge(file: &Path) -> Verdict {
+    let name = file.display().to_string();
+    let read = || -> anyhow::Result<String> { Ok(String::from_utf8(std::fs::read(file)?)?) };
+    match read() {
+        Ok(text) => {
+            let source = Source { file: &name, text: &text };
+            everything::judge(source, &crate::check::host::interfaces)
+        }
+        Err(e) => {
+            let wrong = Source { file: &name, text: "" }.error(None, format!("cannot be read: {e}"));
+            Verdict { mistakes: vec![wrong], is_partial: false, settings: None }
+        }
+    }
 }
 
 /// What the text of a configuration file says, which the program has made itself.
