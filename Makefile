@@ -1,6 +1,6 @@
 # The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
 
-.PHONY: help demo test check bench fuzz deny deb build clean
+.PHONY: help demo test check bench fuzz deny manual deb build clean
 
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast, DEMO=starved for a slow return link'
@@ -9,6 +9,7 @@ help:
 	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
+	@echo 'make manual   man pages, HTML pages and shell completions, into target/manual'
 	@echo 'make deb      a Debian package'
 
 demo:
@@ -31,7 +32,12 @@ deny:
 	@command -v cargo-deny >/dev/null || { echo 'installing cargo-deny with cargo'; cargo install --quiet --locked cargo-deny; }
 	cargo deny check
 
-deb:
+# As routers get it: without the laboratory and its pages.
+manual:
+	cargo build --release --locked -p farlink --no-default-features
+	"$${CARGO_TARGET_DIR:-target}/release/farlink" manual target/manual
+
+deb: manual
 	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb with cargo'; cargo install --quiet --locked cargo-deb; }
 	cargo deb -p farlink
 

@@ -146,6 +146,17 @@ What `farlink set` has changed stays, unless the configuration now says otherwis
   farlink link sat0 down              the modem's script knows before the kernel does
   farlink link sat0 up")]
     Link(LinkArgs),
+    /// Print what a shell needs to complete the command line
+    #[command(after_help = "Examples:
+  farlink completions bash > /usr/share/bash-completion/completions/farlink
+  farlink completions zsh > /usr/local/share/zsh/site-functions/_farlink
+  farlink completions fish > ~/.config/fish/completions/farlink.fish
+
+The Debian package installs them.")]
+    Completions(CompletionsArgs),
+    /// Write man pages, HTML pages and completions into a directory
+    #[command(hide = true)]
+    Manual(ManualArgs),
     #[cfg(feature = "lab")]
     /// Make one HTML file with plots and tables of results
     #[command(after_help = "Examples:
@@ -396,6 +407,21 @@ pub struct LinkArgs {
     pub link: String,
     /// What became of it
     pub state: LinkState,
+}
+
+/// `farlink completions`
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `farlink manual`
+#[derive(Args, Debug)]
+pub struct ManualArgs {
+    /// Where to; files that are there are written again
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// `farlink report`

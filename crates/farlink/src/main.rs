@@ -14,6 +14,7 @@ mod config;
 mod ending;
 #[cfg(feature = "lab")]
 mod lab_cmd;
+mod manual;
 mod metrics;
 #[cfg(feature = "lab")]
 mod model_cmd;
@@ -61,6 +62,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Model(args) => model_cmd::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Manual(args) => manual::run(&args),
     };
     let code = done.unwrap_or_else(|e| {
         out::complain(&format!("{e:#}"));
