@@ -233,7 +233,7 @@ pub struct XcpRouterArgs {
     #[arg(long, value_name = "RATE")]
     pub rate: Rate,
     /// Bytes that the link layer adds to each packet
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = overhead_bytes)]
     pub overhead_bytes: u32,
     /// While both have something to send, those that are told how fast have so many parts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -272,8 +272,8 @@ pub struct CheckArgs {
     /// it exists]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How long to watch the counters
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// How long to watch the counters; without a unit: seconds
+    #[arg(long, value_name = "TIME", default_value_t = 2, value_parser = whole_seconds::<600>)]
     pub seconds: u64,
     /// Print JSON
     #[arg(long)]
@@ -349,6 +349,21 @@ fn interval(text: &str) -> Result<Duration, String> {
     if allowed.contains(&time) { Ok(time) } else { Err(ALLOWED.into()) }
 }
 
+/// A time of whole seconds, from one to `MAX`.
+fn whole_seconds<const MAX: u64>(text: &str) -> Result<u64, String> {
+    let allowed = || format!("allowed: whole seconds from 1s to {MAX}s");
+    let time = quantity::time(text, Bare::Base).map_err(|wrong| format!("{wrong}; {}", allowed()))?;
+    let seconds = time.as_secs();
+    let is_good = Duration::from_secs(seconds) == time && (1..=MAX).contains(&seconds);
+    if is_good { Ok(seconds) } else { Err(allowed()) }
+}
+
+fn overhead_bytes(text: &str) -> Result<u32, String> {
+    const ALLOWED: &str = "allowed: 0 to 1024 bytes";
+    let bytes = quantity::size_bytes(text, Bare::Base).map_err(|wrong| format!("{wrong}; {ALLOWED}"))?;
+    u32::try_from(bytes).ok().filter(|bytes| *bytes <= 1024).ok_or_else(|| ALLOWED.into())
+}
+
 /// `farlink trace`
 #[derive(Args, Debug)]
 pub struct TraceArgs {
@@ -356,8 +371,8 @@ pub struct TraceArgs {
     pub socket: SocketArg,
     /// ADDRESS, ADDRESS:PORT, or both ends with a comma between
     pub flow: String,
-    /// For so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// For so long; without a unit: seconds
+    #[arg(long, value_name = "TIME", default_value_t = 10, value_parser = whole_seconds::<3600>)]
     pub seconds: u64,
     /// Write the trace as JSON, for `farlink report`; `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -483,6 +498,9 @@ mod tests {
             "farlink set link.sat0.rate_bps 6000000",
             "farlink drain",
             "farlink check --json",
+            "farlink check --seconds 1min",
+            "farlink trace 10.1.2.3 --seconds 60s",
+            "farlink xcp-router --in a --out b --rate 8mbit --overhead-bytes 18B",
             "farlink check-config",
             "farlink check-config --json F",
             "farlink top",
@@ -493,5 +511,13 @@ mod tests {
             Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
         assert!(Cli::try_parse_from(["farlink", "run", "--rate", "8 Mbit/s"]).is_err());
+        for seconds in ["0", "0.5s", "1.5", "11min", "soon", "-1"] {
+            let line = ["farlink", "check", &format!("--seconds={seconds}")];
+            let wrong = Cli::try_parse_from(line).unwrap_err().to_string();
+            assert!(wrong.contains("allowed: whole seconds from 1s to 600s"), "{wrong}");
+        }
+        let rate =
+            |rate: &str| Cli::try_parse_from(["farlink", "run", "--link", "a", "--rate", rate]).is_ok();
+        assert!(["8mbit", "8M", "8 Mbit/s", "8Mbps", "8 Mbits/s"].into_iter().all(rate));
     }
 }

@@ -33,13 +33,13 @@ impl Drop for File {
 
 #[test]
 fn a_wrong_configuration_is_one_message_and_exit_status_2() {
-    let file = File::new("wrong.toml", "\n[[link]]\ninterface = \"sat0\"\nrate = \"8 Mbits\"\n");
+    let file = File::new("wrong.toml", "\n[[link]]\ninterface = \"sat0\"\nrate = \"8 Mbaud\"\n");
     for more in [&[][..], &["--check-config"]] {
         let output = farlink(&[&["run", "--config", file.path()], more].concat());
         assert_eq!(output.status.code(), Some(2));
         let text = said(&output);
         let wanted = format!(
-            "farlink: {}:4:8: [[link]] number 1, key `rate`: unknown unit `Mbits`; allowed: ",
+            "farlink: {}:4:8: [[link]] number 1, key `rate`: unknown unit `Mbaud`; allowed: ",
             file.path()
         );
         assert!(text.starts_with(&wanted), "{text}");
@@ -136,8 +136,8 @@ fn a_wrong_command_line_is_exit_status_2() {
     {
         assert_eq!(farlink(line).status.code(), Some(2), "{line:?}");
     }
-    let text = said(&farlink(&["run", "--link", "a", "--rate", "8 Mbits"]));
-    assert!(text.contains("unknown unit `Mbits`; allowed: a rate"), "{text}");
+    let text = said(&farlink(&["run", "--link", "a", "--rate", "8 Mbaud"]));
+    assert!(text.contains("unknown unit `Mbaud`; allowed: a rate"), "{text}");
 }
 
 #[test]

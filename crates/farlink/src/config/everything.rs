@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_in_the_order_of_the_file() {
-        let text = "pinned = 'always'\ncolour = 1\n\n[[link]]\ninterface = 'sat0'\nrate = '8 Mbits of'\nrtt_ms = 0\n\n\
+        let text = "pinned = 'always'\ncolour = 1\n\n[[link]]\ninterface = 'sat0'\nrate = '8 Mbaud'\nrtt_ms = 0\n\n\
                     [[link]]\nrate = '1 Mbit/s'\n\n[[rule]]\nname = 'r'\naction = 'drop'\n\
                     ports = [22, '99999', 'x/y', 80]\n\n[limits]\nflows_max = 'many'\n";
         let said = said(text);

@@ -8,6 +8,7 @@ use farlink_gateway::config::Notice;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::units::{Bps, Bytes, In, Ms};
 pub use super::values::Oversize;
 use super::values::{Dscp, GatewayId, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
 
@@ -71,7 +72,7 @@ pub struct Link {
     #[serde(default)]
     pub rate: Option<Spanned<Rate>>,
     #[serde(default)]
-    pub rate_bps: Option<Spanned<Number<1, { u64::MAX >> 1 }>>>,
+    pub rate_bps: Option<Spanned<In<Bps, 1, { u64::MAX >> 1 }>>>,
     #[serde(default)]
     pub rate_in: Option<Rate>,
     #[serde(default)]
@@ -81,9 +82,9 @@ pub struct Link {
     #[serde(default)]
     pub metered: bool,
     #[serde(default)]
-    pub rtt_ms: Option<Number<1, 600_000>>,
+    pub rtt_ms: Option<In<Ms, 1, 600_000>>,
     #[serde(default)]
-    pub overhead_bytes: Option<Number<0, 1024>>,
+    pub overhead_bytes: Option<In<Bytes, 0, 1024>>,
     #[serde(default)]
     pub oversize: Option<Oversize>,
     #[serde(default)]

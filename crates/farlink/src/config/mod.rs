@@ -8,6 +8,7 @@ mod build;
 mod error;
 mod everything;
 mod file;
+mod units;
 mod values;
 
 #[cfg(test)]

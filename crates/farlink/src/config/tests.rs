@@ -397,9 +397,9 @@ fn a_link_says_what_is_done_where_no_rule_does() {
 fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
     for (text, wanted) in [
         (
-            "\n[[link]]\ninterface = 'sat0'\nrate = '8 Mbits'",
+            "\n[[link]]\ninterface = 'sat0'\nrate = '8 Mbaud'",
             &[
-                "farlink.toml:4:8: [[link]] number 1, key `rate`: unknown unit `Mbits`; allowed: a rate above zero",
+                "farlink.toml:4:8: [[link]] number 1, key `rate`: unknown unit `Mbaud`; allowed: a rate above zero",
             ][..],
         ),
         (

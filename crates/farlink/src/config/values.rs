@@ -139,7 +139,10 @@ impl Value for Oversize {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            _ => Err(format!("`{text}` is no size of a segment")),
+            _ => match quantity::size_bytes(text, Bare::Refused) {
+                Ok(bytes) => Self::from_number(i64::try_from(bytes).unwrap_or(i64::MAX)),
+                Err(_) => Err(format!("`{text}` is no size of a segment")),
+            },
         }
     }
     fn from_number(number: i64) -> Result<Self, String> {
@@ -401,7 +404,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_is_allowed() {
         for (text, wrong) in [
-            ("8 Mbits", "unknown unit `Mbits`; allowed: a rate"),
+            ("8 Mbaud", "unknown unit `Mbaud`; allowed: a rate"),
             ("fast", "does not begin with a number"),
             ("8", "needs a unit"),
             ("0 Mbit/s", "carries nothing"),

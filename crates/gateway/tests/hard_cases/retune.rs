@@ -220,7 +220,7 @@ fn quantities_are_read_as_people_type_them() {
         ("link.sat.rate_bps", "0", "too little"),
         ("link.sat.rate_bps", "8 parsec", "unknown unit `parsec`"),
         ("link.sat.rate", "6", "needs a unit"),
-        ("link.sat.rate", "6 Mbits", "unknown unit `Mbits`; allowed: a rate"),
+        ("link.sat.rate", "6 Mbaud", "unknown unit `Mbaud`; allowed: a rate"),
         ("limits.pool_bytes", "1k", "`1k`"),
     ] {
         let refused = set(&mut t, key, typed).unwrap_err();
