@@ -373,7 +373,7 @@ impl<'a> Answerer<'a> {
 }
 
 /// A port under the names that the manual uses, first.
-fn port(port: &farlink_linux::driver::PortStatus) -> Value {
+pub fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     let mut value = json!({"name": port.interface, "device": port.tun});
     if let (Some(to), Ok(Value::Object(from))) = (value.as_object_mut(), serde_json::to_value(port)) {
         to.extend(from.into_iter().filter(|(key, _)| key != "interface" && key != "tun"));
@@ -381,7 +381,7 @@ fn port(port: &farlink_linux::driver::PortStatus) -> Value {
     value
 }
 
-fn driver_counters(driver: &DriverStatus) -> Value {
+pub fn driver_counters(driver: &DriverStatus) -> Value {
     let mut value = json!(driver.counters);
     value["route_lookups"] = json!(driver.route_lookups);
     value["spread"] = json!(driver.spread);

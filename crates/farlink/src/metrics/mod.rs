@@ -1,0 +1,182 @@
+//! Counters in Prometheus' text format (version 0.0.4), made from the same snapshot that `farlink
+//! status --json` prints.
+
+mod families;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::view::text;
+use families::{FAMILIES, Family, Kind, Place, Unit};
+
+/// How long an asker may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Lines of a request that are read.
+const LINES_MAX: usize = 100;
+
+/// Renders a snapshot: every family with what it means, its kind, and its numbers.
+pub fn render(status: &Value) -> String {
+    let mut out = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    head(&mut out, "farlink_build_info", "gauge", "The version, as a label. Always 1.");
+    let _ = writeln!(out, "farlink_build_info{{version=\"{version}\"}} 1");
+    for family in FAMILIES {
+        let samples = samples(family, status);
+        if samples.is_empty() {
+            continue;
+        }
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        head(&mut out, family.name, kind, family.help);
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{}{labels} {}", family.name, in_base_unit(value, family.unit));
+        }
+    }
+    stages(&mut out, crate::view::list(status, "/driver/profile"));
+    out
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// The labels in their brackets, and the number as the snapshot has it.
+type Sample = (String, u64);
+
+fn samples(family: &Family, status: &Value) -> Vec<Sample> {
+    let at = |pointer: &str| status.pointer(pointer).and_then(as_number);
+    let of_list = |list, label, field| {
+        let items = crate::view::list(status, list).iter();
+        let one =
+            |item| Some((labels(&[(label, text(item, "/name"))]), as_number(Value::get(item, field)?)?));
+        items.filter_map(one).collect()
+    };
+    match family.place {
+        Place::At(pointer) => at(pointer).map(|value| (String::new(), value)).into_iter().collect(),
+        Place::Each(label, places) => {
+            let one =
+                |(name, pointer): &(&str, &str)| Some((labels(&[(label, (*name).to_owned())]), at(pointer)?));
+            places.iter().filter_map(one).collect()
+        }
+        Place::Map(label, pointer) => {
+            let entries = status.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+            // `flows_bytes` of memory is what flows have.
+            let name = |name: &str| name.strip_suffix("_bytes").unwrap_or(name).to_owned();
+            let one =
+                |(key, value): (&String, &Value)| Some((labels(&[(label, name(key))]), as_number(value)?));
+            entries.filter_map(one).collect()
+        }
+        Place::OfLink(field) => of_list("/links", "link", field),
+        Place::OfInterface(field) => of_list("/interfaces", "interface", field),
+        Place::OfRule(field) => of_list("/engine/rules", "rule", field),
+        Place::OfPair(field) => {
+            let links = crate::view::list(status, "/links").iter();
+            let pairs =
+                links.flat_map(|link| crate::view::list(link, "/pairs").iter().map(move |p| (link, p)));
+            let one = |(link, pair): (&Value, &Value)| {
+                let names = [("link", text(link, "/name")), ("gateway", text(pair, "/gateway"))];
+                Some((labels(&names), as_number(pair.get(field)?)?))
+            };
+            pairs.filter_map(one).collect()
+        }
+    }
+}
+
+fn labels(labels: &[(&str, String)]) -> String {
+    let escaped = |value: &String| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let all: Vec<_> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    format!("{{{}}}", all.join(","))
+}
+
+fn in_base_unit(value: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Same => value.to_string(),
+        Unit::Bits => (value as f64 / 8.0).to_string(),
+        Unit::Microseconds => (value as f64 / 1e6).to_string(),
+    }
+}
+
+/// The profile as a histogram in seconds; nothing while it is off.
+fn stages(out: &mut String, stages: &[Value]) {
+    if !stages.is_empty() {
+        head(
+            out,
+            "farlink_stage_seconds",
+            "histogram",
+            "Time in each stage of the datapath, while it is measured.",
+        );
+    }
+    for stage in stages {
+        let name = text(stage, "/name");
+        let classes: Vec<u64> =
+            crate::view::list(stage, "/histogram").iter().filter_map(Value::as_u64).collect();
+        let mut sum = 0;
+        for (class, n) in classes.iter().enumerate() {
+            sum += n;
+            let bound = if class + 1 == classes.len() {
+                "+Inf".to_owned()
+            } else {
+                format!("{}", (256_u64 << class) as f64 / 1e9)
+            };
+            let _ = writeln!(out, "farlink_stage_seconds_bucket{{stage=\"{name}\",le=\"{bound}\"}} {sum}");
+        }
+        let seconds = crate::view::number(stage, "/ns") as f64 / 1e9;
+        let _ = writeln!(out, "farlink_stage_seconds_sum{{stage=\"{name}\"}} {seconds}");
+        let _ = writeln!(out, "farlink_stage_seconds_count{{stage=\"{name}\"}} {sum}");
+    }
+}
+
+fn as_number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_bool().map(u64::from))
+}
+
+/// Serves `/metrics` from a thread of its own. `snapshot` asks the event loop.
+pub fn serve(
+    address: SocketAddr,
+    snapshot: impl Fn() -> Option<Value> + Send + 'static,
+) -> anyhow::Result<()> {
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("cannot serve metrics at {address}"))?;
+    let accept = move || {
+        for connection in listener.incoming().flatten() {
+            // One at a time: a scraper comes every few seconds. Its going away is its own affair.
+            let _ = answer(&connection, &snapshot);
+        }
+    };
+    thread::Builder::new()
+        .name("metrics".to_owned())
+        .spawn(accept)
+        .context("cannot start the metrics thread")?;
+    Ok(())
+}
+
+fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut lines = BufReader::new(std::io::Read::take(connection, 16 << 10)).lines().take(LINES_MAX);
+    let request = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let path = request.strip_prefix("GET ").and_then(|rest| rest.split([' ', '?']).next());
+    let (code, body) = match (path, path.filter(|p| *p == "/metrics").and_then(|_| snapshot())) {
+        (_, Some(status)) => ("200 OK", render(&status)),
+        (Some("/metrics"), None) => ("503 Service Unavailable", "the gateway is ending\n".to_owned()),
+        _ => ("404 Not Found", "the counters are at /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut writer = connection;
+    writer.write_all(head.as_bytes())?;
+    writer.write_all(body.as_bytes())
+}

@@ -1,0 +1,224 @@
+//! What Prometheus gets: complete, and by its conventions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use farlink_gateway::engine_status::{PairStatus, RuleStatus};
+use farlink_gateway::{LinkStatus, Status};
+use farlink_linux::driver::{DiversionStatus, DriverStatus, PortStatus, TunCounters};
+use serde_json::{Value, json};
+
+use super::families::NO_METRICS;
+use super::*;
+
+/// A snapshot as the daemon makes it, with one of everything.
+fn snapshot() -> Value {
+    let mut status = Status::default();
+    status.engine.flows_split = 42;
+    status.engine.counters.flows_split = 99;
+    status.engine.memory.timers_bytes = 5;
+    status.engine.rules.push(RuleStatus { name: "r".into(), connections: 8, ..Default::default() });
+    status.wakes.insert("pacing", 6);
+    let pair =
+        PairStatus { gateway: "5eed0001".into(), rate_bps: 8, routers_speak: true, flows: 2, header: "" };
+    let link = LinkStatus {
+        name: "a\"b".into(),
+        up: true,
+        sent_bytes: 5,
+        rate_bps: 8_000_001,
+        rtt_us: 1_500,
+        pairs: vec![pair],
+        ..Default::default()
+    };
+    status.links.extend([link, LinkStatus { name: "c".into(), ..Default::default() }]);
+    let port = PortStatus {
+        interface: "lan0".into(),
+        up: true,
+        tun: "farlink0".into(),
+        tso4: true,
+        tso6: true,
+        queue_drops: 3,
+        counters: TunCounters::default(),
+    };
+    let driver = DriverStatus {
+        ports: vec![port],
+        counters: farlink_linux::driver::Counters { writes_busy: 7, ..Default::default() },
+        profile: None,
+        route_lookups: 0,
+        journal_refused: 0,
+        spread: false,
+        diversion: DiversionStatus { everything: Some(true), ipv4: true, repairs: 3, ..Default::default() },
+        uptime_s: 1.5,
+    };
+    let mut value = serde_json::to_value(&status).unwrap();
+    value["uptime_seconds"] = json!(1);
+    value["interfaces"] = driver.ports.iter().map(crate::run::port).collect();
+    value["diversion"] = json!(driver.diversion);
+    value["driver"] = crate::run::driver_counters(&driver);
+    value["driver"]["profile"] = json!([{"name": "read", "calls": 3, "ns": 1500, "histogram": [1, 1, 1]}]);
+    value
+}
+
+/// Every family of an exposition: kind, help, and its samples' names with labels.
+#[derive(Debug, Default)]
+struct Exposed<'a> {
+    kind: &'a str,
+    help: &'a str,
+    samples: Vec<&'a str>,
+}
+
+/// Reads an exposition as strictly as the format allows.
+fn parse(text: &str) -> BTreeMap<&str, Exposed<'_>> {
+    let mut families: BTreeMap<&str, Exposed<'_>> = BTreeMap::new();
+    let mut current = "";
+    for line in text.lines() {
+        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
+            assert!(families.insert(name, Exposed { help, ..Default::default() }).is_none(), "{name} twice");
+            current = name;
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
+            assert_eq!(name, current, "its help stands before it");
+            families.get_mut(name).unwrap().kind = kind;
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok_and(|v| v.is_finite()), "{line}");
+            let name = series.split('{').next().unwrap();
+            let family = families.get_mut(current).unwrap();
+            let parts = ["_bucket", "_sum", "_count"].map(|end| format!("{current}{end}"));
+            let is_part = family.kind == "histogram" && parts.iter().any(|part| part == name);
+            assert!(name == current || is_part, "{name} among {current}");
+            family.samples.push(series);
+        }
+    }
+    families
+}
+
+#[test]
+fn every_number_is_exposed_in_base_units() {
+    let text = render(&snapshot());
+    for line in [
+        concat!("farlink_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        "farlink_flows{mode=\"split\"} 42",
+        "farlink_flows_split_total 99",
+        "farlink_link_up{link=\"a\\\"b\"} 1",
+        "farlink_link_sent_bytes_total{link=\"a\\\"b\"} 5",
+        "farlink_link_sent_bytes_total{link=\"c\"} 0",
+        "farlink_link_rate_bytes_per_second{link=\"a\\\"b\"} 1000000.125",
+        "farlink_link_rtt_seconds{link=\"a\\\"b\"} 0.0015",
+        "farlink_pair_rate_bytes_per_second{link=\"a\\\"b\",gateway=\"5eed0001\"} 1",
+        "farlink_pair_routers_speak{link=\"a\\\"b\",gateway=\"5eed0001\"} 1",
+        "farlink_flows_limited_by{by=\"receiver\"} 0",
+        "farlink_memory_bytes{of=\"timers\"} 5",
+        "farlink_wakes_total{for=\"pacing\"} 6",
+        "farlink_rule_connections_total{rule=\"r\"} 8",
+        "farlink_interface_queue_drops_total{interface=\"lan0\"} 3",
+        "farlink_driver_writes_busy_total 7",
+        "farlink_driver_spread 0",
+        "farlink_diversion_in_place 0",
+        "farlink_diversion_ipv4 1",
+        "farlink_diversion_ipv6 0",
+        "farlink_diversion_repairs_total 3",
+        "farlink_stage_seconds_bucket{stage=\"read\",le=\"0.000000512\"} 2",
+        "farlink_stage_seconds_bucket{stage=\"read\",le=\"+Inf\"} 3",
+        "farlink_stage_seconds_sum{stage=\"read\"} 0.0000015",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+    }
+}
+
+/// What promtool looks at, and more.
+#[test]
+fn names_follow_the_conventions() {
+    let text = render(&snapshot());
+    let families = parse(&text);
+    assert!(families.len() > 90, "{}", families.len());
+    for (name, Exposed { kind, help, samples }) in &families {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(name.starts_with("farlink_") && name.chars().all(plain), "{name}");
+        assert!(
+            help.ends_with('.') && help.starts_with(|c: char| c.is_ascii_uppercase() || c == '1'),
+            "{name}: {help}"
+        );
+        assert!(["counter", "gauge", "histogram"].contains(kind), "{name}: {kind}");
+        assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
+        let words: Vec<_> = name.split('_').collect();
+        for unit in ["ms", "us", "ns", "bps", "bits", "kb", "mb", "percent", "milliseconds", "count", "sum"] {
+            assert!(!words.contains(&unit), "{name}: base units are seconds and bytes");
+        }
+        // OpenMetrics calls a counter by what stands before `_total`.
+        let base = name.strip_suffix("_total").filter(|base| families.contains_key(base));
+        assert!(base.is_none(), "{name} and {base:?}");
+        assert!(!samples.is_empty(), "{name}");
+        let different: BTreeSet<_> = samples.iter().collect();
+        assert_eq!(different.len(), samples.len(), "{name}: a series stands twice");
+    }
+}
+
+/// Pointers of all numbers of a snapshot, with `*` for the place in a list.
+fn numbers(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(entries) => {
+            entries.iter().for_each(|(key, value)| numbers(value, &format!("{at}/{key}"), found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| numbers(value, &format!("{at}/*"), found)),
+        value if as_number(value).is_some() => _ = found.insert(at.to_owned()),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_number_of_the_snapshot_is_forgotten() {
+    let snapshot = snapshot();
+    let mut found = BTreeSet::new();
+    numbers(&snapshot, "", &mut found);
+    let is_exposed = |pointer: &str| {
+        let of = |list: &str, field: &str| pointer == format!("{list}/*/{field}");
+        FAMILIES.iter().any(|family| match family.place {
+            Place::At(at) => at == pointer,
+            Place::Each(_, places) => places.iter().any(|(_, at)| *at == pointer),
+            Place::Map(_, at) => pointer.starts_with(&format!("{at}/")),
+            Place::OfLink(field) => of("/links", field),
+            Place::OfPair(field) => of("/links/*/pairs", field),
+            Place::OfInterface(field) => of("/interfaces", field),
+            Place::OfRule(field) => of("/engine/rules", field),
+        })
+    };
+    let is_none = |pointer: &str| NO_METRICS.iter().any(|(at, _)| pointer.starts_with(at));
+    let forgotten: Vec<_> = found.iter().filter(|p| !is_exposed(p) && !is_none(p)).collect();
+    assert!(forgotten.is_empty(), "add them to families.rs, as metrics or to NO_METRICS: {forgotten:#?}");
+    let empty: Vec<_> =
+        FAMILIES.iter().filter(|f| samples(f, &snapshot).is_empty()).map(|f| f.name).collect();
+    assert!(empty.is_empty(), "they stand nowhere in the snapshot: {empty:?}");
+}
+
+#[test]
+fn promtool_finds_nothing() {
+    let mut tool = Command::new("promtool");
+    tool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut tool) = tool.stderr(Stdio::piped()).spawn() else {
+        return println!("left out: promtool is not installed");
+    };
+    tool.stdin.take().unwrap().write_all(render(&snapshot()).as_bytes()).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn metrics_are_served_over_http() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    serve(address, || Some(snapshot())).unwrap();
+    let get = |path: &str| {
+        let mut s = TcpStream::connect(address).unwrap();
+        s.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        s.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = get("/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\nfarlink_flows_split_total 99\n"));
+    assert!(get("/other").starts_with("HTTP/1.1 404"));
+}
