@@ -3,7 +3,7 @@
 use anyhow::Result;
 use farlink_gateway::Reconfigured;
 use farlink_linux::divert::DivertConfig;
-use farlink_linux::driver::Attendance;
+use farlink_linux::driver::{Attendance, ConnectionLogConfig};
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -40,6 +40,7 @@ struct Told {
     drain_timeout: std::time::Duration,
     socket: std::path::PathBuf,
     metrics_address: Option<std::net::SocketAddr>,
+    connection_log: Option<ConnectionLogConfig>,
 }
 
 impl Told {
@@ -51,6 +52,7 @@ impl Told {
             drain_timeout: settings.drain_timeout,
             socket: settings.socket.clone(),
             metrics_address: settings.metrics_address,
+            connection_log: settings.connection_log.clone(),
         }
     }
 }
@@ -85,6 +87,7 @@ impl<'a> Source<'a> {
         outcome.leave(old.drain_timeout != new.drain_timeout, "drain_timeout");
         outcome.leave(old.socket != new.socket, "socket");
         outcome.leave(old.metrics_address != new.metrics_address, "metrics_address");
+        outcome.leave(old.connection_log != new.connection_log, "connection_log");
         Ok(outcome)
     }
 

@@ -400,6 +400,14 @@ fn counters_are_served_to_prometheus() {
         answer.contains("200 OK") && answer.contains("\nfarlink_link_up{link=\"to-server\"} 1\n"),
         "{answer}"
     );
+    let (_, metrics) = answer.split_once("\r\n\r\n").unwrap();
+    let file = bed.directory.join("metrics");
+    std::fs::write(&file, metrics).unwrap();
+    let mut promtool = Command::new("promtool");
+    let promtool = promtool.args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()).output();
+    if let Ok(output) = promtool {
+        assert!(output.status.success() && text(&output).is_empty(), "{}", text(&output));
+    }
     terminate(&daemon);
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
 }
@@ -515,4 +523,54 @@ fn a_log_that_cannot_be_written_ends_nothing() {
         terminate(&daemon);
         assert_eq!(daemon.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn each_connection_has_a_line_in_the_log_of_connections() {
+    if skipped("each_connection_has_a_line_in_the_log_of_connections") {
+        return;
+    }
+    let bed = Bed::new("conlog");
+    let (config, log) = (bed.directory.join("farlink.toml"), bed.directory.join("connections.log"));
+    let keys = format!(
+        "[[link]]\ninterface = \"to-server\"\nrate = \"500 Mbit/s\"\n[[rule]]\nname = \"no\"\nports = [9]\naction = \"pass\"\n\
+         [admin]\nconnection_log = \"{}\"\n",
+        log.display()
+    );
+    std::fs::write(&config, keys).unwrap();
+    let mut daemon = bed.start(&["--config", config.to_str().unwrap()]);
+    let lines = |path: &std::path::Path| -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let result = bed.load(&["http", "--rate", "50", "--seconds", "1"]);
+    assert_eq!(result["failed"].as_u64(), Some(0), "{result}");
+    bed.eventually("each has its line", || lines(&log).len() >= 50);
+    for line in lines(&log) {
+        assert_eq!((&line["split"], &line["end"]), (&true.into(), &"closed".into()), "{line}");
+        assert!(line["to_client_bytes"].as_u64().is_some_and(|n| n > 0), "{line}");
+        assert!(line["duration_seconds"].as_f64().is_some_and(|s| s < 30.0), "{line}");
+    }
+    // Passed by, after the file has been moved away.
+    let moved = bed.directory.join("connections.log.1");
+    std::fs::rename(&log, &moved).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    let _ = bed.client.command("bash").args(["-c", "exec 3<>/dev/tcp/10.73.2.2/9"]).output();
+    bed.eventually("the file is opened anew", || !lines(&log).is_empty());
+    let line = &lines(&log)[0];
+    assert_eq!((&line["split"], &line["why"]), (&false.into(), &"passed by rule".into()), "{line}");
+    // One that is open when the gateway ends.
+    let mut load = bed.client.command(FARLINK);
+    let load = load.args(["bench-load", "bulk", "--flows", "1", "--to", "10.73.2.2", "--seconds", "60"]);
+    let mut load = load.stdout(Stdio::null()).spawn().unwrap();
+    bed.eventually("it is split", || bed.status().pointer("/engine/flows_split") == Some(&1.into()));
+    std::thread::sleep(Duration::from_millis(600));
+    terminate(&daemon);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let last = lines(&log).pop().unwrap();
+    assert_eq!((&last["split"], &last["end"]), (&true.into(), &"handed back".into()), "{last}");
+    assert!(last["limited_by"].is_string() && last["rule"].is_string(), "{last}");
+    assert_eq!(lines(&log).len() + lines(&moved).len(), 52);
 }

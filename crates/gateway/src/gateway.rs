@@ -472,6 +472,16 @@ impl Gateway {
     pub fn memory(&self) -> Memory {
         self.engine.memory()
     }
+    /// The flow between two endpoints, in whichever order they are named.
+    #[must_use]
+    pub fn flow_between(
+        &self,
+        now: Instant,
+        one: core::net::SocketAddr,
+        other: core::net::SocketAddr,
+    ) -> Option<FlowStatus> {
+        self.engine.flow_between(now, one, other)
+    }
     /// At most `limit` flows, in table order.
     #[must_use]
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {

@@ -1,9 +1,11 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
 //! thread.
 
+mod connection_log;
 mod connections;
 mod face;
 mod link_events;
+mod log_file;
 mod network;
 mod own;
 mod profile;
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
 use farlink_wire::{Duration, Instant};
 
+pub use connection_log::{ConnectionLogConfig, LogTarget};
 pub use own::OwnPackets;
 pub use profile::StageStatus;
 pub(crate) use pulse::{PortPulse, Traffic};
@@ -40,6 +43,7 @@ use crate::netlink::{Monitor, RouteCache, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
+use connection_log::ConnectionLog;
 use face::Face;
 use link_events::ToldState;
 use network::LinuxNetwork;
@@ -73,6 +77,8 @@ pub struct DriverConfig {
     /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their
     /// connections hang.
     pub journal: Option<PathBuf>,
+    /// Where each connection has a line at its end; `None`: nowhere.
+    pub connection_log: Option<ConnectionLogConfig>,
     /// What tells the process outside that this one lives; `None`: nobody watches from outside.
     pub heartbeat: Option<Arc<Heartbeat>>,
     /// End the process when the event loop hangs.
@@ -91,6 +97,7 @@ impl DriverConfig {
             drain_timeout: Duration::from_secs(30),
             queue_packets: DEFAULT_QUEUE_PACKETS,
             journal: Some(PathBuf::from("/run/farlink/journal")),
+            connection_log: None,
             heartbeat: None,
             watchdog: true,
             own_packets: None,
@@ -187,6 +194,7 @@ impl Driver {
             journal,
             counters: Counters::default(),
             profile: None,
+            connection_log: config.connection_log.as_ref().map(ConnectionLog::start).transpose()?,
             by_index: HashMap::new(),
         };
         let mut driver = Self {
@@ -328,6 +336,7 @@ impl Driver {
             drain,
             self.heap.due,
             self.shortage.deadline(),
+            self.net.connection_log.as_ref().and_then(ConnectionLog::due),
         ]
         .into_iter()
         .flatten()
@@ -379,6 +388,9 @@ impl Driver {
             self.gateway.flush(now, &mut self.net);
         }
         self.tell_link_states();
+        if let Some(log) = &mut self.net.connection_log {
+            log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));
+        }
         if let Some(profile) = &mut self.net.profile {
             profile.note(Stage::Egress, now, clock::now());
         }
@@ -484,6 +496,9 @@ impl Driver {
         if let Some(journal) = self.net.journal.take() {
             journal.remove();
         }
+        if let Some(log) = self.net.connection_log.take() {
+            log.end_all(clock::now());
+        }
         match end {
             End::Drained => tracing::info!("drained: every byte in custody was delivered"),
             End::Abandoned(connections) => {
@@ -521,7 +536,7 @@ impl Driver {
         });
         DriverStatus {
             ports: ports.collect(),
-            counters: self.net.counters,
+            counters: self.net.counters(),
             profile: self.net.profile.as_ref().map(|p| p.status()),
             route_lookups: self.net.routes.lookups(),
             journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::{DivertConfig, Method, Selection};
+use farlink_linux::driver::ConnectionLogConfig;
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use farlink_wire::ShimProtocols;
 use farlink_wire::ip::PROTOCOL_TCP;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// Where counters are served in Prometheus' text format, if anywhere.
     pub metrics_address: Option<SocketAddr>,
+    /// A line for each connection, if wanted.
+    pub connection_log: Option<ConnectionLogConfig>,
 }
 
 /// What the command line adds to the file.
@@ -139,6 +142,7 @@ pub fn build(
         queue_drop: file.flow_control.queue_drop.unwrap_or(defaults.queue_drop),
         ..defaults
     };
+    let flows_max = gateway.limits.flows_max;
     let socket = quick.socket.clone().or_else(|| file.admin.socket.clone());
     let socket = socket.unwrap_or_else(|| PathBuf::from(super::DEFAULT_SOCKET));
     Ok(Settings {
@@ -152,6 +156,7 @@ pub fn build(
         gateway,
         drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
         socket,
+        connection_log: file.admin.connection_log(flows_max),
         metrics_address: file.admin.metrics_address,
     })
 }

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use farlink_gateway::config::Notice;
+use farlink_linux::driver::ConnectionLogConfig;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::units::{Bps, Bytes, In, Ms};
 pub use super::values::Oversize;
-use super::values::{Dscp, GatewayId, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
+use super::values::{Dscp, GatewayId, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
@@ -335,4 +336,21 @@ pub struct Divert {
 pub struct Admin {
     pub socket: Option<PathBuf>,
     pub metrics_address: Option<SocketAddr>,
+    pub connection_log: Option<LogTo>,
+    pub connection_log_per_second: Option<Number<1, 1_000_000>>,
+}
+
+/// Lines of the connection log in a second, unless the file says otherwise.
+const CONNECTION_LOG_PER_SECOND: u32 = 1000;
+
+impl Admin {
+    /// The connection log of a gateway with so many connections, where one is wanted.
+    pub fn connection_log(&self, connections_max: usize) -> Option<ConnectionLogConfig> {
+        let per_second = self.connection_log_per_second.map(|n| n.0 as u32);
+        self.connection_log.as_ref().map(|LogTo(to)| ConnectionLogConfig {
+            to: to.clone(),
+            lines_per_second_max: per_second.unwrap_or(CONNECTION_LOG_PER_SECOND),
+            connections_max,
+        })
+    }
 }

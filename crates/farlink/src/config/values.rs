@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farlink_gateway::config::InitialWindow;
+use farlink_linux::driver::LogTarget;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
@@ -47,6 +48,10 @@ pub enum Oversize {
     Off,
     Bytes(u32),
 }
+
+/// Where lines about connections go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogTo(pub LogTarget);
 
 /// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +122,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize);
+value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize LogTo);
 
 impl Value for Rate {
     const ALLOWED: &'static str =
@@ -150,6 +155,21 @@ impl Value for Oversize {
             Ok(bytes @ 2_000..=65_000) => Ok(Self::Bytes(bytes)),
             _ => Err(format!("{number} is no size of a segment")),
         }
+    }
+}
+
+impl Value for LogTo {
+    const ALLOWED: &'static str =
+        "\"stderr\", or the path of a file from the root, such as \"/var/log/farlink/connections.log\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "stderr" => Ok(Self(LogTarget::Stderr)),
+            path if path.starts_with('/') && !path.ends_with('/') => Ok(Self(LogTarget::File(path.into()))),
+            _ => Err(format!("`{text}` is no file")),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("{number} is no file"))
     }
 }
 

@@ -383,6 +383,11 @@ pub const FAMILIES: &[Family] = &[
     driver!("route_lookups", "Route look-ups that went to the kernel."),
     driver!("own_packets", "Packets in the machine's own name that left by a socket."),
     driver!("events_lost", "Times that the kernel's network events overran."),
+    driver!("connections_logged", "Lines of the connection log that were written."),
+    driver!(
+        "connections_unlogged",
+        "Connections that have no line in the connection log: too many at once, or it could not be written."
+    ),
     driver!("journal_refused", "Connections in custody that found no room in the journal."),
     gauge(
         "farlink_driver_spread",

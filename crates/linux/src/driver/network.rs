@@ -9,6 +9,7 @@ use std::sync::Arc;
 use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
 use farlink_wire::ip;
 
+use super::connection_log::ConnectionLog;
 use super::connections;
 use super::face::Face;
 use super::own::OwnPackets;
@@ -51,6 +52,8 @@ pub(crate) struct LinuxNetwork {
     pub(crate) counters: Counters,
     /// Where the time goes, while somebody wants to know.
     pub(crate) profile: Option<Box<Profile>>,
+    /// A line for each connection, where somebody wants it.
+    pub(crate) connection_log: Option<ConnectionLog>,
     /// Interface number -> the gateway's number.
     pub(crate) by_index: HashMap<u32, IfaceId>,
     /// Where the faces are bumps: by which of them the kernel has been seen to send packets.
@@ -185,6 +188,13 @@ impl LinuxNetwork {
             (leaves, _) => leaves,
         }
     }
+
+    /// What has been counted.
+    pub(crate) fn counters(&self) -> Counters {
+        let (connections_logged, connections_unlogged) =
+            self.connection_log.as_ref().map(ConnectionLog::counts).unwrap_or_default();
+        Counters { connections_logged, connections_unlogged, ..self.counters }
+    }
 }
 
 impl Network for LinuxNetwork {
@@ -230,5 +240,8 @@ impl Network for LinuxNetwork {
 
     fn happened(&mut self, ends: &Ends, what: Event) {
         connections::tell(ends, what);
+        if let Some(log) = &mut self.connection_log {
+            log.happened(clock::now(), ends, what);
+        }
     }
 }

@@ -31,8 +31,8 @@ impl std::iter::Sum for TunCounters {
     }
 }
 
-/// Counters of the whole driver. All but `software_segmented` and
-/// `own_packets` should stay zero.
+/// Counters of the whole driver. All but `software_segmented`, `own_packets` and
+/// `connections_logged` should stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Times the kernel had no room for a packet; it was tried again.
@@ -53,6 +53,10 @@ pub struct Counters {
     pub events_lost: u64,
     /// Packets in the machine's own name that left by a socket.
     pub own_packets: u64,
+    /// Lines of the connection log.
+    pub connections_logged: u64,
+    /// Connections that have no line: more ended than may be told, or the log could not be written.
+    pub connections_unlogged: u64,
 }
 
 /// One diverted interface.
