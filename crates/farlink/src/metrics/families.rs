@@ -235,7 +235,7 @@ pub const FAMILIES: &[Family] = &[
         gauge(
             "farlink_link_rate_bytes_per_second",
             OfLink("rate_bps"),
-            "Rate of the link, as said; 0 while unknown.",
+            "Rate at which the queue of the link sends, as said or found out; 0 while unknown.",
         ),
         Unit::Bits,
     ),

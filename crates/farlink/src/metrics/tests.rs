@@ -192,6 +192,86 @@ fn no_number_of_the_snapshot_is_forgotten() {
     assert!(empty.is_empty(), "they stand nowhere in the snapshot: {empty:?}");
 }
 
+const DASHBOARD: &str = include_str!("../../../../packaging/grafana.json");
+const ALERTS: &str = include_str!("../../../../packaging/farlink-alerts.yml");
+const MANUAL: &str = include_str!("../../../../docs/operating.md");
+
+/// Whole names of metrics in a text. `farlink_link_...` stands for several, and is none.
+fn named(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let places = text.match_indices("farlink_").map(|(at, _)| at);
+    let names = places.filter(|at| !text[..*at].ends_with(is_part)).map(|at| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())]
+    });
+    names.filter(|name| !name.ends_with('_')).collect()
+}
+
+#[test]
+fn dashboard_alerts_and_manual_name_metrics_that_exist() {
+    let text = render(&snapshot());
+    let families = parse(&text);
+    let is_there = |name: &str| {
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        families.contains_key(name)
+            || histogram.and_then(|base| families.get(base)).is_some_and(|f| f.kind == "histogram")
+    };
+    for (file, text, least) in
+        [("grafana.json", DASHBOARD, 30), ("farlink-alerts.yml", ALERTS, 12), ("operating.md", MANUAL, 20)]
+    {
+        let names = named(text);
+        assert!(names.len() >= least, "{file}: {names:?}");
+        let gone: Vec<_> = names.into_iter().filter(|name| !is_there(name)).collect();
+        assert!(gone.is_empty(), "{file} names metrics that do not exist: {gone:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_whole() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let variables = crate::view::list(&dashboard, "/templating/list");
+    let variables: Vec<_> = variables.iter().map(|v| format!("${}", text(v, "/name"))).collect();
+    let mut ids = BTreeSet::new();
+    let mut queries = 0;
+    for panel in crate::view::list(&dashboard, "/panels") {
+        assert!(ids.insert(panel["id"].as_u64()), "two panels have the number {}", panel["id"]);
+        let targets = crate::view::list(panel, "/targets");
+        assert_eq!(targets.is_empty(), panel["type"] == "row", "{}", panel["title"]);
+        for target in targets {
+            let query = text(target, "/expr");
+            queries += 1;
+            let unknown: Vec<_> = query
+                .split(['"', '[', ']'])
+                .filter(|part| part.starts_with('$') && *part != "$__rate_interval")
+                .filter(|part| !variables.iter().any(|v| v == part))
+                .collect();
+            assert!(unknown.is_empty(), "{query}: {unknown:?}");
+            assert!(query.matches('(').count() == query.matches(')').count(), "{query}");
+            // One gateway's numbers are not another's.
+            assert_eq!(named(&query).len() > 0, query.contains("instance=~\"$instance\""), "{query}");
+        }
+    }
+    assert!(queries > 30, "{queries}");
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_only_then() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let rules = root.join("packaging/farlink-alerts.yml");
+    let cases = include_str!("../../tests/alerts.yml").replace("RULES", rules.to_str().unwrap());
+    let file = std::env::temp_dir().join(format!("farlink-alerts-{}.yml", std::process::id()));
+    std::fs::write(&file, cases).unwrap();
+    for what in [["check", "rules", rules.to_str().unwrap()], ["test", "rules", file.to_str().unwrap()]] {
+        let Ok(output) = Command::new("promtool").args(what).output() else {
+            println!("left out: promtool is not installed");
+            break;
+        };
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{what:?}: {}", String::from_utf8_lossy(&said));
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
 #[test]
 fn promtool_finds_nothing() {
     let mut tool = Command::new("promtool");
