@@ -45,8 +45,8 @@ pub fn run_with(
     log: &str,
     check_config: bool,
 ) -> Result<ExitCode> {
-    let settings = match configured() {
-        Ok(settings) => settings,
+    let (settings, filter) = match configured().and_then(|settings| Ok((settings, log_filter(log)?))) {
+        Ok(told) => told,
         Err(e) => {
             crate::out::complain(&format!("{e:#}"));
             return Ok(ExitCode::from(WRONG_CONFIGURATION));
@@ -56,7 +56,7 @@ pub fn run_with(
         outln!("{}", summary(&settings));
         return Ok(ExitCode::SUCCESS);
     }
-    start_log(log)?;
+    start_log(filter);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{}", summary(&settings));
     let end = serve(settings, configured)?;
     tracing::info!(
@@ -120,8 +120,17 @@ pub fn summary(settings: &Settings) -> String {
     )
 }
 
-fn start_log(filter: &str) -> Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("`{filter}` is not a log filter"))?;
+/// A word alone is taken for the name of a module by [`EnvFilter`], and nothing would be logged.
+fn log_filter(text: &str) -> Result<EnvFilter> {
+    const WORDS: &str =
+        "allowed are error, warn, info, debug, trace and off, or MODULE=LEVEL with commas between";
+    let is_level =
+        |word: &str| word.contains('=') || word.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    anyhow::ensure!(text.split(',').all(|word| is_level(word.trim())), "`{text}` is no log filter; {WORDS}");
+    EnvFilter::try_new(text).with_context(|| format!("`{text}` is no log filter; {WORDS}"))
+}
+
+fn start_log(filter: EnvFilter) {
     let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -137,7 +146,6 @@ fn start_log(filter: &str) -> Result<()> {
     } else {
         log.init();
     }
-    Ok(())
 }
 
 fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Result<End> {

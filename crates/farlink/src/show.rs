@@ -60,13 +60,18 @@ fn settings(args: &SetArgs) -> anyhow::Result<ExitCode> {
     match &args.key {
         None if args.json => outln!("{}", serde_json::to_string_pretty(&settings)?),
         None => out!("{}", settings_text(&settings)),
-        Some(key) => match settings.get(key) {
+        Some(key) => match settings.get(&as_told(key)) {
             Some(value) if args.json => outln!("{value}"),
             Some(value) => outln!("{}", value.as_str().unwrap_or_default()),
             None => bail!("unknown key `{key}`; `farlink set` alone shows all of them"),
         },
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `rate` is `rate_bps` with a unit.
+fn as_told(key: &str) -> String {
+    if key.starts_with("link.") && key.ends_with(".rate") { format!("{key}_bps") } else { key.to_owned() }
 }
 
 fn settings_text(settings: &serde_json::Map<String, Value>) -> String {

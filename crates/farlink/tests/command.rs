@@ -205,3 +205,22 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is_one_message() {
         "{text}"
     );
 }
+
+#[test]
+fn what_is_wrong_on_the_command_line_is_said_with_the_same_status() {
+    for (line, part) in [
+        (&["run", "--link", "sat0", "--log", "nonsense"][..], "allowed are error, warn, info, debug, trace"),
+        (&["run", "--config", "/nonexistent/farlink.toml"], "cannot read the configuration file"),
+        (
+            &["check", "--config", "/nonexistent/farlink.toml", "--socket", "/nonexistent/sock"],
+            "cannot read the configuration file",
+        ),
+    ] {
+        let output = farlink(line);
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(part),
+            "{line:?}: {}",
+            said(&output)
+        );
+    }
+}

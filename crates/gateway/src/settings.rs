@@ -321,10 +321,10 @@ impl Gateway {
     }
 
     /// Changes a running parameter, one of [`Self::settings`]. Rates and sizes are read as people
-    /// type them: `8M`, `8 Mbit/s`, `512 MiB`. `link.NAME.rate_bps` may also be `unknown`,
-    /// `link.NAME.cc` and initial windows `auto`. `link.NAME.rate` is `rate_bps` with a unit, as
-    /// the configuration has it. Initial windows are for connections that begin from then on, all
-    /// else is for those that are open, too.
+    /// type them: `8M`, `8 Mbit/s`, `512 MiB`. `NAME` is a link's, or its interface's.
+    /// `link.NAME.rate_bps` may also be `unknown`, `link.NAME.cc` and initial windows `auto`.
+    /// `link.NAME.rate` is `rate_bps` with a unit, as the configuration has it. Initial windows are
+    /// for connections that begin from then on, all else is for those that are open, too.
     ///
     /// # Errors
     /// What is wrong and what is allowed; nothing has changed then.
@@ -332,9 +332,7 @@ impl Gateway {
         let of_link = key.strip_prefix("link.").and_then(|k| k.rsplit_once('.'));
         let of_rule = key.strip_prefix("rule.").and_then(|k| k.rsplit_once('.'));
         let of_rule = of_rule.filter(|(rule, _)| self.engine.action_of(Some(rule)).is_some());
-        let way = of_link
-            .and_then(|(name, _)| self.outlet.links().iter().find(|l| l.name() == name))
-            .map(|link| link.way());
+        let way = of_link.and_then(|(name, _)| self.link_named(name)).map(LinkQueue::way);
         for setting in &SETTINGS {
             match (setting, of_link, way) {
                 (Whole(name, .., write), ..) if *name == key => {
@@ -356,6 +354,16 @@ impl Gateway {
             }
             _ => Err(self.unknown_key(key)),
         }
+    }
+
+    /// The link of this name, or else the one of the interface.
+    fn link_named(&self, name: &str) -> Option<&LinkQueue> {
+        let links = self.outlet.links();
+        let of_interface = || {
+            let interface = self.told.interfaces.iter().find(|interface| interface.name == name)?;
+            links.iter().find(|link| link.iface() == interface.id)
+        };
+        links.iter().find(|link| link.name() == name).or_else(of_interface)
     }
 
     fn action_text(&self, rule: Option<&str>) -> String {

@@ -304,8 +304,8 @@ impl AsFd for Tun {
 fn cannot_open(error: Errno) -> &'static str {
     match error {
         Errno::ACCESS | Errno::PERM => {
-            "opening /dev/net/tun, which this machine allows root only (`chmod 666 /dev/net/tun`, its usual mode, lets \
-             ordinary users make TUNs in namespaces of their own)"
+            "opening /dev/net/tun: it takes root, or CAP_NET_ADMIN (as the unit gives it) and leave to use the device; in a network \
+             namespace of one's own the latter is enough"
         }
         _ => "opening /dev/net/tun (`modprobe tun` loads it; a container must be given the device)",
     }

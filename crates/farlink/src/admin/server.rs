@@ -88,7 +88,8 @@ impl Drop for Server {
 pub fn refuse_if_served(path: &Path) -> anyhow::Result<()> {
     match UnixStream::connect(path) {
         Ok(_) => anyhow::bail!(
-            "another gateway answers at {}; end it first, or give this one another --socket",
+            "another gateway answers at {}; end it first (`farlink drain`), or give this one another `instance` (its devices and rules) in \
+             `[divert]` and another --socket",
             path.display()
         ),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {

@@ -152,6 +152,9 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// The command line or the configuration is wrong, as for `farlink run`.
+const WRONG_CONFIGURATION: u8 = 2;
+
 /// `farlink check`
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let running = match ask(&args.socket.socket, &Request::Check {}) {
@@ -161,7 +164,13 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     };
     let (divert, interfaces) = match &running {
         Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
-        Err(_) => planned(args.config.as_deref())?,
+        Err(_) => match planned(args.config.as_deref()) {
+            Ok(planned) => planned,
+            Err(wrong) => {
+                crate::out::complain(&format!("{wrong:#}"));
+                return Ok(ExitCode::from(WRONG_CONFIGURATION));
+            }
+        },
     };
     let mut answers = vec![host_answer(&divert, &interfaces, running.is_ok())];
     match &running {

@@ -177,6 +177,13 @@ fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Res
             "the loopback interface carries no traffic of others; allowed: interfaces by which forwarded traffic comes in",
         ));
     }
+    let number = name.strip_prefix("farlink").unwrap_or_default();
+    if !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()) {
+        return Err(source.error(
+            span,
+            format!("`{name}` is a device that Farlink makes for itself; allowed: interfaces by which forwarded traffic comes in"),
+        ));
+    }
     Ok(())
 }
 
@@ -513,6 +520,14 @@ fn limits(l: &file::Limits, source: Source<'_>) -> Result<engine::Limits, Config
     let pool_bytes = size(l.pool_bytes.as_ref(), source, d.pool_bytes as u64, least, most)?;
     let (least, most) = engine::Limits::RELAY_BYTES;
     let relay_bytes = size(l.relay_bytes.as_ref(), source, u64::from(d.relay_bytes), least, most)?;
+    if relay_bytes > pool_bytes {
+        let wrong = format!(
+            "a direction of a connection ({relay_bytes} bytes) may hold more than the pool of all ({pool_bytes} bytes); \
+             allowed: `relay_bytes` up to `pool_bytes`"
+        );
+        let at = l.relay_bytes.as_ref().map(Spanned::span).or(l.pool_bytes.as_ref().map(Spanned::span));
+        return Err(source.error(at, wrong));
+    }
     let reassembly_bytes = size(l.reassembly_bytes.as_ref(), source, d.reassembly_bytes as u64, 0, 1 << 30)?;
     Ok(engine::Limits {
         flows_max: l.flows_max.map_or(d.flows_max, |n| n.0 as usize),

@@ -70,6 +70,18 @@ impl Source<'_> {
 /// The parser's phrases, in the one shape that all messages have.
 fn in_plain_words(message: &str) -> String {
     let message = message.trim();
+    match message {
+        "invalid type: map, expected a sequence" => {
+            return "one pair of brackets stands for a single table, and there may be several of these; allowed: two pairs, as \
+                    in `[[link]]`"
+                .into();
+        }
+        "invalid socket address syntax" => {
+            return "it is no address with a port; allowed: such as \"127.0.0.1:9464\" or \"[::1]:9464\""
+                .into();
+        }
+        _ => {}
+    }
     let message = match message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
         Some((key, rest)) => format!("there is no key `{key}` here{rest}"),
         None => message.replacen("missing field", "missing key", 1).replacen(

@@ -502,7 +502,19 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ("[divert]\ninstance='a-b'", &["2:10", "allowed: at most 6 letters"]),
         ("[divert]\ntable_base=200", &["2:12", "allowed: tables that"]),
         ("[divert]\nrule_priority=0", &["2:15", "allowed: a whole number from 1 to 32765"]),
-        ("[admin]\nmetrics_address='localhost'", &["2:17: [admin], key `metrics_address`"]),
+        (
+            "[admin]\nmetrics_address='localhost:9464'",
+            &["2:17: [admin], key `metrics_address`", "allowed: such as \"127.0.0.1:9464\""],
+        ),
+        (
+            "[link]\ninterface='sat0'",
+            &["1:1", "there may be several", "allowed: two pairs, as in `[[link]]`"],
+        ),
+        ("[[link]]\ninterface='farlink0'", &["2:11", "a device that Farlink makes for itself"]),
+        (
+            "[limits]\nrelay_bytes='64 MiB'\npool_bytes='32 MiB'",
+            &["2:13", "allowed: `relay_bytes` up to `pool_bytes`"],
+        ),
         ("[limits\n", &["farlink.toml:1:"]),
         ("a = ", &["farlink.toml:1:"]),
         ("pinned = 'auto'\npinned = 'never'", &["farlink.toml:2:1", "duplicate key"]),

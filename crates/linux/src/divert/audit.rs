@@ -83,7 +83,7 @@ impl Auditor {
         let plan = &divert.plan;
         let table = plan.config.table_name();
         let generation = self.nft.generation()?;
-        if self.whole_at != Some(generation) {
+        if self.whole_at != Some(generation) || !self.nft.has_table(&table)? {
             self.changes += u64::from(generation != self.generation);
             self.generation = generation;
             if self.nft.rule_count(&table)? == divert.rule_count {

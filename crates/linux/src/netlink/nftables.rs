@@ -10,6 +10,7 @@ use crate::error::Result;
 
 /// NFNL_SUBSYS_NFTABLES, above the message's own kind.
 const SUBSYSTEM: u16 = 10 << 8;
+const NFT_MSG_GETTABLE: u16 = 1;
 const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_GETGEN: u16 = 16;
 const NFT_MSG_GETOBJ: u16 = 19;
@@ -17,6 +18,7 @@ const NFGENMSG_BYTES: usize = 4;
 const NFPROTO_UNSPEC: u8 = 0;
 const NFPROTO_INET: u8 = 1;
 const NFTA_GEN_ID: u16 = 1;
+const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_OBJ_TABLE: u16 = 1;
 const NFTA_OBJ_NAME: u16 = 2;
@@ -59,6 +61,17 @@ impl Nftables {
             },
         )?;
         Ok(generation)
+    }
+
+    /// Whether there is an inet table of this name. One that has an owner goes with it, and
+    /// [`Nftables::generation`] stays as it was.
+    pub fn has_table(&mut self, table: &str) -> Result<bool> {
+        let mut message = request(NFT_MSG_GETTABLE, NFPROTO_INET);
+        message.attr_str(NFTA_TABLE_NAME, table);
+        match self.socket.query(message, "asking nftables for a table", |_| {}) {
+            Err(e) if e.is(libc::ENOENT) => Ok(false),
+            other => other.map(|()| true),
+        }
     }
 
     /// How many rules an inet table has; 0 when it does not exist.
