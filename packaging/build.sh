@@ -9,11 +9,13 @@ cd "$(dirname "$0")/.."
 . packaging/version.sh
 need_commands
 
-# flags: nothing of the machine's paths goes into the program. Sources of libraries lie in a directory named after the registry.
+# flags: no path of this machine goes into the program. Libraries lie in a directory that is named after their registry. The standard library
+# has the name that it has where its sources (rust-src) are not installed.
 flags() {
     local home=${CARGO_HOME:-$HOME/.cargo} dir
     printf -- '--remap-path-prefix\x1f%s=.' "$PWD"
-    printf -- '\x1f--remap-path-prefix\x1f%s=std' "$(rustc --print sysroot)/lib/rustlib/src/rust"
+    printf -- '\x1f--remap-path-prefix\x1f%s=/rustc/%s' "$(rustc --print sysroot)/lib/rustlib/src/rust" \
+        "$(rustc -vV | sed -n 's/^commit-hash: //p')"
     for dir in "$home"/registry/src/*/; do
         [ -d "$dir" ] && printf -- '\x1f--remap-path-prefix\x1f%s=libraries' "${dir%/}"
     done
