@@ -1,6 +1,6 @@
 # The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
 
-.PHONY: help demo test check bench fuzz deny deb build clean
+.PHONY: help demo test check bench fuzz deny router static deb rpm build clean
 
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast, DEMO=starved for a slow return link'
@@ -9,7 +9,8 @@ help:
 	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
-	@echo 'make deb      a Debian package'
+	@echo 'make router   the program as routers get it, without the laboratory; make static: for three processors, without a C library'
+	@echo 'make deb      a Debian package; make rpm: an rpm package'
 
 demo:
 	@DEMO=$(DEMO) scripts/demo.sh $(ARGS)
@@ -31,9 +32,18 @@ deny:
 	@command -v cargo-deny >/dev/null || { echo 'installing cargo-deny with cargo'; cargo install --quiet --locked cargo-deny; }
 	cargo deny check
 
+# What goes onto routers: without the laboratory, stripped. `static` wants no C library on the machine that it runs on.
+router:
+	@packaging/build.sh
+
+static:
+	@packaging/build.sh x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf
+
 deb:
-	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb with cargo'; cargo install --quiet --locked cargo-deb; }
-	cargo deb -p farlink
+	@packaging/deb.sh
+
+rpm:
+	@packaging/rpm.sh
 
 build:
 	cargo build --release --locked

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts that make packages: what they are called and how old they say they are.
 # version: 0.1.0 for the commit with the tag v0.1.0; before it 0.1.0~git42.0123abcd, which dpkg and rpm hold for older than 0.1.0 and for newer
 # than the 41 commits before. SOURCE_DATE_EPOCH: the time of the commit, the only one that packages know.
