@@ -1,6 +1,6 @@
 # The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
 
-.PHONY: help demo test check bench fuzz deny manual deb build clean
+.PHONY: help demo test check bench fuzz deny manual router static deb rpm build clean
 
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast, DEMO=starved for a slow return link'
@@ -10,7 +10,8 @@ help:
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
 	@echo 'make manual   man pages, HTML pages and shell completions, into target/manual'
-	@echo 'make deb      a Debian package'
+	@echo 'make router   the program as routers get it, without the laboratory; make static: for three processors, without a C library'
+	@echo 'make deb      a Debian package; make rpm: an rpm package'
 
 demo:
 	@DEMO=$(DEMO) scripts/demo.sh $(ARGS)
@@ -37,9 +38,18 @@ manual:
 	cargo build --release --locked -p farlink --no-default-features
 	"$${CARGO_TARGET_DIR:-target}/release/farlink" manual target/manual
 
-deb: manual
-	@command -v cargo-deb >/dev/null || { echo 'installing cargo-deb with cargo'; cargo install --quiet --locked cargo-deb; }
-	cargo deb -p farlink
+# What goes onto routers: without the laboratory, stripped. `static` wants no C library on the machine that it runs on.
+router:
+	@packaging/build.sh
+
+static:
+	@packaging/build.sh x86_64-unknown-linux-musl aarch64-unknown-linux-musl armv7-unknown-linux-musleabihf
+
+deb:
+	@packaging/deb.sh
+
+rpm:
+	@packaging/rpm.sh
 
 build:
 	cargo build --release --locked

@@ -43,7 +43,8 @@ pub fn set_offloads(interface: &str, on: bool) -> Result<()> {
         // SAFETY: ifreq is plain data, zero is a valid value of each field.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (slot, byte) in request.ifr_name.iter_mut().zip(interface.bytes()).take(15) {
-            *slot = byte.cast_signed();
+            // Signed with some processors, unsigned with others.
+            *slot = byte as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads the ifreq and the eight bytes behind its pointer, both alive

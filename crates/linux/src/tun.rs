@@ -327,7 +327,7 @@ fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> Result<()> {
     // SAFETY: ifreq is plain data, zero is a valid value of each field.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *slot = byte.cast_signed();
+        *slot = byte as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (flags & 0xffff) as libc::c_short;
     for attempt in 1.. {

@@ -172,7 +172,7 @@ fn has_gro(interface: &str) -> Option<bool> {
     // SAFETY: ifreq is plain data, zero is a valid value of each field.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (slot, byte) in request.ifr_name.iter_mut().zip(interface.bytes()).take(15) {
-        *slot = byte.cast_signed();
+        *slot = byte as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: SIOCETHTOOL reads the ifreq and writes the eight bytes behind its pointer, both alive

@@ -198,7 +198,8 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
+    // Of another type with another C library.
+    message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: all buffers are alive and unshared through the call.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;

@@ -1,5 +1,6 @@
 //! One direction of the emulated link: frames off one interface, through a channel, onto the other.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox, TryRecvError};
@@ -250,9 +251,11 @@ fn is_carried(frame: &[u8]) -> bool {
 /// The link is hardware to those who use it: it does not wait for them to leave the CPU. Refused
 /// without CAP_SYS_NICE, and then the usual scheduling is good enough on an idle machine.
 fn prefer_this_thread() {
-    // SAFETY: plain system call on a local value.
+    // SAFETY: plain system call on a local value that is plain data, with more fields in some C
+    // libraries.
     unsafe {
-        let parameters = libc::sched_param { sched_priority: 1 };
+        let mut parameters: libc::sched_param = mem::zeroed();
+        parameters.sched_priority = 1;
         libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters);
     }
 }

@@ -119,7 +119,8 @@ impl Receiver {
             message.msg_hdr.msg_iov = part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
-            message.msg_hdr.msg_controllen = control.len();
+            // Of another type with another C library, as the flags below.
+            message.msg_hdr.msg_controllen = control.len() as _;
         }
         // SAFETY: every message points to buffers of `self` and parts of this frame, all alive and
         // unshared.
@@ -128,7 +129,7 @@ impl Receiver {
                 self.fd.as_raw_fd(),
                 messages.as_mut_ptr(),
                 BATCH as u32,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -258,7 +259,7 @@ impl Sender {
                     self.fd.as_raw_fd(),
                     messages.as_mut_ptr(),
                     messages.len() as u32,
-                    libc::MSG_DONTWAIT,
+                    libc::MSG_DONTWAIT as _,
                 )
             };
             if let Some(n) = usize::try_from(n).ok().filter(|n| *n > 0) {

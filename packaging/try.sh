@@ -1,0 +1,130 @@
+#!/bin/bash
+# Tries the Debian package in a fresh root file system: install, upgrade from the package of the commit before, remove, purge.
+# Root, Debian or Ubuntu. Everything that it makes lies in one temporary directory, which it removes at the end, however that comes.
+#   packaging/try.sh [OLD.deb NEW.deb]     without packages: builds both
+# The file system comes from the sources that apt uses here. There is no systemd running in it: what it would do is looked at, not done.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/need.sh
+[ "$(id -u)" -eq 0 ] || { echo 'packaging/try.sh wants root' >&2; exit 2; }
+need_package mmdebstrap mmdebstrap 'a fresh root file system'
+work=$(mktemp -d)
+root=$work/root
+daemon=
+# However it ends, nothing stays: neither a process, nor a worktree, nor a file.
+finish() {
+    [ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null || true
+    git worktree remove --force "$work/before" 2>/dev/null || true
+    rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+
+checks=0
+# expect WHAT COMMAND...: one thing that must be so.
+expect() {
+    local what=$1
+    shift
+    if ! "$@" >"$work/said" 2>&1; then
+        echo "FAILED: $what: $*" >&2
+        cat "$work/said" >&2
+        exit 1
+    fi
+    checks=$((checks + 1))
+    echo "ok: $what"
+}
+not() { ! "$@"; }
+inside() { chroot "$root" env LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+# What lies in the file system, but for the package manager's own records.
+contents() { (cd "$root" && find . -path ./var/lib/dpkg -prune -o -path ./var/log/dpkg.log -prune -o -printf '%y %m %U %G %p %l\n' | LC_ALL=C sort); }
+rights() { [ "$(stat -c '%a %U %G' "$root/$1")" = "$2" ]; }
+enabled() { [ -L "$root/etc/systemd/system/multi-user.target.wants/farlink.service" ]; }
+holds() { grep -q "$2" "$root/$1"; }
+# shellcheck disable=SC2016
+version() { inside dpkg-query -W -f '${Version}' farlink; }
+
+# The condition of the unit, as systemd would ask it: true where there is something to do.
+condition() {
+    local command
+    command=$(sed -n '/^ExecCondition=/,/[^\\]$/p' "$root/usr/lib/systemd/system/farlink.service" | sed 's/\\$//' | tr -d '\n' |
+        sed "s/^ExecCondition=.bin.sh -c '//; s/'\$//")
+    inside sh -c "$command"
+}
+
+# In a network of its own: the program of the package splits what it is told to, as the unit starts it.
+starts() {
+    # shellcheck disable=SC2016
+    unshare --net --mount chroot "$root" /bin/sh -c 'mount -t proc proc /proc; mount -t sysfs sysfs /sys
+        for i in lan0 sat0; do ip link add $i type dummy; ip link set $i up; done
+        mkdir -p /run/farlink
+        exec /usr/bin/farlink run --config /etc/farlink/farlink.toml' >"$work/log" 2>&1 &
+    daemon=$!
+    for _ in $(seq 50); do
+        sleep 0.1
+        if inside farlink status --json >"$work/status" 2>/dev/null; then break; fi
+    done
+    local good=0
+    grep -q sat0 "$work/status" || { cat "$work/log"; good=1; }
+    kill -TERM "$daemon"
+    wait "$daemon" || good=1
+    daemon=
+    rm -rf "$root/run/farlink"
+    return $good
+}
+
+if [ $# -eq 2 ]; then
+    old=$(realpath "$1") new=$(realpath "$2")
+else
+    new=$(packaging/deb.sh | awk '/\.deb$/ { print $NF }')
+    git worktree add --quiet --detach "$work/before" HEAD^
+    old=$(CARGO_TARGET_DIR=$(realpath "${CARGO_TARGET_DIR:-target}") "$work/before/packaging/deb.sh" | awk '/\.deb$/ { print $NF }')
+fi
+
+# shellcheck source=/dev/null
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+mapfile -t sources < <(find /etc/apt/sources.list /etc/apt/sources.list.d -name '*.sources' -o -name '*.list' 2>/dev/null)
+echo "a root file system of $suite"
+mmdebstrap --quiet --variant=minbase --include=nftables,iproute2,systemd,logrotate "$suite" "$root" "${sources[@]}"
+cp "$old" "$root/old.deb"
+cp "$new" "$root/new.deb"
+mkdir -p "$root/dev/net"
+[ -c "$root/dev/net/tun" ] || mknod "$root/dev/net/tun" c 10 200
+contents >"$work/fresh"
+
+expect 'the older package installs' inside dpkg -i /old.deb
+before=$(version)
+expect 'the program runs' inside farlink --version
+expect 'rights of the program' rights usr/bin/farlink '755 root root'
+expect 'rights of the configuration' rights etc/farlink/farlink.toml '644 root root'
+expect 'the configuration is the administrator'\''s' inside sh -c "dpkg-query -W -f '\${Conffiles}' farlink | grep -q /etc/farlink/farlink.toml"
+expect 'the service is enabled' enabled
+expect 'the unit is right' inside systemd-analyze verify --man=no farlink.service
+expect 'with the example there is nothing to do' not condition
+
+printf '\n[[link]]\ninterface = "sat0"\nrate = "8 Mbit/s"\n\n[[interface]]\nname = "lan0"\n' >>"$root/etc/farlink/farlink.toml"
+expect 'with a link there is' condition
+expect 'the daemon runs with it' starts
+
+# The new package brings another example, and the administrator has changed the old one: dpkg would ask. Unattended upgrades keep what is there.
+expect 'the newer package upgrades it' inside dpkg --force-confdef --force-confold -i /new.deb
+expect 'the version is another' test "$before" != "$(version)"
+expect 'dpkg says that it is newer' inside dpkg --compare-versions "$before" lt "$(version)"
+expect 'the configuration is kept' holds etc/farlink/farlink.toml '^interface = "sat0"$'
+expect 'still enabled' enabled
+expect 'the daemon runs after the upgrade' starts
+expect 'configured twice is configured once' inside sh -c '/var/lib/dpkg/info/farlink.postinst configure "" && /var/lib/dpkg/info/farlink.postinst configure ""'
+# shellcheck disable=SC2016
+expect 'no file is missing or changed' inside sh -c 'test -z "$(dpkg --verify farlink | grep -v /etc/farlink/farlink.toml)"'
+
+inside deb-systemd-helper disable farlink.service >/dev/null
+expect 'reinstalling' inside dpkg --force-confold -i /new.deb
+expect 'a service that was disabled stays so' not enabled
+
+expect 'removal' inside dpkg -r farlink
+expect 'the program is gone' not test -e "$root/usr/bin/farlink"
+expect 'the configuration stays' holds etc/farlink/farlink.toml '^interface = "sat0"$'
+mkdir -p "$root/var/log/farlink"
+touch "$root/var/log/farlink/connections.log"
+expect 'purge' inside dpkg -P farlink
+contents >"$work/purged"
+expect 'nothing is left' diff "$work/fresh" "$work/purged"
+echo "$checks checks passed: $before, then $(inside dpkg-deb -f /new.deb Version)"
