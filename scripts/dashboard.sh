@@ -28,6 +28,11 @@ trap finish EXIT
 
 "$farlink" lab up --prefix $prefix --set rate=8M rtt=200ms loss=0.005 >/dev/null
 in_ns() { ip netns exec "$prefix-$1" "${@:2}"; }
+# In the background: `ip` becomes the command, so this is its number.
+start() {
+    ip netns exec "$prefix-$1" "${@:2}" <&0 &
+    pids+=($!)
+}
 # The laboratory's own gateways give way to ones that serve metrics.
 for gateway in gw1 gw2; do
     "$farlink" drain --socket "/run/farlink/lab/$prefix/$gateway.sock" >/dev/null
@@ -35,8 +40,7 @@ for gateway in gw1 gw2; do
     cp "/run/farlink/lab/$prefix/$gateway.toml" "$out/$gateway.toml"
     [ $gateway = gw1 ] || sed -i '/^rate_bps/d' "$out/$gateway.toml"
     printf 'metrics_address = "0.0.0.0:9464"\nconnection_log = "%s"\n' "$out/$gateway.log" >>"$out/$gateway.toml"
-    in_ns $gateway "$farlink" run --config "$out/$gateway.toml" --socket "$out/$gateway.sock" 2>"$out/$gateway.err" &
-    pids+=($!)
+    start $gateway "$farlink" run --config "$out/$gateway.toml" --socket "$out/$gateway.sock" 2>"$out/$gateway.err"
     for _ in $(seq 50); do "$farlink" status --socket "$out/$gateway.sock" >/dev/null 2>&1 && break; sleep 0.1; done
 done
 cat >"$out/prometheus.yml" <<CONFIG
@@ -46,21 +50,17 @@ scrape_configs:
   - job_name: farlink
     static_configs: [{targets: ["127.0.0.1:9464", "10.64.1.2:9464"]}]
 CONFIG
-in_ns gw1 prometheus --config.file="$out/prometheus.yml" --storage.tsdb.path="$out/data" --web.listen-address=127.0.0.1:9090 \
-    2>"$out/prometheus.err" &
-pids+=($!)
+start gw1 prometheus --config.file="$out/prometheus.yml" --storage.tsdb.path="$out/data" --web.listen-address=127.0.0.1:9090 \
+    2>"$out/prometheus.err"
 sleep 3
 for gateway in gw1 gw2; do "$farlink" set --socket "$out/$gateway.sock" profile on; done
 # It serves until its standard input ends: this one does not.
 mkfifo "$out/open"
 exec 9<>"$out/open"
-in_ns server "$farlink" bench-load server <&9 >/dev/null &
-pids+=($!)
+start server "$farlink" bench-load server <&9 >/dev/null
 sleep 1
-in_ns client "$farlink" bench-load bulk --flows 3 --seconds 65 --to 10.64.3.2 >/dev/null &
-pids+=($!)
-in_ns client "$farlink" bench-load http --rate 4 --seconds 60 --to 10.64.3.2 >/dev/null &
-pids+=($!)
+start client "$farlink" bench-load bulk --flows 3 --seconds 65 --to 10.64.3.2 >/dev/null
+start client "$farlink" bench-load http --rate 4 --seconds 60 --to 10.64.3.2 >/dev/null
 sleep 60
 
 in_ns gw1 python3 - packaging/grafana.json <<'PYTHON'
