@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
@@ -31,6 +32,9 @@ use crate::{reload, settings};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 const WRONG_CONFIGURATION: u8 = 2;
+/// How often systemd hears that a drain goes on, at least, and how much longer it may take then
+/// before it is believed to hang.
+const DRAIN_TOLD_EVERY: Duration = Duration::from_secs(2);
 /// Flows that one answer may hold.
 const FLOWS_MAX: usize = 1_000_000;
 
@@ -204,21 +208,29 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
 }
 
 /// Tells systemd that the event loop turns, twice in the time after which it would end the service
-/// (WatchdogSec).
+/// (WatchdogSec). And that a drain goes on, which may take longer than TimeoutStopSec.
 fn tell_supervisor(pulse: Arc<Pulse>) {
-    let mut period_us = 0;
-    if !sd_notify::watchdog_enabled(false, &mut period_us) {
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;
     }
+    let mut watchdog_us = 0;
+    let is_watched = sd_notify::watchdog_enabled(false, &mut watchdog_us);
+    let every = if is_watched { Duration::from_micros(watchdog_us / 2) } else { DRAIN_TOLD_EVERY };
     let tell = move || {
         let mut last = None;
         loop {
             let position = pulse.position();
-            if position.is_waiting || last != Some(position) {
+            let turns = position.is_waiting || last != Some(position);
+            if turns && is_watched {
                 let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
             }
+            if turns && pulse.is_draining() {
+                let more = u32::try_from((every + DRAIN_TOLD_EVERY).as_micros()).unwrap_or(u32::MAX);
+                let _ =
+                    sd_notify::notify(false, &[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(more)]);
+            }
             last = Some(position);
-            std::thread::sleep(std::time::Duration::from_micros(period_us / 2));
+            std::thread::sleep(every.min(DRAIN_TOLD_EVERY));
         }
     };
     // Without it systemd starts the service again, which is what it is told to do.

@@ -391,6 +391,50 @@ fn what_is_removed_is_put_back_and_check_says_so() {
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
 }
 
+/// A host that stops reading makes a drain long: systemd would kill the daemon in the middle of it.
+#[test]
+fn a_drain_that_takes_long_asks_systemd_for_more_time() {
+    if skipped("a_drain_that_takes_long_asks_systemd_for_more_time") {
+        return;
+    }
+    let signal = |child: &Child, signal| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+    };
+    let bed = Bed::new("long");
+    let path = bed.directory.join("notify");
+    let told = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = |what: &str| {
+        let mut text = [0; 256];
+        loop {
+            let n =
+                told.recv(&mut text).unwrap_or_else(|e| panic!("{what} does not come: {e}\n{}", bed.log()));
+            if String::from_utf8_lossy(&text[..n]).contains(what) {
+                return;
+            }
+        }
+    };
+    let mut command = bed.gateway.command(FARLINK);
+    command.args(["run", "--link", "to-server", "--socket", &bed.socket()]).env("NOTIFY_SOCKET", &path);
+    let log = std::fs::File::create(bed.directory.join("log")).unwrap();
+    let mut daemon = command.stderr(log).spawn().unwrap();
+    hear("READY=1");
+    let mut client = bed.client.command(FARLINK);
+    let bulk = ["bench-load", "bulk", "--flows", "1", "--seconds", "60", "--to", "10.73.2.2"];
+    let mut reader = client.args(bulk).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    bed.eventually("it is split", || bed.status().pointer("/engine/flows_split") == Some(&1.into()));
+    signal(&reader, rustix::process::Signal::STOP);
+    // Until data is held.
+    std::thread::sleep(Duration::from_secs(1));
+    signal(&daemon, rustix::process::Signal::TERM);
+    hear("EXTEND_TIMEOUT_USEC=");
+    hear("EXTEND_TIMEOUT_USEC=");
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    signal(&daemon, rustix::process::Signal::TERM);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+}
+
 #[test]
 fn counters_are_served_to_prometheus() {
     if skipped("counters_are_served_to_prometheus") {

@@ -460,6 +460,7 @@ impl Driver {
             "draining: nothing new is split, custody is delivered"
         );
         self.gateway.drain();
+        self.pulse.is_draining.store(true, Ordering::Relaxed);
         self.phase = Phase::Draining { until: now + self.drain_timeout };
         self.work();
     }

@@ -186,6 +186,8 @@ pub struct Pulse {
     pub(crate) forwarded: Counter,
     /// Grows with each change of a route, an address or an interface.
     pub(crate) routes: Counter,
+    /// It delivers what is held, and ends then.
+    pub(crate) is_draining: AtomicBool,
     /// Told to the loop: nothing is to be split now, and what is split is to be handed back.
     pub(crate) unsplit: AtomicBool,
 }
@@ -193,6 +195,12 @@ pub struct Pulse {
 impl Pulse {
     pub(crate) fn new(ports: usize) -> Self {
         Self { ports: (0..ports).map(|_| PortPulse::default()).collect(), ..Self::default() }
+    }
+
+    /// It delivers what is held, and ends then.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// Packets that all devices together have dropped; `None` until each was looked at.
