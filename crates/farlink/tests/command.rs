@@ -224,3 +224,26 @@ fn what_is_wrong_on_the_command_line_is_said_with_the_same_status() {
         );
     }
 }
+
+/// Programs go by them, so each stands in the manual.
+#[test]
+fn every_finding_of_check_has_an_id_that_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let manual = std::fs::read_to_string(root.join("docs/operating.md")).unwrap();
+    let mut ids = 0;
+    for file in ["linux/src/divert/diagnose.rs", "farlink/src/check/host.rs", "farlink/src/check/judge.rs"] {
+        let text = std::fs::read_to_string(root.join("crates").join(file)).unwrap();
+        for call in text.split("Diagnosis::new(").skip(1) {
+            let Some(id) = call.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next()) else {
+                continue;
+            };
+            ids += 1;
+            assert!(manual.contains(&format!("`{id}`")), "{file}: {id}");
+        }
+    }
+    assert!(ids > 30, "{ids}");
+    let output = farlink(&["check", "--json", "--seconds", "1", "--socket", "/nonexistent/sock"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = json["answers"][1]["found"].as_array().unwrap();
+    assert!(found.iter().any(|finding| finding["id"] == "not-running"), "{json}");
+}

@@ -395,7 +395,7 @@ impl Keeper {
     fn say_what_is_wrong(&mut self) {
         let interfaces: Vec<String> = self.divert.interfaces().iter().map(|d| d.interface.clone()).collect();
         let found = crate::divert::diagnose(self.divert.config(), &interfaces);
-        for Diagnosis { severity, text } in &found {
+        for Diagnosis { severity, text, .. } in &found {
             if self.said.contains(text) {
                 continue;
             }

@@ -29,6 +29,7 @@ fn of_link(link: &Value) -> Option<Diagnosis> {
     let name = text(link, "/name");
     let among = if busy > 1 { format!(", shared by {}", count(busy, "connection")) } else { String::new() };
     Some(Diagnosis::new(
+        "initial-window",
         Severity::Note,
         format!(
             "advice for hosts: {name} holds {} in a round trip ({}, {}){among}. Connections that are split get this from the \

@@ -81,7 +81,7 @@ pub fn further(interfaces: &[String]) -> Vec<Diagnosis> {
                 "interface {name} is a port of a bridge or bond, so nothing is routed that comes in by it; divert the \
                  bridge or bond instead"
             );
-            found.push(Diagnosis::new(Severity::Problem, text));
+            found.push(Diagnosis::new("bridge-port", Severity::Problem, text));
         }
     }
     if interfaces.len() == 1 {
@@ -90,7 +90,7 @@ pub fn further(interfaces: &[String]) -> Vec<Diagnosis> {
              is so here only if its packets both come in and go out by this interface",
             interfaces.concat()
         );
-        found.push(Diagnosis::new(Severity::Warning, text));
+        found.push(Diagnosis::new("one-interface", Severity::Warning, text));
     }
     let old_nat = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"]
         .iter()
@@ -99,7 +99,7 @@ pub fn further(interfaces: &[String]) -> Vec<Diagnosis> {
     if old_nat {
         let text = "the legacy iptables NAT table is loaded; if it translates source addresses (MASQUERADE, SNAT) of \
                     forwarded connections, these are seen in one direction only and are forwarded unsplit";
-        found.push(Diagnosis::new(Severity::Note, text));
+        found.push(Diagnosis::new("legacy-nat", Severity::Note, text));
     }
     // Only hardware: between virtual devices packets are merged already.
     let hardware = all.iter().filter(|i| i.kind.is_empty() && interfaces.contains(&i.name));
@@ -109,7 +109,7 @@ pub fn further(interfaces: &[String]) -> Vec<Diagnosis> {
              which costs several times the processor time; `ethtool -K {0} gro on`, unless it is meant so",
             i.name
         );
-        Diagnosis::new(Severity::Note, text)
+        Diagnosis::new("gro-off", Severity::Note, text)
     }));
     found.extend(kernel_features());
     if let Ok(release) = std::fs::read_to_string("/proc/sys/kernel/osrelease")
@@ -117,7 +117,7 @@ pub fn further(interfaces: &[String]) -> Vec<Diagnosis> {
     {
         let text =
             format!("the kernel, {}, is older than 5.11: timers need its epoll_pwait2", release.trim());
-        found.push(Diagnosis::new(Severity::Problem, text));
+        found.push(Diagnosis::new("kernel-too-old", Severity::Problem, text));
     }
     found
 }
@@ -156,7 +156,7 @@ fn kernel_features() -> Option<Diagnosis> {
          inet family): {}",
         said.lines().next().unwrap_or("no reason given")
     );
-    Some(Diagnosis::new(Severity::Problem, text))
+    Some(Diagnosis::new("kernel-lacks-nftables", Severity::Problem, text))
 }
 
 /// Whether generic receive offload is on; `None` where that cannot be asked.

@@ -47,7 +47,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     if after.counters.is_none() && !running.has_bumps() {
         let text = "the counters of the nftables table cannot be read (not root, or the table is gone), so what comes in \
                     by the interfaces is unknown";
-        found.push(Diagnosis::new(Severity::Warning, text));
+        found.push(Diagnosis::new("counters-unreadable", Severity::Warning, text));
     }
     let grown = |key: &str| {
         let at = |sample: &Sample| number(&sample.status, &format!("/engine/counters/{key}"));
@@ -78,7 +78,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
                 "the kernel does not take super-segments from {}: throughput is a fraction of what it could be",
                 interface.device
             );
-            found.push(Diagnosis::new(Severity::Warning, text));
+            found.push(Diagnosis::new("no-super-segments", Severity::Warning, text));
         }
     }
     for (key, reason) in REASONS {
@@ -87,13 +87,20 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             let text = format!("{} not split because {reason}", were(n, "connection"));
             let is_short = matches!(key, "flows_forwarded_short" | "flows_forwarded_busy");
             let severity = if is_short { Severity::Warning } else { Severity::Note };
-            found.push(Diagnosis::new(severity, text));
+            found.push(Diagnosis::new(
+                format!(
+                    "not-split-{}",
+                    key.trim_start_matches("flows_").trim_start_matches("forwarded_").replace('_', "-")
+                ),
+                severity,
+                text,
+            ));
         }
     }
     found.extend(super::advice::advice(&after.status));
     if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
         let text = "the gateway is draining: it hands its connections back and splits no new ones";
-        found.push(Diagnosis::new(Severity::Warning, text));
+        found.push(Diagnosis::new("draining", Severity::Warning, text));
     }
     let answer = match (split_now > 0 && (taken > 0 || began > 0), got > 0, arrived > 0) {
         (true, ..) => {
@@ -117,7 +124,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             if on.iter().all(|o| o.diverted == 0) {
                 let text = "all TCP that came in is for this machine itself, or is routed by a rule that comes before \
                             Farlink's; only connections that this machine forwards can be split";
-                found.push(Diagnosis::new(Severity::Problem, text));
+                found.push(Diagnosis::new("only-own-traffic", Severity::Problem, text));
             }
             "no: TCP comes in, but does not reach the gateway".to_owned()
         }
@@ -134,7 +141,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
                  the hosts' default routes), or comes in by an interface that is not diverted",
                 names.join(" or ")
             );
-            found.push(Diagnosis::new(Severity::Note, text));
+            found.push(Diagnosis::new("no-traffic", Severity::Note, text));
             "nothing to split: there is no TCP traffic".to_owned()
         }
     };
@@ -177,7 +184,7 @@ fn interface_findings(one: &OnInterface<'_>, what: &str, seconds: u64, found: &m
         let text = format!(
             "{by}, {got} reached {device}, {passed} were for this machine or routed by earlier rules"
         );
-        found.push(Diagnosis::new(Severity::Note, text));
+        found.push(Diagnosis::new("arrivals", Severity::Note, text));
     }
     // A few may be on their way between the two counters.
     if *diverted > 10 && *got == 0 {
@@ -185,13 +192,13 @@ fn interface_findings(one: &OnInterface<'_>, what: &str, seconds: u64, found: &m
             "none of {diverted} diverted packets from {name} reached {device}: something between marking and routing drops \
              them, such as a firewall's prerouting or forward chain, or rp_filter"
         );
-        found.push(Diagnosis::new(Severity::Problem, text));
+        found.push(Diagnosis::new("diverted-lost", Severity::Problem, text));
     }
     if *lost > 0 {
         let text = format!(
             "{lost} packets were lost because the queue of {device} was full: this machine's processor is the bottleneck"
         );
-        found.push(Diagnosis::new(Severity::Warning, text));
+        found.push(Diagnosis::new("queue-full", Severity::Warning, text));
     }
 }
 
@@ -215,19 +222,23 @@ fn one_way(on: &[OnInterface<'_>], found: &mut Vec<Diagnosis>) {
             only.name,
             silent.join(" or ")
         );
-        found.push(Diagnosis::new(Severity::Problem, text));
+        found.push(Diagnosis::new("one-way", Severity::Problem, text));
     }
 }
 
 fn not_split(syns: u64, found: &mut Vec<Diagnosis>) {
-    let (severity, text) = if syns == 0 {
+    let (id, severity, text) = if syns == 0 {
         let text = "all connections that are open began before the gateway did, or went round it when they began; only \
                     connections whose first packets pass here are split, so the next ones will be";
-        (Severity::Note, text)
+        ("open-before", Severity::Note, text)
     } else {
-        (Severity::Problem, "connections began, and none was split; the reasons here tell why")
+        (
+            "nothing-split",
+            Severity::Problem,
+            "connections began, and none was split; the reasons here tell why",
+        )
     };
-    found.push(Diagnosis::new(severity, text));
+    found.push(Diagnosis::new(id, severity, text));
 }
 
 fn are(n: u64, what: &str) -> String {

@@ -183,8 +183,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         (false, Err(_)) => NOT_RUNNING,
     };
     if args.json {
-        let found =
-            |d: &Diagnosis| json!({"severity": format!("{:?}", d.severity).to_lowercase(), "text": d.text});
+        let found = |d: &Diagnosis| json!({"id": d.id, "severity": format!("{:?}", d.severity).to_lowercase(), "text": d.text});
         let answers: Vec<_> = answers
             .iter()
             .map(|a| json!({"question": a.question, "answer": a.answer, "found": a.found.iter().map(found).collect::<Vec<_>>()}))
@@ -199,15 +198,15 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// Nobody answers.
 fn absent(error: &anyhow::Error) -> Answer {
     let was_killed = error.downcast_ref::<NoGateway>().is_some_and(|e| e.was_killed);
-    let (answer, severity) = match (error.is::<Silent>(), was_killed) {
-        (true, _) => ("it does not answer", Severity::Problem),
-        (false, true) => ("not any more", Severity::Problem),
-        (false, false) => ("no", Severity::Note),
+    let (answer, id, severity) = match (error.is::<Silent>(), was_killed) {
+        (true, _) => ("it does not answer", "silent", Severity::Problem),
+        (false, true) => ("not any more", "killed", Severity::Problem),
+        (false, false) => ("no", "not-running", Severity::Note),
     };
     Answer {
         question: "Is a gateway running?",
         answer: answer.to_owned(),
-        found: vec![Diagnosis::new(severity, error.to_string())],
+        found: vec![Diagnosis::new(id, severity, error.to_string())],
     }
 }
 
@@ -240,7 +239,9 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
     let answer = format!("yes, farlink {}, process {}, for {up}", running.version, running.pid);
     let is_running = Answer { question: "Is a gateway running?", answer, found: Vec::new() };
     let mut missing = divert::verify(&running.divert(), &running.diverted());
-    missing.extend(running.trouble.iter().map(|text| Diagnosis::new(Severity::Problem, text)));
+    missing.extend(
+        running.trouble.iter().map(|text| Diagnosis::new("diversion-trouble", Severity::Problem, text)),
+    );
     let pairs: Vec<_> = running.with_devices().map(|i| format!("{} -> {}", i.name, i.device)).collect();
     let how = if running.has_bumps() { "by a bump: " } else { "by policy routing: " };
     let in_place = Answer {

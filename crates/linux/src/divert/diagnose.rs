@@ -1,5 +1,6 @@
 //! What on this machine stands in the way of diverting, in plain sentences.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::method::Method;
@@ -23,6 +24,8 @@ pub enum Severity {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
+    /// Which one it is, for programs: it stays when the words change.
+    pub id: Cow<'static, str>,
     /// How bad it is.
     pub severity: Severity,
     /// What is wrong, what it means for the traffic, and what to do.
@@ -32,8 +35,8 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// A finding.
     #[must_use]
-    pub fn new(severity: Severity, text: impl Into<String>) -> Self {
-        Self { severity, text: text.into() }
+    pub fn new(id: impl Into<Cow<'static, str>>, severity: Severity, text: impl Into<String>) -> Self {
+        Self { id: id.into(), severity, text: text.into() }
     }
 }
 
@@ -66,10 +69,14 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
             if method != Method::Bump
                 && let Err(e) = collisions(&mut socket, config, &mut found)
             {
-                found.push(Diagnosis::new(Severity::Warning, format!("routing rules cannot be read: {e}")));
+                found.push(Diagnosis::new(
+                    "rules-unreadable",
+                    Severity::Warning,
+                    format!("routing rules cannot be read: {e}"),
+                ));
             }
         }
-        Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+        Err(e) => found.push(Diagnosis::new("netlink", Severity::Problem, e.to_string())),
     }
     if method == Method::Bump {
         // Neither filters nor source checks see anything else than without us.
@@ -80,7 +87,7 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     }
     match nft::list(&["ruleset"]) {
         Ok(entries) => rulesets(&entries, config, interfaces, &mut found),
-        Err(e) => found.push(Diagnosis::new(Severity::Problem, e.to_string())),
+        Err(e) => found.push(Diagnosis::new("nft", Severity::Problem, e.to_string())),
     }
     found
 }
@@ -91,10 +98,12 @@ pub fn refusal(method: Method) -> Option<Diagnosis> {
     let error = Bump::is_possible().err().filter(|_| method != Method::Policy)?;
     Some(match method {
         Method::Auto => Diagnosis::new(
+            "no-bump",
             Severity::Note,
             format!("there can be no bump here ({error}), so traffic is diverted by policy routing"),
         ),
         _ => Diagnosis::new(
+            "no-bump",
             Severity::Problem,
             format!(
                 "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
@@ -108,12 +117,12 @@ fn tools(found: &mut Vec<Diagnosis>) {
     if !std::path::Path::new("/dev/net/tun").exists() {
         let text = "there is no /dev/net/tun, so no packet can reach Farlink; load the module with `modprobe tun` \
                     (in a container: pass the device in)";
-        found.push(Diagnosis::new(Severity::Problem, text));
+        found.push(Diagnosis::new("no-tun", Severity::Problem, text));
     }
     if !crate::caps::has_net_admin() {
         let text = "this process lacks CAP_NET_ADMIN, so it can set up neither devices nor rules; run it as root or \
                     give it that capability";
-        found.push(Diagnosis::new(Severity::Problem, text));
+        found.push(Diagnosis::new("no-capability", Severity::Problem, text));
     }
 }
 
@@ -125,6 +134,7 @@ fn forwarding(found: &mut Vec<Diagnosis>) {
         if sysctl::read_number(key) == Some(0) {
             let severity = if family == "ipv4" { Severity::Problem } else { Severity::Warning };
             found.push(Diagnosis::new(
+                "not-forwarding",
                 severity,
                 format!(
                     "this machine does not forward {} packets ({name} is 0), so there is nothing to split; \
@@ -140,19 +150,22 @@ fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>)
     for name in interfaces {
         match socket.link(name) {
             Ok(Some(link)) if !link.up => found.push(Diagnosis::new(
+                "interface-down",
                 Severity::Warning,
                 format!("interface {name} is down; bring it up with `ip link set {name} up`"),
             )),
             Ok(Some(link)) if !link.carrier => found.push(Diagnosis::new(
+                "no-carrier",
                 Severity::Warning,
                 format!("interface {name} has no carrier (cable, modem or peer is missing)"),
             )),
             Ok(Some(_)) => {}
             Ok(None) => found.push(Diagnosis::new(
+                "no-interface",
                 Severity::Problem,
                 format!("there is no interface {name}; `ip link` lists the ones that exist"),
             )),
-            Err(e) => found.push(Diagnosis::new(Severity::Warning, e.to_string())),
+            Err(e) => found.push(Diagnosis::new("netlink", Severity::Warning, e.to_string())),
         }
     }
 }
@@ -172,6 +185,7 @@ pub(super) fn collisions(
             }
             if rule.mask & config.mark_mask != 0 {
                 found.push(Diagnosis::new(
+                    "mark-in-use",
                     Severity::Problem,
                     format!(
                         "the {family} rule with priority {} looks at mark bits {:#010x} that Farlink uses \
@@ -182,7 +196,7 @@ pub(super) fn collisions(
             }
             if config.tables().contains(&rule.table) {
                 found.push(Diagnosis::new(
-                    Severity::Problem,
+                    "table-in-use", Severity::Problem,
                     format!(
                         "the {family} rule with priority {} uses routing table {}, which Farlink needs; choose \
                          others with `table_base`",
@@ -192,7 +206,7 @@ pub(super) fn collisions(
             }
             if rule.priority > 0 && rule.priority < config.rule_priority && rule.table != TABLE_LOCAL {
                 found.push(Diagnosis::new(
-                    Severity::Note,
+                    "earlier-rule", Severity::Note,
                     format!(
                         "the {family} rule with priority {} is asked before Farlink's ({}); connections that it \
                          routes are not split (change `rule_priority` if they should be)",
@@ -205,7 +219,7 @@ pub(super) fn collisions(
             let routes = socket.routes(family, table)?;
             if let Some(other) = other_instance(&routes, &config.tun_name(n), &links) {
                 found.push(Diagnosis::new(
-                    Severity::Problem,
+                    "other-instance", Severity::Problem,
                     format!(
                         "routing table {table} leads to {other}, which another Farlink process serves; give this one \
                          an `instance`, a `table_base` and a `mark_mask` of its own"
@@ -214,7 +228,7 @@ pub(super) fn collisions(
             }
             if routes.iter().any(|r| r.protocol != super::plan::PROTOCOL) {
                 found.push(Diagnosis::new(
-                    Severity::Problem,
+                    "foreign-routes", Severity::Problem,
                     format!(
                         "routing table {table} holds {family} routes of somebody else; choose other tables with \
                          `table_base`"
@@ -246,7 +260,7 @@ fn source_filters(interface: &str, found: &mut Vec<Diagnosis>) {
     };
     if larger("src_valid_mark") == 1 && larger("rp_filter") == 1 {
         found.push(Diagnosis::new(
-            Severity::Problem,
+            "source-check", Severity::Problem,
             format!(
                 "interface {interface} has rp_filter=1 together with src_valid_mark=1, so the kernel drops every \
                  packet that is diverted; set net.ipv4.conf.{interface}.rp_filter to 2 or src_valid_mark to 0"
@@ -276,7 +290,7 @@ fn filters(
                  connections: {}",
                 blame::INVALID_REMEDY
             );
-            found.push(Diagnosis::new(Severity::Warning, text));
+            found.push(Diagnosis::new("drops-invalid", Severity::Warning, text));
         }
         let knows = match dropper.knows_us {
             (true, true) => continue,
@@ -290,7 +304,7 @@ fn filters(
                  add {}",
                 blame::remedy(Some(&dropper), &all)
             );
-            found.push(Diagnosis::new(Severity::Warning, text));
+            found.push(Diagnosis::new("forward-drops", Severity::Warning, text));
         }
     }
 }
@@ -311,7 +325,7 @@ fn rulesets(
             let devices = flowtable.get("dev").map(ToString::to_string).unwrap_or_default();
             if interfaces.iter().any(|i| devices.contains(&format!("\"{i}\""))) {
                 found.push(Diagnosis::new(
-                    Severity::Warning,
+                    "flowtable", Severity::Warning,
                     format!(
                         "the flowtable {} forwards connections of a diverted interface past all rules; those are \
                          not split after their first packets",
@@ -327,7 +341,7 @@ fn rulesets(
         let table = text_of(rule, "table").unwrap_or_default();
         if text.contains("\"masquerade\"") || text.contains("\"snat\"") {
             found.push(Diagnosis::new(
-                Severity::Warning,
+                "nat-here", Severity::Warning,
                 format!(
                     "table {table} translates source addresses on this machine: the answers to translated \
                      connections are addressed to this machine itself, so Farlink sees one direction only and \
@@ -341,7 +355,7 @@ fn rulesets(
             && text.contains("\"drop\"")
         {
             found.push(Diagnosis::new(
-                Severity::Warning,
+                "reverse-path-filter", Severity::Warning,
                 format!(
                     "table {table} drops packets whose source is not routed back to where they came in (a reverse \
                      path filter, such as firewalld's IPv6_rpfilter): that hits everything Farlink sends; exempt \
@@ -364,7 +378,7 @@ fn rulesets(
 #[must_use]
 pub fn verify(config: &DivertConfig, interfaces: &[Diverted]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
-    let mut miss = |text: String| found.push(Diagnosis::new(Severity::Problem, text));
+    let mut miss = |text: String| found.push(Diagnosis::new("diversion-missing", Severity::Problem, text));
     if config.method == Method::Bump {
         let Ok(mut socket) = Socket::open() else { return found };
         for Diverted { interface, tun, .. } in interfaces {
