@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$1 root=$2
+. scripts/need.sh
 . packaging/version.sh
 
 run() {
@@ -15,7 +16,10 @@ run() {
     28) elf=arm ;;
     *) elf=unknown ;;
     esac
-    case $(uname -m) in "$elf"*) "$program" "$@" ;; *) "qemu-$elf-static" "$program" "$@" ;; esac
+    case $(uname -m) in
+    "$elf"*) "$program" "$@" ;;
+    *) need_package "qemu-$elf-static" qemu-user-static 'the pages of a program for another processor' && "qemu-$elf-static" "$program" "$@" ;;
+    esac
 }
 
 put() {
@@ -33,17 +37,15 @@ done <packaging/files
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
-if run manual --help >/dev/null 2>&1; then
-    run manual "$pages" >/dev/null
-    for page in "$pages"/man/*; do
-        gzip -9n "$page"
-        put 644 "$page.gz" "usr/share/man/man${page##*.}/${page##*/}.gz"
-    done
-    for page in "$pages"/html/*; do put 644 "$page" "usr/share/doc/farlink/html/${page##*/}"; done
-    put 644 "$pages/completions/bash/farlink" usr/share/bash-completion/completions/farlink
-    put 644 "$pages/completions/zsh/_farlink" usr/share/zsh/vendor-completions/_farlink
-    put 644 "$pages/completions/fish/farlink.fish" usr/share/fish/vendor_completions.d/farlink.fish
-fi
+run manual "$pages" >/dev/null
+for page in "$pages"/man/*; do
+    gzip -9n "$page"
+    put 644 "$page.gz" "usr/share/man/man${page##*.}/${page##*/}.gz"
+done
+for page in "$pages"/html/*; do put 644 "$page" "usr/share/doc/farlink/html/${page##*/}"; done
+put 644 "$pages/completions/bash/farlink" usr/share/bash-completion/completions/farlink
+put 644 "$pages/completions/zsh/_farlink" usr/share/zsh/vendor-completions/_farlink
+put 644 "$pages/completions/fish/farlink.fish" usr/share/fish/vendor_completions.d/farlink.fish
 packaging/licences.sh >"$pages/licences"
 gzip -9nc "$pages/licences" >"$pages/licences.gz"
 put 644 "$pages/licences.gz" usr/share/doc/farlink/licences-of-libraries.gz

@@ -44,6 +44,14 @@ pub struct Ready {
     pub writable: bool,
 }
 
+/// A time as epoll_pwait2 reads it (`__kernel_timespec`): 64 bits twice with every processor. That
+/// of the C library is smaller with some of 32 bits.
+#[repr(C)]
+struct KernelTimespec {
+    tv_sec: i64,
+    tv_nsec: i64,
+}
+
 /// An epoll instance.
 #[derive(Debug)]
 pub struct Poller {
@@ -101,7 +109,7 @@ impl Poller {
 
     fn wait_once(&mut self, timeout_ns: Option<u64>) -> Result<()> {
         let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; EVENTS_MAX];
-        let timeout = timeout_ns.map(|ns| libc::timespec {
+        let timeout = timeout_ns.map(|ns| KernelTimespec {
             tv_sec: (ns / 1_000_000_000).cast_signed(),
             tv_nsec: (ns % 1_000_000_000).cast_signed(),
         });
