@@ -520,13 +520,13 @@ fn limits(l: &file::Limits, source: Source<'_>) -> Result<engine::Limits, Config
     let pool_bytes = size(l.pool_bytes.as_ref(), source, d.pool_bytes as u64, least, most)?;
     let (least, most) = engine::Limits::RELAY_BYTES;
     let relay_bytes = size(l.relay_bytes.as_ref(), source, u64::from(d.relay_bytes), least, most)?;
-    if relay_bytes > pool_bytes {
+    // A pool that is smaller than what is usual bounds directions, too.
+    if let Some(said) = l.relay_bytes.as_ref().filter(|_| relay_bytes > pool_bytes) {
         let wrong = format!(
             "a direction of a connection ({relay_bytes} bytes) may hold more than the pool of all ({pool_bytes} bytes); \
              allowed: `relay_bytes` up to `pool_bytes`"
         );
-        let at = l.relay_bytes.as_ref().map(Spanned::span).or(l.pool_bytes.as_ref().map(Spanned::span));
-        return Err(source.error(at, wrong));
+        return Err(source.error(Some(said.span()), wrong));
     }
     let reassembly_bytes = size(l.reassembly_bytes.as_ref(), source, d.reassembly_bytes as u64, 0, 1 << 30)?;
     Ok(engine::Limits {

@@ -540,6 +540,12 @@ fn no_text_makes_the_reader_panic() {
 }
 
 #[test]
+fn a_pool_may_be_smaller_than_what_a_direction_usually_may_hold() {
+    let small = settings("[[link]]\ninterface='sat0'\n[limits]\npool_bytes='8 MiB'").unwrap();
+    assert_eq!(small.gateway.limits.pool_bytes, 8 << 20);
+}
+
+#[test]
 fn a_metered_link_gets_no_copies() {
     let of = |keys: &str| {
         let settings = settings(&format!("[[link]]\ninterface='sat0'\nrate='8M'\n{keys}")).unwrap();
