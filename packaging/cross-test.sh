@@ -24,6 +24,6 @@ for target; do
         export "CARGO_TARGET_${name^^}_RUNNER=$runner"
     fi
     echo "== $target ${runner:-}"
-    cargo test --quiet --locked --lib "${packages[@]}" --target "$target"
+    cargo test --quiet --locked --tests "${packages[@]}" --target "$target"
     unset runner
 done

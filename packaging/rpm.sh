@@ -33,7 +33,7 @@ fi
         sed 's|^/usr/share/doc/.*|%doc &|; s|^/usr/share/man/.*|%doc &|' | LC_ALL=C sort
 } >"$work/list"
 rpmbuild -bb --quiet --target "$architecture-linux" --define "_topdir $work" --define "_rpmdir $work/made" --define "version_ $version" \
-    --define "staged $work/staged" --define "list $work/list" packaging/farlink.spec
+    --define "staged $work/staged" --define "list $work/list" packaging/farlink.spec >/dev/null
 mkdir -p "$output/packages"
 for package in "$work"/made/*/*.rpm; do
     install -m 644 "$package" "$output/packages"

@@ -52,9 +52,8 @@ condition() {
 
 # In a network of its own: the program of the package splits what it is told to, as the unit starts it.
 starts() {
-    # shellcheck disable=SC2016
-    unshare --net --mount chroot "$root" /bin/sh -c 'mount -t proc proc /proc; mount -t sysfs sysfs /sys
-        for i in lan0 sat0; do ip link add $i type dummy; ip link set $i up; done
+    unshare --net --mount chroot "$root" /bin/sh -ec 'mount -t proc proc /proc; mount -t sysfs sysfs /sys
+        ip link add lan0 type veth peer name sat0; ip link set lan0 up; ip link set sat0 up
         mkdir -p /run/farlink
         exec /usr/bin/farlink run --config /etc/farlink/farlink.toml' >"$work/log" 2>&1 &
     daemon=$!
