@@ -335,7 +335,7 @@ impl Split<'_> {
             if let Some(arrived) = arrived {
                 // Of the link, not of this connection, all of whose packets may have waited.
                 let min_rtt = link.measured_rtt();
-                let (sent_at, sent_again) = (happened.newest_sent_at, happened.newest_again);
+                let (sent_at, sent_again) = (happened.newest.map(|(at, _)| at), happened.newest_again);
                 cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
             }
         }

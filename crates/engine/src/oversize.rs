@@ -401,7 +401,7 @@ impl Split<'_> {
         };
         let verdict = if told {
             Verdict::Takes { dont_fragment: asked.dont_fragment }
-        } else if happened.newest_sent_at.is_some_and(|at| at > asked.at) {
+        } else if happened.newest.is_some_and(|(at, _)| at > asked.at) {
             // What left after it has arrived.
             o.give_up_asking();
             self.relays.get_mut(from.other()).tx.hold_from(None);

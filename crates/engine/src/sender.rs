@@ -56,9 +56,7 @@ pub struct Happened {
     /// SND.UNA advanced.
     pub progress: bool,
     /// When the newest segment left that is acknowledged for the first time, as far as that is
-    /// clear.
-    pub newest_sent_at: Option<Instant>,
-    /// The same with what follows it.
+    /// clear, and what follows it.
     pub newest: Option<(Instant, SeqNum)>,
     /// It had been sent before.
     pub newest_again: bool,
@@ -82,7 +80,6 @@ impl Happened {
     /// The newest segment that is acknowledged: when it left, what follows it, and whether it had
     /// been sent before. And when the newest of large ones left.
     fn note_newest(&mut self, newest: Option<(Instant, SeqNum, bool)>, large_sent_at: Option<Instant>) {
-        self.newest_sent_at = newest.map(|(sent_at, ..)| sent_at);
         self.newest = newest.map(|(sent_at, end, _)| (sent_at, end));
         self.newest_again = newest.is_some_and(|(.., again)| again);
         self.large_sent_at = large_sent_at;

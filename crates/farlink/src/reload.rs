@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use farlink_gateway::Reconfigured;
-use farlink_linux::divert::DivertConfig;
-use farlink_linux::driver::{Attendance, ConnectionLogConfig};
+use farlink_linux::driver::Attendance;
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -28,39 +27,14 @@ impl Outcome {
 /// Where the configuration comes from, and what of it the gateway is not told.
 pub struct Source<'a> {
     read: &'a dyn Fn() -> Result<Settings>,
-    told: Told,
-}
-
-/// What holds from the start on.
-#[derive(Clone, PartialEq, Eq)]
-struct Told {
-    divert: DivertConfig,
-    queue_packets: u32,
-    journal: std::path::PathBuf,
-    drain_timeout: std::time::Duration,
-    socket: std::path::PathBuf,
-    metrics_address: Option<std::net::SocketAddr>,
-    connection_log: Option<ConnectionLogConfig>,
-}
-
-impl Told {
-    fn of(settings: &Settings) -> Self {
-        Self {
-            divert: settings.divert.clone(),
-            queue_packets: settings.queue_packets,
-            journal: settings.journal.clone(),
-            drain_timeout: settings.drain_timeout,
-            socket: settings.socket.clone(),
-            metrics_address: settings.metrics_address,
-            connection_log: settings.connection_log.clone(),
-        }
-    }
+    /// What holds from the start on.
+    started: Settings,
 }
 
 impl<'a> Source<'a> {
     /// It is read by this, and these have come of it at the start.
     pub fn new(read: &'a dyn Fn() -> Result<Settings>, settings: &Settings) -> Self {
-        Self { read, told: Told::of(settings) }
+        Self { read, started: settings.clone() }
     }
 
     /// Reads it again. What differs holds from now on, or is named.
@@ -68,11 +42,11 @@ impl<'a> Source<'a> {
     /// # Errors
     /// What is wrong with it. The gateway goes by the old one then.
     pub fn reload(&self, attendance: &mut Attendance<'_>) -> Result<Outcome> {
-        let settings = (self.read)()?;
-        let (old, new) = (&self.told, Told::of(&settings));
+        let new = (self.read)()?;
+        let old = &self.started;
         let now = attendance.now();
         let gateway = attendance.gateway();
-        let mut config = settings.gateway;
+        let mut config = new.gateway;
         // Chosen at the start, by chance where nobody says it.
         let running = gateway.configuration();
         config.seed = running.seed;

@@ -31,7 +31,7 @@ use crate::out::outln;
 use crate::{reload, settings};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
-const WRONG_CONFIGURATION: u8 = 2;
+pub const WRONG_CONFIGURATION: u8 = 2;
 /// How often systemd hears that a drain goes on, at least, and how much longer it may take then
 /// before it is believed to hang.
 const DRAIN_TOLD_EVERY: Duration = Duration::from_secs(2);

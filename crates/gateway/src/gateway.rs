@@ -39,7 +39,7 @@ const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 /// `poll_timeout`.
 pub struct Gateway {
     pub(crate) engine: Engine,
-    /// The configuration that it has been given last.
+    /// The configuration that it goes by, but for what has been set since.
     pub(crate) told: Config,
     pub(crate) outlet: Outlet,
     /// One for each interface that fragments come in by: equal addresses of different domains do

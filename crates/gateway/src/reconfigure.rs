@@ -1,7 +1,7 @@
 //! Another configuration, while the gateway runs: what differs is applied, and no connection is
 //! dropped for it.
 
-use farlink_engine::config::{Config, Interface, Link};
+use farlink_engine::config::{Config, Interface, LegConfig, Limits, Link};
 use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::Instant;
@@ -34,7 +34,8 @@ impl Reconfigured {
 }
 
 impl Gateway {
-    /// The configuration that it has been given last.
+    /// The configuration that it goes by: what it has been given last, without what waits for a
+    /// restart.
     #[must_use]
     pub fn configuration(&self) -> &Config {
         &self.told
@@ -64,7 +65,7 @@ impl Gateway {
         for old in before.interfaces.iter().filter(is_gone) {
             done.leave(true, &format!("interface {}", old.name));
         }
-        self.told = after.clone();
+        self.told = in_force(before, after);
         done
     }
 
@@ -192,6 +193,55 @@ fn number_as(known: &[Interface], after: &mut Config) {
     };
     after.interfaces.iter_mut().for_each(|interface| number(&mut interface.id));
     after.rules.iter_mut().flat_map(|rule| &mut rule.interfaces).for_each(number);
+}
+
+/// What holds after a change: what is left for a restart is as before, and differs the next time,
+/// too.
+fn in_force(before: &Config, after: &Config) -> Config {
+    let limits = Limits {
+        relay_bytes: after.limits.relay_bytes,
+        pool_bytes: after.limits.pool_bytes,
+        ..before.limits.clone()
+    };
+    let ordinary = LegConfig {
+        cc: after.ordinary.cc,
+        initial_window: after.ordinary.initial_window,
+        ..before.ordinary.clone()
+    };
+    let interface = |old: &Interface| {
+        let new = after.interfaces.iter().find(|new| new.name == old.name);
+        let link = match (&old.link, new.and_then(|new| new.link.as_ref())) {
+            (Some(old), Some(new)) => Some(link_in_force(old, new)),
+            _ => old.link.clone(),
+        };
+        Interface { link, ..old.clone() }
+    };
+    Config {
+        limits,
+        ordinary,
+        interfaces: before.interfaces.iter().map(interface).collect(),
+        rules: after.rules.clone(),
+        default_action: after.default_action,
+        flow_control: after.flow_control,
+        soft_window: after.soft_window,
+        queue_drop: after.queue_drop,
+        send_ahead: after.send_ahead,
+        ..before.clone()
+    }
+}
+
+fn link_in_force(before: &Link, after: &Link) -> Link {
+    Link {
+        rate_bps: after.rate_bps,
+        estimate_rate: after.estimate_rate,
+        leg: LegConfig { cc: after.leg.cc, initial_window: after.leg.initial_window, ..before.leg.clone() },
+        action: after.action,
+        is_half_duplex: after.is_half_duplex,
+        xcp_weights: after.xcp_weights,
+        xcp_context: after.xcp_context,
+        copies: after.copies,
+        ..before.clone()
+    }
 }
 
 /// What of a link holds only from its start on, and whether it differs.

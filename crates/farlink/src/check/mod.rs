@@ -152,9 +152,6 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The command line or the configuration is wrong, as for `farlink run`.
-const WRONG_CONFIGURATION: u8 = 2;
-
 /// `farlink check`
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let running = match ask(&args.socket.socket, &Request::Check {}) {
@@ -168,7 +165,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             Ok(planned) => planned,
             Err(wrong) => {
                 crate::out::complain(&format!("{wrong:#}"));
-                return Ok(ExitCode::from(WRONG_CONFIGURATION));
+                return Ok(ExitCode::from(crate::run::WRONG_CONFIGURATION));
             }
         },
     };

@@ -20,7 +20,7 @@ use super::file::{self, File};
 use super::values::{Rate, Segments, Size};
 
 /// Everything that `farlink run` needs to know.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// What the gateway is told. Its interfaces are those whose traffic is diverted.
     pub gateway: Config,

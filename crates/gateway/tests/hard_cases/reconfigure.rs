@@ -137,3 +137,38 @@ fn interfaces_are_known_by_their_names() {
     assert_eq!(t.with_gateway(|g, _, _| g.status().engine).rules[0].connections, 1);
     assert!(t.take(Host::A).is_empty());
 }
+
+/// What waits for a restart does so until it is taken back, however often the rest changes.
+#[test]
+fn what_does_not_hold_yet_is_named_each_time_until_it_is_taken_back() {
+    let mut t = with_rules(&[]);
+    t.open();
+    let running = t.with_gateway(|g, _, _| g.configuration().clone());
+    let mut wanted = running.clone();
+    wanted.limits.flows_max += 1;
+    let link = wanted.interfaces.iter_mut().find_map(|i| i.link.as_mut()).unwrap();
+    (link.rtt, link.rate_bps) = (Some(farlink_wire::Duration::from_millis(20)), Some(4_000_000));
+    let left = ["limits.flows_max", "link.sat.rtt"];
+    let mut give = |config: &Config| t.with_gateway(|g, now, _| g.reconfigure(now, config.clone()));
+    let first = give(&wanted);
+    assert_eq!(
+        (first.applied, first.at_restart),
+        (vec!["link.sat.rate".to_owned()], left.map(str::to_owned).to_vec())
+    );
+    assert_eq!(
+        (give(&wanted).applied.len(), give(&wanted).at_restart),
+        (0, left.map(str::to_owned).to_vec())
+    );
+    assert_eq!(give(&running).at_restart, Vec::<String>::new(), "it is taken back");
+
+    // An interface that is taken out still runs, and what is said of its link holds when it is back.
+    let mut without = running.clone();
+    let lost = without.interfaces.iter().position(|i| i.link.is_some()).unwrap();
+    let name = without.interfaces.remove(lost).name;
+    assert_eq!(give(&without).at_restart, [format!("interface {name}")]);
+    assert_eq!(give(&without).at_restart, [format!("interface {name}")]);
+    wanted = running;
+    wanted.interfaces.iter_mut().find_map(|i| i.link.as_mut()).unwrap().rate_bps = Some(2_000_000);
+    let back = give(&wanted);
+    assert_eq!((back.applied, back.at_restart), (vec!["link.sat.rate".to_owned()], vec![]));
+}
