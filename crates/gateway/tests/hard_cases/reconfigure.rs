@@ -161,7 +161,7 @@ fn what_does_not_hold_yet_is_named_each_time_until_it_is_taken_back() {
     );
     assert_eq!(give(&running).at_restart, Vec::<String>::new(), "it is taken back");
 
-    // An interface that is taken out still runs, and what is said of its link holds when it is back.
+    // An interface that is taken out still runs. What is said of its link holds when it is back.
     let mut without = running.clone();
     let lost = without.interfaces.iter().position(|i| i.link.is_some()).unwrap();
     let name = without.interfaces.remove(lost).name;
