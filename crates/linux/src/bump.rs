@@ -15,7 +15,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use farlink_wire::ip::PROTOCOL_TCP;
-pub use tap::{Arrival, Mac, Side, Tap, Target, Way};
+pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
 
 use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
 use crate::divert::Families;

@@ -6,6 +6,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use anyhow::{Context, Result};
+use farlink_linux::bump::{Mac, injected_source};
 
 use crate::netns::{Ns, interface_index};
 
@@ -46,6 +47,9 @@ const HEADERS_BYTES: u32 = 192;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
+    /// Who sends what a gateway's bump puts back on its way in. It has been seen already, as it
+    /// came from the wire.
+    injected_source: Mac,
 }
 
 fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
@@ -82,7 +86,7 @@ impl PacketSocket {
                 address.sll_ifindex = index as i32;
                 let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
                 check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length))?;
-                Ok(Self { fd })
+                Ok(Self { fd, injected_source: injected_source(index) })
             }
         })
         .with_context(|| format!("no capture on {interface} in {}", ns.name()))
@@ -114,6 +118,11 @@ impl PacketSocket {
             }
             let protocol = u16::from_be(from.sll_protocol);
             if !matches!(i32::from(protocol), libc::ETH_P_IP | libc::ETH_P_IPV6) {
+                continue;
+            }
+            if from.sll_pkttype != libc::PACKET_OUTGOING
+                && from.sll_addr.get(..usize::from(from.sll_halen)) == Some(&self.injected_source[..])
+            {
                 continue;
             }
             let mut frame = Frame {
