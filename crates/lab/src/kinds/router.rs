@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
         let mut measured = Measured::default();
         let began = Instant::now();
         let untranslated_s =
-            self.machine.is_nat.then(|| self.timed(lab, &self.site.outward())).transpose()?;
+            self.machine.is_nat.then(|| self.timed(lab, &mut measured, &self.site.outward())).transpose()?;
         self.end_gateway(lab)?;
         self.machine.set_up(lab)?;
         counts::watch(&lab.ns(NODE))?;
@@ -176,7 +176,7 @@ impl<'a> Bench<'a> {
             self.judge_with(lab, &mut measured, &before)?;
         }
         if let Some(untranslated_s) = untranslated_s {
-            let translated_s = self.timed(lab, &self.machine.ways[0])?;
+            let translated_s = self.timed(lab, &mut measured, &self.machine.ways[0])?;
             measured.metric("ratio_to_untranslated", translated_s / untranslated_s.max(1e-9));
             measured.metric("translated_seconds", translated_s);
         }
@@ -252,12 +252,12 @@ impl<'a> Bench<'a> {
     }
 
     /// The median time of transfers from the LAN's side into the link.
-    fn timed(&self, lab: &Lab, way: &Way) -> Result<f64> {
+    fn timed(&self, lab: &Lab, measured: &mut Measured, way: &Way) -> Result<f64> {
         let direction = if way.from == "server" { Direction::Download } else { Direction::Upload };
         let mut times = Vec::new();
         for _ in 0..TIMED_COUNT {
             let outcome = self.transfer(lab, way, direction, TIMED_BYTES).run(&AtomicU64::new(0));
-            anyhow::ensure!(outcome.intact, "a timed transfer: {:?}", outcome.error);
+            self.expect_intact(measured, &outcome, "a timed transfer");
             times.push(outcome.seconds);
         }
         times.sort_by(f64::total_cmp);

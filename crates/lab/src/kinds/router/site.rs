@@ -201,6 +201,9 @@ impl Machine {
         if attach {
             let lan = self.renamed.iter().find(|(old, _)| *old == site.lan).map_or(&site.lan, |(_, new)| new);
             text = text.replace(&block(lan), &format!("{}attach = true\n", block(lan)));
+            // Copies of data would pass the forward chain, too.
+            let link = format!("[[link]]\ninterface = \"{}\"\n", site.link);
+            text = text.replace(&link, &format!("{link}early_repetition = \"off\"\n"));
         }
         text
     }
