@@ -18,7 +18,7 @@ use crate::workload::{Direction, Server, Transfer, run_all};
 const TIMES: u32 = 20;
 /// So many transfers meanwhile, half of them uploads.
 const TRANSFERS: u64 = 20;
-const TRANSFER_BYTES: u64 = 5_000_000;
+const TRANSFER_BYTES: u64 = 8_000_000;
 /// Split again after this.
 const WITHIN: Duration = Duration::from_secs(3);
 const EVERY: Duration = Duration::from_millis(400);
