@@ -176,14 +176,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Where the bump is at the LAN, what hosts beyond the link repeat is counted before it comes to
+    /// Where the bump is at the LAN, what hosts beyond the link repeat is counted before it gets to
     /// Farlink.
     fn is_repeated(&self, way: &Way, direction: Direction) -> bool {
         self.attach && (direction == Direction::Download) == (way.from == "client")
     }
 
-    /// If the bump is at a bridge, br_netfilter shows connection tracking what comes in by the ports
-    /// of the bridge, before it comes to Farlink and once more behind it.
+    /// If the bump is at a bridge, br_netfilter shows connection tracking what comes in by its
+    /// ports, before Farlink has it and once more behind it.
     fn is_seen_twice(&self) -> bool {
         self.attach && !self.machine.renamed.is_empty()
     }
