@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use farlink_wire::Instant;
+use farlink_wire::{Duration, Instant};
 
 use super::family::{Ended, FamilyGuard, Kind, Step};
 use super::repairs::Repairs;
@@ -68,6 +68,7 @@ impl BumpGuard {
             ends: 0,
             position: Position::default(),
             known: Known::default(),
+            changed_at: clock::now(),
             failed_at: None,
         };
         keeper.known = keeper.what_is_known();
@@ -100,6 +101,10 @@ impl Drop for BumpGuard {
     }
 }
 
+/// So long after a change of rules or routes packets may be lost for a moment: where nothing is
+/// found that drops them, nothing is at fault yet.
+const SETTLED_AFTER: Duration = Duration::from_millis(1500);
+
 /// What decides about packets on this machine, as numbers of its last change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
@@ -125,6 +130,7 @@ struct Keeper {
     /// Where the event loop was at the last tick.
     position: Position,
     known: Known,
+    changed_at: Instant,
     failed_at: Option<Instant>,
 }
 
@@ -149,6 +155,7 @@ impl Keeper {
         let known = self.what_is_known();
         if known != self.known {
             self.known = known;
+            self.changed_at = now;
             self.families.iter_mut().for_each(|f| f.rules_changed(now));
         }
         Ok(())
@@ -281,6 +288,11 @@ impl Keeper {
             self.with_guard(family, FamilyGuard::acquit);
             return Ok(());
         };
+        if !cause.is_found && now.since(self.changed_at) < SETTLED_AFTER {
+            self.with_guard(family, FamilyGuard::start_anew);
+            return Ok(());
+        }
+        let cause = cause.text;
         self.ends += 1;
         self.bump().set_families(families.with(family, false))?;
         tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
