@@ -48,9 +48,9 @@ impl Count {
     }
 
     /// Whether these are `payload` bytes, each once, with the headers of so many packets. A
-    /// super-segment is one packet.
+    /// super-segment is one packet. One byte in 200 may ask for a window.
     pub(super) fn is_once(self, payload: u64) -> bool {
-        let most = payload + self.packets * HEADER_BYTES + EDGE_BYTES;
+        let most = payload + payload / 200 + self.packets * HEADER_BYTES + EDGE_BYTES;
         (payload..=most).contains(&self.bytes)
     }
 
