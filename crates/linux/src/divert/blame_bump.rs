@@ -63,8 +63,8 @@ fn reaches_next_hop(socket: &mut Socket, key: &RouteKey) -> bool {
     link.is_usable() && (link.ethernet.is_none() || is_known(socket))
 }
 
-/// The rules of the old iptables for a family, which nftables does not show. `None`: there are some,
-/// and nobody can say which.
+/// The rules of the old iptables for a family, which nftables does not show. `None`: there are
+/// some, and nobody can say which.
 fn legacy_rules(family: Family) -> Option<String> {
     let (name, program) = match family {
         Family::V4 => ("ip", "iptables-legacy-save"),
