@@ -256,7 +256,7 @@ pub struct XcpRouterArgs {
 }
 
 /// How the running gateway is found.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct SocketArg {
     /// Admin socket of the running gateway
     #[arg(short, long, value_name = "PATH", default_value = config::DEFAULT_SOCKET)]
@@ -264,7 +264,7 @@ pub struct SocketArg {
 }
 
 /// `farlink check`
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub socket: SocketArg,

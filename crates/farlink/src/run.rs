@@ -200,6 +200,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         let socket = settings.socket.clone();
         metrics::serve(address, move || snapshot(&socket))?;
     }
+    crate::check::watch::start(&settings.socket);
     // Not under systemd there is nobody to tell.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     tell_supervisor(driver.pulse());

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::blame::droppers;
+use super::diagnosis::{Diagnosis, Severity};
 use super::nft;
 use crate::netlink::{Family, RouteKey, Socket};
 
@@ -21,7 +22,7 @@ pub struct LostAtBump<'a> {
 }
 
 /// Finds the cause. `None`: they would be lost without a bump, too. Runs `nft` at most once.
-pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<String> {
+pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let index = socket.link_index(lost.interface).ok()?;
     if let Some((source, destination)) = lost.sample {
         // No route, or the source address check.
@@ -30,11 +31,11 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<String> 
             return None;
         }
     }
-    of_rules(&nft::list(&["ruleset"]).unwrap_or_default(), lost)
+    of_rules(&nft::ruleset("farlink").unwrap_or_default(), lost)
 }
 
 /// A rule that looks at hardware addresses: those of Farlink's packets are its own.
-fn of_rules(ruleset: &[Value], lost: &LostAtBump<'_>) -> Option<String> {
+fn of_rules(ruleset: &[Value], lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let chains = droppers(ruleset, Some(lost.family), "farlink");
     let what = format!("{} TCP that comes in by {}", lost.family, lost.interface);
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -46,17 +47,27 @@ fn of_rules(ruleset: &[Value], lost: &LostAtBump<'_>) -> Option<String> {
                 && (expr.contains("\"ether\"") || expr.contains("\"mac\""))
         })
     });
+    let finding = |id: &'static str, text: String| {
+        let finding = Diagnosis::new(id, Severity::Problem, text).seen("interface", lost.interface);
+        finding.seen("family", lost.family)
+    };
     match (strict, chains.is_empty()) {
-        (Some(chain), _) => Some(format!(
-            "the firewall (chain {} {} {}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
-             packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)",
-            chain.family, chain.table, chain.chain
-        )),
+        (Some(chain), _) => {
+            let place = format!("{} {} {}", chain.family, chain.table, chain.chain);
+            let text = format!(
+                "the firewall (chain {place}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
+                 packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)"
+            );
+            Some(finding("lost-by-hardware-address", text).seen("chain", place))
+        }
         (None, false) => None,
-        (None, true) => Some(format!(
-            "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
-             comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
-        )),
+        (None, true) => {
+            let text = format!(
+                "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
+                 comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
+            );
+            Some(finding("lost-unseen", text))
+        }
     }
 }
 
@@ -67,7 +78,7 @@ mod tests {
 
     fn said(ruleset: &Value) -> Option<String> {
         let lost = LostAtBump { interface: "lan0", family: Family::V4, sample: None };
-        of_rules(ruleset.as_array().unwrap(), &lost)
+        of_rules(ruleset.as_array().unwrap(), &lost).map(|found| found.text)
     }
 
     #[test]

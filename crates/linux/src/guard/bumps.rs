@@ -14,7 +14,7 @@ use super::repairs::Repairs;
 use super::{DiversionStatus, QUIET_FOR};
 use crate::bump::{Bump, Side};
 use crate::clock;
-use crate::divert::{Families, LostAtBump, Method, Passage, Reading, blame_bump};
+use crate::divert::{Diagnosis, Families, LostAtBump, Method, Passage, Reading, blame_bump};
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
@@ -282,7 +282,7 @@ impl Keeper {
         };
         self.ends += 1;
         self.bump().set_families(families.with(family, false))?;
-        tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
+        tracing::error!("{}. Until then {family} TCP takes the ordinary way and is not split", cause.text);
         self.with_guard(family, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Keeper {
     }
 
     fn publish(&mut self, now: Instant) {
-        let mut found: Vec<String> = self.families.iter().filter_map(FamilyGuard::cause).collect();
+        let mut found: Vec<Diagnosis> = self.families.iter().filter_map(FamilyGuard::cause).collect();
         found.extend(self.repairs.recent(now));
         let families = self.bump().families();
         let status = DiversionStatus {
