@@ -317,7 +317,12 @@ impl Lab {
 
     /// Starts a gateway again on a node where one has ended.
     pub fn restart_gateway(&mut self, node: &str) -> Result<()> {
-        let mut gateway = self.new_gateway(self.topology.index(node)?)?;
+        self.restart_gateway_with(node, |text| text)
+    }
+
+    /// The same, with the configuration that `change` makes of the usual one.
+    pub fn restart_gateway_with(&mut self, node: &str, change: impl FnOnce(String) -> String) -> Result<()> {
+        let mut gateway = self.new_gateway_with(self.topology.index(node)?, change)?;
         let ready = gateway.wait_ready();
         match self.gateways.iter_mut().find(|g| g.node == node) {
             Some(old) => *old = gateway,
@@ -327,11 +332,15 @@ impl Lab {
     }
 
     fn new_gateway(&mut self, number: usize) -> Result<Gateway> {
+        self.new_gateway_with(number, |text| text)
+    }
+
+    fn new_gateway_with(&mut self, number: usize, change: impl FnOnce(String) -> String) -> Result<Gateway> {
         let node = self.topology.nodes[number].name.clone();
         let file = |end: &str| self.directory().join(format!("{node}.{end}"));
         let (config, socket, log) = (file("toml"), file("sock"), file("log"));
         let text = gateway::config_text(&self.topology, number, &self.settings, &socket)?;
-        std::fs::write(&config, text)?;
+        std::fs::write(&config, change(text))?;
         let program = match self.settings.programs.get(&node) {
             Some(other) => other.into(),
             None => sh::farlink_binary()?,

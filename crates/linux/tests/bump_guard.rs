@@ -106,6 +106,22 @@ fn a_device_that_somebody_takes_down_is_brought_up_and_said() {
     assert_eq!(daemon.drain(), End::Drained);
 }
 
+#[test]
+fn a_device_is_brought_up_however_often_it_is_taken_down() {
+    if skipped("a_device_is_brought_up_however_often_it_is_taken_down") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    // More often than anything else is put back at once.
+    for n in 0..30 {
+        path.router.sh("ip link set farlink0 down; ip link set farlink1 down");
+        let after = works_after(&path, "10.2.0.1");
+        assert!(after < WITHIN, "{n}: {after:?}");
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
 /// The fault is mended: splitting goes on.
 fn assert_split_again(path: &Path, daemon: &Daemon, address: &str) {
     let mended = Instant::now();

@@ -114,7 +114,7 @@ pub fn build(
             .default_action
             .map_or(defaults.default_action, |a| action(a, file.custody_notice.unwrap_or_default())),
         custody_notice: file.custody_notice.unwrap_or_default(),
-        send_ahead: file.send_ahead.map_or(defaults.send_ahead, send_ahead),
+        send_ahead: send_ahead(file, file.send_ahead.unwrap_or_default()),
         limits: limits(&file.limits, source)?,
         timers: timers(&file.timers, source)?,
         ordinary: engine::LegConfig {
@@ -418,8 +418,13 @@ fn action(a: file::Action, notice: engine::Notice) -> engine::Action {
     }
 }
 
-fn send_ahead(ahead: file::SendAhead) -> engine::SendAhead {
+/// Where the bump is not at the link, this machine's connection tracking stands before the link. It
+/// would call what is sent ahead of a window invalid, and would not translate its address.
+fn send_ahead(file: &File, ahead: file::SendAhead) -> engine::SendAhead {
+    let attached = attach(file);
+    let is_behind = |link: &file::Link| !attached.is_empty() && !attached.contains(link.interface.get_ref());
     match ahead {
+        file::SendAhead::Auto if file.link.iter().any(is_behind) => engine::SendAhead::Off,
         file::SendAhead::Auto => engine::SendAhead::Auto,
         file::SendAhead::On => engine::SendAhead::On,
         file::SendAhead::Off => engine::SendAhead::Off,
@@ -491,7 +496,7 @@ fn rules(
                 Some(file::OverLimit::Refuse) => engine::Action::Refuse,
             },
             class: r.class.map(class),
-            send_ahead: r.send_ahead.map(send_ahead),
+            send_ahead: r.send_ahead.map(|ahead| send_ahead(file, ahead)),
             raise_mss,
         });
     }

@@ -222,9 +222,10 @@ pub enum Action {
 }
 
 /// Whether small windows are waited for.
-#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendAhead {
+    #[default]
     Auto,
     On,
     Off,

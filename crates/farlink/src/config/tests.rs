@@ -238,6 +238,24 @@ fn a_bump_is_chosen_by_command_line_file_or_surroundings_in_this_order() {
 }
 
 #[test]
+fn windows_are_waited_for_where_connection_tracking_stands_before_the_link() {
+    let rule = "[[rule]]\nname='r'\nports=[1]\naction='split'\nsend_ahead=";
+    let of = |first: &str, attached: &str, ahead: &str| {
+        let text =
+            format!("{first}\n[[interface]]\nname='lan0'\n[[link]]\ninterface='sat0'\n{rule}'{ahead}'");
+        let settings =
+            settings(&text.replace(&format!("'{attached}'"), &format!("'{attached}'\nattach=true")));
+        let gateway = settings.unwrap().gateway;
+        (gateway.send_ahead, gateway.rules[0].send_ahead)
+    };
+    let (auto, on, off) = (engine::SendAhead::Auto, engine::SendAhead::On, engine::SendAhead::Off);
+    assert_eq!(of("", "nobody", "auto"), (auto, Some(auto)));
+    assert_eq!(of("", "lan0", "auto"), (off, Some(off)));
+    assert_eq!(of("", "lan0", "on"), (off, Some(on)), "who says so has it");
+    assert_eq!(of("send_ahead='on'", "lan0", "off"), (on, Some(off)));
+}
+
+#[test]
 fn the_header_of_xcp_has_a_protocol_number_that_is_diverted() {
     let of = |keys: &str| {
         let s = settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap();

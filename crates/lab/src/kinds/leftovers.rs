@@ -23,7 +23,7 @@ pub(super) fn of(lab: &Lab, node: &str, untouched: &str) -> Result<Vec<String>> 
 }
 
 /// Everything of these kinds in a namespace, in words.
-fn standing(ns: &Ns) -> Result<BTreeSet<String>> {
+pub(super) fn standing(ns: &Ns) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     if sh::find("nft").is_some() {
         let tables = ns.run("nft", &["list", "tables"])?;

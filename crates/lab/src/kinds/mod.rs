@@ -22,6 +22,7 @@ mod outages;
 mod planned;
 pub(crate) mod returned;
 mod route_flap;
+mod router;
 mod rules;
 mod session;
 pub(crate) mod sets;
@@ -102,6 +103,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "never-worse" => Box::new(never_worse::NeverWorseKind),
         notices::NAME => Box::new(notices::NoticesKind),
         "route-flap" => Box::new(route_flap::RouteFlapKind),
+        "router" => Box::new(router::RouterKind),
         "rules" => Box::new(rules::RulesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),

@@ -43,6 +43,7 @@ const JOB: &[&str] = &[
     "first_bytes",
     "begins_s",
     "client_flows",
+    "attach",
 ];
 
 /// Those of them that are whole numbers.

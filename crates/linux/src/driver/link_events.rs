@@ -137,6 +137,7 @@ impl Driver {
         if exists && link.up {
             return;
         }
+        self.shortage.device_was_down(clock::now());
         tracing::error!(
             device = link.name,
             "the device was taken down or away; one that is down is brought up again"

@@ -12,6 +12,8 @@ const SLOW: Duration = Duration::from_millis(50);
 const SLOW_TURNS: u32 = 3;
 /// How often the evidence is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+/// What a device drops while it is down was never to be read. For so long it may still be found.
+const DOWN_FOR: Duration = Duration::from_secs(2);
 /// A shortage lasts so long beyond its last evidence.
 const HOLD: Duration = Duration::from_secs(3);
 
@@ -22,6 +24,8 @@ pub(crate) struct Shortage {
     slow: u32,
     drops: Option<u64>,
     until: Option<Instant>,
+    /// Drops until then are those of a device that was down.
+    down_until: Option<Instant>,
 }
 
 impl Shortage {
@@ -39,6 +43,7 @@ impl Shortage {
             self.slow = 0;
             if let (Some(before), Some(now)) = (self.drops, dropped)
                 && now > before
+                && self.down_until.is_none_or(|until| until < ended)
             {
                 self.until = Some(ended + HOLD);
             }
@@ -49,6 +54,11 @@ impl Shortage {
         }
         let is_short = self.until.is_some();
         (is_short != was_short).then_some(is_short)
+    }
+
+    /// A device was taken down: what it drops shows nothing.
+    pub(crate) fn device_was_down(&mut self, now: Instant) {
+        self.down_until = Some(now + DOWN_FOR);
     }
 
     /// When it has to be looked at without a packet.
@@ -102,5 +112,14 @@ mod tests {
         assert_eq!(turns(&mut s, 1, 3_000, 10, 0), None);
         assert_eq!(turns(&mut s, 3_000, 5_000, 10, 1), Some(true));
         assert_eq!(turns(&mut s, 5_000, 12_000, 10, 1), Some(false));
+    }
+
+    #[test]
+    fn what_a_device_drops_while_it_is_down_is_none() {
+        let mut s = Shortage::default();
+        assert_eq!(turns(&mut s, 1, 3_000, 10, 0), None);
+        s.device_was_down(at(3_000));
+        assert_eq!(turns(&mut s, 3_000, 6_000, 10, 9), None);
+        assert_eq!(turns(&mut s, 6_000, 8_000, 10, 10), Some(true), "later ones count");
     }
 }

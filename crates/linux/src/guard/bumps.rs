@@ -186,9 +186,10 @@ impl Keeper {
             return Ok(());
         }
         let what = what.join("; ");
+        // However often: what goes to a device that is down is lost.
+        down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
         match self.repairs.may(now) {
             Ok(()) => {
-                down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
                 bare.iter().try_for_each(|at| self.bump().put_back(*at))?;
                 self.is_whole = true;
                 tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");

@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Instant};
 use crate::divert::{Diagnosis, Severity};
 
 /// So many times in a row without delay.
-const AT_ONCE: u32 = 5;
+const AT_ONCE: u32 = 24;
 /// The first delay after that; it doubles.
 const DELAY: Duration = Duration::from_secs(10);
 const DELAY_MAX: Duration = Duration::from_secs(600);
@@ -99,7 +99,7 @@ mod tests {
         let mut r = Repairs::default();
         let mut now = Instant::from_nanos(1);
         let mut waits = Vec::new();
-        for _ in 0..14 {
+        for _ in 0..33 {
             let began = now;
             while let Err(at) = r.may(now) {
                 assert!(at > now);
@@ -108,7 +108,8 @@ mod tests {
             waits.push(now.since(began).as_secs());
             r.done(now, "the table".into());
         }
-        assert_eq!(waits, [0, 0, 0, 0, 0, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
+        assert_eq!(waits[..24], [0; 24], "somebody who works on rules and devices for a while");
+        assert_eq!(waits[24..], [10, 20, 40, 80, 160, 320, 600, 600, 600]);
         assert_eq!(r.recent(now).len(), 1);
         // It was left alone for a while.
         now += Duration::from_secs(2000);
