@@ -57,8 +57,32 @@ fn notes(verdict: &Verdict) -> Vec<String> {
     let is_away = |name: &&str| !Path::new("/sys/class/net").join(name).exists();
     // A pattern is no name.
     let is_name = |name: &&str| !name.contains(['*', '?', '[', ':']);
-    let away = named.filter(is_name).filter(is_away);
-    away.map(|name| format!("this machine has no interface `{name}` now")).collect()
+    let away = named.clone().filter(is_name).filter(is_away);
+    let mut notes: Vec<_> = away.map(|name| format!("this machine has no interface `{name}` now")).collect();
+    let all: Vec<_> = named.collect();
+    if let [only] = all[..]
+        && is_name(&only)
+    {
+        notes.push(format!(
+            "`{only}` is the only interface: connections are split only where both of their directions pass it"
+        ));
+    }
+    let pool = verdict.settings.as_ref().map_or(0, |s| s.gateway.limits.pool_bytes as u64);
+    if let Some(memory) = memory_bytes().filter(|memory| pool > *memory) {
+        notes.push(format!(
+            "`limits.pool_bytes` is {}, and this machine has {} of memory",
+            crate::view::bytes(pool),
+            crate::view::bytes(memory)
+        ));
+    }
+    notes
+}
+
+/// What this machine has.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kib.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 fn as_json(file: &Path, verdict: &Verdict, status: u8) -> Value {

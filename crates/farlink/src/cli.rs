@@ -53,6 +53,35 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The command line, with footers that are wrapped where the terminal ends, and nowhere else.
+pub fn command() -> clap::Command {
+    with_flowing_footers(<Cli as clap::CommandFactory>::command())
+}
+
+fn with_flowing_footers(command: clap::Command) -> clap::Command {
+    let footer = command.get_after_help().map(|text| flowing(&text.to_string()));
+    let command = match footer {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command.mut_subcommands(with_flowing_footers)
+}
+
+/// Lines of a paragraph become one; what is indented stands as it is.
+fn flowing(text: &str) -> String {
+    let mut out = String::new();
+    let mut previous = "";
+    for line in text.lines() {
+        let is_joined = [previous, line].iter().all(|l| !l.is_empty() && !l.starts_with(' '));
+        if !out.is_empty() {
+            out.push(if is_joined { ' ' } else { '\n' });
+        }
+        out.push_str(line);
+        previous = line;
+    }
+    out
+}
+
 /// What can be done.
 #[derive(Subcommand, Debug)]
 pub enum Command {
@@ -63,7 +92,7 @@ pub enum Command {
   farlink run --link sat0 --interface lan0 --log debug
 
 Logs go to stderr. SIGTERM (or ^C) drains: nothing new is split, what is held is delivered, then the connections go on
-without Farlink; it takes at most `drain_timeout`. A second signal quits at once. SIGHUP is ignored.
+without Farlink; it takes at most `drain_timeout`. A second signal quits at once. SIGHUP reads the configuration again, as `farlink reload` does.
 
 Exit status: 0 after an orderly end, 1 when something failed (the log says what), 2 for a wrong command line or
 configuration; nothing has been started then.")]
@@ -256,7 +285,7 @@ pub struct XcpRouterArgs {
 }
 
 /// How the running gateway is found.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct SocketArg {
     /// Admin socket of the running gateway
     #[arg(short, long, value_name = "PATH", default_value = config::DEFAULT_SOCKET)]
@@ -264,7 +293,7 @@ pub struct SocketArg {
 }
 
 /// `farlink check`
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub socket: SocketArg,
@@ -486,6 +515,20 @@ mod tests {
             }
         }
         visit(&Cli::command(), "farlink");
+    }
+
+    #[test]
+    fn paragraphs_of_footers_flow_and_examples_stand() {
+        let text =
+            "Examples:\n  farlink run\n  farlink drain\n\nLogs go to\nstderr.\n\nExit status: 0 or\n1.";
+        let flowing = super::flowing(text);
+        assert_eq!(
+            flowing,
+            "Examples:\n  farlink run\n  farlink drain\n\nLogs go to stderr.\n\nExit status: 0 or 1."
+        );
+        let run = command();
+        let run = run.find_subcommand("run").unwrap().get_after_help().unwrap().to_string();
+        assert!(run.lines().any(|line| line.len() > 150), "{run}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ struct UpArgs {
     /// How the namespaces' names begin
     #[arg(long, value_name = "NAME", default_value = "fl")]
     prefix: String,
-    /// How gateways divert traffic: auto, bump, policy [default: policy]
+    /// How gateways divert traffic: auto, bump, policy [default: auto]
     #[arg(long, value_name = "METHOD")]
     divert: Option<Method>,
     /// Print JSON

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 mod admin;
 #[cfg(feature = "lab")]
@@ -37,7 +37,8 @@ mod xcp_router;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = Cli::from_arg_matches(&cli::command().get_matches()).unwrap_or_else(|wrong| wrong.exit());
+    let done = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::XcpRouter(args) => xcp_router::run(&args),
         Command::Check(args) => check::run(&args),

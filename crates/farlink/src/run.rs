@@ -200,6 +200,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         let socket = settings.socket.clone();
         metrics::serve(address, move || snapshot(&socket))?;
     }
+    crate::check::watch::start(&settings.socket);
     // Not under systemd there is nobody to tell.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     tell_supervisor(driver.pulse());
@@ -362,16 +363,26 @@ impl<'a> Answerer<'a> {
         let interface =
             self.names.iter().find(|(known, _)| known == name).map(|(_, interface)| interface.as_str());
         // An unknown name is the driver's to refuse.
+        if let Some(interface) = interface.filter(|interface| !self.is_link(interface)) {
+            let links = self.names.iter().filter(|(_, i)| self.is_link(i));
+            let links: Vec<_> =
+                links.filter(|(known, i)| known != i).map(|(known, _)| known.as_str()).collect();
+            return Err(format!("no link is declared on {interface}; links: {}", links.join(", ")));
+        }
         attendance.link_state(interface.unwrap_or(name), up)?;
         tracing::info!(link = name, up, "link state, as told");
         Ok(())
     }
 
+    /// Each interface stands among the names, and one that is a link by the link's name, too.
+    fn is_link(&self, name: &str) -> bool {
+        self.names.iter().filter(|(_, interface)| interface == name).count() > 1
+    }
+
     fn running(&self, attendance: &Attendance<'_>) -> Running {
-        let is_link = |name: &str| self.names.iter().filter(|(_, interface)| interface == name).count() > 1;
         let (ports, diverted) = (attendance.status().ports, attendance.diverted());
         let interfaces = ports.into_iter().map(|p| Interface {
-            is_link: is_link(&p.interface),
+            is_link: self.is_link(&p.interface),
             device_index: diverted.iter().find(|d| d.tun == p.tun).map_or(0, |d| d.tun_index),
             name: p.interface,
             device: p.tun,

@@ -190,7 +190,7 @@ fn status_text(status: &Value) -> String {
             gateways_of(link),
         ]);
     }
-    let mut interfaces = Table::new(&["INTERFACE", "STATE", "DEVICE", "FROM HOSTS", "TO HOSTS", "LOST"]);
+    let mut interfaces = Table::new(&["INTERFACE", "STATE", "DEVICE", "READ", "WRITTEN", "LOST"]);
     for interface in list(status, "/interfaces") {
         interfaces.row([
             text(interface, "/name"),
@@ -217,7 +217,7 @@ fn status_text(status: &Value) -> String {
     }
     let limited = |by: &str| engine(&format!("limited_by/{by}"));
     out += &format!(
-        "held by:     link {}, receiver {}, loss {}, gateway {}, application {}\n",
+        "limited by:  link {}, receiver {}, loss {}, gateway {}, application {}\n",
         limited("link"),
         limited("receiver"),
         limited("loss"),

@@ -56,7 +56,8 @@ pub fn run(args: &TraceArgs) -> Result<ExitCode> {
     let socket = &args.socket.socket;
     ask(socket, &Request::Trace { flow: args.flow.clone(), seconds: args.seconds })?;
     ending::on_signals();
-    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let began = Instant::now();
+    let end = began + Duration::from_secs(args.seconds);
     let mut collector = Collector::default();
     let mut line = Line { is_silent: is_stdout(args.json.as_deref()), ..Line::default() };
     // An interval that is nearly whole when the time is over is worth its line.
@@ -71,7 +72,7 @@ pub fn run(args: &TraceArgs) -> Result<ExitCode> {
     }
     ask(socket, &Request::TraceStop {})?;
     if collector.is_empty() {
-        eprintln!("no packet of such a connection passed in {} s", args.seconds);
+        eprintln!("no packet of such a connection passed in {:.0} s", began.elapsed().as_secs_f64());
     }
     let is_empty = collector.is_empty();
     if let Some(path) = &args.json {

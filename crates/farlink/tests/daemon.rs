@@ -291,7 +291,7 @@ fn a_link_may_take_everything_that_leaves_by_it() {
     let file = bed.directory.join("farlink.toml");
     let link = "[[link]]\ninterface = \"to-server\"\nrate = \"100 Mbit/s\"\ntraffic = \"everything\"\n";
     std::fs::write(&file, link).unwrap();
-    let mut daemon = bed.start(&["--config", file.to_str().unwrap()]);
+    let mut daemon = bed.start(&["--config", file.to_str().unwrap(), "--divert", "policy"]);
     let pings = ["-n", "-q", "-i", "0.1", "-c", "30", "-W", "2", "10.73.2.2"];
     let mut pinging = bed.client.command("ping").args(pings).stdout(Stdio::null()).spawn().unwrap();
     let check = bed.ask(&["check", "--seconds", "1"]);
@@ -356,7 +356,7 @@ fn what_is_removed_is_put_back_and_check_says_so() {
         return;
     }
     let bed = Bed::new("broken");
-    let mut daemon = bed.start(&["--link", "to-server"]);
+    let mut daemon = bed.start(&["--link", "to-server", "--divert", "policy"]);
     bed.in_gateway("nft flush ruleset; nft delete table inet farlink 2>/dev/null; true");
     assert!(bed.in_gateway("nft list table inet farlink").contains("chain prerouting"), "it has an owner");
     // The guard has seen that all is there. Nothing tells it when the table goes with its owner.
@@ -381,6 +381,7 @@ fn what_is_removed_is_put_back_and_check_says_so() {
     }
     assert!(bed.log().contains("it is put back later"), "{}", bed.log());
     bed.gateway.sysctl("ipv4.ip_forward", "0").unwrap();
+    bed.gateway.sysctl("ipv6.conf.all.forwarding", "0").unwrap();
     let check = text(&bed.ask(&["check", "--seconds", "1"]));
     assert!(
         check.contains("net.ipv4.ip_forward is 0")

@@ -9,19 +9,22 @@ mod audit;
 mod blame;
 mod blame_bump;
 mod diagnose;
+mod diagnosis;
 mod method;
 mod nft;
 mod owner;
 mod passage;
 mod plan;
 mod selection;
+mod translation;
 
 use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
-pub use blame_bump::{LostAtBump, blame_bump};
-pub use diagnose::{Diagnosis, Severity, diagnose, refusal, verify};
+pub use blame_bump::{LostAtBump, blame_bump, is_found};
+pub use diagnose::{diagnose, refusal, verify};
+pub use diagnosis::{Diagnosis, Remedy, Severity};
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
 pub(crate) use plan::counter_name;

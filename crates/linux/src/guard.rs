@@ -71,7 +71,7 @@ pub struct DiversionStatus {
     /// Times that diversion was ended because what was diverted did not come out.
     pub ends: u64,
     /// What is wrong now, or was within the last minute.
-    pub found: Vec<String>,
+    pub found: Vec<Diagnosis>,
 }
 
 /// The guard of a diversion. Dropping it ends the thread; diversion is taken back then.
@@ -329,7 +329,7 @@ impl Keeper {
         };
         self.ends += 1;
         if let Suspicion::Share { .. } = suspicion {
-            tracing::error!("{cause}. Until then connections are forwarded without being split");
+            tracing::error!("{}. Until then connections are forwarded without being split", cause.text);
             let tcp = self.families.iter_mut().filter(|f| f.kind == Kind::Tcp);
             tcp.for_each(|f| f.end(now, Ended::unsplit(now, cause.clone())));
             self.set_unsplit(true);
@@ -338,10 +338,13 @@ impl Keeper {
         self.set_diverted(watched, false)?;
         match kind {
             Kind::Tcp => {
-                tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split")
+                tracing::error!(
+                    "{}. Until then {family} TCP takes the ordinary way and is not split",
+                    cause.text
+                )
             }
             Kind::Rest => {
-                tracing::error!("{cause}. Until then {family} {} takes the ordinary way", kind.name());
+                tracing::error!("{}. Until then {family} {} takes the ordinary way", cause.text, kind.name());
             }
         }
         self.with_guard(watched, |guard| guard.end(now, Ended::undiverted(now, n, cause)));

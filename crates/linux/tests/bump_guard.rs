@@ -79,7 +79,7 @@ fn programs_that_somebody_takes_away_are_put_back() {
         assert!(began.elapsed() < WITHIN, "{name}");
         let status = diversion(&daemon);
         let said = format!("the program at {name} was taken away");
-        assert!(status.in_place && status.found.iter().any(|f| f.contains(&said)), "{status:?}");
+        assert!(status.in_place && status.found.iter().any(|f| f.text.contains(&said)), "{status:?}");
         let before = split(&daemon);
         transfer(&path, "10.2.0.1", 100_000);
         assert_eq!(split(&daemon), before + 1, "{n}: {name}");
@@ -98,7 +98,7 @@ fn a_device_that_somebody_takes_down_is_brought_up_and_said() {
     assert!(works_after(&path, "10.2.0.1") < WITHIN);
     eventually("it is said", || {
         let found = diversion(&daemon).found;
-        found.iter().any(|f| f.contains("the device farlink0 was taken down"))
+        found.iter().any(|f| f.text.contains("the device farlink0 was taken down"))
     });
     let before = split(&daemon);
     transfer(&path, "fd02::1", 100_000);
@@ -152,7 +152,7 @@ fn a_filter_of_hardware_addresses_ends_diversion_and_is_named() {
         let status = diversion(&daemon);
         assert!(!status.in_place && status.ends == 1, "{status:?}");
         assert_eq!((status.ipv4, status.ipv6), (family != "IPv4", family != "IPv6"));
-        let cause = &status.found[0];
+        let cause = &status.found[0].text;
         assert!(cause.starts_with(family) && cause.contains("chain inet t f"), "{cause}");
         path.router.sh("nft delete table inet t");
         assert_split_again(&path, &daemon, address);

@@ -11,7 +11,7 @@ use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped,
     transfer,
 };
-use farlink_linux::divert::{DivertConfig, Selection, Severity, diagnose};
+use farlink_linux::divert::{DivertConfig, Method, Selection, Severity, diagnose};
 use farlink_linux::event_loop::Waker;
 use farlink_wire::ShimProtocols;
 
@@ -178,7 +178,7 @@ fn numbers_in_use_are_refused_with_a_reason() {
         return;
     }
     let path = Path::new();
-    let config = DivertConfig::default();
+    let config = DivertConfig { method: Method::Policy, ..DivertConfig::default() };
     for (setup, undo, word) in [
         (
             "ip rule add fwmark 0x1000000/0x1000000 lookup 9",
@@ -197,8 +197,8 @@ fn numbers_in_use_are_refused_with_a_reason() {
     }
     // What only costs performance or coverage is reported, not refused.
     path.router.sh(
-        "sysctl -qw net.ipv4.ip_forward=0; nft add table ip nat; \
-         nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname right masquerade; \
+        "sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0; nft add table ip nat; \
+         nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname left masquerade; \
          nft add table inet fw; nft add chain inet fw forward '{ type filter hook forward priority 0; policy drop; }'; \
          ip rule add pref 300 from 10.1.0.77 lookup main",
     );

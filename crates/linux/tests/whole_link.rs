@@ -218,7 +218,8 @@ fn what_a_firewall_keeps_from_coming_out_takes_the_ordinary_way() {
     });
     let parts = ["IPv4 traffic other than TCP is not diverted now", "inet fw c"];
     eventually("it is said", || {
-        let said = daemon.status().1.diversion.found.join("; ");
+        let said =
+            daemon.status().1.diversion.found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         parts.iter().all(|part| said.contains(part))
     });
     let (gateway, driver) = daemon.status();

@@ -41,12 +41,12 @@ impl std::fmt::Display for Silent {
 }
 impl std::error::Error for Silent {}
 
-fn silent(socket: &Path) -> anyhow::Error {
+fn silent(socket: &Path, patience: Duration) -> anyhow::Error {
     Silent(format!(
-        "the gateway at {} does not answer within {} s: its process is stopped, or its event loop hangs. It is ended when that lasts, so \
+        "the gateway at {} does not answer within {:.1} s: its process is stopped, or its event loop hangs. It is ended when that lasts, so \
          that the router routes; its log says why",
         socket.display(),
-        PATIENCE.as_secs()
+        patience.as_secs_f64()
     ))
     .into()
 }
@@ -58,7 +58,8 @@ pub fn ask(socket: &Path, request: &Request) -> anyhow::Result<Value> {
     ask_within(socket, request, patience)
 }
 
-fn ask_within(socket: &Path, request: &Request, patience: Duration) -> anyhow::Result<Value> {
+/// The same, with so much patience.
+pub fn ask_within(socket: &Path, request: &Request, patience: Duration) -> anyhow::Result<Value> {
     let stream = connect_within(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
@@ -68,7 +69,7 @@ fn ask_within(socket: &Path, request: &Request, patience: Duration) -> anyhow::R
     let mut answer = String::new();
     match BufReader::new(&stream).read_line(&mut answer) {
         Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            return Err(silent(socket));
+            return Err(silent(socket, patience));
         }
         Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
             bail!("the gateway ended, or was killed, before it answered; its log says more")
@@ -90,7 +91,7 @@ fn connect_within(socket: &Path, patience: Duration) -> anyhow::Result<UnixStrea
     let (done, outcome) = std::sync::mpsc::channel();
     let path = socket.to_owned();
     std::thread::spawn(move || done.send(connect(&path)));
-    outcome.recv_timeout(patience).unwrap_or_else(|_| Err(silent(socket)))
+    outcome.recv_timeout(patience).unwrap_or_else(|_| Err(silent(socket, patience)))
 }
 
 fn connect(socket: &Path) -> anyhow::Result<UnixStream> {

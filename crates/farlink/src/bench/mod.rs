@@ -49,7 +49,7 @@ pub struct BenchArgs {
     /// haproxy-tuned
     #[arg(long, value_delimiter = ',')]
     datapath: Vec<String>,
-    /// How farlink diverts traffic: auto, bump, policy [default: policy]
+    /// How farlink diverts traffic: auto, bump, policy [default: auto]
     #[arg(long, value_name = "METHOD")]
     divert: Option<farlink_linux::divert::Method>,
     /// Another build of farlink to compare with, in the same rounds

@@ -39,6 +39,13 @@ const REASONS: [(&str, &str); 5] = [
     ("flows_forwarded_unsplittable", "their options or their shape forbid it (MD5, MPTCP, unknown options)"),
 ];
 
+/// Counters of connections that were not split for want of something, and because that is meant so.
+const SHORT: &[&str] = &["flows_forwarded_short", "flows_forwarded_busy"];
+const MEANT: &[&str] = &["flows_passed", "flows_refused", "flows_forwarded_unsplittable"];
+
+/// A connection that is not answered, or refused, has at most so many packets for each SYN.
+const TRIED_PACKETS: u64 = 3;
+
 /// Judges what happened between two samples that are `seconds` apart.
 pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -> Verdict {
     let mut found = Vec::new();
@@ -56,7 +63,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     let now = |key: &str| number(&after.status, &format!("/engine/{key}"));
     for one in &on {
         let what = if running.whole.is_empty() { "TCP packet" } else { "packet" };
-        interface_findings(one, what, seconds, &mut found);
+        interface_findings(one, what, (running.has_bumps(), seconds), &mut found);
     }
     let all_got: u64 = on.iter().map(|o| o.got).sum();
     let got = all_got.saturating_sub(other_packets(before, after));
@@ -97,6 +104,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             ));
         }
     }
+    found.extend(super::links::findings(before, after, seconds));
     found.extend(super::advice::advice(&after.status));
     if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
         let text = "the gateway is draining: it hands its connections back and splits no new ones";
@@ -117,7 +125,11 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             format!("yes, until just now: no connection is open that is split, {began} began in {seconds} s")
         }
         (false, true, _) => {
-            not_split(grown("syns"), &mut found);
+            let sum = |keys: &[&str]| keys.iter().map(|key| grown(key)).sum();
+            let [short, meant]: [u64; 2] = [SHORT, MEANT].map(|keys| sum(&keys));
+            if !found.iter().any(|d| d.id == "one-way") {
+                not_split((grown("syns"), got), (short, meant), &mut found);
+            }
             "no: TCP reaches the gateway, but it splits nothing".to_owned()
         }
         (false, false, true) => {
@@ -177,13 +189,23 @@ fn on_interface<'a>(
     })
 }
 
-fn interface_findings(one: &OnInterface<'_>, what: &str, seconds: u64, found: &mut Vec<Diagnosis>) {
+fn interface_findings(
+    one: &OnInterface<'_>,
+    what: &str,
+    (has_bump, seconds): (bool, u64),
+    found: &mut Vec<Diagnosis>,
+) {
     let OnInterface { name, device, diverted, passed, got, lost } = one;
     if *diverted + *passed + *got > 0 {
-        let by = format!("{} came in by {name} in {seconds} s", count(diverted + passed, what));
-        let text = format!(
-            "{by}, {got} reached {device}, {passed} were for this machine or routed by earlier rules"
-        );
+        let text = match has_bump {
+            true => {
+                format!("{} passed the bump at {name} in {seconds} s, both ways together", count(*got, what))
+            }
+            false => format!(
+                "{} came in by {name} in {seconds} s, {got} reached {device}, {passed} were for this machine or routed by earlier rules",
+                count(diverted + passed, what)
+            ),
+        };
         found.push(Diagnosis::new("arrivals", Severity::Note, text));
     }
     // A few may be on their way between the two counters.
@@ -226,16 +248,28 @@ fn one_way(on: &[OnInterface<'_>], found: &mut Vec<Diagnosis>) {
     }
 }
 
-fn not_split(syns: u64, found: &mut Vec<Diagnosis>) {
-    let (id, severity, text) = if syns == 0 {
+/// `short`, `meant`: connections that were not split for a reason that is counted, and told: for
+/// want of something, or because that is meant so.
+fn not_split((syns, packets): (u64, u64), (short, meant): (u64, u64), found: &mut Vec<Diagnosis>) {
+    let (id, severity, text) = if short > 0 {
+        let text = "connections began, and none was split, because this machine is short of something (see the other findings)";
+        ("nothing-split", Severity::Problem, text)
+    } else if meant > 0 {
+        return;
+    } else if syns == 0 {
         let text = "all connections that are open began before the gateway did, or went round it when they began; only \
                     connections whose first packets pass here are split, so the next ones will be";
         ("open-before", Severity::Note, text)
+    } else if packets <= TRIED_PACKETS * syns {
+        let text =
+            "connections were tried, and none was answered, or all were refused: there was nothing to split";
+        ("unanswered", Severity::Note, text)
     } else {
         (
             "nothing-split",
             Severity::Problem,
-            "connections began, and none was split; the reasons here tell why",
+            "connections began, and none was split, for no reason that the gateway counts. Most often their answers take another way: a connection \
+             is split only where both of its directions pass (`--log connections=debug` tells more)",
         )
     };
     found.push(Diagnosis::new(id, severity, text));
@@ -287,7 +321,7 @@ mod tests {
         let interfaces: Vec<_> =
             on.iter().map(|o| json!({"packets_in": o[2], "queue_drops": o[3]})).collect();
         status["interfaces"] = json!(interfaces);
-        Sample { counters: Some(counters.collect()), status }
+        Sample { counters: Some(counters.collect()), status, ..Sample::default() }
     }
 
     fn verdict(on: [[u64; 4]; 2], status: serde_json::Value) -> (String, String, bool) {

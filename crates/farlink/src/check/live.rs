@@ -3,13 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use farlink_linux::divert::{self, Count};
 use serde_json::Value;
 
 use super::Running;
-use crate::admin::client::ask;
+use crate::admin::client::ask_within;
 use crate::admin::protocol::Request;
+
+/// How long the gateway may take for an answer: the whole check must end two seconds after it has
+/// listened.
+pub const PATIENCE: Duration = Duration::from_millis(800);
+/// So many connections show what there is to see.
+const FLOWS_MAX: usize = 1000;
 
 /// Counters at one time.
 #[derive(Clone, Debug, Default)]
@@ -18,12 +25,15 @@ pub struct Sample {
     pub counters: Option<BTreeMap<String, Count>>,
     /// The gateway's own snapshot.
     pub status: Value,
+    /// Connections, some of them.
+    pub flows: Value,
 }
 
 /// Takes a sample.
 pub fn sample(socket: &Path, running: &Running) -> anyhow::Result<Sample> {
     Ok(Sample {
         counters: divert::counters(&running.divert()).ok(),
-        status: ask(socket, &Request::Status {})?,
+        status: ask_within(socket, &Request::Status {}, PATIENCE)?,
+        flows: ask_within(socket, &Request::Flows { limit: FLOWS_MAX }, PATIENCE)?,
     })
 }

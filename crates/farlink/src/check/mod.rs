@@ -3,18 +3,21 @@
 mod advice;
 pub mod host;
 mod judge;
+mod links;
 mod live;
+pub mod watch;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
-use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Method, Selection, Severity};
+use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Method, Remedy, Selection, Severity};
 use farlink_wire::ShimProtocols;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::admin::client::{NoGateway, Silent, ask};
+use crate::admin::client::{NoGateway, Silent, ask_within};
 use crate::admin::protocol::Request;
 use crate::cli::CheckArgs;
 use crate::out::outln;
@@ -26,6 +29,14 @@ const GOOD: u8 = 0;
 const BAD: u8 = 1;
 /// The host could, but no gateway runs.
 const NOT_RUNNING: u8 = 3;
+/// So long it takes at most, beside listening.
+const BESIDE_LISTENING: Duration = Duration::from_secs(2);
+
+// The questions.
+const HOST: &str = "Can this host divert traffic?";
+const RUNNING: &str = "Is a gateway running?";
+const IN_PLACE: &str = "Is its diversion in place?";
+const SPLIT: &str = "Is traffic being split right now?";
 
 /// What the running gateway says of its diversion: the answer to [`Request::Check`].
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -57,7 +68,7 @@ pub struct Running {
     pub shims: Vec<u8>,
     /// What is wrong with the diversion, as its guard sees it.
     #[serde(default)]
-    pub trouble: Vec<String>,
+    pub trouble: Vec<Diagnosis>,
 }
 
 /// A diverted interface.
@@ -131,6 +142,14 @@ impl Answer {
             for (i, line) in lines.iter().enumerate() {
                 outln!("  {}{line}", if i == 0 { "- " } else { "  " });
             }
+            // In words the best remedy is enough; `--json` has the others.
+            match finding.remedies.first() {
+                Some(Remedy::Run(commands)) => {
+                    commands.iter().for_each(|command| outln!("    # {command}"));
+                }
+                Some(Remedy::Configure { key, value }) => outln!("    farlink.toml: {key} = {value}"),
+                None => {}
+            }
         }
     }
 }
@@ -152,39 +171,57 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// `farlink check`
+/// What the looking thread tells on its way.
+enum Step {
+    /// It looks for the answer to this now.
+    Asks(&'static str),
+    /// It has one.
+    Has(Answer),
+}
+
+/// How the looking ended.
+enum Outcome {
+    /// With a gateway.
+    Running,
+    /// Nobody answers.
+    NotRunning,
+    /// There is nothing to go by.
+    WrongConfiguration(anyhow::Error),
+}
+
+/// `farlink check`. It ends two seconds after it has listened, whatever hangs.
 pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let running = match ask(&args.socket.socket, &Request::Check {}) {
-        Ok(value) => Ok(serde_json::from_value::<Running>(value)?),
-        Err(e) if e.is::<NoGateway>() || e.is::<Silent>() => Err(e),
-        Err(e) => return Err(e),
+    let until = Instant::now() + Duration::from_secs(args.seconds) + BESIDE_LISTENING;
+    let (tell, told) = channel();
+    let asked = args.clone();
+    let looking = std::thread::spawn(move || look(&asked, &tell));
+    let (mut answers, mut question) = (Vec::new(), HOST);
+    let is_late = loop {
+        match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Step::Asks(next)) => question = next,
+            Ok(Step::Has(answer)) => answers.push(answer),
+            Err(RecvTimeoutError::Disconnected) => break false,
+            Err(RecvTimeoutError::Timeout) => break true,
+        }
     };
-    let (divert, interfaces) = match &running {
-        Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
-        Err(_) => match planned(args.config.as_deref()) {
-            Ok(planned) => planned,
-            Err(wrong) => {
-                crate::out::complain(&format!("{wrong:#}"));
-                return Ok(ExitCode::from(crate::run::WRONG_CONFIGURATION));
-            }
-        },
+    let outcome = if is_late {
+        answers.push(late(question));
+        Outcome::Running
+    } else {
+        looking.join().map_err(|_| anyhow::anyhow!("the thread that looks ended unexpectedly"))?
     };
-    let mut answers = vec![host_answer(&divert, &interfaces, running.is_ok())];
-    match &running {
-        Ok(running) => answers.extend(running_answers(args, running)?),
-        Err(e) => answers.push(absent(e)),
-    }
-    let code = match (answers.iter().any(Answer::has_problem), &running) {
+    let code = match (answers.iter().any(Answer::has_problem), outcome) {
+        (_, Outcome::WrongConfiguration(wrong)) => {
+            crate::out::complain(&format!("{wrong:#}"));
+            return Ok(ExitCode::from(crate::run::WRONG_CONFIGURATION));
+        }
         (true, _) => BAD,
-        (false, Ok(_)) => GOOD,
-        (false, Err(_)) => NOT_RUNNING,
+        (false, Outcome::Running) => GOOD,
+        (false, Outcome::NotRunning) => NOT_RUNNING,
     };
     if args.json {
-        let found = |d: &Diagnosis| json!({"id": d.id, "severity": format!("{:?}", d.severity).to_lowercase(), "text": d.text});
-        let answers: Vec<_> = answers
-            .iter()
-            .map(|a| json!({"question": a.question, "answer": a.answer, "found": a.found.iter().map(found).collect::<Vec<_>>()}))
-            .collect();
+        let one = |a: &Answer| json!({"question": a.question, "answer": a.answer, "found": a.found});
+        let answers: Vec<_> = answers.iter().map(one).collect();
         outln!("{}", serde_json::to_string_pretty(&json!({"exit_status": code, "answers": answers}))?);
     } else {
         answers.iter().for_each(Answer::print);
@@ -192,19 +229,64 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Nobody answers.
-fn absent(error: &anyhow::Error) -> Answer {
-    let was_killed = error.downcast_ref::<NoGateway>().is_some_and(|e| e.was_killed);
-    let (answer, id, severity) = match (error.is::<Silent>(), was_killed) {
-        (true, _) => ("it does not answer", "silent", Severity::Problem),
-        (false, true) => ("not any more", "killed", Severity::Problem),
-        (false, false) => ("no", "not-running", Severity::Note),
+fn look(args: &CheckArgs, tell: &Sender<Step>) -> Outcome {
+    // Nobody waits any more: the rest is for nobody.
+    let say = |step| drop(tell.send(step));
+    say(Step::Asks(RUNNING));
+    let running = ask_within(&args.socket.socket, &Request::Check {}, live::PATIENCE)
+        .and_then(|value| Ok(serde_json::from_value::<Running>(value)?));
+    let (divert, interfaces) = match &running {
+        Ok(running) => (running.divert(), running.interfaces.iter().map(|i| i.name.clone()).collect()),
+        Err(_) => match planned(args.config.as_deref()) {
+            Ok(planned) => planned,
+            Err(wrong) => return Outcome::WrongConfiguration(wrong),
+        },
     };
-    Answer {
-        question: "Is a gateway running?",
-        answer: answer.to_owned(),
-        found: vec![Diagnosis::new(id, severity, error.to_string())],
+    say(Step::Asks(HOST));
+    say(Step::Has(host_answer(&divert, &interfaces, running.is_ok())));
+    match &running {
+        Ok(running) => {
+            say(Step::Has(running_answer(running)));
+            say(Step::Asks(IN_PLACE));
+            say(Step::Has(in_place_answer(running)));
+            say(Step::Asks(SPLIT));
+            say(Step::Has(split_answer(args, running).unwrap_or_else(|error| absent(SPLIT, &error))));
+            Outcome::Running
+        }
+        Err(error) => {
+            say(Step::Has(absent(RUNNING, error)));
+            Outcome::NotRunning
+        }
     }
+}
+
+/// Something hangs: the process, a program that is asked.
+fn late(question: &'static str) -> Answer {
+    let text = "the answer did not come in time: this machine is overloaded, or a program that is asked hangs (`nft`)";
+    Answer {
+        question,
+        answer: "unknown".to_owned(),
+        found: vec![Diagnosis::new("late", Severity::Problem, text)],
+    }
+}
+
+/// Nobody answers, or not as he should.
+fn absent(question: &'static str, error: &anyhow::Error) -> Answer {
+    let none = error.downcast_ref::<NoGateway>();
+    let start = Remedy::run("systemctl start farlink");
+    let (answer, finding) = match (error.is::<Silent>(), none.map(|e| e.was_killed)) {
+        (true, _) => ("it does not answer", Diagnosis::new("silent", Severity::Problem, error.to_string())),
+        (false, Some(true)) => {
+            let finding = Diagnosis::new("killed", Severity::Problem, error.to_string());
+            ("not any more", finding.mended_by(start))
+        }
+        (false, Some(false)) => {
+            let finding = Diagnosis::new("not-running", Severity::Note, error.to_string());
+            ("no", finding.mended_by(start))
+        }
+        (false, None) => ("unknown", Diagnosis::new("no-answer", Severity::Problem, format!("{error:#}"))),
+    };
+    Answer { question, answer: answer.to_owned(), found: vec![finding] }
 }
 
 /// Without a gateway: what one would use.
@@ -222,27 +304,30 @@ fn host_answer(divert: &DivertConfig, interfaces: &[String], is_running: bool) -
     // A gateway that runs has found its way.
     found.extend(divert::refusal(divert.method).filter(|_| !is_running));
     found.extend(host::further(interfaces));
+    // Whoever asks may have another PATH; the gateway has found it.
+    found.iter_mut().filter(|d| d.id == "nft" && is_running).for_each(|d| d.severity = Severity::Warning);
     let bad = found.iter().any(|d| d.severity == Severity::Problem);
     let answer = match (bad, interfaces.is_empty()) {
         (true, _) => "no".to_owned(),
         (false, true) => "yes, but no interface is up".to_owned(),
         (false, false) => format!("yes ({})", interfaces.join(", ")),
     };
-    Answer { question: "Can this host divert traffic?", answer, found }
+    Answer { question: HOST, answer, found }
 }
 
-fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<Answer>> {
+fn running_answer(running: &Running) -> Answer {
     let up = view::seconds(running.uptime_seconds);
     let answer = format!("yes, farlink {}, process {}, for {up}", running.version, running.pid);
-    let is_running = Answer { question: "Is a gateway running?", answer, found: Vec::new() };
+    Answer { question: RUNNING, answer, found: Vec::new() }
+}
+
+fn in_place_answer(running: &Running) -> Answer {
     let mut missing = divert::verify(&running.divert(), &running.diverted());
-    missing.extend(
-        running.trouble.iter().map(|text| Diagnosis::new("diversion-trouble", Severity::Problem, text)),
-    );
+    missing.extend(running.trouble.iter().cloned());
     let pairs: Vec<_> = running.with_devices().map(|i| format!("{} -> {}", i.name, i.device)).collect();
     let how = if running.has_bumps() { "by a bump: " } else { "by policy routing: " };
-    let in_place = Answer {
-        question: "Is its diversion in place?",
+    Answer {
+        question: IN_PLACE,
         answer: match (missing.is_empty(), &running.whole[..]) {
             (false, _) => "no".to_owned(),
             (true, []) => format!("yes ({how}{})", pairs.join(", ")),
@@ -251,16 +336,14 @@ fn running_answers(args: &CheckArgs, running: &Running) -> anyhow::Result<Vec<An
             }
         },
         found: missing,
-    };
+    }
+}
+
+fn split_answer(args: &CheckArgs, running: &Running) -> anyhow::Result<Answer> {
     let socket = &args.socket.socket;
     let before = live::sample(socket, running)?;
     std::thread::sleep(Duration::from_secs(args.seconds));
     let after = live::sample(socket, running)?;
     let verdict = judge::judge(running, &before, &after, args.seconds);
-    let is_split = Answer {
-        question: "Is traffic being split right now?",
-        answer: verdict.answer,
-        found: verdict.found,
-    };
-    Ok(vec![is_running, in_place, is_split])
+    Ok(Answer { question: SPLIT, answer: verdict.answer, found: verdict.found })
 }

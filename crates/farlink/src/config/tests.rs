@@ -229,7 +229,7 @@ fn a_bump_is_chosen_by_command_line_file_or_surroundings_in_this_order() {
     let quick = |method, method_default| Quick { method, method_default, ..Quick::default() };
     let (auto, bump) = (Some(Method::Auto), Some(Method::Bump));
     let of_file = "[divert]\nmethod='policy'";
-    assert_eq!(of("", &quick(None, None)).0, Method::Policy);
+    assert_eq!(of("", &quick(None, None)).0, Method::Auto);
     assert_eq!(of("", &quick(None, bump)).0, Method::Bump);
     assert_eq!(of(of_file, &quick(None, bump)).0, Method::Policy);
     assert_eq!(of(of_file, &quick(auto, bump)).0, Method::Auto);

@@ -11,10 +11,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::{Cli, CompletionsArgs, ManualArgs};
+use crate::cli::{self, CompletionsArgs, ManualArgs};
 use crate::out::{out, outln};
 use document::Page;
 
@@ -51,12 +50,12 @@ fn write(directory: &Path, below: &str, file: &str, text: &str) -> Result<()> {
 
 fn completion(shell: Shell) -> String {
     let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "farlink", &mut bytes);
+    clap_complete::generate(shell, &mut cli::command(), "farlink", &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn pages() -> Vec<Page> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = cli::command().disable_help_subcommand(true);
     command.build();
     let mut pages = commands::pages(&command);
     let about = "configuration of the Farlink gateway";

@@ -166,7 +166,8 @@ fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::
     let mut lines = BufReader::new(std::io::Read::take(connection, 16 << 10)).lines().take(LINES_MAX);
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
-    let path = request.strip_prefix("GET ").and_then(|rest| rest.split([' ', '?']).next());
+    let (method, rest) = request.split_once(' ').unwrap_or_default();
+    let path = rest.split([' ', '?']).next().filter(|_| matches!(method, "GET" | "HEAD"));
     let (code, body) = match (path, path.filter(|p| *p == "/metrics").and_then(|_| snapshot())) {
         (_, Some(status)) => ("200 OK", render(&status)),
         (Some("/metrics"), None) => ("503 Service Unavailable", "the gateway is ending\n".to_owned()),
@@ -178,5 +179,5 @@ fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::
     );
     let mut writer = connection;
     writer.write_all(head.as_bytes())?;
-    writer.write_all(body.as_bytes())
+    if method == "HEAD" { Ok(()) } else { writer.write_all(body.as_bytes()) }
 }

@@ -119,7 +119,8 @@ fn completion_time(table: &Table, group: &Group<'_>) -> Option<Plot> {
         y: Axis::log("completion time, seconds", values(&series, |p| p.1), short),
         series,
         shaded: Vec::new(),
-        remark: "Both axes are logarithmic. Nothing can lie below the limit.".into(),
+        remark: "Both axes are logarithmic. Nothing lies below the limit by more than the clock's error."
+            .into(),
     };
     let is_line = figure.series.iter().any(|s| s.points.len() > 1 && s.name != LIMIT);
     is_line.then(|| plot("completion-time", group, Drawing::Figure(figure)))
@@ -402,7 +403,7 @@ fn sweep_plot(table: &Table, group: &Group<'_>, name: &str, sweep: &Sweep, remar
         shaded: Vec::new(),
         remark: match sweep.remark {
             "" => format!(
-                "Nothing can lie {} the limit.{}{remark}",
+                "Nothing lies {} the limit by more than the clock's error.{}{remark}",
                 if sweep.least { "below" } else { "above" },
                 if bars { " Bars: one standard deviation among the runs." } else { "" }
             ),
@@ -492,7 +493,7 @@ fn distributions(table: &Table) -> Vec<Plot> {
             series,
             shaded: Vec::new(),
             remark: format!(
-                "{runs} runs each, every one with a seed of its own. Nothing can lie left of the limit."
+                "{runs} runs each, every one with a seed of its own. Nothing lies left of the limit by more than the clock's error."
             ),
         };
         plots.push(plot("cdf", &group, Drawing::Figure(figure)));

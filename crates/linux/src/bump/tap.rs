@@ -58,8 +58,8 @@ pub struct Target {
     ethernet: Option<Mac>,
 }
 
-/// The Ethernet source of what Farlink sends into the machine as if it had come in by this interface.
-/// A capture there sees such a packet beside the one that it stands for.
+/// The Ethernet source of what Farlink sends into the machine as if it had come in by this
+/// interface. A capture there sees such a packet beside the one that it stands for.
 #[must_use]
 pub fn injected_source(interface: u32) -> Mac {
     let [i, j, k, l] = interface.to_ne_bytes();

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::diagnosis::{Diagnosis, Remedy, Severity};
 use super::nft;
 use super::passage::Suspicion;
 use super::plan::Diverted;
@@ -27,8 +28,8 @@ pub struct Lost {
 pub enum Cause {
     /// There is no route, with or without diversion.
     NoRoute,
-    /// Something on this machine, in words, with what helps.
-    Machine(String),
+    /// Something on this machine, with what helps.
+    Machine(Diagnosis),
 }
 
 /// Finds the cause. Runs `nft` once.
@@ -36,11 +37,11 @@ pub fn blame(socket: &mut Socket, own_table: &str, all: &[Diverted], lost: &Lost
     let Some(one) = all.get(lost.n) else { return Cause::NoRoute };
     if lost.suspicion != Suspicion::Entry
         && let Some((source, destination)) = lost.sample
-        && let Some(cause) = of_routing(socket, one, lost.family, source, destination)
+        && let Some(cause) = of_routing(socket, (one, all), lost.family, source, destination)
     {
         return cause;
     }
-    let ruleset = nft::list(&["ruleset"]).unwrap_or_default();
+    let ruleset = nft::ruleset(own_table).unwrap_or_default();
     let found = droppers(&ruleset, Some(lost.family), own_table);
     Cause::Machine(of_rules(&found, &legacy_tables(), all, one, lost))
 }
@@ -48,7 +49,7 @@ pub fn blame(socket: &mut Socket, own_table: &str, all: &[Diverted], lost: &Lost
 /// What routing itself says of the sample; `None`: it lets it through.
 fn of_routing(
     socket: &mut Socket,
-    one: &Diverted,
+    (one, all): (&Diverted, &[Diverted]),
     family: Family,
     source: IpAddr,
     destination: IpAddr,
@@ -56,23 +57,38 @@ fn of_routing(
     let key = |index| RouteKey { destination, from: Some((source, index)), mark: 0 };
     let refusal = socket.route_refusal(&key(one.tun_index)).ok()??;
     if refusal == libc::EXDEV {
-        return Some(Cause::Machine(format!(
-            "the source address check (rp_filter) drops what comes out of {tun}: there is no route back to {source}; add one, or set \
-             net.ipv4.conf.all.rp_filter and net.ipv4.conf.{tun}.rp_filter to 0",
-            tun = one.tun
-        )));
+        let tun = &one.tun;
+        let keys = [format!("net.ipv4.conf.{tun}.rp_filter"), "net.ipv4.conf.all.rp_filter".to_owned()];
+        let text = format!(
+            "the source address check (rp_filter) drops what comes out of {tun}: there is no route back to {source}; add one, or set {} and {} \
+             to 0",
+            keys[1], keys[0]
+        );
+        let off = keys.iter().map(|key| format!("sysctl -w {key}=0")).collect();
+        let finding = Diagnosis::new("lost-source-check", Severity::Problem, text).seen("source", source);
+        return Some(Cause::Machine(finding.mended_by(Remedy::Run(off))));
     }
     let real = socket.link_index(&one.interface).ok()?;
     if socket.route_refusal(&key(real)).ok()?.is_some() {
         return Some(Cause::NoRoute);
     }
-    Some(Cause::Machine(format!(
+    let (real, tun) = (&one.interface, &one.tun);
+    let flag = if family == Family::V6 { "-6" } else { "-4" };
+    let text = format!(
         "there is a route to {destination} for what comes in by {real}, but none for what comes out of {tun}: a policy-routing rule names \
-         {real}; add the same rule for {tun} (`ip {flag}rule add iif {tun} ...`)",
-        real = one.interface,
-        tun = one.tun,
-        flag = if family == Family::V6 { "-6 " } else { "" }
-    )))
+         {real}; add the same rule for {tun} (`ip {flag} rule add iif {tun} ...`)"
+    );
+    // Of both families, and for all devices: what one lacks the others will lack, too.
+    let like = |flag: &'static str| {
+        all.iter().map(move |Diverted { interface, tun, .. }| {
+            format!(
+                "ip {flag} rule | sed -n 's/^\\([0-9]*\\):\\(.*\\) iif {interface} /ip {flag} rule add pref \\1 \\2 iif {tun} /p' | sh"
+            )
+        })
+    };
+    let like = Remedy::Run(["-4", "-6"].into_iter().flat_map(like).collect());
+    let finding = Diagnosis::new("lost-by-route", Severity::Problem, text).seen("destination", destination);
+    Some(Cause::Machine(finding.mended_by(like)))
 }
 
 /// A chain that drops, and where it belongs.
@@ -88,12 +104,32 @@ pub(super) struct Dropper {
     pub(super) drops_the_rest: bool,
     /// Its table has a rule for what goes to, and for what comes from Farlink's devices.
     pub(super) knows_us: (bool, bool),
+    /// Who has made it, and wants to be told in its own language.
+    pub(super) maker: Maker,
 }
 
-impl Dropper {
-    /// Made by iptables or ip6tables, so told in their language.
-    fn is_iptables(&self) -> bool {
-        self.table == "filter" && self.chain == "FORWARD" && matches!(self.family.as_str(), "ip" | "ip6")
+/// A program that makes firewall rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    Nft,
+    Iptables,
+    Ufw,
+    Docker,
+    Firewalld,
+}
+
+impl Maker {
+    /// Of a chain, by what else its table has.
+    fn of(table: &str, chain: &str, family: &str, chains: &[&str]) -> Self {
+        let is_filter = table == "filter" && chain == "FORWARD" && matches!(family, "ip" | "ip6");
+        let has = |name: &str| chains.contains(&name);
+        match (table, is_filter) {
+            ("firewalld", _) => Self::Firewalld,
+            (_, true) if has("ufw-before-forward") || has("ufw6-before-forward") => Self::Ufw,
+            (_, true) if has("DOCKER-USER") => Self::Docker,
+            (_, true) => Self::Iptables,
+            _ => Self::Nft,
+        }
     }
 }
 
@@ -132,6 +168,12 @@ pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &st
         None => matches!(of, "ip" | "ip6" | "inet"),
     };
     let rules: Vec<&Value> = ruleset.iter().filter_map(|e| e.get("rule")).collect();
+    let chains_of = |of: &str, table: &str| -> Vec<&str> {
+        let all = ruleset.iter().filter_map(|e| e.get("chain"));
+        all.filter(|c| text(c, "family") == of && text(c, "table") == table)
+            .map(|c| text(c, "name"))
+            .collect()
+    };
     let mut found = Vec::new();
     for chain in ruleset.iter().filter_map(|e| e.get("chain")) {
         let (of, table, hook) = (text(chain, "family"), text(chain, "table"), text(chain, "hook"));
@@ -162,6 +204,7 @@ pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &st
                 rules.iter().filter(in_table).any(|r| names(r, "oifname", stem)),
                 rules.iter().filter(in_table).any(|r| names(r, "iifname", stem)),
             ),
+            maker: Maker::of(table, name, of, &chains_of(of, table)),
         });
     }
     // Where packets are most often dropped comes first.
@@ -200,49 +243,125 @@ pub(super) fn remedy(dropper: Option<&Dropper>, all: &[Diverted]) -> String {
         "and wherever a rule names the interface that packets come in by, name its device beside it ({})",
         pairs(all)
     );
-    match dropper {
-        Some(d) if d.is_iptables() => {
-            let tool = if d.family == "ip6" { "ip6tables" } else { "iptables" };
-            format!("`{tool} -I FORWARD -o {stem}+ -j ACCEPT`, {like}")
+    let Some(d) = dropper else {
+        return format!("let everything pass that goes to {stem}*, {like}");
+    };
+    match d.maker {
+        Maker::Iptables | Maker::Docker => {
+            format!("`{} -I {} -o {stem}+ -j ACCEPT`, {like}", d.tool(), d.own_chain())
         }
-        Some(d) => format!(
+        Maker::Ufw => format!("`ufw route allow out on {stem}N` for each of them, {like}"),
+        Maker::Firewalld => format!(
+            "Farlink's devices to the zones of the interfaces that they stand for (`firewall-cmd --zone=ZONE --add-interface={stem}N`; {})",
+            pairs(all)
+        ),
+        Maker::Nft => format!(
             "`nft insert rule {0} {1} {2} oifname \"{stem}*\" accept`, {like}",
             d.family, d.table, d.chain
         ),
-        None => format!("let everything pass that goes to {stem}*, {like}"),
     }
+}
+
+impl Dropper {
+    fn tool(&self) -> &'static str {
+        if self.family == "ip6" { "ip6tables" } else { "iptables" }
+    }
+    /// Where its maker wants to find rules of others.
+    fn own_chain(&self) -> &'static str {
+        if self.maker == Maker::Docker { "DOCKER-USER" } else { "FORWARD" }
+    }
+}
+
+/// The same as commands. Rules that name an interface are repeated for the device that stands for
+/// it: so nothing comes in that would not come in without Farlink.
+pub(super) fn commands(dropper: &Dropper, all: &[Diverted]) -> Remedy {
+    let (stem, d) = (stem(all), dropper);
+    let place = format!("{} {} {}", d.family, d.table, d.chain);
+    let mut lines = Vec::new();
+    match d.maker {
+        Maker::Iptables | Maker::Docker => {
+            let tool = d.tool();
+            lines.extend(all.iter().map(|Diverted { interface, tun, .. }| {
+                format!(
+                    "{tool} -S FORWARD | tac | sed -n 's/^-A FORWARD \\(.*\\)-i {interface} /{tool} -I {} \\1-i {tun} /p' | sh",
+                    d.own_chain()
+                )
+            }));
+            lines.push(format!("{tool} -I {} -o {stem}+ -j ACCEPT", d.own_chain()));
+        }
+        Maker::Ufw => {
+            lines.extend(all.iter().map(|one| format!("ufw route allow out on {}", one.tun)));
+            lines.extend(all.iter().map(|Diverted { interface, tun, .. }| {
+                format!(
+                    "ufw show added | sed -n 's/^ufw route \\(.*\\)in on {interface}\\( \\|$\\)/ufw route \\1in on {tun}\\2/p' | sh"
+                )
+            }));
+        }
+        Maker::Firewalld => lines.extend(all.iter().map(|Diverted { interface, tun, .. }| {
+            format!("firewall-cmd --zone=\"$(firewall-cmd --get-zone-of-interface={interface})\" --add-interface={tun}")
+        })),
+        Maker::Nft => {
+            lines.extend(all.iter().map(|Diverted { interface, tun, .. }| {
+                format!(
+                    "nft -s list chain {place} | tac | sed -nE 's/^\\s*(.*iif[a-z]* (\\{{[^}}]*)?)\"{interface}\"/insert rule {place} \\1\"{tun}\"/p' | nft -f -"
+                )
+            }));
+            lines.push(format!("nft insert rule {place} oifname '\"{stem}*\"' accept"));
+        }
+    }
+    Remedy::Run(lines)
 }
 
 /// What helps against `ct state invalid drop`.
 pub(super) const INVALID_REMEDY: &str = "connection tracking sees acknowledgements of data that it has not seen yet; set \
      net.netfilter.nf_conntrack_tcp_be_liberal=1";
 
-fn of_rules(found: &[Dropper], legacy: &[String], all: &[Diverted], one: &Diverted, lost: &Lost) -> String {
+/// The same as a command.
+pub(super) fn invalid_remedy() -> Remedy {
+    Remedy::run("sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1")
+}
+
+fn of_rules(
+    found: &[Dropper],
+    legacy: &[String],
+    all: &[Diverted],
+    one: &Diverted,
+    lost: &Lost,
+) -> Diagnosis {
     let named = |d: &Dropper| format!("{} {} {}", d.family, d.table, d.chain);
     if let Suspicion::Share { lost: n, of } = lost.suspicion {
         let invalid: Vec<_> = found.iter().filter(|d| d.drops_invalid).map(named).collect();
         let whose = if invalid.is_empty() { String::new() } else { format!(" (in {})", invalid.join(", ")) };
-        return format!(
+        let text = format!(
             "{n} of {of} packets of split connections were dropped behind {}, by a rule such as `ct state invalid drop`{whose}: \
              {INVALID_REMEDY}",
             one.tun
         );
+        let finding =
+            Diagnosis::new("lost-as-invalid", Severity::Problem, text).seen("lost", n).seen("of", of);
+        return finding.mended_by(invalid_remedy());
     }
     let what = match lost.suspicion {
         Suspicion::Entry => format!("goes from {} to {}", one.interface, one.tun),
         _ => format!("comes out of {}, which stands for {}", one.tun, one.interface),
     };
     let family = if lost.family == Family::V6 { "ip6" } else { "ip" };
+    let by_firewall = |text: String, dropper: &Dropper| {
+        let finding =
+            Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named(dropper));
+        finding.mended_by(commands(dropper, all))
+    };
     match found.first() {
         Some(first) => {
             let names: Vec<_> = found.iter().take(3).map(named).collect();
             let chains = if names.len() == 1 { "chain" } else { "chains" };
-            format!(
+            let text = format!(
                 "the firewall ({chains} {}) drops {} that {what}; add {}",
                 names.join(", "),
                 lost.family,
                 remedy(Some(first), all)
-            )
+            );
+            by_firewall(text, first)
         }
         None if legacy.iter().any(|of| of == family) => {
             let dropper = Dropper {
@@ -253,19 +372,24 @@ fn of_rules(found: &[Dropper], legacy: &[String], all: &[Diverted], one: &Divert
                 drops_invalid: false,
                 drops_the_rest: true,
                 knows_us: (false, false),
+                maker: Maker::Iptables,
             };
-            format!(
+            let text = format!(
                 "the firewall (old {} rules) drops {} that {what}; add {}",
-                if family == "ip6" { "ip6tables" } else { "iptables" },
+                dropper.tool(),
                 lost.family,
                 remedy(Some(&dropper), all)
-            )
+            );
+            by_firewall(text, &dropper)
         }
-        None => format!(
-            "{} that {what} is dropped by something that nftables does not show (BPF, XDP, IPsec policy); {}",
-            lost.family,
-            remedy(None, all)
-        ),
+        None => {
+            let text = format!(
+                "{} that {what} is dropped by something that nftables does not show (BPF, XDP, IPsec policy); {}",
+                lost.family,
+                remedy(None, all)
+            );
+            Diagnosis::new("lost-unseen", Severity::Problem, text)
+        }
     }
 }
 
@@ -289,7 +413,7 @@ mod tests {
 
     fn said(ruleset: &Value, lost: &Lost) -> String {
         let found = droppers(ruleset.as_array().unwrap(), Some(lost.family), "farlink");
-        of_rules(&found, &[], &all(), &all()[0], lost)
+        of_rules(&found, &[], &all(), &all()[0], lost).text
     }
 
     #[test]

@@ -6,10 +6,13 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::blame::{droppers, legacy_tables};
+use super::diagnosis::{Diagnosis, Severity};
 use super::nft;
 use crate::netlink::{Family, RouteKey, Socket};
 
 const RTN_UNICAST: u8 = 1;
+/// A rule sees packets differently behind a bump.
+const FOUND: &str = "lost-by-hardware-address";
 
 /// What was lost, and where.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +25,13 @@ pub struct LostAtBump<'a> {
     pub sample: Option<(IpAddr, IpAddr)>,
 }
 
-/// Why it was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BumpCause {
-    /// In words.
-    pub text: String,
-    /// Something was found that drops it; else all that is known was found innocent.
-    pub is_found: bool,
+/// Whether something was found that drops it; else all that is known was found innocent.
+pub fn is_found(cause: &Diagnosis) -> bool {
+    cause.id == FOUND
 }
 
 /// Finds the cause. `None`: they would be lost without a bump, too. Runs `nft` at most once.
-pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<BumpCause> {
+pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let index = socket.link_index(lost.interface).ok()?;
     let mut leads_on = false;
     if let Some((source, destination)) = lost.sample {
@@ -44,8 +43,8 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<BumpCaus
         leads_on = reaches_next_hop(socket, &key);
     }
     let legacy = legacy_rules(lost.family);
-    let cause = of_rules(&nft::list(&["ruleset"]).unwrap_or_default(), &legacy, lost)?;
-    (cause.is_found || leads_on).then_some(cause)
+    let cause = of_rules(&nft::ruleset("farlink").unwrap_or_default(), &legacy, lost)?;
+    (is_found(&cause) || leads_on).then_some(cause)
 }
 
 /// What is forwarded this way gets to a next hop that is there. An address of this machine is one
@@ -78,7 +77,7 @@ fn legacy_rules(family: Family) -> Option<String> {
 }
 
 /// A rule that looks at hardware addresses: those of Farlink's packets are its own.
-fn of_rules(ruleset: &[Value], legacy: &Option<String>, lost: &LostAtBump<'_>) -> Option<BumpCause> {
+fn of_rules(ruleset: &[Value], legacy: &Option<String>, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let chains = droppers(ruleset, Some(lost.family), "farlink");
     let what = format!("{} TCP that comes in by {}", lost.family, lost.interface);
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -90,30 +89,32 @@ fn of_rules(ruleset: &[Value], legacy: &Option<String>, lost: &LostAtBump<'_>) -
                 && (expr.contains("\"ether\"") || expr.contains("\"mac\""))
         })
     });
-    let hardware = |who: &str| BumpCause {
-        text: format!(
-            "the firewall ({who}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
+    let finding = |id: &'static str, text: String| {
+        let finding = Diagnosis::new(id, Severity::Problem, text).seen("interface", lost.interface);
+        finding.seen("family", lost.family)
+    };
+    let hardware = |place: String| {
+        let text = format!(
+            "the firewall ({place}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
              packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)"
-        ),
-        is_found: true,
+        );
+        finding(FOUND, text).seen("chain", place)
     };
     if let Some(chain) = strict {
-        return Some(hardware(&format!("chain {} {} {}", chain.family, chain.table, chain.chain)));
+        return Some(hardware(format!("chain {} {} {}", chain.family, chain.table, chain.chain)));
     }
     match legacy {
-        Some(rules) if rules.contains("--mac-source") => return Some(hardware("rules of the old iptables")),
+        Some(rules) if rules.contains("--mac-source") => return Some(hardware("the old iptables".into())),
         // These refuse it without a bump, too.
         _ if !chains.is_empty() => return None,
         Some(rules) if !rules.is_empty() => return None,
         _ => {}
     }
-    Some(BumpCause {
-        text: format!(
-            "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
-             comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
-        ),
-        is_found: false,
-    })
+    let text = format!(
+        "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
+         comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
+    );
+    Some(finding("lost-unseen", text))
 }
 
 #[cfg(test)]
@@ -124,7 +125,7 @@ mod tests {
     fn said(ruleset: &Value, legacy: Option<&str>) -> Option<String> {
         let lost = LostAtBump { interface: "lan0", family: Family::V4, sample: None };
         let cause = of_rules(ruleset.as_array().unwrap(), &legacy.map(str::to_owned), &lost)?;
-        assert_eq!(cause.is_found, cause.text.contains("hardware addresses"));
+        assert_eq!(is_found(&cause), cause.text.contains("hardware addresses"));
         Some(cause.text)
     }
 

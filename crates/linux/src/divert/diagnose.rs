@@ -1,55 +1,12 @@
 //! What on this machine stands in the way of diverting, in plain sentences.
 
-use std::borrow::Cow;
-use std::fmt;
-
+use super::diagnosis::{Diagnosis, Remedy, Severity};
 use super::method::Method;
 use super::plan::{DivertConfig, Diverted};
-use super::{blame, nft};
+use super::{blame, nft, translation};
 use crate::bump::Bump;
-use crate::netlink::{Family, Link, Route, Socket};
+use crate::netlink::{Family, Link, Nftables, Route, Socket};
 use crate::sysctl;
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Worth knowing.
-    Note,
-    /// Some traffic is not split, or could break.
-    Warning,
-    /// Nothing will be split.
-    Problem,
-}
-
-/// One finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
-    /// Which one it is, for programs: it stays when the words change.
-    pub id: Cow<'static, str>,
-    /// How bad it is.
-    pub severity: Severity,
-    /// What is wrong, what it means for the traffic, and what to do.
-    pub text: String,
-}
-
-impl Diagnosis {
-    /// A finding.
-    #[must_use]
-    pub fn new(id: impl Into<Cow<'static, str>>, severity: Severity, text: impl Into<String>) -> Self {
-        Self { id: id.into(), severity, text: text.into() }
-    }
-}
-
-impl fmt::Display for Diagnosis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self.severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Problem => "problem",
-        };
-        write!(f, "{word}: {}", self.text)
-    }
-}
 
 /// Looks at everything outside Farlink that diversion depends on. Changes nothing. `interfaces` are
 /// the real ones.
@@ -85,7 +42,7 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     for interface in interfaces {
         source_filters(interface, &mut found);
     }
-    match nft::list(&["ruleset"]) {
+    match nft::ruleset(&config.table_name()) {
         Ok(entries) => rulesets(&entries, config, interfaces, &mut found),
         Err(e) => found.push(Diagnosis::new("nft", Severity::Problem, e.to_string())),
     }
@@ -109,7 +66,8 @@ pub fn refusal(method: Method) -> Option<Diagnosis> {
                 "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
                  diverts by policy routing"
             ),
-        ),
+        )
+        .mended_by(Remedy::configure("divert.method", "\"auto\"")),
     })
 }
 
@@ -117,7 +75,8 @@ fn tools(found: &mut Vec<Diagnosis>) {
     if !std::path::Path::new("/dev/net/tun").exists() {
         let text = "there is no /dev/net/tun, so no packet can reach Farlink; load the module with `modprobe tun` \
                     (in a container: pass the device in)";
-        found.push(Diagnosis::new("no-tun", Severity::Problem, text));
+        let finding = Diagnosis::new("no-tun", Severity::Problem, text).seen("/dev/net/tun", "missing");
+        found.push(finding.mended_by(Remedy::run("modprobe tun")));
     }
     if !crate::caps::has_net_admin() {
         let text = "this process lacks CAP_NET_ADMIN, so it can set up neither devices nor rules; run it as root or \
@@ -127,38 +86,37 @@ fn tools(found: &mut Vec<Diagnosis>) {
 }
 
 fn forwarding(found: &mut Vec<Diagnosis>) {
-    for (family, key, name) in [
-        ("ipv4", &["ipv4", "ip_forward"][..], "net.ipv4.ip_forward"),
-        ("ipv6", &["ipv6", "conf", "all", "forwarding"][..], "net.ipv6.conf.all.forwarding"),
-    ] {
-        if sysctl::read_number(key) == Some(0) {
-            let severity = if family == "ipv4" { Severity::Problem } else { Severity::Warning };
-            found.push(Diagnosis::new(
-                "not-forwarding",
-                severity,
-                format!(
-                    "this machine does not forward {} packets ({name} is 0), so there is nothing to split; \
-                     if it is to be a router, set it with `sysctl -w {name}=1`",
-                    if family == "ipv4" { "IPv4" } else { "IPv6" }
-                ),
-            ));
-        }
-    }
+    let families = [
+        ("IPv4", &["ipv4", "ip_forward"][..], "net.ipv4.ip_forward"),
+        ("IPv6", &["ipv6", "conf", "all", "forwarding"][..], "net.ipv6.conf.all.forwarding"),
+    ];
+    let off: Vec<_> = families.iter().filter(|(_, key, _)| sysctl::read_number(key) == Some(0)).collect();
+    // A router of one family is meant so as often as not.
+    let has_none = off.len() == families.iter().filter(|(_, key, _)| sysctl::exists(key)).count();
+    let severity = if has_none { Severity::Problem } else { Severity::Note };
+    found.extend(off.into_iter().map(|(family, _, name)| {
+        let text = format!(
+            "this machine does not forward {family} packets ({name} is 0), so there is nothing to split of {family}; if it is to be a router of \
+             them, set it with `sysctl -w {name}=1`"
+        );
+        let finding = Diagnosis::new("not-forwarding", severity, text).seen(*name, 0);
+        finding.mended_by(Remedy::run(format!("sysctl -w {name}=1")))
+    }));
 }
 
 fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>) {
     for name in interfaces {
         match socket.link(name) {
-            Ok(Some(link)) if !link.up => found.push(Diagnosis::new(
-                "interface-down",
-                Severity::Warning,
-                format!("interface {name} is down; bring it up with `ip link set {name} up`"),
-            )),
-            Ok(Some(link)) if !link.carrier => found.push(Diagnosis::new(
-                "no-carrier",
-                Severity::Warning,
-                format!("interface {name} has no carrier (cable, modem or peer is missing)"),
-            )),
+            Ok(Some(link)) if !link.up => {
+                let text = format!("interface {name} is down; bring it up with `ip link set {name} up`");
+                let finding =
+                    Diagnosis::new("interface-down", Severity::Warning, text).seen("interface", name);
+                found.push(finding.mended_by(Remedy::run(format!("ip link set {name} up"))));
+            }
+            Ok(Some(link)) if !link.carrier => {
+                let text = format!("interface {name} has no carrier (cable, modem or peer is missing)");
+                found.push(Diagnosis::new("no-carrier", Severity::Warning, text).seen("interface", name));
+            }
             Ok(Some(_)) => {}
             Ok(None) => found.push(Diagnosis::new(
                 "no-interface",
@@ -184,7 +142,7 @@ pub(super) fn collisions(
                 continue;
             }
             if rule.mask & config.mark_mask != 0 {
-                found.push(Diagnosis::new(
+                let finding = Diagnosis::new(
                     "mark-in-use",
                     Severity::Problem,
                     format!(
@@ -192,17 +150,19 @@ pub(super) fn collisions(
                          (mark_mask {:#010x}); choose other bits with `mark_mask`",
                         rule.priority, rule.mask, config.mark_mask
                     ),
-                ));
+                );
+                let free = OTHER_MASKS.into_iter().find(|other| rule.mask & other == 0);
+                let remedy = free.map(|bits| Remedy::configure("divert.mark_mask", format!("{bits:#010x}")));
+                found.push(Diagnosis { remedies: remedy.into_iter().collect(), ..finding });
             }
             if config.tables().contains(&rule.table) {
-                found.push(Diagnosis::new(
-                    "table-in-use", Severity::Problem,
-                    format!(
-                        "the {family} rule with priority {} uses routing table {}, which Farlink needs; choose \
-                         others with `table_base`",
-                        rule.priority, rule.table
-                    ),
-                ));
+                let text = format!(
+                    "the {family} rule with priority {} uses routing table {}, which Farlink needs; choose \
+                     others with `table_base`",
+                    rule.priority, rule.table
+                );
+                let finding = Diagnosis::new("table-in-use", Severity::Problem, text);
+                found.push(finding.mended_by(other_tables(config)));
             }
             if rule.priority > 0 && rule.priority < config.rule_priority && rule.table != TABLE_LOCAL {
                 found.push(Diagnosis::new(
@@ -227,13 +187,12 @@ pub(super) fn collisions(
                 ));
             }
             if routes.iter().any(|r| r.protocol != super::plan::PROTOCOL) {
-                found.push(Diagnosis::new(
-                    "foreign-routes", Severity::Problem,
-                    format!(
-                        "routing table {table} holds {family} routes of somebody else; choose other tables with \
-                         `table_base`"
-                    ),
-                ));
+                let text = format!(
+                    "routing table {table} holds {family} routes of somebody else; choose other tables with \
+                     `table_base`"
+                );
+                let finding = Diagnosis::new("foreign-routes", Severity::Problem, text);
+                found.push(finding.mended_by(other_tables(config)));
             }
         }
     }
@@ -241,6 +200,17 @@ pub(super) fn collisions(
 }
 
 const TABLE_LOCAL: u32 = 255;
+
+/// What else `mark_mask` could be.
+const OTHER_MASKS: [u32; 3] = [0xff00_0000, 0x00ff_0000, 0x0000_ff00];
+
+fn other_tables(config: &DivertConfig) -> Remedy {
+    let base = config.table_base.saturating_add(OTHER_TABLES);
+    Remedy::configure("divert.table_base", base.to_string())
+}
+
+/// So far away other routing tables are offered.
+const OTHER_TABLES: u32 = 10_000;
 
 /// The device that a route of ours in the `n`-th table leads to, if it is not the `n`-th of this
 /// instance. A killed process leaves no such route: it goes with its device.
@@ -259,13 +229,15 @@ fn source_filters(interface: &str, found: &mut Vec<Diagnosis>) {
         of("all").max(of(interface))
     };
     if larger("src_valid_mark") == 1 && larger("rp_filter") == 1 {
-        found.push(Diagnosis::new(
-            "source-check", Severity::Problem,
-            format!(
-                "interface {interface} has rp_filter=1 together with src_valid_mark=1, so the kernel drops every \
-                 packet that is diverted; set net.ipv4.conf.{interface}.rp_filter to 2 or src_valid_mark to 0"
-            ),
-        ));
+        let text = format!(
+            "interface {interface} has rp_filter=1 together with src_valid_mark=1, so the kernel drops every \
+             packet that is diverted; set net.ipv4.conf.{interface}.rp_filter to 2 or src_valid_mark to 0"
+        );
+        let finding = Diagnosis::new("source-check", Severity::Problem, text)
+            .seen(format!("net.ipv4.conf.{interface}.rp_filter"), 1)
+            .seen(format!("net.ipv4.conf.{interface}.src_valid_mark"), 1);
+        let remedy = Remedy::run(format!("sysctl -w net.ipv4.conf.{interface}.rp_filter=2"));
+        found.push(finding.mended_by(remedy));
     }
 }
 
@@ -290,7 +262,10 @@ fn filters(
                  connections: {}",
                 blame::INVALID_REMEDY
             );
-            found.push(Diagnosis::new("drops-invalid", Severity::Warning, text));
+            let finding = Diagnosis::new("drops-invalid", Severity::Warning, text)
+                .seen("chain", &chain)
+                .seen("net.netfilter.nf_conntrack_tcp_be_liberal", 0);
+            found.push(finding.mended_by(blame::invalid_remedy()));
         }
         let knows = match dropper.knows_us {
             (true, true) => continue,
@@ -304,7 +279,9 @@ fn filters(
                  add {}",
                 blame::remedy(Some(&dropper), &all)
             );
-            found.push(Diagnosis::new("forward-drops", Severity::Warning, text));
+            let mut finding = Diagnosis::new("forward-drops", Severity::Warning, text).seen("chain", chain);
+            finding.remedies.push(blame::commands(&dropper, &all));
+            found.push(finding);
         }
     }
 }
@@ -320,48 +297,32 @@ fn rulesets(
     let text_of = |v: &serde_json::Value, key: &str| v.get(key).and_then(|t| t.as_str()).map(str::to_owned);
     let tun = format!("farlink{}", config.instance);
     filters(entries, config, interfaces, found);
+    if let Ok(mut socket) = Socket::open() {
+        let tables = translation::translating(entries, &own, interfaces, &mut socket);
+        found.extend(tables.iter().map(|table| translates(table)));
+    }
     for entry in entries {
         if let Some(flowtable) = entry.get("flowtable") {
             let devices = flowtable.get("dev").map(ToString::to_string).unwrap_or_default();
             if interfaces.iter().any(|i| devices.contains(&format!("\"{i}\""))) {
-                found.push(Diagnosis::new(
-                    "flowtable", Severity::Warning,
-                    format!(
-                        "the flowtable {} forwards connections of a diverted interface past all rules; those are \
-                         not split after their first packets",
-                        text_of(flowtable, "name").unwrap_or_default()
-                    ),
-                ));
+                let name = text_of(flowtable, "name").unwrap_or_default();
+                let text = format!(
+                    "the flowtable {name} forwards connections of a diverted interface past all rules; those are \
+                     not split after their first packets"
+                );
+                found.push(Diagnosis::new("flowtable", Severity::Warning, text).seen("flowtable", name));
             }
         }
         let Some(rule) = entry.get("rule").filter(|r| text_of(r, "table").is_some_and(|t| t != own)) else {
             continue;
         };
         let text = rule.get("expr").map(ToString::to_string).unwrap_or_default();
-        let table = text_of(rule, "table").unwrap_or_default();
-        if text.contains("\"masquerade\"") || text.contains("\"snat\"") {
-            found.push(Diagnosis::new(
-                "nat-here", Severity::Warning,
-                format!(
-                    "table {table} translates source addresses on this machine: the answers to translated \
-                     connections are addressed to this machine itself, so Farlink sees one direction only and \
-                     forwards those connections unsplit; run Farlink on another router, or before the translation"
-                ),
-            ));
-        }
         if text.contains("\"fib\"")
             && text.contains("\"saddr\"")
             && text.contains("\"iif\"")
             && text.contains("\"drop\"")
         {
-            found.push(Diagnosis::new(
-                "reverse-path-filter", Severity::Warning,
-                format!(
-                    "table {table} drops packets whose source is not routed back to where they came in (a reverse \
-                     path filter, such as firewalld's IPv6_rpfilter): that hits everything Farlink sends; exempt \
-                     `iifname \"{tun}*\"`"
-                ),
-            ));
+            found.push(reverse_path_filter(rule, &tun));
         }
     }
     let mut seen = Vec::new();
@@ -372,6 +333,30 @@ fn rulesets(
         }
         fresh
     });
+}
+
+fn translates(table: &str) -> Diagnosis {
+    let text = format!(
+        "table {table} translates source addresses on this machine: the answers to translated connections are addressed to this machine \
+         itself, so Farlink sees one direction only and forwards those connections unsplit. A bump sees both: `method = \"bump\"`, where \
+         the kernel allows it; else run Farlink on another router, or before the translation"
+    );
+    Diagnosis::new("nat-here", Severity::Warning, text)
+        .seen("table", table)
+        .mended_by(Remedy::configure("divert.method", "\"bump\""))
+}
+
+fn reverse_path_filter(rule: &serde_json::Value, tun: &str) -> Diagnosis {
+    let of = |key: &str| rule.get(key).and_then(|t| t.as_str()).unwrap_or_default();
+    let place = format!("{} {} {}", of("family"), of("table"), of("chain"));
+    let text = format!(
+        "table {} drops packets whose source is not routed back to where they came in (a reverse path filter, such as firewalld's \
+         IPv6_rpfilter): that hits everything Farlink sends; exempt `iifname \"{tun}*\"`",
+        of("table")
+    );
+    Diagnosis::new("reverse-path-filter", Severity::Warning, text)
+        .seen("chain", &place)
+        .mended_by(Remedy::run(format!("nft insert rule {place} iifname '\"{tun}*\"' accept")))
 }
 
 /// Looks at whether what [`super::Divert`] set up is still there. Empty when all is well.
@@ -388,7 +373,8 @@ pub fn verify(config: &DivertConfig, interfaces: &[Diverted]) -> Vec<Diagnosis> 
         }
         return found;
     }
-    if nft::list(&["table", "inet", &config.table_name()]).is_err() {
+    let has_table = Nftables::open().and_then(|mut nft| nft.has_table(&config.table_name()));
+    if has_table.is_ok_and(|has| !has) {
         miss(format!("the nftables table inet {} is gone; nothing is diverted", config.table_name()));
     }
     let Ok(plan) = super::plan::Plan::new(config.clone(), interfaces.to_vec()) else { return found };

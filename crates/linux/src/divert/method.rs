@@ -7,12 +7,12 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// A bump where the kernel has the means and lets us, else policy routing.
+    #[default]
     Auto,
     /// A bump on the wire of some interfaces: programs at both sides of each. Netfilter sees each
     /// packet once, with its true interfaces.
     Bump,
     /// nftables marks and policy routing.
-    #[default]
     Policy,
 }
 

@@ -227,20 +227,48 @@ impl Script {
     }
 }
 
+/// All rules of this network namespace, but for those of `own_table`. Where that table has an
+/// owner, nft 1.0.6 writes half an answer: then each other table is asked for.
+pub(crate) fn ruleset(own_table: &str) -> Result<Vec<serde_json::Value>> {
+    if let Ok(all) = list(&["ruleset"]) {
+        return Ok(all);
+    }
+    let tables = run(&["list", "tables"])?;
+    let tables = String::from_utf8_lossy(&tables);
+    let mut all = Vec::new();
+    for table in tables.lines().filter_map(|line| line.trim().strip_prefix("table ")).take(TABLES_MAX) {
+        let words: Vec<&str> = table.split_whitespace().collect();
+        if words.get(1) != Some(&own_table) {
+            // One that has gone meanwhile has no rules.
+            all.extend(list(&[&["table"], &words[..]].concat()).unwrap_or_default());
+        }
+    }
+    Ok(all)
+}
+
+/// So many tables are looked at one by one.
+const TABLES_MAX: usize = 64;
+
 /// Runs `nft -j list ...` and returns the entries of its answer.
-pub(crate) fn list(what: &[&str]) -> Result<Vec<serde_json::Value>> {
+fn list(what: &[&str]) -> Result<Vec<serde_json::Value>> {
+    let words = [&["-j", "list"], what].concat();
+    let answer: serde_json::Value = serde_json::from_slice(&run(&words)?).map_err(|e| Error::Tool {
+        command: format!("nft {}", words.join(" ")),
+        output: format!("unreadable answer: {e}"),
+    })?;
+    Ok(answer.get("nftables").and_then(|n| n.as_array()).cloned().unwrap_or_default())
+}
+
+/// What `nft` writes.
+fn run(words: &[&str]) -> Result<Vec<u8>> {
     let output = Process::new("nft")
-        .args(["-j", "list"])
-        .args(what)
+        .args(words)
         .stdin(Stdio::null())
         .output()
         .context(|| "running nft (is the package nftables installed?)".to_owned())?;
-    let command = format!("nft -j list {}", what.join(" "));
-    if !output.status.success() {
-        let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Error::Tool { command, output });
+    if output.status.success() {
+        return Ok(output.stdout);
     }
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .map_err(|e| Error::Tool { command, output: format!("unreadable answer: {e}") })?;
-    Ok(answer.get("nftables").and_then(|n| n.as_array()).cloned().unwrap_or_default())
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Tool { command: format!("nft {}", words.join(" ")), output: said })
 }

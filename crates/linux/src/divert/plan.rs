@@ -266,7 +266,7 @@ impl Plan {
                 mask: self.config.mark_mask,
                 table: self.table(n),
                 protocol: PROTOCOL,
-                has_selector: false,
+                selector: None,
             })
         })
     }

@@ -14,7 +14,7 @@ use super::repairs::Repairs;
 use super::{DiversionStatus, QUIET_FOR};
 use crate::bump::{Bump, Side};
 use crate::clock;
-use crate::divert::{Families, LostAtBump, Method, Passage, Reading, blame_bump};
+use crate::divert::{Diagnosis, Families, LostAtBump, Method, Passage, Reading, blame_bump, is_found};
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
@@ -288,14 +288,13 @@ impl Keeper {
             self.with_guard(family, FamilyGuard::acquit);
             return Ok(());
         };
-        if !cause.is_found && now.since(self.changed_at) < SETTLED_AFTER {
+        if !is_found(&cause) && now.since(self.changed_at) < SETTLED_AFTER {
             self.with_guard(family, FamilyGuard::start_anew);
             return Ok(());
         }
-        let cause = cause.text;
         self.ends += 1;
         self.bump().set_families(families.with(family, false))?;
-        tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
+        tracing::error!("{}. Until then {family} TCP takes the ordinary way and is not split", cause.text);
         self.with_guard(family, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
         Ok(())
     }
@@ -315,7 +314,7 @@ impl Keeper {
     }
 
     fn publish(&mut self, now: Instant) {
-        let mut found: Vec<String> = self.families.iter().filter_map(FamilyGuard::cause).collect();
+        let mut found: Vec<Diagnosis> = self.families.iter().filter_map(FamilyGuard::cause).collect();
         found.extend(self.repairs.recent(now));
         let families = self.bump().families();
         let status = DiversionStatus {

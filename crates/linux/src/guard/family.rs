@@ -3,7 +3,7 @@
 
 use farlink_wire::{Duration, Instant};
 
-use crate::divert::{Passage, Reading, Suspicion};
+use crate::divert::{Diagnosis, Passage, Reading, Suspicion};
 use crate::netlink::Family;
 
 /// Diversion that was ended is tried again after this; it doubles with each failure. A trial costs
@@ -65,7 +65,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     since: Instant,
-    cause: String,
+    cause: Diagnosis,
     /// Diverted still, but not split.
     is_unsplit: bool,
     /// The interface on which it showed.
@@ -77,7 +77,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    pub(super) fn undiverted(now: Instant, n: usize, cause: String) -> Self {
+    pub(super) fn undiverted(now: Instant, n: usize, cause: Diagnosis) -> Self {
         Self {
             since: now,
             cause,
@@ -88,7 +88,7 @@ impl Ended {
             is_convicted: false,
         }
     }
-    pub(super) fn unsplit(now: Instant, cause: String) -> Self {
+    pub(super) fn unsplit(now: Instant, cause: Diagnosis) -> Self {
         Self { is_unsplit: true, ..Self::undiverted(now, 0, cause) }
     }
 }
@@ -235,26 +235,33 @@ impl FamilyGuard {
     }
 
     /// What is wrong now.
-    pub(super) fn cause(&self) -> Option<String> {
+    pub(super) fn cause(&self) -> Option<Diagnosis> {
         let ended = self.ended.as_ref()?;
-        Some(if ended.is_unsplit {
-            format!("no connection is split now: {}", ended.cause)
+        let why = &ended.cause.text;
+        let text = if ended.is_unsplit {
+            format!("no connection is split now: {why}")
         } else {
-            format!("{} {} is not diverted now: {}", self.family, self.kind.name(), ended.cause)
-        })
+            format!("{} {} is not diverted now: {why}", self.family, self.kind.name())
+        };
+        Some(Diagnosis { text, ..ended.cause.clone() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::divert::Severity;
+
+    fn cause(text: &str) -> Diagnosis {
+        Diagnosis::new("lost", Severity::Problem, text)
+    }
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
 
     fn ended(guard: &mut FamilyGuard, ms: u64) {
-        guard.end(at(ms), Ended::undiverted(at(ms), 0, "a chain".into()));
+        guard.end(at(ms), Ended::undiverted(at(ms), 0, cause("a chain")));
     }
 
     /// Milliseconds until it is tried again, with these SYNs on the ordinary way.
@@ -287,7 +294,7 @@ mod tests {
         assert_eq!(guard.trial(at(ms + 60_000), &[(0, 0)]), None);
         ms += 60_000;
         ended(&mut guard, ms);
-        assert!(guard.cause().unwrap().contains("IPv4 TCP is not diverted now: a chain"));
+        assert!(guard.cause().unwrap().text.contains("IPv4 TCP is not diverted now: a chain"));
         guard.rules_changed(at(ms + 5000));
         assert_eq!(wait(&mut guard, ms + 5000, (0, 0)), (1000, Step::Try));
     }
@@ -295,7 +302,7 @@ mod tests {
     #[test]
     fn what_is_lost_while_connections_are_handed_back_is_no_news() {
         let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, vec![Passage::default()]);
-        guard.end(at(1000), Ended::unsplit(at(1000), "a rule".into()));
+        guard.end(at(1000), Ended::unsplit(at(1000), cause("a rule")));
         let mut reading = Reading::default();
         let mut suspected = Vec::new();
         for ms in (1250..20_000).step_by(250) {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use farlink_wire::{Duration, Instant};
 
+use crate::divert::{Diagnosis, Severity};
+
 /// So many times in a row without delay.
 const AT_ONCE: u32 = 24;
 /// The first delay after that; it doubles.
@@ -65,22 +67,24 @@ impl Repairs {
     }
 
     /// What is to be said of it now.
-    pub(super) fn recent(&self, now: Instant) -> Vec<String> {
+    pub(super) fn recent(&self, now: Instant) -> Vec<Diagnosis> {
         let ago = |at: &Instant| now.since(*at).as_secs();
         if let (true, Some((at, what))) = (self.refused_until.is_some(), self.recent.back()) {
-            return vec![format!(
+            let text = format!(
                 "diversion is not in place: {what}. It was put back {} times, the last time {} s ago, and removed again; it is put back \
                  later. Find out what removes it",
                 self.count,
                 ago(at)
-            )];
+            );
+            return vec![Diagnosis::new("removed-again", Severity::Problem, text).seen("times", self.count)];
         }
         let recent = self.recent.iter().filter(|(at, _)| now.since(*at) < RECENT);
         let say = |(at, what): &(Instant, String)| {
-            format!(
+            let text = format!(
                 "{what}; it was put back {} s ago. If that happens again, find out what removes it",
                 ago(at)
-            )
+            );
+            Diagnosis::new("put-back", Severity::Problem, text).seen("seconds_ago", ago(at))
         };
         recent.map(say).collect()
     }

@@ -1,8 +1,9 @@
 //! Addresses, routes and policy-routing rules, for IPv4 and IPv6 alike.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-use super::message::{Answer, Message, u32_at};
+use super::message::{Answer, Attributes, Message, u32_at};
 use super::socket::Socket;
 use crate::error::{Error, Result};
 
@@ -28,6 +29,7 @@ const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
+const FRA_OIFNAME: u16 = 17;
 const FRA_PROTOCOL: u16 = 21;
 const FR_ACT_TO_TBL: u8 = 1;
 const IFA_ADDRESS: u16 = 1;
@@ -173,8 +175,8 @@ pub struct Rule {
     pub table: u32,
     /// Who made it (RTPROT_...).
     pub protocol: u8,
-    /// It also looks at something else (source, destination, interface).
-    pub has_selector: bool,
+    /// What else it looks at (source, destination, interfaces), as one number; `None`: nothing.
+    pub selector: Option<u64>,
 }
 
 impl Rule {
@@ -207,9 +209,21 @@ impl Rule {
             },
             table: attributes.find_u32(FRA_TABLE).unwrap_or(u32::from(*fixed.get(4)?)),
             protocol: attributes.find(FRA_PROTOCOL).and_then(|v| v.first().copied()).unwrap_or(0),
-            has_selector: [FRA_SRC, FRA_DST, FRA_IIFNAME].iter().any(|k| attributes.find(*k).is_some()),
+            selector: selector(fixed, attributes),
         })
     }
+}
+
+/// Two rules that differ in nothing else differ in this.
+fn selector(fixed: &[u8], attributes: Attributes<'_>) -> Option<u64> {
+    let kinds = [FRA_SRC, FRA_DST, FRA_IIFNAME, FRA_OIFNAME];
+    let parts: Vec<_> = kinds.iter().map(|kind| attributes.find(*kind)).collect();
+    parts.iter().any(Option::is_some).then(|| {
+        let mut hasher = DefaultHasher::new();
+        // Lengths of the prefixes stand before the attributes.
+        (fixed.get(1..3), parts).hash(&mut hasher);
+        hasher.finish()
+    })
 }
 
 /// Where the kernel would send a packet.

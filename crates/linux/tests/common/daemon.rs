@@ -2,6 +2,7 @@
 
 use farlink_gateway::config::{Config, Interface};
 use farlink_gateway::{IfaceId, Status};
+use farlink_linux::divert::{DivertConfig, Method};
 use farlink_linux::driver::{Driver, DriverConfig, DriverStatus, End};
 use farlink_linux::event_loop::Waker;
 
@@ -18,7 +19,8 @@ pub fn config(journal: Option<std::path::PathBuf>) -> DriverConfig {
     };
     let gateway =
         Config { interfaces: vec![interface(1, "left"), interface(2, "right")], ..Config::default() };
-    DriverConfig { journal, ..DriverConfig::new(gateway) }
+    let divert = DivertConfig { method: Method::Policy, ..DivertConfig::default() };
+    DriverConfig { journal, divert, ..DriverConfig::new(gateway) }
 }
 
 type Question = Box<dyn FnOnce(&mut farlink_linux::driver::Attendance<'_>) + Send>;

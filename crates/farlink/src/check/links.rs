@@ -1,0 +1,283 @@
+//! What of links shows at this end alone: one that is down, one that is declared elsewhere than the
+//! other gateway is, a rate that is not the real one, an option that does not get through. Pure.
+
+use farlink_linux::divert::{Diagnosis, Remedy, Severity};
+use serde_json::Value;
+
+use super::live::Sample;
+use crate::view::{count, list, microseconds, number, rate, text};
+
+/// Of what a link was sent, so much again at least shows that its rate is less than was said, or
+/// that it loses much.
+const AGAIN_SHARE_MIN: f64 = 0.1;
+/// A link that was used for this part of its rate was full.
+const FULL_SHARE: f64 = 0.8;
+/// Less than so much says nothing, bytes.
+const SENT_MIN_BYTES: u64 = 50_000;
+
+/// Findings about the declared links between two samples that are `seconds` apart.
+pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis> {
+    let links = list(&after.status, "/links");
+    let flows = list(&after.flows, "");
+    let mut found = Vec::new();
+    for link in links {
+        let earlier = list(&before.status, "/links");
+        let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
+        found.extend(down(link));
+        found.extend(earlier.and_then(|earlier| too_fast(earlier, link, seconds)));
+        found.extend(far_end(link, flows));
+        found.extend(elsewhere(link, flows));
+    }
+    found.extend(none_declared(links));
+    found
+}
+
+fn down(link: &Value) -> Option<Diagnosis> {
+    let name = text(link, "/name");
+    let by: Vec<_> = list(link, "/down_by").iter().filter_map(Value::as_str).collect();
+    let (id, severity, text) = if by.contains(&"operator") {
+        let text = format!(
+            "an operator has said that the link {name} is down (`farlink link {name} down`): nothing is sent into it until he says \
+             `farlink link {name} up`"
+        );
+        ("link-down", Severity::Warning, text)
+    } else if by.contains(&"contact plan") {
+        let text = format!("by the contact plan the link {name} is away now");
+        ("link-away", Severity::Note, text)
+    } else if by.contains(&"silence") {
+        let text = format!(
+            "nothing is heard over the link {name}, and nobody has said that it is down; it is probed, and what hosts send is held"
+        );
+        ("link-silent", Severity::Warning, text)
+    } else {
+        return None;
+    };
+    let finding = Diagnosis::new(id, severity, text).seen("link", &name).seen("down_by", by.join(", "));
+    Some(match id {
+        "link-down" => finding.mended_by(Remedy::run(format!("farlink link {name} up"))),
+        _ => finding,
+    })
+}
+
+/// A queue that is filled faster than the link empties it is somebody else's, and overflows.
+fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
+    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let (sent, again, said_bps) =
+        (grown("/sent_bytes"), grown("/retransmitted_bytes"), number(after, "/rate_bps"));
+    let sent_bps = 8 * sent / seconds.max(1);
+    let is_full = said_bps > 0 && sent_bps as f64 >= FULL_SHARE * said_bps as f64;
+    let is_known = number(after, "/estimated_bps") == 0;
+    let share = again as f64 / sent.max(1) as f64;
+    if sent < SENT_MIN_BYTES || !is_full || !is_known || share < AGAIN_SHARE_MIN {
+        return None;
+    }
+    let name = text(after, "/name");
+    // Two digits are as much as a few seconds tell.
+    let arrived_bps = 8 * sent.saturating_sub(again) / seconds.max(1);
+    let digits = 10_u64.pow(arrived_bps.max(10).ilog10() - 1);
+    let real_bps = arrived_bps / digits * digits;
+    let said = format!(
+        "the link {name} is said to carry {}, and of the {} that were sent {:.0} % was sent again: either it carries less (about {}), or it \
+         loses that much. If it is slower, say so: `farlink set link.{name}.rate {}`, and in the configuration",
+        rate(said_bps),
+        rate(sent_bps),
+        100.0 * share,
+        rate(real_bps),
+        real_bps,
+    );
+    let finding = Diagnosis::new("rate-too-high", Severity::Warning, said)
+        .seen("link", &name)
+        .seen("rate_bps", said_bps)
+        .seen("sent_bps", sent_bps)
+        .seen("sent_again_share", format!("{share:.2}"));
+    Some(finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}"))))
+}
+
+/// For each end of a connection that an interface leads to: whether a gateway answers there.
+fn answers<'a>(flows: &'a [Value], interface: &'a str) -> impl Iterator<Item = bool> + 'a {
+    let ends = flows.iter().filter(|f| text(f, "/mode") == "split").flat_map(|flow| {
+        ["a", "b"].map(|end| {
+            let leaves_by = text(flow, &format!("/out_{end}"));
+            (leaves_by, flow.pointer(&format!("/peer_{end}")) == Some(&Value::Bool(true)))
+        })
+    });
+    ends.filter(move |(leaves_by, _)| leaves_by == interface).map(|(_, has_peer)| has_peer)
+}
+
+fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
+    let (name, interface) = (text(link, "/name"), text(link, "/interface"));
+    let ids: Vec<_> = list(link, "/gateways").iter().map(|g| text(g, "/identity")).collect();
+    let (with, without): (Vec<bool>, Vec<bool>) = answers(flows, &interface).partition(|has_peer| *has_peer);
+    if without.is_empty() {
+        return None;
+    }
+    let alone = count(without.len() as u64, "connection");
+    let (id, severity, said) = match (ids.is_empty(), with.is_empty()) {
+        (true, _) => (
+            "no-far-gateway",
+            Severity::Note,
+            format!(
+                "no gateway answers at the other end of the link {name} ({alone}): this side alone is improved. If there is one, either the \
+                 link is not declared there (`farlink check` there says so), or something on the way removes Farlink's TCP option \
+                 (kind 254)"
+            ),
+        ),
+        (false, true) => (
+            "option-stripped",
+            Severity::Warning,
+            format!(
+                "a gateway has been heard at the other end of the link {name} ({}), and for {alone} that are open none answers: something on \
+                 the way removes Farlink's TCP option (kind 254), or they take another way",
+                ids.join(", ")
+            ),
+        ),
+        (false, false) => (
+            "some-without-gateway",
+            Severity::Note,
+            format!(
+                "for {alone} over the link {name} no gateway answers at its other end, for {} one does: they lead elsewhere, or something on \
+                 the way removes Farlink's TCP option (kind 254) from some",
+                with.len()
+            ),
+        ),
+    };
+    Some(Diagnosis::new(id, severity, said).seen("link", name).seen("gateways", ids.join(", ")))
+}
+
+/// A round trip that was said to be so long at least can be told from a local network's.
+const FAR_RTT_US: u64 = 40_000;
+/// Round trips that differ by this factor are of different ways.
+const ELSEWHERE: u64 = 4;
+
+/// The smallest round trip of the connections that leave by an interface, microseconds.
+fn shortest_us(flows: &[Value], of: impl Fn(&str) -> bool) -> Option<u64> {
+    let ends = flows.iter().flat_map(|flow| {
+        ["a", "b"].map(|end| (text(flow, &format!("/out_{end}")), number(flow, &format!("/srtt_{end}_us"))))
+    });
+    ends.filter(|(interface, us)| *us > 0 && of(interface)).map(|(_, us)| us).min()
+}
+
+/// The round trip that was said of the link is not behind its interface, but behind another one.
+fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
+    let (name, interface) = (text(link, "/name"), text(link, "/interface"));
+    let here_us = shortest_us(flows, |i| i == interface)?;
+    let said_us = number(link, "/rtt_us");
+    let (there, there_us) = flows
+        .iter()
+        .flat_map(|flow| ["a", "b"].map(|end| text(flow, &format!("/out_{end}"))))
+        .filter(|i| !i.is_empty() && *i != interface)
+        .find_map(|i| Some((i.clone(), shortest_us(flows, |other| other == i)?)))?;
+    if said_us < FAR_RTT_US || here_us > said_us / ELSEWHERE || there_us < said_us / 2 {
+        return None;
+    }
+    let said = format!(
+        "the link {name} is declared at {interface}, where the round trip is {}, and the round trip of {} that was said of it is that behind \
+         {there} ({}): declare it there",
+        microseconds(here_us),
+        microseconds(said_us),
+        microseconds(there_us),
+    );
+    let finding = Diagnosis::new("link-elsewhere", Severity::Warning, said)
+        .seen("link", name)
+        .seen("interface", interface)
+        .seen("rtt_us", here_us)
+        .seen("rtt_elsewhere_us", there_us);
+    Some(finding.mended_by(Remedy::configure("link.interface", format!("\"{there}\""))))
+}
+
+/// Without a link everything is guessed.
+fn none_declared(links: &[Value]) -> Option<Diagnosis> {
+    let said = "no link is declared: Farlink does not know which interface leads to the hard link, finds no other gateway, and shapes nothing. \
+                Declare it with `[[link]]`, at both ends";
+    links.is_empty().then(|| Diagnosis::new("no-link", Severity::Note, said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ids(before: Value, after: Value, flows: Value) -> Vec<String> {
+        let sample =
+            |links: Value| Sample { counters: None, status: json!({ "links": links }), flows: flows.clone() };
+        let found = findings(&sample(before), &sample(after), 2);
+        found.into_iter().map(|d| format!("{} {:?}", d.id, d.severity)).collect()
+    }
+
+    fn link(more: Value) -> Value {
+        let mut link = json!({"name": "geo", "interface": "sat0", "rate_bps": 8_000_000, "estimated_bps": 0, "down_by": [],
+            "gateways": [], "sent_bytes": 0, "retransmitted_bytes": 0});
+        link.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([link])
+    }
+
+    fn flow(peer_b: bool, out_b: &str) -> Value {
+        json!({"mode": "split", "peer_a": false, "peer_b": peer_b, "out_a": "lan0", "out_b": out_b})
+    }
+
+    #[test]
+    fn who_says_that_a_link_is_down_is_told() {
+        let of = |by: &str| ids(link(json!({})), link(json!({ "down_by": [by] })), json!([]));
+        assert_eq!(of("operator"), ["link-down Warning"]);
+        assert_eq!(of("contact plan"), ["link-away Note"]);
+        assert_eq!(of("silence"), ["link-silent Warning"]);
+        // Which `interface-down` tells.
+        assert_eq!(of("kernel"), [""; 0]);
+    }
+
+    #[test]
+    fn a_rate_that_is_too_high_shows_by_what_is_sent_again() {
+        let of = |sent: u64, again: u64, more: Value| {
+            let mut after = json!({"sent_bytes": sent, "retransmitted_bytes": again});
+            after.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            ids(link(json!({})), link(after), json!([]))
+        };
+        assert_eq!(of(2_000_000, 1_000_000, json!({})), ["rate-too-high Warning"]);
+        assert_eq!(of(2_000_000, 20_000, json!({})), [""; 0], "a lossy link");
+        assert_eq!(of(400_000, 200_000, json!({})), [""; 0], "it is not full");
+        assert_eq!(
+            of(2_000_000, 1_000_000, json!({"estimated_bps": 8_000_000})),
+            [""; 0],
+            "nobody has said it"
+        );
+        assert_eq!(of(10_000, 5_000, json!({"rate_bps": 1000})), [""; 0], "too little to tell");
+    }
+
+    #[test]
+    fn the_real_rate_is_the_remedy() {
+        let sample = |after: Value| Sample { status: json!({"links": link(after)}), ..Sample::default() };
+        let found = findings(
+            &sample(json!({})),
+            &sample(json!({"sent_bytes": 2_000_000, "retransmitted_bytes": 973_000})),
+            2,
+        );
+        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 4100000")]);
+    }
+
+    #[test]
+    fn whether_the_other_gateway_answers_is_told() {
+        let heard = || link(json!({"gateways": [{"identity": "0a0b0c0d"}]}));
+        let of = |link: Value, flows: Value| ids(link.clone(), link, flows);
+        assert_eq!(of(link(json!({})), json!([flow(false, "sat0")])), ["no-far-gateway Note"]);
+        assert_eq!(of(heard(), json!([flow(true, "sat0")])), [""; 0]);
+        assert_eq!(of(heard(), json!([flow(false, "sat0")])), ["option-stripped Warning"]);
+        assert_eq!(
+            of(heard(), json!([flow(false, "sat0"), flow(true, "sat0")])),
+            ["some-without-gateway Note"]
+        );
+        assert_eq!(ids(json!([]), json!([]), json!([])), ["no-link Note"]);
+    }
+
+    #[test]
+    fn a_round_trip_that_is_elsewhere_shows_where_the_link_is() {
+        let of = |said_us: u64, lan_us: u64, sat_us: u64| {
+            let flow = json!({"mode": "dormant", "out_a": "lan0", "out_b": "sat0", "srtt_a_us": lan_us, "srtt_b_us": sat_us});
+            let link = link(json!({"interface": "lan0", "rtt_us": said_us}));
+            ids(link.clone(), link, json!([flow]))
+        };
+        assert_eq!(of(500_000, 400, 520_000), ["link-elsewhere Warning"]);
+        assert_eq!(of(500_000, 510_000, 520_000), [""; 0], "it is as far as was said");
+        assert_eq!(of(500_000, 400, 600), [""; 0], "a cache near by");
+        assert_eq!(of(0, 400, 520_000), [""; 0], "nobody has said how far it is");
+    }
+}

@@ -1,0 +1,137 @@
+//! While the gateway runs, its log says what `farlink check` would call a problem or warn of: once
+//! when it begins, once when it has gone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use farlink_linux::divert::{Diagnosis, Severity};
+
+use super::{Running, host, judge, live};
+use crate::admin::client::ask_within;
+use crate::admin::protocol::Request;
+
+/// Where this machine and the counters are looked at for the first time, and then again.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
+const THEN_EVERY: Duration = Duration::from_secs(50);
+/// So long counters are listened to.
+const LISTENS: u64 = 10;
+/// What is so for a moment is no news: it has to be so twice in a row.
+const TIMES: u32 = 2;
+
+/// Looks for ever, on a thread of its own, at the gateway that answers at this socket.
+pub fn start(socket: &Path) {
+    let socket = socket.to_owned();
+    // Without it the log says less.
+    let _ = std::thread::Builder::new().name("check".to_owned()).spawn(move || watch(&socket));
+}
+
+fn watch(socket: &Path) {
+    let mut known = Known::default();
+    for look in 0_u32.. {
+        std::thread::sleep(if look < TIMES { FIRST_AFTER } else { THEN_EVERY });
+        // A gateway that ends, or is busy, has other things to say.
+        if let Ok(found) = found(socket) {
+            known.update(found, |change| match change {
+                Change::Begins(d) => tracing::warn!(id = %d.id, "{}", d.text),
+                Change::Ends(d) => tracing::info!(id = %d.id, "no longer so: {}", d.text),
+            });
+        }
+    }
+}
+
+/// What the guard of the diversion does not say in the log itself.
+fn found(socket: &Path) -> anyhow::Result<Vec<Diagnosis>> {
+    let running: Running = serde_json::from_value(ask_within(socket, &Request::Check {}, live::PATIENCE)?)?;
+    let before = live::sample(socket, &running)?;
+    std::thread::sleep(Duration::from_secs(LISTENS));
+    let after = live::sample(socket, &running)?;
+    let mut found = judge::judge(&running, &before, &after, LISTENS).found;
+    let interfaces: Vec<_> = running.interfaces.iter().map(|i| i.name.clone()).collect();
+    found.extend(host::further(&interfaces));
+    if running.has_bumps() {
+        found.extend(farlink_linux::divert::diagnose(&running.divert(), &interfaces));
+    }
+    found.retain(|d| d.severity >= Severity::Warning);
+    Ok(found)
+}
+
+/// News.
+enum Change<'a> {
+    Begins(&'a Diagnosis),
+    Ends(&'a Diagnosis),
+}
+
+/// What was found at the last looks.
+#[derive(Default)]
+struct Known(Vec<Seen>);
+
+struct Seen {
+    finding: Diagnosis,
+    /// How often in a row.
+    times: u32,
+}
+
+impl Known {
+    /// The same, whatever its numbers are now.
+    fn is_same(a: &Diagnosis, b: &Diagnosis) -> bool {
+        let place = |d: &Diagnosis| ["link", "interface", "chain"].map(|key| d.evidence.get(key).cloned());
+        let without_numbers = |d: &Diagnosis| d.text.split(|c: char| c.is_ascii_digit()).next().map(str::len);
+        a.id == b.id
+            && place(a) == place(b)
+            && (place(a).iter().any(Option::is_some) || without_numbers(a) == without_numbers(b))
+    }
+
+    fn update(&mut self, found: Vec<Diagnosis>, mut say: impl FnMut(Change<'_>)) {
+        let is_found = |seen: &Seen| found.iter().any(|d| Self::is_same(d, &seen.finding));
+        for gone in self.0.extract_if(.., |seen| !is_found(seen)) {
+            if gone.times >= TIMES {
+                say(Change::Ends(&gone.finding));
+            }
+        }
+        for finding in found {
+            match self.0.iter_mut().find(|seen| Self::is_same(&seen.finding, &finding)) {
+                Some(seen) => {
+                    seen.times = seen.times.saturating_add(1);
+                    if seen.times == TIMES {
+                        say(Change::Begins(&finding));
+                    }
+                }
+                None => self.0.push(Seen { finding, times: 1 }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_said_once_when_it_begins_and_once_when_it_ends() {
+        let mut known = Known::default();
+        let mut said = Vec::new();
+        let rate = |mbps: u32| {
+            Diagnosis::new("rate-too-high", Severity::Warning, format!("geo carries {mbps}"))
+                .seen("link", "geo")
+        };
+        let down = |name: &str| {
+            Diagnosis::new("interface-down", Severity::Warning, format!("{name} is down"))
+                .seen("interface", name)
+        };
+        for found in [
+            vec![rate(4), down("lan0")],
+            vec![rate(5), down("lan0"), down("sat0")],
+            vec![rate(4), down("lan0")],
+            vec![rate(4)],
+            vec![],
+        ] {
+            known.update(found, |change| {
+                said.push(match change {
+                    Change::Begins(d) => format!("+ {}", d.text),
+                    Change::Ends(d) => format!("- {}", d.text),
+                });
+            });
+        }
+        assert_eq!(said, ["+ geo carries 5", "+ lan0 is down", "- lan0 is down", "- geo carries 4"]);
+    }
+}
