@@ -174,6 +174,11 @@ impl Bump {
         Ok(())
     }
 
+    /// This device is gone, or about to go.
+    pub fn release(&mut self, device: u32) {
+        self.served.remove(&device);
+    }
+
     /// Traffic from and to this interface may be taken where it passes a bump: that of the two
     /// interfaces with the smaller rank. `rank` of one without a bump: [`NO_BUMP`]. `whole`: all
     /// that leaves by it.
