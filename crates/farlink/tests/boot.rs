@@ -381,6 +381,11 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
         bed.in_gateway("ip link set to-server group 0");
         bed.eventually("it is let go", || bed.state_of("to-server").is_none());
         bed.transfer().unwrap();
+        bed.in_gateway("ip link set to-client name to-cl9; ip link set to-server group 7");
+        bed.splits("it is called otherwise, as the pattern says");
+        assert_eq!((bed.state_of("to-client"), bed.state_of("to-cl9")), (None, Some((true, true))));
+        bed.in_gateway("ip link set to-cl9 name to-client; ip link set to-server group 0");
+        bed.eventually("it is let go", || bed.state_of("to-server").is_none());
         // All that forward.
         bed.gateway.sysctl("ipv4.conf.to-server.forwarding", "0").unwrap();
         bed.gateway.sysctl("ipv6.conf.to-server.forwarding", "0").unwrap();
@@ -390,6 +395,10 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
         assert_eq!((bed.state_of("to-client"), bed.state_of("to-server")), (Some((true, true)), None));
         bed.gateway.sysctl("ipv4.conf.to-server.forwarding", "1").unwrap();
         bed.splits("it forwards");
+        bed.in_gateway("ip link set to-server down");
+        bed.eventually("it is down", || bed.state_of("to-server") == Some((true, false)));
+        bed.in_gateway("ip link set to-server up");
+        bed.splits("it is up again");
         bed.ends(daemon, &before);
     });
 }
@@ -442,6 +451,21 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
         let wrong = reload("[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to client\"\n");
         assert!(wrong.contains("cannot be the name of an interface"), "{wrong}");
         bed.splits("as before");
+        if method == "bump" {
+            let devices = || {
+                let status = bed.status();
+                let of = |i: &Value| i["device"] != "";
+                status["interfaces"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(devices(), [true, true], "{}", bed.status());
+            assert_eq!(reload(&NAMES.replacen('\n', "\nattach = true\n", 1)), "holds now: attach\n");
+            assert_eq!(devices(), [true, false], "{}", bed.status());
+            bed.splits("only the hosts' interface has a bump");
+            talk("by one bump");
+            assert_eq!(reload(NAMES), "holds now: attach\n");
+            bed.splits("both have one again");
+            talk("by two bumps");
+        }
         drop((here, there));
         // Taken out for good, it goes when nothing is split any more that passes it.
         reload("[[interface]]\nname = \"to-client\"\n");

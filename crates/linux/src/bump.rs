@@ -211,23 +211,26 @@ impl Bump {
     }
 
     /// Packets of this interface go to these devices from here on: what comes in, and what leaves.
-    /// Without devices it is only counted what leaves. Nothing is done where that is so.
+    /// Without devices it is only counted what leaves. Where programs stand they stay.
     ///
     /// # Errors
     /// One of the two has gone.
     pub fn attach(&mut self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
-        if let Some((incoming, leaving)) = devices {
-            bpf::put(&self.incoming, interface.index, incoming)?;
-            bpf::put(&self.leaving, interface.index, leaving)?;
+        match devices {
+            Some((incoming, leaving)) => {
+                bpf::put(&self.incoming, interface.index, incoming)?;
+                bpf::put(&self.leaving, interface.index, leaving)?;
+            }
+            None => self.take_nothing_of(interface.index),
         }
         if let Some([a, b, c, d, e, f]) = interface.ethernet {
             bpf::put(&self.addresses, interface.index, [a, b, c, d, e, f, 0, 0])?;
         }
-        if self.held.contains_key(&interface.index) {
-            return Ok(());
-        }
         let sides: &[_] =
             if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
+        if self.held.get(&interface.index).is_some_and(|held| held.sides == sides) {
+            return Ok(());
+        }
         let has_ethernet = interface.ethernet.is_some();
         let held = Held { has_ethernet, sides, programs: Vec::new(), claim: None };
         self.held.insert(interface.index, held);

@@ -25,8 +25,8 @@ pub(crate) use diagnose::NO_INTERFACE;
 pub use diagnose::{Diagnosis, Severity, diagnose, refusal, verify};
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
-pub(crate) use plan::counter_name;
 pub use plan::{DivertConfig, Diverted, Families};
+pub(crate) use plan::{counter_name, is_plain};
 pub use selection::Selection;
 
 pub use crate::netlink::Count;

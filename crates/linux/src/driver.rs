@@ -18,15 +18,16 @@ mod shortage;
 mod shown;
 mod status;
 mod wanted;
+mod workshop;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
+use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
 
 pub use connection_log::{ConnectionLogConfig, LogTarget};
@@ -199,16 +200,7 @@ impl Driver {
         setup::with_spare_ones(&mut config);
         let Setup { ports, faces, maker, bump } = Setup::make(&config)?;
         let pulse = Arc::clone(&maker.pulse);
-        let interfaces: Vec<(IfaceId, String)> = ports.iter().map(|p| (p.id, p.interface.clone())).collect();
-        // From here on no other process serves this instance: it would hold the TUNs.
         let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
-        let (records, journal) = match &config.journal {
-            Some(path) => {
-                let records = Journal::replay(path, &interfaces);
-                (records, Some(Journal::create(path, slots, &interfaces)?))
-            }
-            None => (Vec::new(), None),
-        };
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         let monitor = Monitor::open()?;
@@ -226,7 +218,7 @@ impl Driver {
             shown: bump.is_some().then(Shown::default),
             own: config.own_packets.filter(|_| bump.is_some()),
             routes: RouteCache::open()?,
-            journal,
+            journal: None,
             counters: Counters::default(),
             profile: None,
             connection_log: config.connection_log.as_ref().map(ConnectionLog::start).transpose()?,
@@ -265,6 +257,8 @@ impl Driver {
             shortage: Shortage::default(),
         };
         driver.look_at_links()?;
+        // From here on no other process serves this instance: it would hold the TUNs.
+        let records = driver.open_journal(config.journal.as_deref(), slots)?;
         driver.tell_states();
         driver.follow_ports();
         driver.divert(config.divert, bump)?;
@@ -282,12 +276,23 @@ impl Driver {
         Ok(driver)
     }
 
+    /// What a predecessor held when it was killed, and a new journal in its place.
+    fn open_journal(&mut self, path: Option<&Path>, slots: usize) -> Result<Vec<Record>> {
+        let Some(path) = path else { return Ok(Vec::new()) };
+        let ports = self.net.ports.iter();
+        let interfaces: Vec<(IfaceId, String)> = ports.map(|p| (p.id, p.interface.clone())).collect();
+        let records = Journal::replay(path, &interfaces);
+        self.net.journal = Some(Journal::create(path, slots, &interfaces)?);
+        Ok(records)
+    }
+
     /// Packets come from here on.
     fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Mutex<Bump>>>) -> Result<()> {
         if let Some(bump) = bump {
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
             self.look_at_links()?;
+            self.maker.wait();
             let pulse = Arc::clone(&self.pulse);
             let everything = config.takes_everything();
             self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
@@ -524,6 +529,7 @@ impl Driver {
         };
         self.watchdog = None;
         self.bump_guard = None;
+        self.maker.wait();
         if let Some(bump) = &self.bump {
             bump.lock().unwrap_or_else(PoisonError::into_inner).take_nothing();
         }

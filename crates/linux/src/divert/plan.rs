@@ -438,9 +438,14 @@ impl Plan {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Rules can name an interface that is called so.
+pub(crate) fn is_plain(name: &str) -> bool {
     let odd = |c: char| c.is_whitespace() || c.is_control() || "\"*/\\".contains(c);
-    if name.is_empty() || name.len() > 15 || name.contains(odd) {
+    !name.is_empty() && name.len() <= 15 && !name.contains(odd)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if !is_plain(name) {
         return Err(Error::Refused(format!("\"{name}\" is not the name of an interface")));
     }
     Ok(())

@@ -39,6 +39,10 @@ impl Faces {
     pub(crate) fn get_mut(&mut self, n: usize) -> Option<&mut Face> {
         Some(&mut self.slots.get_mut(n)?.as_mut()?.face)
     }
+    /// The one that has this number in the kernel.
+    pub(crate) fn of_index(&mut self, index: u32) -> Option<&mut Face> {
+        self.iter_mut().find(|face| face.index() == index)
+    }
     /// The interface whose device it is.
     pub(crate) fn owner(&self, n: usize) -> Option<IfaceId> {
         Some(self.slot(n)?.of)

@@ -15,6 +15,7 @@ const WINK_MAX: Duration = Duration::from_secs(1);
 
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
+    pub(super) link: String,
     told: LinkState,
     is: LinkState,
     since: Instant,
@@ -75,12 +76,15 @@ impl Driver {
     /// second.
     pub(super) fn tell_link_states(&mut self) {
         let now = clock::now();
-        for (n, (link, said)) in self.gateway.link_states().enumerate() {
+        for (link, said) in self.gateway.link_states() {
             let state = said.state();
-            if self.link_states.len() <= n {
-                self.link_states.push(ToldState { told: LinkState::Up, is: LinkState::Up, since: now });
-            }
-            let Some(before) = self.link_states.get_mut(n) else { return };
+            let place = self.link_states.iter().position(|of| of.link == link);
+            let place = place.unwrap_or_else(|| {
+                let (told, is) = (LinkState::Up, LinkState::Up);
+                self.link_states.push(ToldState { link: link.to_owned(), told, is, since: now });
+                self.link_states.len() - 1
+            });
+            let Some(before) = self.link_states.get_mut(place) else { return };
             if core::mem::replace(&mut before.is, state) != state {
                 before.since = now;
             }

@@ -1,8 +1,6 @@
 //! Interfaces that come, go, are renamed, or become part of another one; and those that the
 //! configuration adds or takes out. Which port each belongs to, and what follows.
 
-use std::sync::PoisonError;
-
 use farlink_gateway::config::Interface;
 use farlink_gateway::{IfaceId, SELECTORS_FROM};
 use farlink_wire::{Duration, Instant};
@@ -12,7 +10,7 @@ use super::setup::Maker;
 use super::wanted::{Finder, finder_of, matches};
 use super::{Driver, Retiring};
 use crate::clock;
-use crate::divert::Diverted;
+use crate::divert::{Diverted, is_plain};
 use crate::event_loop::Interest;
 use crate::netlink::{Link, Socket};
 
@@ -31,6 +29,8 @@ pub(super) enum Why {
     Enslaved,
     /// Another interface has its name.
     Replaced,
+    /// It is something else in the configuration now.
+    Moved,
     /// The configuration has no place for it.
     TakenOut,
 }
@@ -38,17 +38,27 @@ pub(super) enum Why {
 impl Driver {
     /// Something about an interface has changed, or it has come or gone.
     pub(super) fn link_changed(&mut self, link: &Link, exists: bool) {
-        if self.net.faces.iter().any(|f| f.index() == link.index) {
-            self.device_changed(link, exists);
+        if let Some(face) = self.net.faces.of_index(link.index) {
+            // One that has just been made comes up a moment later, and what is told may be old.
+            let is_up = || Socket::open().and_then(|mut socket| socket.link(&link.name));
+            let is_up = link.up && exists || is_up().is_ok_and(|now| now.is_some_and(|now| now.up));
+            if face.note_up(is_up) {
+                tracing::error!(
+                    device = link.name,
+                    "the device was taken down or away; one that is down is brought up again"
+                );
+            }
             return;
         }
         let at = self.net.ports.iter().position(|p| p.index == Some(link.index));
         let to = if exists { self.port_for(link, at) } else { None };
+        // Another port may have made room for it.
+        let at = self.net.ports.iter().position(|p| p.index == Some(link.index));
         if let Some(at) = at.filter(|at| Some(*at) != to) {
             let why = match (exists, link.is_port, to) {
                 (false, ..) => Why::Gone,
                 (true, true, _) => Why::Enslaved,
-                (true, false, Some(_)) => Why::Replaced,
+                (true, false, Some(_)) => Why::Moved,
                 (true, false, None) => Why::TakenOut,
             };
             self.unbind(at, why);
@@ -72,7 +82,7 @@ impl Driver {
         if let Some(n) = by_name.or(renamed) {
             return Some(n);
         }
-        let finder = finder_of(&self.finders, link).cloned();
+        let finder = finder_of(&self.finders, link, at.is_some()).cloned();
         let Some(finder) = finder else {
             // What is split goes on, where it is diverted still.
             let at = at?;
@@ -184,11 +194,6 @@ impl Driver {
             self.retiring.push(Retiring { faces, change: self.change + 1 });
             self.look_at = Some(clock::now());
         }
-        let index = port.index;
-        // The programs stand at the sides that it had.
-        if let (Some(bump), Some(index)) = (&self.bump, index) {
-            bump.lock().unwrap_or_else(PoisonError::into_inner).forget(index);
-        }
         self.ports_changed = true;
         self.watch_devices();
     }
@@ -259,8 +264,9 @@ impl Driver {
                 face.set_target(None);
             }
         }
-        if let Some(bump) = &self.bump {
-            bump.lock().unwrap_or_else(PoisonError::into_inner).forget(index);
+        // One that moves has other devices in a moment, and nothing passes in between.
+        if why != Why::Moved {
+            self.maker.detach(index);
         }
         self.ports_changed = true;
         match why {
@@ -272,6 +278,9 @@ impl Driver {
                 interface = %called,
                 "the interface is a port of a bridge or a bond now: its packets are routed where that one stands, and are diverted there"
             ),
+            Why::Moved => {
+                tracing::info!(interface = %called, was = %interface, "the interface is something else now")
+            }
             Why::Replaced => {
                 tracing::info!(interface = %called, port = %interface, "another interface takes its place")
             }
@@ -315,27 +324,10 @@ impl Driver {
 
     /// Puts a bump where the interface is now.
     fn follow_bump(&self, n: usize, link: &Link) {
-        let (Some(bump), Some(port)) = (&self.bump, self.net.ports.get(n)) else { return };
-        let mut bump = bump.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(port) = self.net.ports.get(n).filter(|_| self.bump.is_some()) else { return };
         let device = |n: usize| self.net.faces.get(n).map(super::face::Face::index);
-        let devices =
-            port.faces.clone().next().and_then(device).zip(port.faces.clone().next_back().and_then(device));
-        let whole = self.maker.takes_all_of(port);
-        let outcome = bump.configure(link.index, port.rank, whole).and_then(|()| bump.attach(link, devices));
-        if let Err(error) = outcome {
-            tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
-        }
-    }
-
-    /// One of our own devices.
-    fn device_changed(&mut self, link: &Link, exists: bool) {
-        if exists && link.up {
-            return;
-        }
-        tracing::error!(
-            device = link.name,
-            "the device was taken down or away; one that is down is brought up again"
-        );
+        let (first, last) = (port.faces.clone().next(), port.faces.clone().next_back());
+        self.maker.attach(port, link, first.and_then(device).zip(last.and_then(device)));
     }
 
     /// The interfaces' own addresses: ICMP errors of the gateway come from them.
@@ -385,7 +377,7 @@ impl Driver {
         let there = self.net.ports.iter().filter(|p| p.index.is_some());
         for port in there.chain(self.net.ports.iter().filter(|p| p.index.is_none())) {
             // One that is away may have a name that another one has now.
-            if all.iter().any(|one| one.interface == port.called) {
+            if all.iter().any(|one| one.interface == port.called) || !is_plain(&port.called) {
                 continue;
             }
             all.extend(self.net.faces.of(&port.faces).map(|face| Diverted {
@@ -400,7 +392,7 @@ impl Driver {
     /// Names of the interfaces of which everything is diverted that leaves by them.
     pub(super) fn whole(&self) -> Vec<String> {
         let whole = self.net.ports.iter().filter(|p| self.maker.takes_all_of(p));
-        whole.map(|p| p.called.clone()).collect()
+        whole.map(|p| p.called.clone()).filter(|name| is_plain(name)).collect()
     }
 
     /// Interfaces that are taken out go when nothing is split any more that passes them, and
@@ -433,7 +425,7 @@ impl Driver {
             let taken = self.maker.take(&faces, &mut self.net.faces);
             // They may be closed when nobody watches them.
             self.watch_devices();
-            drop(taken);
+            self.maker.discard(taken);
         }
     }
 

@@ -1,10 +1,10 @@
 //! What a driver begins with, and how devices are made: then, and for interfaces that come later.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farlink_gateway::IfaceId;
-use farlink_gateway::config::{Interface, Link};
+use farlink_gateway::config::{self, Interface};
 
 use super::DriverConfig;
 use super::face::Face;
@@ -12,9 +12,11 @@ use super::faces::Faces;
 use super::network::Port;
 use super::pulse::Pulse;
 use super::wanted::Finder;
+use super::workshop::Workshop;
 use crate::bump::{Bump, NO_BUMP, Tap};
 use crate::divert::{DivertConfig, Method, Selection};
 use crate::error::{Error, Result};
+use crate::netlink::Link;
 use crate::tun::{Tun, TunConfig};
 
 /// Interfaces that there may be at a time, unless more are named. The journal has names for so
@@ -43,6 +45,7 @@ pub(super) struct Maker {
     queue_packets: u32,
     pub(super) pulse: Arc<Pulse>,
     bump: Option<Arc<Mutex<Bump>>>,
+    workshop: Workshop,
     /// Only interfaces that say so have a bump.
     is_chosen: bool,
 }
@@ -65,6 +68,7 @@ impl Setup {
             queue_packets: config.queue_packets,
             pulse: Arc::new(Pulse::new(config.gateway.interfaces.len() * sides)),
             bump: bump.clone(),
+            workshop: Workshop::open()?,
             is_chosen: is_chosen(&config.divert, &config.finders),
         };
         let (mut ports, mut faces) = (Vec::new(), Faces::default());
@@ -79,6 +83,10 @@ impl Setup {
         }
         Ok(Self { ports, faces, maker, bump })
     }
+}
+
+fn locked(bump: &Mutex<Bump>) -> MutexGuard<'_, Bump> {
+    bump.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Only interfaces that say so have a bump.
@@ -146,7 +154,7 @@ impl Maker {
             match self.device(n) {
                 Ok(face) => faces.put(n, of, face),
                 Err(error) => {
-                    drop(self.take(&room, faces));
+                    self.discard(self.take(&room, faces));
                     return Err(error);
                 }
             }
@@ -160,7 +168,12 @@ impl Maker {
         let face = match &self.bump {
             Some(bump) => {
                 let tap = Tap::create(&made)?;
-                bump.lock().unwrap_or_else(PoisonError::into_inner).serve(tap.index())?;
+                let (bump, index) = (Arc::clone(bump), tap.index());
+                self.workshop.order(move || {
+                    if let Err(error) = locked(&bump).serve(index) {
+                        tracing::error!(device = index, %error, "what is written to this device goes nowhere");
+                    }
+                });
                 Face::of_tap(tap, pulse)
             }
             None => Face::of_tun(Tun::create(&made)?, pulse),
@@ -171,20 +184,51 @@ impl Maker {
         Ok(face)
     }
 
-    /// Takes devices away. They are gone when they are dropped.
+    /// Takes devices away.
     pub(super) fn take(&self, range: &Range<usize>, faces: &mut Faces) -> Vec<Face> {
         let mut taken = Vec::new();
         for n in range.clone() {
-            let Some(face) = faces.take(n) else { continue };
-            if let Some(bump) = &self.bump {
-                bump.lock().unwrap_or_else(PoisonError::into_inner).release(face.index());
-            }
+            taken.extend(faces.take(n));
             if let Some(port) = self.pulse.ports.get(n) {
                 port.set_there(false);
             }
-            taken.push(face);
         }
         taken
+    }
+
+    /// These devices are needed no more.
+    pub(super) fn discard(&self, faces: Vec<Face>) {
+        let bump = self.bump.clone();
+        self.workshop.order(move || {
+            if let Some(bump) = bump {
+                faces.iter().for_each(|face| locked(&bump).release(face.index()));
+            }
+            drop(faces);
+        });
+    }
+
+    /// What passes an interface meets a bump from here on, with these devices.
+    pub(super) fn attach(&self, port: &Port, link: &Link, devices: Option<(u32, u32)>) {
+        let Some(bump) = self.bump.clone() else { return };
+        let (link, rank, whole) = (link.clone(), port.rank, self.takes_all_of(port));
+        self.workshop.order(move || {
+            let mut bump = locked(&bump);
+            let outcome = bump.configure(link.index, rank, whole).and_then(|()| bump.attach(&link, devices));
+            if let Err(error) = outcome {
+                tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
+            }
+        });
+    }
+
+    /// This interface is gone, or no concern any more.
+    pub(super) fn detach(&self, interface: u32) {
+        let Some(bump) = self.bump.clone() else { return };
+        self.workshop.order(move || locked(&bump).forget(interface));
+    }
+
+    /// Waits until all of that is done.
+    pub(super) fn wait(&self) {
+        self.workshop.wait();
     }
 
     /// Everything is taken that leaves by its interface.
@@ -195,12 +239,12 @@ impl Maker {
 
 /// The configuration of a gateway to which interfaces can be added: with spare ones, in the routing
 /// domains that it has.
-pub(super) fn with_spare_ones(config: &mut DriverConfig) {
-    let room = INTERFACES_MAX.min(config.divert.capacity() as usize);
-    let interfaces = &mut config.gateway.interfaces;
+pub(super) fn with_spare_ones(told: &mut DriverConfig) {
+    let room = INTERFACES_MAX.min(told.divert.capacity() as usize);
+    let interfaces = &mut told.gateway.interfaces;
     let spare = room.saturating_sub(interfaces.len());
     let mut domains: Vec<u16> = interfaces.iter().map(|i| i.domain).collect();
-    domains.extend(config.finders.iter().map(|finder| finder.domain));
+    domains.extend(told.finders.iter().map(|finder| finder.domain));
     domains.push(0);
     domains.sort_unstable();
     domains.dedup();
@@ -211,7 +255,7 @@ pub(super) fn with_spare_ones(config: &mut DriverConfig) {
         name: String::new(),
         domain: domains.get(n % domains.len()).copied().unwrap_or(0),
         addresses: Vec::new(),
-        link: (n < links).then(Link::default),
+        link: (n < links).then(config::Link::default),
     });
     let spares: Vec<_> = spares.collect();
     interfaces.extend(spares);

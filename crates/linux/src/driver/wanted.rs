@@ -1,6 +1,7 @@
 //! Which interfaces are diverted besides those that are named. Pure, but for what the kernel says
 //! of forwarding.
 
+use crate::divert::is_plain;
 use crate::error::Result;
 use crate::netlink::{Link, Socket};
 use crate::sysctl;
@@ -33,21 +34,29 @@ pub struct Finder {
 }
 
 impl Finder {
-    fn fits(&self, link: &Link) -> bool {
+    fn fits(&self, link: &Link, is_known: bool) -> bool {
         match &self.by {
             By::Pattern(pattern) => matches(pattern, &link.name),
             By::Group(group) => link.group == *group,
-            By::Forwarding => link.up && forwards(&link.name),
+            // One that is taken down is a link that is down.
+            By::Forwarding => (link.up || is_known) && forwards(&link.name),
         }
     }
 }
 
-/// The finder that an interface is diverted by: the first that fits decides.
-pub(crate) fn finder_of<'a>(finders: &'a [Finder], link: &Link) -> Option<&'a Finder> {
-    if link.is_loopback || link.is_vrf || link.is_port || link.name.starts_with(OWN) {
+/// The finder that an interface is diverted by: the first that fits decides. `is_known`: it has
+/// been diverted until now.
+pub(crate) fn finder_of<'a>(finders: &'a [Finder], link: &Link, is_known: bool) -> Option<&'a Finder> {
+    if link.is_loopback || link.is_vrf || link.is_port || is_own(&link.name) || !is_plain(&link.name) {
         return None;
     }
-    finders.iter().find(|finder| finder.fits(link)).filter(|finder| finder.divert)
+    finders.iter().find(|finder| finder.fits(link, is_known)).filter(|finder| finder.divert)
+}
+
+/// It may be one of Farlink's own devices, of whichever instance.
+fn is_own(name: &str) -> bool {
+    let number = name.strip_prefix(OWN).unwrap_or_default();
+    number.ends_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
 /// Names of the interfaces that are there now and would be diverted.
@@ -56,7 +65,7 @@ pub(crate) fn finder_of<'a>(finders: &'a [Finder], link: &Link) -> Option<&'a Fi
 /// The kernel does not answer.
 pub fn found_by(finders: &[Finder]) -> Result<Vec<String>> {
     let links = Socket::open()?.links()?;
-    let found = links.into_iter().filter(|link| finder_of(finders, link).is_some());
+    let found = links.into_iter().filter(|link| finder_of(finders, link, false).is_some());
     Ok(found.map(|link| link.name).collect())
 }
 
@@ -129,12 +138,15 @@ mod tests {
             finder(By::Pattern("d*".into()), true),
         ];
         let link = |name: &str, group| Link { name: name.into(), group, ..Link::default() };
-        let by = |link: &Link| finder_of(&finders, link).map(|f| f.by.clone());
+        let by = |link: &Link| finder_of(&finders, link, false).map(|f| f.by.clone());
         assert_eq!(by(&link("docker0", 7)), None);
         assert_eq!(by(&link("x", 7)), Some(By::Group(7)));
         assert_eq!(by(&link("dsl0", 0)), Some(By::Pattern("d*".into())));
         assert_eq!(by(&link("x", 0)), None);
-        assert_eq!(by(&link("farlink0", 7)), None);
+        for own in ["farlink0", "farlinkab12", "d\"0", "d*"] {
+            assert_eq!(by(&link(own, 7)), None, "{own}");
+        }
+        assert_eq!(by(&link("farlink-lan0", 7)), Some(By::Group(7)));
         for odd in [
             Link { is_port: true, ..link("d0", 0) },
             Link { is_vrf: true, ..link("d0", 0) },
