@@ -24,8 +24,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
@@ -149,7 +149,7 @@ pub struct Driver {
     /// gone, and nobody looks whether packets wait in one.
     guard: Option<Guard>,
     bump_guard: Option<BumpGuard>,
-    bump: Option<Arc<Mutex<Bump>>>,
+    bump: Option<Arc<Bump>>,
     maker: Maker,
     watchdog: Option<Watchdog>,
     pulse: Arc<Pulse>,
@@ -162,8 +162,9 @@ pub struct Driver {
     /// Those who divert, and rules, are to hear of it.
     ports_changed: bool,
     has_new_ports: bool,
-    /// The last change of what is diverted that was wanted.
+    /// The last change of what is diverted that was wanted, and what it says.
     change: u64,
+    told: (Vec<Diverted>, Vec<String>),
     retiring: Vec<Retiring>,
     /// When it is looked whether what is leaving may go.
     look_at: Option<Instant>,
@@ -240,6 +241,7 @@ impl Driver {
             ports_changed: true,
             has_new_ports: true,
             change: 0,
+            told: Default::default(),
             retiring: Vec::new(),
             look_at: None,
             is_unsplit: false,
@@ -287,7 +289,7 @@ impl Driver {
     }
 
     /// Packets come from here on.
-    fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Mutex<Bump>>>) -> Result<()> {
+    fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Bump>>) -> Result<()> {
         if let Some(bump) = bump {
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
@@ -298,7 +300,8 @@ impl Driver {
             self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
             return Ok(());
         }
-        let divert = Divert::apply(config, self.diverted())?;
+        self.told = (self.diverted(), self.whole());
+        let divert = Divert::apply(config, self.told.0.clone())?;
         self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
         Ok(())
     }
@@ -531,7 +534,7 @@ impl Driver {
         self.bump_guard = None;
         self.maker.wait();
         if let Some(bump) = &self.bump {
-            bump.lock().unwrap_or_else(PoisonError::into_inner).take_nothing();
+            bump.take_nothing();
         }
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;

@@ -74,6 +74,12 @@ impl Faces {
         }
     }
 
+    /// They are another interface's from here on.
+    pub(crate) fn give(&mut self, range: &Range<usize>, to: IfaceId) {
+        let slots = self.slots.get_mut(range.clone()).unwrap_or_default();
+        slots.iter_mut().flatten().for_each(|slot| slot.of = to);
+    }
+
     pub(crate) fn take(&mut self, n: usize) -> Option<Face> {
         let taken = self.slots.get_mut(n)?.take();
         while self.slots.last().is_some_and(Option::is_none) {

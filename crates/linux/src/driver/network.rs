@@ -37,6 +37,8 @@ pub(crate) struct Port {
     pub(crate) attach: bool,
     /// A link is declared on it.
     pub(crate) is_link: bool,
+    /// Its interface, and its devices, are this one's now.
+    pub(crate) moved_to: Option<IfaceId>,
     /// Its number now; `None`: it does not exist now.
     pub(crate) index: Option<u32>,
     /// Last reported state: up, with carrier.
@@ -72,8 +74,11 @@ pub(crate) struct LinuxNetwork {
 }
 
 impl LinuxNetwork {
+    /// The port of this number, or the one that has its place now.
     pub(crate) fn port(&self, id: IfaceId) -> Option<&Port> {
-        self.ports.iter().find(|p| p.id == id)
+        let of = |id| self.ports.iter().find(|p| p.id == id);
+        let port = of(id)?;
+        port.moved_to.map_or(Some(port), of)
     }
 
     /// The ways through the bumps.

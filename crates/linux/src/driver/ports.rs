@@ -62,6 +62,9 @@ impl Driver {
                 (true, false, None) => Why::TakenOut,
             };
             self.unbind(at, why);
+            if let Some(to) = to {
+                self.hand_over(at, to);
+            }
         }
         if let Some(to) = to {
             self.bind(to, link);
@@ -152,21 +155,49 @@ impl Driver {
         true
     }
 
-    /// A port, with its devices.
+    /// An interface stands at another port now, and its devices go along: nothing that passes it
+    /// notices.
+    fn hand_over(&mut self, from: usize, to: usize) {
+        let Some((id, own)) = self.net.ports.get_mut(to).map(|p| (p.id, std::mem::take(&mut p.faces))) else {
+            return;
+        };
+        self.retire(own);
+        let Some(port) = self.net.ports.get_mut(from) else { return };
+        port.moved_to = Some(id);
+        let faces = std::mem::take(&mut port.faces);
+        let old = port.id;
+        self.net.faces.give(&faces, id);
+        for other in self.net.ports.iter_mut().filter(|p| p.moved_to == Some(old)) {
+            other.moved_to = Some(id);
+        }
+        if let Some(port) = self.net.ports.get_mut(to) {
+            (port.faces, port.moved_to) = (faces, None);
+        }
+    }
+
+    /// These devices go when nothing leads to them any more.
+    fn retire(&mut self, faces: std::ops::Range<usize>) {
+        if !faces.is_empty() {
+            // The change that is about to be told comes next.
+            self.retiring.push(Retiring { faces, change: self.change + 1 });
+            self.look_at = Some(clock::now());
+            self.ports_changed = true;
+        }
+    }
+
+    /// A port. It has devices when its interface comes.
     pub(super) fn make_port(&mut self, interface: &Interface, is_named: bool, attach: bool) -> Option<usize> {
         if let Some(journal) = &mut self.net.journal {
             journal.call(interface.id, &interface.name);
         }
         self.net.ports.push(Maker::port(interface, is_named, attach));
         self.ports_changed = true;
-        let n = self.net.ports.len() - 1;
-        self.fit_devices(n);
-        Some(n)
+        Some(self.net.ports.len() - 1)
     }
 
     /// A port has devices, and takes what passes it, as the configuration says.
     pub(super) fn fit_devices(&mut self, n: usize) {
-        let Some(port) = self.net.ports.get_mut(n) else { return };
+        let Some(port) = self.net.ports.get_mut(n).filter(|p| p.moved_to.is_none()) else { return };
         let (has_devices, rank) = self.maker.wants(port);
         if has_devices != port.faces.is_empty() && rank == port.rank {
             return;
@@ -190,9 +221,8 @@ impl Driver {
                 self.spreader.add(face.name(), face.index());
             }
         } else if !has_devices {
-            let faces = std::mem::replace(&mut port.faces, 0..0);
-            self.retiring.push(Retiring { faces, change: self.change + 1 });
-            self.look_at = Some(clock::now());
+            let faces = std::mem::take(&mut port.faces);
+            self.retire(faces);
         }
         self.ports_changed = true;
         self.watch_devices();
@@ -208,6 +238,9 @@ impl Driver {
     fn bind(&mut self, n: usize, link: &Link) {
         if self.net.ports.get(n).is_some_and(|p| p.index.is_some_and(|index| index != link.index)) {
             self.unbind(n, Why::Replaced);
+        }
+        if let Some(port) = self.net.ports.get_mut(n) {
+            port.moved_to = None;
         }
         self.fit_devices(n);
         let Some(port) = self.net.ports.get_mut(n) else { return };
@@ -259,13 +292,13 @@ impl Driver {
         let (interface, is_named, range) = (port.interface.clone(), port.is_named, port.faces.clone());
         let called = std::mem::replace(&mut port.called, port.interface.clone());
         self.net.by_index.remove(&index);
-        for face in range {
-            if let Some(face) = self.net.faces.get_mut(face) {
-                face.set_target(None);
-            }
-        }
-        // One that moves has other devices in a moment, and nothing passes in between.
+        // One that moves takes its devices along.
         if why != Why::Moved {
+            for face in range {
+                if let Some(face) = self.net.faces.get_mut(face) {
+                    face.set_target(None);
+                }
+            }
             self.maker.detach(index);
         }
         self.ports_changed = true;
@@ -354,9 +387,13 @@ impl Driver {
         if let Some(guard) = &self.bump_guard {
             guard.set_ways(self.net.ways());
         }
-        let (diverted, whole) = (self.diverted(), self.whole());
+        let told = (self.diverted(), self.whole());
+        if self.retiring.iter().all(|one| one.change <= self.change) && told == self.told {
+            return;
+        }
+        self.told.clone_from(&told);
         if let Some(guard) = &mut self.guard {
-            self.change = guard.change(diverted, whole);
+            self.change = guard.change(told.0, told.1);
         }
     }
 
@@ -437,9 +474,11 @@ impl Driver {
         self.unbind(n, Why::TakenOut);
         let port = self.net.ports.remove(n);
         self.gateway.free(clock::now(), port.id);
+        for other in self.net.ports.iter_mut().filter(|p| p.moved_to == Some(port.id)) {
+            other.moved_to = None;
+        }
         self.ports_changed = true;
-        // The change that is about to be told comes next.
-        self.retiring.push(Retiring { faces: port.faces, change: self.change + 1 });
         self.look_at = Some(clock::now());
+        self.retire(port.faces);
     }
 }

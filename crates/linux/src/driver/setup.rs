@@ -1,7 +1,7 @@
 //! What a driver begins with, and how devices are made: then, and for interfaces that come later.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use farlink_gateway::IfaceId;
 use farlink_gateway::config::{self, Interface};
@@ -35,7 +35,7 @@ pub(super) struct Setup {
     pub(super) faces: Faces,
     pub(super) maker: Maker,
     /// `None`: policy routing is to lead to the devices.
-    pub(super) bump: Option<Arc<Mutex<Bump>>>,
+    pub(super) bump: Option<Arc<Bump>>,
 }
 
 /// What it takes to make devices.
@@ -44,7 +44,7 @@ pub(super) struct Maker {
     divert: DivertConfig,
     queue_packets: u32,
     pub(super) pulse: Arc<Pulse>,
-    bump: Option<Arc<Mutex<Bump>>>,
+    bump: Option<Arc<Bump>>,
     workshop: Workshop,
     /// Only interfaces that say so have a bump.
     is_chosen: bool,
@@ -61,7 +61,7 @@ impl Setup {
         if let Some(unknown) = unknown {
             return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
         }
-        let bump = load(&config.divert)?.map(|bump| Arc::new(Mutex::new(bump)));
+        let bump = load(&config.divert)?.map(|bump| Arc::new(bump));
         let sides = if bump.is_some() { 2 } else { 1 };
         let maker = Maker {
             divert: config.divert.clone(),
@@ -85,10 +85,6 @@ impl Setup {
     }
 }
 
-fn locked(bump: &Mutex<Bump>) -> MutexGuard<'_, Bump> {
-    bump.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Only interfaces that say so have a bump.
 fn is_chosen(divert: &DivertConfig, finders: &[Finder]) -> bool {
     !divert.attach.is_empty() || finders.iter().any(|finder| finder.attach && finder.divert)
@@ -105,6 +101,7 @@ impl Maker {
             is_named,
             is_link: interface.link.is_some(),
             attach,
+            moved_to: None,
             index: None,
             is_usable: false,
             is_told_up: true,
@@ -170,7 +167,7 @@ impl Maker {
                 let tap = Tap::create(&made)?;
                 let (bump, index) = (Arc::clone(bump), tap.index());
                 self.workshop.order(move || {
-                    if let Err(error) = locked(&bump).serve(index) {
+                    if let Err(error) = bump.serve(index) {
                         tracing::error!(device = index, %error, "what is written to this device goes nowhere");
                     }
                 });
@@ -201,7 +198,7 @@ impl Maker {
         let bump = self.bump.clone();
         self.workshop.order(move || {
             if let Some(bump) = bump {
-                faces.iter().for_each(|face| locked(&bump).release(face.index()));
+                faces.iter().for_each(|face| bump.release(face.index()));
             }
             drop(faces);
         });
@@ -210,12 +207,17 @@ impl Maker {
     /// What passes an interface meets a bump from here on, with these devices.
     pub(super) fn attach(&self, port: &Port, link: &Link, devices: Option<(u32, u32)>) {
         let Some(bump) = self.bump.clone() else { return };
-        let (link, rank, whole) = (link.clone(), port.rank, self.takes_all_of(port));
+        let (link, whole) = (link.clone(), self.takes_all_of(port));
+        let tell = |interface: &str, error: Error| {
+            tracing::error!(interface, %error, "what passes this interface is not diverted");
+        };
+        // At once: what leaves here goes by the same rank.
+        if let Err(error) = bump.configure(link.index, port.rank, whole) {
+            tell(&link.name, error);
+        }
         self.workshop.order(move || {
-            let mut bump = locked(&bump);
-            let outcome = bump.configure(link.index, rank, whole).and_then(|()| bump.attach(&link, devices));
-            if let Err(error) = outcome {
-                tracing::error!(interface = %link.name, %error, "what passes this interface is not diverted");
+            if let Err(error) = bump.attach(&link, devices) {
+                tell(&link.name, error);
             }
         });
     }
@@ -223,7 +225,8 @@ impl Maker {
     /// This interface is gone, or no concern any more.
     pub(super) fn detach(&self, interface: u32) {
         let Some(bump) = self.bump.clone() else { return };
-        self.workshop.order(move || locked(&bump).forget(interface));
+        bump.ignore(interface);
+        self.workshop.order(move || bump.leave(interface));
     }
 
     /// Waits until all of that is done.

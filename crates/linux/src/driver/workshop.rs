@@ -1,5 +1,5 @@
-//! What the kernel takes its time for, on a thread of its own: to put programs at interfaces and take
-//! them away, to take devices away. One after the other, in the order in which it was asked for.
+//! What the kernel takes its time for, on a thread of its own: to put programs at interfaces and
+//! take them away, to take devices away. One after the other, in the order in which it was asked.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;

@@ -4,7 +4,7 @@
 //! Netfilter sees with a bump what it sees without. So what it refuses is not the bump's fault,
 //! unless [`blame`] finds why it is.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use farlink_wire::Instant;
@@ -46,7 +46,7 @@ pub(crate) struct BumpGuard {
 impl BumpGuard {
     /// For bumps in the calling thread's network namespace.
     pub(crate) fn start(
-        bump: Arc<Mutex<Bump>>,
+        bump: Arc<Bump>,
         ways: Vec<Passing>,
         pulse: Arc<Pulse>,
         everything: bool,
@@ -119,7 +119,7 @@ struct Known {
 
 /// What the thread knows.
 struct Keeper {
-    bump: Arc<Mutex<Bump>>,
+    bump: Arc<Bump>,
     /// The ways that there are.
     told: Arc<Mutex<Vec<Passing>>>,
     /// The same at this look.
@@ -142,10 +142,6 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn bump(&self) -> MutexGuard<'_, Bump> {
-        self.bump.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tick(&mut self, now: Instant) {
         if let Err(error) = self.try_tick(now)
             && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
@@ -175,7 +171,7 @@ impl Keeper {
 
     /// Puts back what is missing, unless that was done too often.
     fn repair(&mut self, now: Instant) -> Result<()> {
-        let without_program = self.bump().missing()?;
+        let without_program = self.bump.missing()?;
         // Asked afterwards: an interface that has gone meanwhile misses nothing.
         let links = self.socket.links()?;
         let mut what = Vec::new();
@@ -203,7 +199,7 @@ impl Keeper {
         match self.repairs.may(now) {
             Ok(()) => {
                 down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
-                bare.iter().try_for_each(|at| self.bump().put_back(*at))?;
+                bare.iter().try_for_each(|at| self.bump.put_back(*at))?;
                 self.is_whole = true;
                 tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
                 self.repairs.done(now, what);
@@ -232,9 +228,7 @@ impl Keeper {
             for way in self.ways.iter().filter(|way| way.to == Side::Stack) {
                 let n = way.n;
                 let written = written.get(n).copied().unwrap_or_default();
-                let bump = self.bump.lock().unwrap_or_else(PoisonError::into_inner);
-                let passed = bump.passed(way.rank, family);
-                drop(bump);
+                let passed = self.bump.passed(way.rank, family);
                 if let Some(plain) = plain.get_mut(n) {
                     *plain = (passed.plain, passed.syns);
                 }
@@ -283,7 +277,7 @@ impl Keeper {
 
     fn suspect(&mut self, now: Instant, family: Family, n: usize) -> Result<()> {
         let Some(way) = self.ways.iter().find(|way| way.n == n).cloned() else { return Ok(()) };
-        let families = self.bump().families();
+        let families = self.bump.families();
         if !families.has(family) {
             return Ok(());
         }
@@ -295,7 +289,7 @@ impl Keeper {
             return Ok(());
         };
         self.ends += 1;
-        self.bump().set_families(families.with(family, false))?;
+        self.bump.set_families(families.with(family, false))?;
         tracing::error!("{cause}. Until then {family} TCP takes the ordinary way and is not split");
         self.with_guard(family, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
         Ok(())
@@ -303,8 +297,8 @@ impl Keeper {
 
     fn resume(&mut self, family: Family, why: &str) -> Result<()> {
         tracing::info!("{family} TCP is diverted again: {why}");
-        let families = self.bump().families();
-        self.bump().set_families(families.with(family, true))?;
+        let families = self.bump.families();
+        self.bump.set_families(families.with(family, true))?;
         self.with_guard(family, FamilyGuard::begin_trial);
         Ok(())
     }
@@ -318,7 +312,7 @@ impl Keeper {
     fn publish(&mut self, now: Instant) {
         let mut found: Vec<String> = self.families.iter().filter_map(FamilyGuard::cause).collect();
         found.extend(self.repairs.recent(now));
-        let families = self.bump().families();
+        let families = self.bump.families();
         let status = DiversionStatus {
             method: Method::Bump.name(),
             in_place: self.is_whole && families == Families::BOTH,
