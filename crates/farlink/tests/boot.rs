@@ -458,7 +458,10 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
                 status["interfaces"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
             };
             assert_eq!(devices(), [true, true], "{}", bed.status());
-            assert_eq!(reload(&NAMES.replacen('\n', "\nattach = true\n", 1)), "holds now: send_ahead, attach\n");
+            assert_eq!(
+                reload(&NAMES.replacen('\n', "\nattach = true\n", 1)),
+                "holds now: send_ahead, attach\n"
+            );
             assert_eq!(devices(), [true, false], "{}", bed.status());
             bed.splits("only the hosts' interface has a bump");
             talk("by one bump");

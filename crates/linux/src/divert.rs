@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
+pub(crate) use blame_bump::FOUND_AT_BUMP;
 pub use blame_bump::{LostAtBump, blame_bump};
 pub(crate) use diagnose::NO_INTERFACE;
 pub use diagnose::{diagnose, refusal, verify};

@@ -5,6 +5,7 @@ mod events;
 mod link;
 mod lookup;
 mod message;
+mod neighbour;
 mod nftables;
 mod route;
 mod socket;

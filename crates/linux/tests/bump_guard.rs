@@ -197,6 +197,63 @@ fn what_the_firewall_refuses_anyway_does_not_end_diversion() {
     assert!(status.in_place && status.ends == 0, "{status:?}");
 }
 
+/// Somebody asks a host that does not answer, again and again, on a machine without any firewall.
+#[test]
+fn an_outage_behind_the_machine_does_not_end_diversion() {
+    if skipped("an_outage_behind_the_machine_does_not_end_diversion") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["left"]));
+    for address in ["10.2.0.1", "fd02::1"] {
+        transfer(&path, address, 100_000);
+    }
+    path.server.sh("ip link set eth0 arp off; ip link set eth0 address 02:00:00:00:00:77");
+    for address in ["10.2.0.1", "fd02::1"] {
+        path.router.sh("ip neigh flush all; ip -6 neigh flush all");
+        let ask = |n: u16| {
+            std::thread::sleep(Duration::from_millis(100));
+            let to = (ip(address), 7000 + n).into();
+            path.client.0.spawn(move || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(3)).is_err()))
+        };
+        let asked: Vec<_> = (0..30).map(ask).collect();
+        assert!(asked.into_iter().all(|asked| asked.join().unwrap().unwrap()));
+        let status = diversion(&daemon);
+        assert!(status.in_place && status.ends == 0, "{address}: {status:?}");
+    }
+}
+
+/// Rules of the old iptables are not nftables'.
+#[test]
+fn what_the_old_iptables_refuses_does_not_end_diversion() {
+    if skipped("what_the_old_iptables_refuses_does_not_end_diversion") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let set = "for t in iptables-legacy ip6tables-legacy; do $t -w -P FORWARD DROP && \
+               $t -w -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT && $t -w -A FORWARD -i left -j ACCEPT; done; echo $?";
+    if path
+        .router
+        .sh(&format!("command -v ip6tables-legacy >/dev/null || {{ echo 1; exit 0; }}; {set}"))
+        .trim()
+        != "0"
+    {
+        eprintln!("cannot run: iptables-legacy is not installed");
+        return;
+    }
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    transfer(&path, "10.2.0.1", 100_000);
+    let scan = |n: u16| {
+        std::thread::sleep(Duration::from_millis(100));
+        let to = (ip("10.1.0.1"), 7000 + n).into();
+        path.server.0.spawn(move || Ok(TcpStream::connect_timeout(&to, Duration::from_secs(2)).is_err()))
+    };
+    let scans: Vec<_> = (0..24).map(scan).collect();
+    assert!(scans.into_iter().all(|scan| scan.join().unwrap().unwrap()));
+    let status = diversion(&daemon);
+    assert!(status.in_place && status.ends == 0, "{status:?}");
+}
+
 #[test]
 fn two_processes_have_no_bump_at_the_same_interface() {
     if skipped("two_processes_have_no_bump_at_the_same_interface") || is_refused() {

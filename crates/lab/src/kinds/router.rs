@@ -153,6 +153,10 @@ impl<'a> Bench<'a> {
     fn run(&self, lab: &mut Lab) -> Result<Measured> {
         let mut measured = Measured::default();
         let began = Instant::now();
+        if self.attach {
+            self.end_gateway(lab)?;
+            lab.restart_gateway_with(NODE, |text| Machine::default().configured(&self.site, true, &text))?;
+        }
         // With policy routing translated connections are forwarded: they stand beside plain ones.
         let split_s = self.untranslated(lab, &mut measured, self.has_bump)?;
         self.end_gateway(lab)?;

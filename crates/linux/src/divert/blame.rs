@@ -213,7 +213,7 @@ pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &st
 }
 
 /// Tables of the old iptables, which nftables does not show.
-fn legacy_tables() -> Vec<String> {
+pub(super) fn legacy_tables() -> Vec<String> {
     ["ip", "ip6"]
         .iter()
         .filter(|of| {

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::blame::droppers;
+use super::blame::{droppers, legacy_tables};
 use super::diagnosis::{Diagnosis, Severity};
 use super::nft;
 use crate::netlink::{Family, RouteKey, Socket};
+
+const RTN_UNICAST: u8 = 1;
 
 /// What was lost, and where.
 #[derive(Clone, Copy, Debug)]
@@ -21,21 +23,57 @@ pub struct LostAtBump<'a> {
     pub sample: Option<(IpAddr, IpAddr)>,
 }
 
+/// The finding of something that drops it; with another one all that is known was found innocent.
+pub(crate) const FOUND_AT_BUMP: &str = "lost-by-hardware-address";
+
 /// Finds the cause. `None`: they would be lost without a bump, too. Runs `nft` at most once.
 pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let index = socket.link_index(lost.interface).ok()?;
+    let mut leads_on = false;
     if let Some((source, destination)) = lost.sample {
         // No route, or the source address check.
         let key = RouteKey { destination, from: Some((source, index)), mark: 0 };
         if socket.route_refusal(&key).ok()?.is_some() {
             return None;
         }
+        leads_on = reaches_next_hop(socket, &key);
     }
-    of_rules(&nft::ruleset("farlink").unwrap_or_default(), lost)
+    let legacy = legacy_rules(lost.family);
+    let cause = of_rules(&nft::ruleset("farlink").unwrap_or_default(), &legacy, lost)?;
+    (cause.id == FOUND_AT_BUMP || leads_on).then_some(cause)
+}
+
+/// What is forwarded this way gets to a next hop that is there. An address of this machine is one
+/// that is translated: nobody here knows to which.
+fn reaches_next_hop(socket: &mut Socket, key: &RouteKey) -> bool {
+    let Ok(Some(hop)) = socket.route_lookup(key) else { return false };
+    if hop.kind != RTN_UNICAST {
+        return false;
+    }
+    let links = socket.links().unwrap_or_default();
+    let Some(link) = links.iter().find(|link| link.index == hop.interface) else { return false };
+    let next = hop.gateway.unwrap_or(key.destination);
+    let is_known = |socket: &mut Socket| socket.is_neighbour_known(link.index, next).unwrap_or(false);
+    // Without Ethernet headers there are no next hops.
+    link.is_usable() && (link.ethernet.is_none() || is_known(socket))
+}
+
+/// The rules of the old iptables for a family, which nftables does not show. `None`: there are
+/// some, and nobody can say which.
+fn legacy_rules(family: Family) -> Option<String> {
+    let (name, program) = match family {
+        Family::V4 => ("ip", "iptables-legacy-save"),
+        Family::V6 => ("ip6", "ip6tables-legacy-save"),
+    };
+    if !legacy_tables().iter().any(|table| table == name) {
+        return Some(String::new());
+    }
+    let output = std::process::Command::new(program).stdin(std::process::Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A rule that looks at hardware addresses: those of Farlink's packets are its own.
-fn of_rules(ruleset: &[Value], lost: &LostAtBump<'_>) -> Option<Diagnosis> {
+fn of_rules(ruleset: &[Value], legacy: &Option<String>, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let chains = droppers(ruleset, Some(lost.family), "farlink");
     let what = format!("{} TCP that comes in by {}", lost.family, lost.interface);
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -51,24 +89,28 @@ fn of_rules(ruleset: &[Value], lost: &LostAtBump<'_>) -> Option<Diagnosis> {
         let finding = Diagnosis::new(id, Severity::Problem, text).seen("interface", lost.interface);
         finding.seen("family", lost.family)
     };
-    match (strict, chains.is_empty()) {
-        (Some(chain), _) => {
-            let place = format!("{} {} {}", chain.family, chain.table, chain.chain);
-            let text = format!(
-                "the firewall (chain {place}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
-                 packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)"
-            );
-            Some(finding("lost-by-hardware-address", text).seen("chain", place))
-        }
-        (None, false) => None,
-        (None, true) => {
-            let text = format!(
-                "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
-                 comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
-            );
-            Some(finding("lost-unseen", text))
-        }
+    let hardware = |who: &str| {
+        let text = format!(
+            "the firewall ({who}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
+             packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)"
+        );
+        finding(FOUND_AT_BUMP, text).seen("chain", who)
+    };
+    if let Some(chain) = strict {
+        return Some(hardware(&format!("chain {} {} {}", chain.family, chain.table, chain.chain)));
     }
+    match legacy {
+        Some(rules) if rules.contains("--mac-source") => return Some(hardware("rules of the old iptables")),
+        // These refuse it without a bump, too.
+        _ if !chains.is_empty() => return None,
+        Some(rules) if !rules.is_empty() => return None,
+        _ => {}
+    }
+    let text = format!(
+        "{what} is dropped by something that nftables does not show (old iptables, BPF, IPsec policy) although routes lead on; if it \
+         comes out without Farlink, put the bump at another interface (`attach`), or divert by `method = \"policy\"`"
+    );
+    Some(finding("lost-unseen", text))
 }
 
 #[cfg(test)]
@@ -76,9 +118,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(ruleset: &Value) -> Option<String> {
+    fn said(ruleset: &Value, legacy: Option<&str>) -> Option<String> {
         let lost = LostAtBump { interface: "lan0", family: Family::V4, sample: None };
-        of_rules(ruleset.as_array().unwrap(), &lost).map(|found| found.text)
+        let cause = of_rules(ruleset.as_array().unwrap(), &legacy.map(str::to_owned), &lost)?;
+        assert_eq!(cause.id == FOUND_AT_BUMP, cause.text.contains("hardware addresses"));
+        Some(cause.text)
     }
 
     #[test]
@@ -87,12 +131,17 @@ mod tests {
         let rule = |field: Value| json!({"rule": {"family": "inet", "table": "t", "chain": "f", "expr": [field, {"accept": null}]}});
         let mac = json!({"match": {"op": "==", "left": {"payload": {"protocol": "ether", "field": "saddr"}}, "right": "00:11:22:33:44:55"}});
         let ip = json!({"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.0.0.1"}});
-        assert_eq!(said(&json!([chain, rule(ip)])), None);
-        let text = said(&json!([chain, rule(mac)])).unwrap();
+        assert_eq!(said(&json!([chain, rule(ip)]), Some("")), None);
+        let text = said(&json!([chain, rule(mac)]), Some("")).unwrap();
         assert!(
             text.contains("chain inet t f") && text.contains("lan0") && text.contains("look at IP addresses"),
             "{text}"
         );
-        assert!(said(&json!([])).unwrap().contains("nftables does not show"));
+        for unknown in [Some(""), None] {
+            assert!(said(&json!([]), unknown).unwrap().contains("nftables does not show"));
+        }
+        assert_eq!(said(&json!([]), Some("-A FORWARD -i lan0 -j DROP")), None, "it does so without a bump");
+        let mac = "-A FORWARD -m mac --mac-source 00:11:22:33:44:55 -j ACCEPT";
+        assert!(said(&json!([]), Some(mac)).unwrap().contains("the old iptables"));
     }
 }

@@ -7,14 +7,14 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use farlink_wire::Instant;
+use farlink_wire::{Duration, Instant};
 
 use super::family::{Ended, FamilyGuard, Kind, Step};
 use super::repairs::Repairs;
 use super::{DiversionStatus, QUIET_FOR};
 use crate::bump::{Bump, Side};
 use crate::clock;
-use crate::divert::{Diagnosis, Families, LostAtBump, Method, Passage, Reading, blame_bump};
+use crate::divert::{Diagnosis, FOUND_AT_BUMP, Families, LostAtBump, Method, Passage, Reading, blame_bump};
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
@@ -73,6 +73,7 @@ impl BumpGuard {
             ends: 0,
             position: Position::default(),
             known: Known::default(),
+            changed_at: clock::now(),
             failed_at: None,
         };
         keeper.known = keeper.what_is_known();
@@ -110,6 +111,10 @@ impl Drop for BumpGuard {
     }
 }
 
+/// So long after a change of rules or routes packets may be lost for a moment: where nothing is
+/// found that drops them, nothing is at fault yet.
+const SETTLED_AFTER: Duration = Duration::from_millis(1500);
+
 /// What decides about packets on this machine, as numbers of its last change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
@@ -138,6 +143,7 @@ struct Keeper {
     /// Where the event loop was at the last tick.
     position: Position,
     known: Known,
+    changed_at: Instant,
     failed_at: Option<Instant>,
 }
 
@@ -159,6 +165,7 @@ impl Keeper {
         let known = self.what_is_known();
         if known != self.known {
             self.known = known;
+            self.changed_at = now;
             self.families.iter_mut().for_each(|f| f.rules_changed(now));
         }
         Ok(())
@@ -289,6 +296,10 @@ impl Keeper {
             self.with_guard(family, FamilyGuard::acquit);
             return Ok(());
         };
+        if cause.id != FOUND_AT_BUMP && now.since(self.changed_at) < SETTLED_AFTER {
+            self.with_guard(family, FamilyGuard::start_anew);
+            return Ok(());
+        }
         self.ends += 1;
         self.bump.set_families(families.with(family, false))?;
         tracing::error!("{}. Until then {family} TCP takes the ordinary way and is not split", cause.text);

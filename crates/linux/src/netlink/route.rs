@@ -65,7 +65,7 @@ impl Family {
             IpAddr::V6(_) => Self::V6,
         }
     }
-    const fn number(self) -> u8 {
+    pub(super) const fn number(self) -> u8 {
         match self {
             Self::V4 => libc::AF_INET as u8,
             Self::V6 => libc::AF_INET6 as u8,
@@ -85,7 +85,7 @@ impl std::fmt::Display for Family {
     }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(a) => a.octets().to_vec(),
         IpAddr::V6(a) => a.octets().to_vec(),
@@ -235,6 +235,8 @@ pub struct Hop {
     pub mtu: Option<u32>,
     /// RTN_... type: 1 unicast, 2 local.
     pub kind: u8,
+    /// The router that it goes to first, if any.
+    pub gateway: Option<IpAddr>,
 }
 
 /// What the kernel is asked to route.
@@ -416,6 +418,10 @@ fn parse_hop(answer: &Answer<'_>) -> Option<Hop> {
         interface: attributes.find_u32(RTA_OIF)?,
         mtu: metrics.and_then(|m| m.find_u32(RTAX_MTU)).filter(|m| *m > 0),
         kind: *fixed.get(7)?,
+        gateway: {
+            let family = Family::from_number(*fixed.first()?)?;
+            attributes.find(RTA_GATEWAY).and_then(|b| parse_address(family, b))
+        },
     })
 }
 

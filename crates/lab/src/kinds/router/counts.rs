@@ -23,6 +23,8 @@ const WATCH_TABLE: &str = "router_watch";
 const LEAK_TABLE: &str = "router_leak";
 /// Headers of a packet: those of IPv6 with the options that hosts send, beside data.
 const HEADER_BYTES: u64 = 80;
+/// Those of an acknowledgement with SACK blocks.
+const BARE_BYTES: u64 = 104;
 /// Handshake, request and end of a transfer, with all options.
 const EDGE_BYTES: u64 = 1500;
 
@@ -46,15 +48,15 @@ impl Count {
     }
 
     /// Whether these are `payload` bytes, each once, with the headers of so many packets. A
-    /// super-segment is one packet.
+    /// super-segment is one packet. One byte in 200 may ask for a window.
     pub(super) fn is_once(self, payload: u64) -> bool {
-        let most = payload + self.packets * HEADER_BYTES + EDGE_BYTES;
+        let most = payload + payload / 200 + self.packets * HEADER_BYTES + EDGE_BYTES;
         (payload..=most).contains(&self.bytes)
     }
 
     /// Whether these are headers only.
     pub(super) fn is_bare(self) -> bool {
-        self.bytes <= self.packets * HEADER_BYTES + EDGE_BYTES
+        self.bytes <= self.packets * BARE_BYTES + EDGE_BYTES
     }
 }
 

@@ -17,12 +17,15 @@ use crate::workload::{Direction, Transfer, run_all};
 
 /// A connection is looked at after this.
 const LOOK_AFTER: Duration = Duration::from_millis(400);
+const LOOKED_AT_BUFFER_BYTES: u32 = 128 << 10;
 const LOOKED_AT_PAUSE: Duration = Duration::from_millis(20);
 /// What a rule counts may differ by so much of what was transferred: fewer and larger packets have
 /// fewer headers, and there are fewer acknowledgements.
 const RULE_TOLERANCE: f64 = 0.1;
 /// A rule that saw so few packets saw connections, or the odd end of one.
 const FEW_PACKETS: u64 = 12;
+/// So many more may be those of somebody else: neighbours ask for each other.
+const ODD_PACKETS: u64 = 2;
 /// New connections while diversion may be cut off.
 const PROBES: u32 = 24;
 /// Connections that somebody outside tries to open to a host of the LAN, one after the other.
@@ -114,6 +117,7 @@ impl Bench<'_> {
         if !way.is_split {
             // No link makes it slow.
             transfer.pause_per_chunk = LOOKED_AT_PAUSE;
+            transfer.options.receive_buffer_bytes = LOOKED_AT_BUFFER_BYTES;
         }
         let (outcomes, looked) = run_all(&[transfer], &AtomicU64::new(0), || {
             std::thread::sleep(LOOK_AFTER);
@@ -259,7 +263,7 @@ fn judge_rules(measured: &mut Measured, what: &str, plain: &Seen, seen: &Seen) {
         let is_leaner = apart < 0.0 && is.bytes >= COUNTED_BYTES;
         let is_same = apart.abs() <= RULE_TOLERANCE || is_leaner;
         let is_few = was.packets <= FEW_PACKETS && is.packets <= FEW_PACKETS;
-        let holds = if is_few { is.packets <= was.packets } else { is_same };
+        let holds = if is_few { is.packets <= was.packets + ODD_PACKETS } else { is_same };
         measured
             .expect(holds, || format!("{what}: the rule `{rule}` counted {is:?}, without Farlink {was:?}"));
     }
