@@ -370,7 +370,7 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
         let before = bed.own();
         let group = "[[interface]]\nname = \"to-cl*\"\n[[interface]]\ngroup = 7\n\
                      [[rule]]\nname = \"far\"\ninterfaces = [\"to-cl*\"]\nports = [9]\naction = \"pass\"\n";
-        let daemon = bed.boot(method, group);
+        let mut daemon = bed.boot(method, group);
         assert_eq!((bed.state_of("to-client"), bed.state_of("to-server")), (Some((true, true)), None));
         bed.in_gateway("ip link set to-server group 7");
         bed.splits("it is in the group");
@@ -378,6 +378,12 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
         let refused = bed.client.run(|| Ok(TcpStream::connect("10.73.2.2:9"))).unwrap();
         assert!(refused.is_err(), "nobody listens there");
         assert_eq!(bed.count("/engine/rules/0/connections"), 1, "{}", bed.status()["engine"]["rules"]);
+        // One that is killed leaves nothing in the way of the next.
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        bed.transfer().unwrap();
+        daemon = bed.boot(method, group);
+        bed.splits("by the next process");
         bed.in_gateway("ip link set to-server group 0");
         bed.eventually("it is let go", || bed.state_of("to-server").is_none());
         bed.transfer().unwrap();

@@ -262,7 +262,11 @@ impl Keeper {
     /// again.
     fn follow_change(&mut self) -> Result<()> {
         let Some(change) = &self.wanted else { return Ok(()) };
+        let before: Vec<Diverted> = self.divert.interfaces().to_vec();
         self.auditor.change(&mut self.divert, change.interfaces.clone(), &change.whole)?;
+        for (n, _) in self.divert.numbered().filter(|(_, one)| !before.contains(one)) {
+            self.families.iter_mut().for_each(|family| family.begin(n));
+        }
         self.pulse.diverted.set(change.number);
         self.wanted = None;
         self.families.iter_mut().for_each(FamilyGuard::counters_reset);

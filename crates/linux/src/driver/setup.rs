@@ -61,7 +61,7 @@ impl Setup {
         if let Some(unknown) = unknown {
             return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
         }
-        let bump = load(&config.divert)?.map(|bump| Arc::new(bump));
+        let bump = load(&config.divert)?.map(Arc::new);
         let sides = if bump.is_some() { 2 } else { 1 };
         let maker = Maker {
             divert: config.divert.clone(),

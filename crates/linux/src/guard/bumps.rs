@@ -20,7 +20,7 @@ use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
 
 /// One way through a bump, with a device of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passing {
     /// The bumped interface, by its configured name.
     pub(crate) interface: String,
@@ -159,7 +159,7 @@ impl Keeper {
     }
 
     fn try_tick(&mut self, now: Instant) -> Result<()> {
-        self.ways.clone_from(&self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        self.follow_ways();
         self.repair(now)?;
         self.judge(now)?;
         let known = self.what_is_known();
@@ -169,6 +169,14 @@ impl Keeper {
             self.families.iter_mut().for_each(|f| f.rules_changed(now));
         }
         Ok(())
+    }
+
+    fn follow_ways(&mut self) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for way in told.iter().filter(|way| !self.ways.contains(way)) {
+            self.families.iter_mut().for_each(|family| family.begin(way.n));
+        }
+        self.ways = told;
     }
 
     fn what_is_known(&mut self) -> Known {
