@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use farlink_gateway::Reconfigured;
-use farlink_linux::driver::Attendance;
+use farlink_linux::divert::{DivertConfig, Selection};
+use farlink_linux::driver::{Attendance, Wanted};
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -22,6 +23,15 @@ impl Outcome {
             self.at_restart.push(key.to_owned());
         }
     }
+}
+
+/// Whether something else is to be taken of interfaces that stay. `named`: those that there are.
+fn differ(old: &[Selection], new: &[Selection], named: &[String]) -> bool {
+    let is_wanted = |selection: &&Selection| match selection {
+        Selection::LeavesBy(interface) => named.contains(interface),
+        _ => true,
+    };
+    new.iter().any(|one| !old.contains(one)) || old.iter().filter(is_wanted).any(|one| !new.contains(one))
 }
 
 /// Where the configuration comes from, and what of it the gateway is not told.
@@ -44,18 +54,29 @@ impl<'a> Source<'a> {
     pub fn reload(&self, attendance: &mut Attendance<'_>) -> Result<Outcome> {
         let new = (self.read)()?;
         let old = &self.started;
-        let now = attendance.now();
-        let gateway = attendance.gateway();
         let mut config = new.gateway;
         // Chosen at the start, by chance where nobody says it.
-        let running = gateway.configuration();
+        let running = attendance.gateway().configuration();
         config.seed = running.seed;
         if config.identity == 0 {
             config.identity = running.identity;
         }
-        let Reconfigured { applied, at_restart } = gateway.reconfigure(now, config);
+        let named: Vec<String> = config.interfaces.iter().map(|i| i.name.clone()).collect();
+        let differ = differ(&old.divert.selections, &new.divert.selections, &named);
+        let divert = DivertConfig {
+            attach: old.divert.attach.clone(),
+            selections: old.divert.selections.clone(),
+            ..new.divert.clone()
+        };
+        let Reconfigured { applied, at_restart } = attendance.reconfigure(Wanted {
+            gateway: config,
+            finders: new.finders,
+            selectors: new.selectors,
+            attach: new.divert.attach,
+        });
         let mut outcome = Outcome { applied, at_restart };
-        outcome.leave(old.divert != new.divert, "what is diverted, and `divert`");
+        outcome.leave(differ, "`traffic` or `xcp_form` of a link");
+        outcome.leave(old.divert != divert, "`divert`");
         outcome.leave(old.queue_packets != new.queue_packets, "queue_packets");
         outcome.leave(old.journal != new.journal, "journal");
         outcome.leave(old.drain_timeout != new.drain_timeout, "drain_timeout");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
 use farlink_linux::driver::{
-    Attendance, DiversionStatus, Driver, DriverConfig, DriverStatus, End, OwnPackets, Pulse,
+    Attendance, By, DiversionStatus, Driver, DriverConfig, DriverStatus, End, OwnPackets, Pulse,
 };
 use farlink_linux::event_loop::Signals;
 use farlink_linux::{caps, watchdog};
@@ -117,6 +117,12 @@ pub fn summary(settings: &Settings) -> String {
             }
         })
         .collect();
+    let found = settings.finders.iter().filter(|finder| finder.divert).map(|finder| match &finder.by {
+        By::Pattern(pattern) => format!("all called {pattern}"),
+        By::Group(group) => format!("all of group {group}"),
+        By::Forwarding => "all that forward".to_owned(),
+    });
+    let interfaces: Vec<_> = interfaces.into_iter().chain(found).collect();
     format!(
         "configuration is good: {} rules; diverting {}",
         settings.gateway.rules.len(),
@@ -179,8 +185,14 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
     if gateway.identity == 0 {
         gateway.identity = (random_seed()? >> 32) as u32 | 1;
     }
-    let answerer = Answerer::new(&gateway, &settings.divert, settings.drain_timeout.as_secs(), source);
+    let answerer = Answerer {
+        divert: settings.divert.clone(),
+        drain_timeout_seconds: settings.drain_timeout.as_secs(),
+        source,
+    };
     let driver = Driver::start(DriverConfig {
+        finders: settings.finders,
+        selectors: settings.selectors,
         divert: settings.divert,
         drain_timeout: settings.drain_timeout,
         queue_packets: settings.queue_packets,
@@ -267,26 +279,12 @@ struct Snapshot {
 
 /// Answers requests on the event loop's thread.
 struct Answerer<'a> {
-    /// Name of the link or interface -> interface.
-    names: Vec<(String, String)>,
     divert: farlink_linux::divert::DivertConfig,
     drain_timeout_seconds: u64,
     source: reload::Source<'a>,
 }
 
-impl<'a> Answerer<'a> {
-    fn new(
-        gateway: &farlink_gateway::Config,
-        divert: &farlink_linux::divert::DivertConfig,
-        drain_timeout_seconds: u64,
-        source: reload::Source<'a>,
-    ) -> Self {
-        let interfaces = gateway.interfaces.iter();
-        let links = interfaces.clone().filter_map(|i| Some((i.link.as_ref()?.name.clone(), i.name.clone())));
-        let names = links.chain(interfaces.map(|i| (i.name.clone(), i.name.clone()))).collect();
-        Self { names, divert: divert.clone(), drain_timeout_seconds, source }
-    }
-
+impl Answerer<'_> {
     fn answer_all(&self, calls: &Receiver<Call>, attendance: &mut Attendance<'_>) {
         if attendance.take_reload() {
             // What comes of it stands in the log.
@@ -360,29 +358,25 @@ impl<'a> Answerer<'a> {
         up: bool,
         attendance: &mut Attendance<'_>,
     ) -> std::result::Result<(), String> {
-        let interface =
-            self.names.iter().find(|(known, _)| known == name).map(|(_, interface)| interface.as_str());
+        let all = links(attendance);
+        let known = all.iter().find(|(link, interface)| link == name || interface == name);
+        let interface = known.map(|(_, interface)| interface.clone());
         // An unknown name is the driver's to refuse.
-        if let Some(interface) = interface.filter(|interface| !self.is_link(interface)) {
-            let links = self.names.iter().filter(|(_, i)| self.is_link(i));
-            let links: Vec<_> =
-                links.filter(|(known, i)| known != i).map(|(known, _)| known.as_str()).collect();
-            return Err(format!("no link is declared on {interface}; links: {}", links.join(", ")));
+        if interface.is_none() && attendance.status().ports.iter().any(|port| port.interface == name) {
+            let links: Vec<_> = all.into_iter().map(|(link, _)| link).collect();
+            return Err(format!("no link is declared on {name}; links: {}", links.join(", ")));
         }
-        attendance.link_state(interface.unwrap_or(name), up)?;
+        attendance.link_state(interface.as_deref().unwrap_or(name), up)?;
         tracing::info!(link = name, up, "link state, as told");
         Ok(())
     }
 
-    /// Each interface stands among the names, and one that is a link by the link's name, too.
-    fn is_link(&self, name: &str) -> bool {
-        self.names.iter().filter(|(_, interface)| interface == name).count() > 1
-    }
-
-    fn running(&self, attendance: &Attendance<'_>) -> Running {
+    fn running(&self, attendance: &mut Attendance<'_>) -> Running {
+        let links = links(attendance);
+        let is_link = |name: &str| links.iter().any(|(_, interface)| interface == name);
         let (ports, diverted) = (attendance.status().ports, attendance.diverted());
         let interfaces = ports.into_iter().map(|p| Interface {
-            is_link: self.is_link(&p.interface),
+            is_link: is_link(&p.interface),
             device_index: diverted.iter().find(|d| d.tun == p.tun).map_or(0, |d| d.tun_index),
             name: p.interface,
             device: p.tun,
@@ -397,11 +391,18 @@ impl<'a> Answerer<'a> {
             table_base: self.divert.table_base,
             rule_priority: self.divert.rule_priority,
             interfaces: interfaces.collect(),
-            whole: self.divert.whole_interfaces().map(str::to_owned).collect(),
+            whole: attendance.whole(),
             shims: self.divert.shims(),
             trouble: attendance.diversion().found,
         }
     }
+}
+
+/// The links that are declared now, with their interfaces.
+fn links(attendance: &mut Attendance<'_>) -> Vec<(String, String)> {
+    let declared =
+        attendance.gateway().named().filter_map(|i| Some((i.link.as_ref()?.name.clone(), i.name.clone())));
+    declared.collect()
 }
 
 /// A port under the names that the manual uses, first.

@@ -194,7 +194,7 @@ fn status_text(status: &Value) -> String {
     for interface in list(status, "/interfaces") {
         interfaces.row([
             text(interface, "/name"),
-            state(interface),
+            state_of_interface(interface),
             text(interface, "/device"),
             bytes(number(interface, "/bytes_in")),
             bytes(number(interface, "/bytes_out")),
@@ -307,6 +307,16 @@ fn link_state(of: &Value) -> String {
 
 fn state(of: &Value) -> String {
     if of.pointer("/up") == Some(&Value::Bool(true)) { "up" } else { "down" }.to_owned()
+}
+
+/// One that is not there is waited for; one that has another name now says so.
+fn state_of_interface(interface: &Value) -> String {
+    let (name, called) = (text(interface, "/name"), text(interface, "/called"));
+    match interface.pointer("/present") == Some(&Value::Bool(false)) {
+        true => "awaited".to_owned(),
+        false if called.is_empty() || called == name => state(interface),
+        false => format!("{}, as {called}", state(interface)),
+    }
 }
 
 fn flows_text(flows: &Value, has_more: bool) -> String {

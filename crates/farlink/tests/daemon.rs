@@ -1,150 +1,13 @@
 //! The daemon as a whole, in network namespaces: it diverts, splits, tells about itself, changes,
 //! drains, and leaves nothing. As root.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod bed;
 
-use farlink_linux::netns::{Namespace, veth};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bed::{Bed, FARLINK, PATIENCE, is_missing, skipped, terminate, text};
 use serde_json::Value;
-
-const FARLINK: &str = env!("CARGO_BIN_EXE_farlink");
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Says why the test cannot run here, and returns true then.
-fn skipped(test: &str) -> bool {
-    let may_run = farlink_linux::caps::can_administer() && std::fs::File::open("/dev/net/tun").is_ok();
-    (!may_run && says(test, "it takes root and /dev/net/tun")) || is_missing(test, "nft", "--version")
-}
-
-/// A program that cannot be started with this argument: the test cannot run here.
-fn is_missing(test: &str, program: &str, argument: &str) -> bool {
-    let has = Command::new(program).arg(argument).stdout(Stdio::null()).status().is_ok_and(|s| s.success());
-    !has && says(test, &format!("{program} is not installed"))
-}
-
-/// Says it past the test harness's capture.
-fn says(test: &str, reason: &str) -> bool {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
-    true
-}
-
-/// client - gateway - server, with a server and its load generator from the benchmark.
-struct Bed {
-    client: Namespace,
-    gateway: Namespace,
-    server: Namespace,
-    directory: PathBuf,
-    children: Vec<Child>,
-}
-
-impl Bed {
-    fn new(test: &str) -> Self {
-        let name = |who: &str| format!("flc{}-{test}-{who}", std::process::id());
-        let make = |who: &str| Namespace::create(&name(who)).unwrap();
-        let (client, gateway, server) = (make("c"), make("g"), make("s"));
-        veth(&client, "lan", &gateway, "to-client").unwrap();
-        veth(&gateway, "to-server", &server, "lan").unwrap();
-        for (at, interface, address) in [
-            (&client, "lan", "10.73.1.2"),
-            (&gateway, "to-client", "10.73.1.1"),
-            (&gateway, "to-server", "10.73.2.1"),
-            (&server, "lan", "10.73.2.2"),
-        ] {
-            at.address_add(interface, address.parse().unwrap(), 24).unwrap();
-        }
-        client.route_add(None, "10.73.1.1".parse().unwrap()).unwrap();
-        server.route_add(None, "10.73.2.1".parse().unwrap()).unwrap();
-        gateway.make_router().unwrap();
-        let directory = std::env::temp_dir().join(name("d"));
-        std::fs::create_dir_all(&directory).unwrap();
-        let mut bed = Self { client, gateway, server, directory, children: Vec::new() };
-        let mut command = bed.server.command(FARLINK);
-        let server = command
-            .args(["bench-load", "server"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        bed.children.push(server);
-        bed
-    }
-
-    fn socket(&self) -> String {
-        self.directory.join("farlink.sock").to_str().unwrap().to_owned()
-    }
-
-    fn start(&self, arguments: &[&str]) -> Child {
-        let log = std::fs::File::create(self.directory.join("log")).unwrap();
-        let mut command = self.gateway.command(FARLINK);
-        command.arg("run").args(arguments).args(["--socket", &self.socket()]).stderr(log);
-        let child = command.spawn().unwrap();
-        self.eventually("the daemon answers", || self.ask(&["status"]).status.success());
-        child
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Output {
-        let mut command = self.gateway.command(FARLINK);
-        command.args(arguments).args(["--socket", &self.socket()]).output().unwrap()
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_slice(&self.ask(&["status", "--json"]).stdout).unwrap()
-    }
-
-    /// Runs the load generator on the client to its end.
-    fn load(&self, arguments: &[&str]) -> Value {
-        let mut command = self.client.command(FARLINK);
-        let output = command.arg("bench-load").args(arguments).args(["--to", "10.73.2.2"]).output().unwrap();
-        assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    fn eventually(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < end, "{what}: not so\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn in_gateway(&self, line: &str) -> String {
-        let output = self.gateway.command("sh").args(["-c", line]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        for namespace in [&self.client, &self.gateway, &self.server] {
-            for pid in namespace.pids() {
-                if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                }
-            }
-            let _ = namespace.delete();
-        }
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn terminate(child: &Child) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 #[test]
 fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
@@ -375,11 +238,10 @@ fn what_is_removed_is_put_back_and_check_says_so() {
     let metrics = text(&bed.ask(&["status", "--prometheus"]));
     assert!(metrics.contains("\nfarlink_diversion_repairs_total 1\n"), "{metrics}");
     // Nothing of it is left when the daemon ends in the middle of a fight.
-    for _ in 0..7 {
+    bed.eventually("it is put back more and more slowly", || {
         bed.in_gateway("ip rule del pref 500");
-        std::thread::sleep(Duration::from_millis(400));
-    }
-    assert!(bed.log().contains("it is put back later"), "{}", bed.log());
+        bed.log().contains("it is put back later")
+    });
     bed.gateway.sysctl("ipv4.ip_forward", "0").unwrap();
     bed.gateway.sysctl("ipv6.conf.all.forwarding", "0").unwrap();
     let check = text(&bed.ask(&["check", "--seconds", "1"]));

@@ -2,7 +2,7 @@
 //! egress queues.
 
 use farlink_egress::Grant;
-use farlink_engine::config::Config;
+use farlink_engine::config::{Config, Interface};
 use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_engine::record::Record;
@@ -14,6 +14,7 @@ use farlink_wire::{
 };
 
 use crate::due::{Deadline, Due, Wakes};
+use crate::interfaces::{Interfaces, told_apart};
 use crate::links::LinkQueue;
 use crate::network::Network;
 use crate::ordinary::Ordinary;
@@ -32,6 +33,8 @@ use crate::tap::{SenderNow, Taken, Tap, Wish};
 /// fall behind these answers until they overflow its interface; one that read more would let data
 /// wait that could leave.
 pub const PACKETS_PER_TURN: usize = 256;
+/// Where interfaces may be added, fragments of so many may wait at least.
+const SPARE_REASSEMBLY_SHARES: usize = 4;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
 
@@ -41,10 +44,13 @@ pub struct Gateway {
     pub(crate) engine: Engine,
     /// The configuration that it goes by, but for what has been set since.
     pub(crate) told: Config,
+    pub(crate) interfaces: Interfaces,
     pub(crate) outlet: Outlet,
     /// One for each interface that fragments come in by: equal addresses of different domains do
     /// not meet.
     reassemblers: Vec<(IfaceId, Reassembler)>,
+    /// So many of them may hold something.
+    reassembly_shares: usize,
     pub(crate) ordinary: Ordinary,
     refusals_left: u32,
     refusals_since: Instant,
@@ -60,17 +66,22 @@ impl Gateway {
     /// A gateway of this configuration. `config.seed` makes it repeatable.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let interfaces = config.interfaces.len().max(1);
+        let is_spare = |i: &&Interface| i.name.is_empty();
+        let spare = config.interfaces.iter().filter(is_spare).count();
+        let named = config.interfaces.len() - spare;
+        let reassembly_shares = named.max(spare.min(SPARE_REASSEMBLY_SHARES)).max(1);
         let limits = ReassemblyLimits {
-            bytes: config.limits.reassembly_bytes / interfaces,
+            bytes: config.limits.reassembly_bytes / reassembly_shares,
             ..ReassemblyLimits::default()
         };
         let reassemblers = config.interfaces.iter().map(|i| (i.id, Reassembler::new(limits))).collect();
         Self {
             outlet: Outlet::new(&config),
-            engine: Engine::new(config.clone()),
+            engine: Engine::new(told_apart(&config)),
             told: config,
+            interfaces: Interfaces::default(),
             reassemblers,
+            reassembly_shares,
             ordinary: Ordinary::default(),
             refusals_left: 0,
             refusals_since: Instant::ZERO,
@@ -146,6 +157,9 @@ impl Gateway {
             // What is made here would leave them out.
             return Some(packet);
         }
+        if s.flags.syn() && self.interfaces.is_leaving(from) {
+            return Some(packet);
+        }
         let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
         match self.engine.handle_packet(now, from, s, packet, exit) {
             Outcome::Forward(p) => Some(p),
@@ -169,6 +183,11 @@ impl Gateway {
         net: &mut dyn Network,
     ) {
         let alone = Place::of_fragment(info);
+        // Each holds a share at most, so together they hold what is configured.
+        let others = self.reassemblers.iter().filter(|(iface, r)| *iface != from && !r.is_empty());
+        if others.count() >= self.reassembly_shares {
+            return self.forward(now, from, alone, packet, net);
+        }
         let Some((_, reassembler)) = self.reassemblers.iter_mut().find(|(iface, _)| *iface == from) else {
             return self.forward(now, from, alone, packet, net);
         };
@@ -235,7 +254,7 @@ impl Gateway {
             return;
         }
         self.refusals_left -= 1;
-        let source = self.engine.icmp_source(from, s.ip.is_v4()).unwrap_or(s.ip.dst);
+        let source = self.icmp_source(from, s.ip.is_v4()).unwrap_or(s.ip.dst);
         let mut bytes = Vec::new();
         if icmp::build_admin_prohibited(packet.bytes(), source, &mut bytes).is_ok() {
             let route = net.route(from, source, s.ip.src);
@@ -371,7 +390,7 @@ impl Gateway {
             Some(flow) => flow,
             None => return Some(taken),
         };
-        if let Some(flow) = self.engine.flow_between(now, client, server) {
+        if let Some(flow) = self.flow_between(now, client, server) {
             if flow.a == taken.server {
                 // The server was heard first.
                 core::mem::swap(&mut taken.client, &mut taken.server);
@@ -462,7 +481,7 @@ impl Gateway {
         Status {
             engine: self.engine.status(),
             traffic: self.outlet.traffic,
-            links: self.outlet.links().iter().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
+            links: self.declared().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
             wakes: self.wakes.names().collect(),
         }
@@ -480,11 +499,11 @@ impl Gateway {
         one: core::net::SocketAddr,
         other: core::net::SocketAddr,
     ) -> Option<FlowStatus> {
-        self.engine.flow_between(now, one, other)
+        self.engine.flow_between(now, one, other).map(|flow| self.with_names(flow))
     }
     /// At most `limit` flows, in table order.
     #[must_use]
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
-        self.engine.flows(now, limit)
+        self.engine.flows(now, limit).into_iter().map(|flow| self.with_names(flow)).collect()
     }
 }

@@ -21,6 +21,7 @@ pub mod flow_trace;
 mod gateway;
 mod group;
 mod identification;
+mod interfaces;
 mod link_events;
 mod links;
 mod network;
@@ -46,6 +47,7 @@ pub use farlink_engine::record::{RECORD_BYTES, Record};
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
 pub use gateway::{Gateway, PACKETS_PER_TURN};
+pub use interfaces::SELECTORS_FROM;
 pub use network::{Network, Transmit};
 pub use reconfigure::Reconfigured;
 pub use settings::{NotSet, settable};

@@ -34,7 +34,7 @@ impl Gateway {
     /// The declared links by name, with what is said of each.
     pub fn link_states(&self) -> impl Iterator<Item = (&str, Evidence)> {
         let links = self.engine.links();
-        self.outlet.links().iter().filter_map(|link| Some((link.name(), links.evidence(link.way())?)))
+        self.declared().filter_map(|link| Some((link.name(), links.evidence(link.way())?)))
     }
 
     /// A link or an ordinary interface is down or silent, or has been until just now.

@@ -90,7 +90,8 @@ pub fn queues(config: &Config) -> Vec<LinkQueue> {
 }
 
 impl LinkQueue {
-    fn new(
+    /// An empty one.
+    pub fn new(
         id: LinkId,
         interface: &Interface,
         link: &config::Link,
@@ -127,6 +128,11 @@ impl LinkQueue {
         }
     }
 
+    /// Its place among all.
+    pub fn id(&self) -> LinkId {
+        self.id
+    }
+
     /// The way into it.
     pub fn way(&self) -> Way {
         Way::Link(self.id)
@@ -150,6 +156,16 @@ impl LinkQueue {
     /// Its interface's name.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Its interface has this name now.
+    pub fn call_interface(&mut self, name: &str) {
+        name.clone_into(&mut self.interface);
+    }
+
+    /// Nobody declares it any more.
+    pub fn retire(&mut self) {
+        self.name.clear();
     }
 
     /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.

@@ -7,6 +7,7 @@ use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::Instant;
 
 use crate::gateway::Gateway;
+use crate::interfaces::SELECTORS_FROM;
 use crate::links::LinkQueue;
 
 /// What has become of what differs, by the names that the configuration has for it.
@@ -47,35 +48,99 @@ impl Gateway {
     /// may be others.
     ///
     /// Rules that have the same name count on. Open connections stay split or in custody mode
-    /// whatever new rules say of passing by.
+    /// whatever new rules say of passing by. An interface or a link that is new gets the number of
+    /// a spare one. One that is missing is let go ([`Gateway::let_go`]).
     pub fn reconfigure(&mut self, now: Instant, mut after: Config) -> Reconfigured {
         let mut done = Reconfigured::default();
         let before = self.told.clone();
-        number_as(&before.interfaces, &mut after);
+        after.interfaces.retain(|interface| !interface.name.is_empty());
+        let back = self.number(&before, &mut after);
         let (before, after) = (&before, &after);
-        self.change_rules(before, after, &mut done);
+        let has_other_rules = after.rules != before.rules || after.default_action != before.default_action;
+        done.apply(has_other_rules, "rules", || {});
         self.change_whole(now, before, after, &mut done);
+        back.iter().for_each(|back| done.apply(true, back, || {}));
         for interface in &after.interfaces {
-            match before.interfaces.iter().find(|old| old.name == interface.name) {
+            match before.interfaces.iter().find(|old| old.id == interface.id && old.name == interface.name) {
                 Some(old) => self.change_interface(now, old, interface, &mut done),
-                None => done.leave(true, &format!("interface {}", interface.name)),
+                None if interface.id == IfaceId::OTHER => {
+                    done.leave(true, &format!("{} {}", kind(interface), interface.name));
+                }
+                None => self.add(now, interface, &mut done),
             }
         }
-        let is_gone = |old: &&Interface| !after.interfaces.iter().any(|new| new.name == old.name);
-        for old in before.interfaces.iter().filter(is_gone) {
-            done.leave(true, &format!("interface {}", old.name));
+        for old in before.interfaces.iter().filter(|old| !old.name.is_empty()) {
+            let is_named = !self.interfaces.is_found(old.id) && !self.interfaces.is_leaving(old.id);
+            if is_named && !after.interfaces.iter().any(|new| new.id == old.id) {
+                self.let_go(old.id);
+                done.apply(true, &format!("{} {} is let go", kind(old), old.name), || {});
+            }
         }
-        self.told = in_force(before, after);
+        let interfaces = self.told.interfaces.iter().map(|one| interface_in_force(one, after)).collect();
+        self.told = Config { interfaces, ..in_force(before, after) };
+        if has_other_rules {
+            self.follow_rules();
+        }
         done
     }
 
-    fn change_rules(&mut self, before: &Config, after: &Config, done: &mut Reconfigured) {
-        let differs = after.rules != before.rules || after.default_action != before.default_action;
-        done.apply(differs, "rules", || {
-            self.outlet.set_rules(&after.rules);
-            self.engine.set_rules(after.rules.clone(), after.default_action);
-            self.actions_changed = true;
-        });
+    /// Interfaces of another configuration get the numbers that they have, and so they do in rules.
+    /// New ones get those of spare ones. Returns those that had been let go.
+    fn number(&mut self, before: &Config, after: &mut Config) -> Vec<String> {
+        let mut back = Vec::new();
+        let mut taken: Vec<IfaceId> = Vec::new();
+        let mut numbers = Vec::new();
+        for new in &after.interfaces {
+            let same = |old: &&Interface| old.name == new.name && old.link.is_some() == new.link.is_some();
+            let is_free = |old: &&Interface| old.name.is_empty() && !taken.contains(&old.id);
+            let spare = || before.interfaces.iter().filter(is_free).find(|old| may_become(old, new));
+            let id = before.interfaces.iter().find(same).or_else(spare).map_or(IfaceId::OTHER, |old| old.id);
+            taken.push(id);
+            numbers.push((new.id, id));
+            if self.interfaces.is_leaving(id) {
+                back.push(format!("{} {}", kind(new), new.name));
+            }
+            self.interfaces.keep(id);
+        }
+        let number = |id: &mut IfaceId| {
+            if id.0 < SELECTORS_FROM {
+                *id = numbers.iter().find(|(new, _)| new == id).map_or(IfaceId::OTHER, |(_, old)| *old);
+            }
+        };
+        after.interfaces.iter_mut().for_each(|interface| number(&mut interface.id));
+        after.rules.iter_mut().flat_map(|rule| &mut rule.interfaces).for_each(number);
+        back
+    }
+
+    /// An interface takes the place of a spare one.
+    fn add(&mut self, now: Instant, interface: &Interface, done: &mut Reconfigured) {
+        done.apply(true, &format!("{} {}", kind(interface), interface.name), || {});
+        let Some(spare) = self.told.interfaces.iter_mut().find(|i| i.id == interface.id) else { return };
+        interface.name.clone_into(&mut spare.name);
+        let (Some(old), Some(link)) = (&mut spare.link, &interface.link) else { return };
+        link.name.clone_into(&mut old.name);
+        for (what, differs) in at_restart(old, link) {
+            done.leave(differs, &format!("link.{}.{what}", link.name));
+        }
+        let way = self.outlet.way(interface.id);
+        let common = (self.told.limits.pool_bytes, self.outlet.shims());
+        if let Some(queue) = self.outlet.link_mut(way) {
+            *queue = LinkQueue::new(queue.id(), interface, link, common);
+        }
+        self.impose(now, way, link);
+    }
+
+    /// All that can be changed of a link is as it is here.
+    fn impose(&mut self, now: Instant, way: Way, link: &Link) {
+        self.engine.apply(now, way, Change::Rate(link.rate_bps));
+        let controller = (!link.estimate_rate).then_some(link.leg.cc);
+        self.engine.apply(now, way, Change::Controller(controller));
+        self.follow_rate_source(now, way);
+        self.engine.apply(now, way, Change::InitialWindow(link.leg.initial_window));
+        self.engine.set_link_action(way, link.action);
+        self.engine.set_xcp_context(way, link.xcp_context);
+        self.engine.set_copies(way, link.copies);
+        self.actions_changed = true;
     }
 
     fn change_whole(&mut self, now: Instant, before: &Config, after: &Config, done: &mut Reconfigured) {
@@ -123,16 +188,8 @@ impl Gateway {
         done: &mut Reconfigured,
     ) {
         done.leave(before.domain != after.domain, &format!("interface {}: its domain", after.name));
-        match (&before.link, &after.link) {
-            (Some(old), Some(new)) => {
-                let way =
-                    self.outlet.links().iter().find(|link| link.iface() == before.id).map(LinkQueue::way);
-                if let Some(way) = way {
-                    self.change_link(now, way, old, new, done);
-                }
-            }
-            (None, None) => {}
-            _ => done.leave(true, &format!("interface {}: whether it is a link", after.name)),
+        if let (Some(old), Some(new)) = (&before.link, &after.link) {
+            self.change_link(now, self.outlet.way(before.id), old, new, done);
         }
     }
 
@@ -177,22 +234,24 @@ impl Gateway {
     }
 }
 
-/// Interfaces of another configuration get the numbers that they have, and so they do in rules. New
-/// ones have none.
-fn number_as(known: &[Interface], after: &mut Config) {
-    let numbers: Vec<_> = after
-        .interfaces
-        .iter()
-        .map(|new| {
-            let same = known.iter().find(|old| old.name == new.name);
-            (new.id, same.map_or(IfaceId::OTHER, |old| old.id))
-        })
-        .collect();
-    let number = |id: &mut IfaceId| {
-        *id = numbers.iter().find(|(new, _)| new == id).map_or(IfaceId::OTHER, |(_, old)| *old);
+/// What an interface is called in messages.
+fn kind(interface: &Interface) -> &'static str {
+    if interface.link.is_some() { "link at" } else { "interface" }
+}
+
+/// Whether what a spare interface has from its start on is right for this one. Of a link only what
+/// can be changed may differ, or what nobody has said.
+fn may_become(spare: &Interface, wanted: &Interface) -> bool {
+    let fits = match (&spare.link, &wanted.link) {
+        (None, None) => true,
+        (Some(spare), Some(wanted)) => {
+            let is_as =
+                |other: &Link| !at_restart(spare, other).iter().any(|(what, d)| *what != "name" && *d);
+            is_as(wanted) || is_as(&Link::default())
+        }
+        _ => false,
     };
-    after.interfaces.iter_mut().for_each(|interface| number(&mut interface.id));
-    after.rules.iter_mut().flat_map(|rule| &mut rule.interfaces).for_each(number);
+    fits && spare.domain == wanted.domain
 }
 
 /// What holds after a change: what is left for a restart is as before, and differs the next time,
@@ -208,18 +267,9 @@ fn in_force(before: &Config, after: &Config) -> Config {
         initial_window: after.ordinary.initial_window,
         ..before.ordinary.clone()
     };
-    let interface = |old: &Interface| {
-        let new = after.interfaces.iter().find(|new| new.name == old.name);
-        let link = match (&old.link, new.and_then(|new| new.link.as_ref())) {
-            (Some(old), Some(new)) => Some(link_in_force(old, new)),
-            _ => old.link.clone(),
-        };
-        Interface { link, ..old.clone() }
-    };
     Config {
         limits,
         ordinary,
-        interfaces: before.interfaces.iter().map(interface).collect(),
         rules: after.rules.clone(),
         default_action: after.default_action,
         flow_control: after.flow_control,
@@ -228,6 +278,15 @@ fn in_force(before: &Config, after: &Config) -> Config {
         send_ahead: after.send_ahead,
         ..before.clone()
     }
+}
+
+fn interface_in_force(old: &Interface, after: &Config) -> Interface {
+    let new = after.interfaces.iter().find(|new| new.id == old.id);
+    let link = match (&old.link, new.and_then(|new| new.link.as_ref())) {
+        (Some(old), Some(new)) => Some(link_in_force(old, new)),
+        _ => old.link.clone(),
+    };
+    Interface { link, ..old.clone() }
 }
 
 fn link_in_force(before: &Link, after: &Link) -> Link {

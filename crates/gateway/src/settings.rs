@@ -298,7 +298,7 @@ impl Gateway {
     #[must_use]
     pub fn settings(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
-        for link in self.outlet.links() {
+        for link in self.declared() {
             for setting in &SETTINGS {
                 if let PerLink(what, _, read, _) = setting {
                     all.push((format!("link.{}.{what}", link.name()), read(self, link)));
@@ -358,12 +358,8 @@ impl Gateway {
 
     /// The link of this name, or else the one of the interface.
     fn link_named(&self, name: &str) -> Option<&LinkQueue> {
-        let links = self.outlet.links();
-        let of_interface = || {
-            let interface = self.told.interfaces.iter().find(|interface| interface.name == name)?;
-            links.iter().find(|link| link.iface() == interface.id)
-        };
-        links.iter().find(|link| link.name() == name).or_else(of_interface)
+        let of_interface = || self.declared().find(|link| link.interface() == name);
+        self.declared().find(|link| link.name() == name).or_else(of_interface)
     }
 
     fn action_text(&self, rule: Option<&str>) -> String {
@@ -466,7 +462,7 @@ impl Gateway {
     }
 
     fn unknown_key(&self, key: &str) -> NotSet {
-        let links: Vec<_> = self.outlet.links().iter().map(|link| link.name().to_owned()).collect();
+        let links: Vec<_> = self.declared().map(|link| link.name().to_owned()).collect();
         let has_rules = self.engine.rule_names().next().is_some();
         let can_be = |setting: &&Setting| match setting {
             Whole(..) => true,

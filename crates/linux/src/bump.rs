@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farlink_wire::ip::PROTOCOL_TCP;
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
@@ -78,14 +79,32 @@ pub struct Bump {
     ethernet: Programs,
     plain: Programs,
     inject: OwnedFd,
-    /// Interface -> what the programs know of it, but for the families.
-    configured: HashMap<u32, u32>,
+    /// To change it takes no time.
+    configured: Mutex<Configured>,
+    /// To change it takes the kernel some time.
+    attached: Mutex<Attached>,
+}
+
+/// What the programs know.
+#[derive(Debug)]
+struct Configured {
+    /// Of an interface, but for the families.
+    interfaces: HashMap<u32, u32>,
     /// What is taken.
     families: Families,
+}
+
+/// Where programs stand.
+#[derive(Debug, Default)]
+struct Attached {
     /// Device -> what holds the program there.
     served: HashMap<u32, OwnedFd>,
     /// Configured interface -> what holds the programs there.
     held: HashMap<u32, Held>,
+}
+
+fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The programs at an interface.
@@ -141,10 +160,8 @@ impl Bump {
             ethernet,
             plain,
             inject,
-            configured: HashMap::new(),
-            families: Families::BOTH,
-            served: HashMap::new(),
-            held: HashMap::new(),
+            configured: Mutex::new(Configured { interfaces: HashMap::new(), families: Families::BOTH }),
+            attached: Mutex::default(),
         })
     }
 
@@ -168,10 +185,16 @@ impl Bump {
     ///
     /// # Errors
     /// The kernel is older than 6.6.
-    pub fn serve(&mut self, device: u32) -> Result<()> {
+    pub fn serve(&self, device: u32) -> Result<()> {
         let held = bpf::attach(&self.inject, device, bpf::Side::Ingress)?;
-        self.served.insert(device, held);
+        locked(&self.attached).served.insert(device, held);
         Ok(())
+    }
+
+    /// This device is gone, or about to go.
+    pub fn release(&self, device: u32) {
+        let held = locked(&self.attached).served.remove(&device);
+        drop(held);
     }
 
     /// Traffic from and to this interface may be taken where it passes a bump: that of the two
@@ -180,52 +203,59 @@ impl Bump {
     ///
     /// # Errors
     /// There are too many.
-    pub fn configure(&mut self, interface: u32, rank: u16, whole: bool) -> Result<()> {
+    pub fn configure(&self, interface: u32, rank: u16, whole: bool) -> Result<()> {
         let flags = if whole { CONFIGURED | WHOLE } else { CONFIGURED };
         let entry = u32::from(rank) << RANK_SHIFT | flags;
-        self.configured.insert(interface, entry);
-        bpf::put(&self.interfaces, interface, entry | without(self.families))
+        let mut configured = locked(&self.configured);
+        configured.interfaces.insert(interface, entry);
+        bpf::put(&self.interfaces, interface, entry | without(configured.families))
     }
 
     /// Which families are taken from here on.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_families(&mut self, families: Families) -> Result<()> {
-        self.families = families;
+    pub fn set_families(&self, families: Families) -> Result<()> {
+        let mut configured = locked(&self.configured);
+        configured.families = families;
         let put = |(interface, entry): (&u32, &u32)| {
             bpf::put(&self.interfaces, *interface, entry | without(families))
         };
-        self.configured.iter().try_for_each(put)
+        configured.interfaces.iter().try_for_each(put)
     }
 
     /// Which families are taken.
     #[must_use]
     pub fn families(&self) -> Families {
-        self.families
+        locked(&self.configured).families
     }
 
     /// Packets of this interface go to these devices from here on: what comes in, and what leaves.
-    /// Without devices it is only counted what leaves. Nothing is done where that is so.
+    /// Without devices it is only counted what leaves. Where programs stand they stay.
     ///
     /// # Errors
     /// One of the two has gone.
-    pub fn attach(&mut self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
-        if let Some((incoming, leaving)) = devices {
-            bpf::put(&self.incoming, interface.index, incoming)?;
-            bpf::put(&self.leaving, interface.index, leaving)?;
+    pub fn attach(&self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
+        match devices {
+            Some((incoming, leaving)) => {
+                bpf::put(&self.incoming, interface.index, incoming)?;
+                bpf::put(&self.leaving, interface.index, leaving)?;
+            }
+            None => self.take_nothing_of(interface.index),
         }
         if let Some([a, b, c, d, e, f]) = interface.ethernet {
             bpf::put(&self.addresses, interface.index, [a, b, c, d, e, f, 0, 0])?;
         }
-        if self.held.contains_key(&interface.index) {
-            return Ok(());
-        }
         let sides: &[_] =
             if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
+        let mut attached = locked(&self.attached);
+        if attached.held.get(&interface.index).is_some_and(|held| held.sides == sides) {
+            return Ok(());
+        }
         let has_ethernet = interface.ethernet.is_some();
         let held = Held { has_ethernet, sides, programs: Vec::new(), claim: None };
-        self.held.insert(interface.index, held);
+        attached.held.insert(interface.index, held);
+        drop(attached);
         self.put_back(interface.index)
     }
 
@@ -235,12 +265,13 @@ impl Bump {
     /// The kernel does not answer.
     pub fn missing(&self) -> Result<Vec<u32>> {
         let mut missing = Vec::new();
-        for (device, held) in &self.served {
+        let attached = locked(&self.attached);
+        for (device, held) in &attached.served {
             if bpf::stands_at(held)? != Some(*device) {
                 missing.push(*device);
             }
         }
-        for (interface, held) in &self.held {
+        for (interface, held) in &attached.held {
             if !held.are_at(*interface)? {
                 missing.push(*interface);
             }
@@ -253,11 +284,13 @@ impl Bump {
     ///
     /// # Errors
     /// It is gone, or the kernel refuses.
-    pub fn put_back(&mut self, index: u32) -> Result<()> {
-        if self.served.contains_key(&index) {
+    pub fn put_back(&self, index: u32) -> Result<()> {
+        let mut attached = locked(&self.attached);
+        if attached.served.contains_key(&index) {
+            drop(attached);
             return self.serve(index);
         }
-        let Some(held) = self.held.get_mut(&index) else { return Ok(()) };
+        let Some(held) = attached.held.get_mut(&index) else { return Ok(()) };
         // Two of the same would take a packet twice.
         held.programs.clear();
         if held.claim.is_none() && held.sides.contains(&bpf::Side::Ingress) {
@@ -279,19 +312,25 @@ impl Bump {
         Passed { syns: count(SLOT_LEFT), others: count(SLOT_LEFT + 1), plain: count(SLOT_PLAIN) }
     }
 
-    /// This interface is gone, or no concern any more: its packets take their ordinary way.
-    pub fn forget(&mut self, interface: u32) {
+    /// This interface is gone, or no concern any more: its packets take their ordinary way. The
+    /// programs stand there until [`Bump::leave`].
+    pub fn ignore(&self, interface: u32) {
         self.take_nothing_of(interface);
         bpf::take_out(&self.interfaces, interface);
+        locked(&self.configured).interfaces.remove(&interface);
+    }
+
+    /// Takes the programs away from an interface.
+    pub fn leave(&self, interface: u32) {
         bpf::take_out(&self.addresses, interface);
-        self.configured.remove(&interface);
-        self.held.remove(&interface);
+        let held = locked(&self.attached).held.remove(&interface);
+        drop(held);
     }
 
     /// All packets take their ordinary way. What is written still arrives. The programs stay until
     /// this is dropped: to take one away takes the kernel some time.
     pub fn take_nothing(&self) {
-        for interface in self.held.keys() {
+        for interface in locked(&self.attached).held.keys() {
             self.take_nothing_of(*interface);
         }
     }

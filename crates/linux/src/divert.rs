@@ -22,13 +22,15 @@ use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
-pub use blame_bump::{LostAtBump, blame_bump, is_found};
+pub(crate) use blame_bump::FOUND_AT_BUMP;
+pub use blame_bump::{LostAtBump, blame_bump};
+pub(crate) use diagnose::NO_INTERFACE;
 pub use diagnose::{diagnose, refusal, verify};
 pub use diagnosis::{Diagnosis, Remedy, Severity};
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
-pub(crate) use plan::counter_name;
 pub use plan::{DivertConfig, Diverted, Families};
+pub(crate) use plan::{counter_name, is_plain};
 pub use selection::Selection;
 
 pub use crate::netlink::Count;
@@ -164,6 +166,32 @@ impl Divert {
         self.put_table()
     }
 
+    /// Diverts what comes in by these interfaces from here on, and everything that leaves by those
+    /// of `whole`, where that was chosen of any. Counters begin anew. What stays is diverted all
+    /// the while.
+    ///
+    /// # Errors
+    /// The kernel refuses. What was diverted before still is.
+    pub fn change(&mut self, interfaces: Vec<Diverted>, whole: &[String], socket: &mut Socket) -> Result<()> {
+        let mut config = self.plan.config.clone();
+        config.selections.retain(|selection| !selection.is_whole());
+        config.selections.extend(whole.iter().cloned().map(Selection::LeavesBy));
+        let before = std::mem::replace(&mut self.plan, Plan::new(config, interfaces)?);
+        // Marks last, so that no packet is marked without a rule that knows the mark.
+        if let Err(error) = self.put_routes(socket).and_then(|()| self.put_table()) {
+            self.plan = before;
+            return Err(error);
+        }
+        for rule in before.rules().filter(|old| !self.plan.rules().any(|new| new == *old)) {
+            socket.rule_delete(&rule)?;
+        }
+        for route in before.routes().filter(|old| !self.plan.routes().any(|new| new == *old)) {
+            // It goes with its TUN, which may be gone.
+            let _ = socket.route_delete(&route);
+        }
+        Ok(())
+    }
+
     /// Takes everything back. Packets take the main routing table from here on; those already in a
     /// TUN can still be read.
     pub fn remove(mut self) -> Result<()> {
@@ -182,6 +210,11 @@ impl Divert {
     #[must_use]
     pub fn table_name(&self) -> String {
         self.plan.config.table_name()
+    }
+
+    /// The interfaces and their TUNs, with the numbers of these.
+    pub fn numbered(&self) -> impl Iterator<Item = (usize, &Diverted)> {
+        self.plan.numbered()
     }
 
     /// The interfaces and their TUNs.

@@ -4,24 +4,30 @@
 mod connection_log;
 mod connections;
 mod face;
+mod faces;
 mod link_events;
 mod log_file;
 mod network;
 mod own;
+mod ports;
 mod profile;
 mod pulse;
+mod reconfigure;
 mod setup;
 mod shortage;
 mod shown;
 mod status;
+mod wanted;
+mod workshop;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN};
+use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
 
 pub use connection_log::{ConnectionLogConfig, LogTarget};
@@ -29,7 +35,9 @@ pub use own::OwnPackets;
 pub use profile::StageStatus;
 pub(crate) use pulse::{PortPulse, Traffic};
 pub use pulse::{Position, Pulse};
+pub use reconfigure::Wanted;
 pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
+pub use wanted::{By, Finder, found_by, matches};
 
 use crate::bump::Bump;
 use crate::clock;
@@ -48,7 +56,7 @@ use face::Face;
 use link_events::ToldState;
 use network::LinuxNetwork;
 use profile::{Profile, Stage};
-use setup::Setup;
+use setup::{Maker, Setup};
 use shortage::Shortage;
 use shown::Shown;
 
@@ -66,8 +74,12 @@ const LAST_PACKETS: Duration = Duration::from_millis(20);
 /// What the driver is told.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
-    /// What the gateway is told; its interfaces, by name, are the ones that are diverted.
+    /// What the gateway is told; its interfaces, by name, are diverted, now or when they come.
     pub gateway: Config,
+    /// Which other interfaces are diverted when they are there.
+    pub finders: Vec<Finder>,
+    /// Patterns for which numbers in rules stand, from `SELECTORS_FROM` on.
+    pub selectors: Vec<String>,
     /// Names and numbers of the diversion.
     pub divert: DivertConfig,
     /// How long a drain may take before custody that is left is given up.
@@ -93,6 +105,8 @@ impl DriverConfig {
     pub fn new(gateway: Config) -> Self {
         Self {
             gateway,
+            finders: Vec::new(),
+            selectors: Vec::new(),
             divert: DivertConfig::default(),
             drain_timeout: Duration::from_secs(30),
             queue_packets: DEFAULT_QUEUE_PACKETS,
@@ -122,18 +136,38 @@ enum Phase {
     Quitting,
 }
 
+/// Devices to which nothing leads any more once a change holds.
+#[derive(Debug)]
+struct Retiring {
+    faces: Range<usize>,
+    change: u64,
+}
+
 /// A gateway on this machine. Dropping it takes the diversion back without a drain.
 pub struct Driver {
     /// First in order of declaration, so first to be dropped: nothing is diverted to a TUN that is
     /// gone, and nobody looks whether packets wait in one.
     guard: Option<Guard>,
     bump_guard: Option<BumpGuard>,
-    bump: Option<Arc<Mutex<Bump>>>,
+    bump: Option<Arc<Bump>>,
+    maker: Maker,
     watchdog: Option<Watchdog>,
     pulse: Arc<Pulse>,
-    diverted: Vec<Diverted>,
-    /// Names of the interfaces of which everything is diverted that leaves by them.
-    whole: Vec<String>,
+    finders: Vec<Finder>,
+    selectors: Vec<String>,
+    /// Interfaces for which there was no room.
+    without_room: HashSet<String>,
+    /// The gateway hears of each change of an interface.
+    is_started: bool,
+    /// Those who divert, and rules, are to hear of it.
+    ports_changed: bool,
+    has_new_ports: bool,
+    /// The last change of what is diverted that was wanted, and what it says.
+    change: u64,
+    told: (Vec<Diverted>, Vec<String>),
+    retiring: Vec<Retiring>,
+    /// When it is looked whether what is leaving may go.
+    look_at: Option<Instant>,
     /// The guard wants nothing to be split.
     is_unsplit: bool,
     /// What the log was told last of each declared link.
@@ -164,25 +198,19 @@ impl Driver {
     /// it. In the calling thread's network namespace, on which thread [`Driver::run`] must be
     /// called, too.
     pub fn start(mut config: DriverConfig) -> Result<Self> {
-        setup::find_addresses(&mut config.gateway)?;
-        let Setup { ports, faces, diverted, pulse, bump } = Setup::make(&config)?;
-        let interfaces: Vec<(IfaceId, String)> = ports.iter().map(|p| (p.id, p.interface.clone())).collect();
-        // From here on no other process serves this instance: it would hold the TUNs.
+        setup::with_spare_ones(&mut config);
+        let Setup { ports, faces, maker, bump } = Setup::make(&config)?;
+        let pulse = Arc::clone(&maker.pulse);
         let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
-        let (records, journal) = match &config.journal {
-            Some(path) => {
-                let records = Journal::replay(path, &interfaces);
-                (records, Some(Journal::create(path, slots, &interfaces)?))
-            }
-            None => (Vec::new(), None),
-        };
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         let monitor = Monitor::open()?;
         poller.add(&*waker, WAKER, Interest::Read)?;
         poller.add(&monitor, EVENTS, Interest::Read)?;
-        for (face, n) in faces.iter().zip(0u64..) {
-            poller.add(face, n, Interest::Read)?;
+        for n in 0..faces.end() {
+            if let Some(face) = faces.get(n) {
+                poller.add(face, n as u64, Interest::Read)?;
+            }
         }
         let spreader = Spreader::new(faces.iter().map(|f| (f.name(), f.index())));
         let net = LinuxNetwork {
@@ -191,7 +219,7 @@ impl Driver {
             shown: bump.is_some().then(Shown::default),
             own: config.own_packets.filter(|_| bump.is_some()),
             routes: RouteCache::open()?,
-            journal,
+            journal: None,
             counters: Counters::default(),
             profile: None,
             connection_log: config.connection_log.as_ref().map(ConnectionLog::start).transpose()?,
@@ -205,8 +233,17 @@ impl Driver {
             bump: None,
             watchdog: None,
             pulse,
-            diverted,
-            whole: Vec::new(),
+            maker,
+            finders: config.finders,
+            selectors: config.selectors,
+            without_room: HashSet::new(),
+            is_started: false,
+            ports_changed: true,
+            has_new_ports: true,
+            change: 0,
+            told: Default::default(),
+            retiring: Vec::new(),
+            look_at: None,
             is_unsplit: false,
             link_states: Vec::new(),
             poller,
@@ -222,12 +259,13 @@ impl Driver {
             shortage: Shortage::default(),
         };
         driver.look_at_links()?;
-        for port in 0..driver.net.ports.len() {
-            driver.tell_if_down(port);
-        }
+        // From here on no other process serves this instance: it would hold the TUNs.
+        let records = driver.open_journal(config.journal.as_deref(), slots)?;
+        driver.tell_states();
+        driver.follow_ports();
         driver.divert(config.divert, bump)?;
         if config.watchdog {
-            let devices = driver.net.faces.iter().map(Face::as_fd);
+            let devices = driver.net.faces.iter().map(AsFd::as_fd);
             driver.watchdog = Some(Watchdog::start(Arc::clone(&driver.pulse), devices, config.heartbeat)?);
         }
         if !records.is_empty() {
@@ -240,20 +278,30 @@ impl Driver {
         Ok(driver)
     }
 
+    /// What a predecessor held when it was killed, and a new journal in its place.
+    fn open_journal(&mut self, path: Option<&Path>, slots: usize) -> Result<Vec<Record>> {
+        let Some(path) = path else { return Ok(Vec::new()) };
+        let ports = self.net.ports.iter();
+        let interfaces: Vec<(IfaceId, String)> = ports.map(|p| (p.id, p.interface.clone())).collect();
+        let records = Journal::replay(path, &interfaces);
+        self.net.journal = Some(Journal::create(path, slots, &interfaces)?);
+        Ok(records)
+    }
+
     /// Packets come from here on.
-    fn divert(&mut self, config: DivertConfig, bump: Option<Bump>) -> Result<()> {
-        self.whole = config.whole_interfaces().map(str::to_owned).collect();
+    fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Bump>>) -> Result<()> {
         if let Some(bump) = bump {
-            let bump = Arc::new(Mutex::new(bump));
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
             self.look_at_links()?;
+            self.maker.wait();
             let pulse = Arc::clone(&self.pulse);
-            let everything = !self.whole.is_empty();
+            let everything = config.takes_everything();
             self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
             return Ok(());
         }
-        let divert = Divert::apply(config, self.diverted.clone())?;
+        self.told = (self.diverted(), self.whole());
+        let divert = Divert::apply(config, self.told.0.clone())?;
         self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
         Ok(())
     }
@@ -301,6 +349,7 @@ impl Driver {
             if has_events {
                 self.take_events()?;
             }
+            self.follow_leaving(began);
             let packets = self.read_all()?;
             self.work();
             self.watch_processor(began, packets);
@@ -335,6 +384,7 @@ impl Driver {
             retries,
             drain,
             self.heap.due,
+            self.look_at,
             self.shortage.deadline(),
             self.net.connection_log.as_ref().and_then(ConnectionLog::due),
         ]
@@ -345,7 +395,7 @@ impl Driver {
 
     /// Reads a batch of each TUN. Returns how many packets there were.
     fn read_all(&mut self) -> Result<usize> {
-        let count = self.net.faces.len();
+        let count = self.net.faces.end();
         self.first = (self.first + 1) % count.max(1);
         let mut packets = 0;
         for n in (self.first..count).chain(0..self.first) {
@@ -396,7 +446,7 @@ impl Driver {
         }
         let LinuxNetwork { faces, counters, .. } = &mut self.net;
         let (mut packets, mut bytes) = (0, 0);
-        for face in faces {
+        for face in faces.iter_mut() {
             face.retry(now, counters);
             packets += face.counters.packets_out;
             bytes += face.counters.bytes_out;
@@ -482,8 +532,9 @@ impl Driver {
         };
         self.watchdog = None;
         self.bump_guard = None;
+        self.maker.wait();
         if let Some(bump) = &self.bump {
-            bump.lock().unwrap_or_else(PoisonError::into_inner).take_nothing();
+            bump.take_nothing();
         }
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let until = clock::now() + LAST_PACKETS;
@@ -522,17 +573,19 @@ impl Driver {
             .and_then(|mut s| s.links())
             .map(|links| links.into_iter().map(|l| (l.name, l.tx_dropped)).collect())
             .unwrap_or_default();
-        let ports = self.net.ports.iter().map(|p| {
-            let faces = self.net.faces.get(p.faces.clone()).unwrap_or_default();
-            let (face, device) = (faces.first(), faces.first().map_or("", Face::name));
+        let ports = self.net.ports.iter().filter(|p| p.is_named || p.index.is_some()).map(|p| {
+            let faces = || self.net.faces.of(&p.faces);
+            let (face, device) = (faces().next(), faces().next().map_or("", Face::name));
             PortStatus {
                 interface: p.interface.clone(),
+                called: p.called.clone(),
+                present: p.index.is_some(),
                 up: p.is_usable,
                 tun: device.to_owned(),
                 tso4: face.is_none_or(|f| f.offloads().tso4),
                 tso6: face.is_none_or(|f| f.offloads().tso6),
-                queue_drops: faces.iter().filter_map(|f| drops.get(f.name())).sum(),
-                counters: faces.iter().map(|f| f.counters).sum(),
+                queue_drops: faces().filter_map(|f| drops.get(f.name())).sum(),
+                counters: faces().map(|f| f.counters).sum(),
             }
         });
         DriverStatus {
@@ -566,7 +619,12 @@ impl Attendance<'_> {
     /// What is diverted where.
     #[must_use]
     pub fn diverted(&self) -> Vec<Diverted> {
-        self.driver.diverted.clone()
+        self.driver.diverted()
+    }
+    /// The interfaces of which everything is diverted that leaves by them.
+    #[must_use]
+    pub fn whole(&self) -> Vec<String> {
+        self.driver.whole()
     }
     /// How diversion stands.
     #[must_use]

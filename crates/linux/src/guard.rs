@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::divert::{
-    Auditor, Cause, Diagnosis, Divert, Families, Lost, Method, Passage, Reading, Severity, Suspicion, blame,
-    counter_name,
+    Auditor, Cause, Diagnosis, Divert, Diverted, Families, Lost, Method, NO_INTERFACE, Passage, Reading,
+    Severity, Suspicion, blame, counter_name,
 };
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
@@ -74,11 +74,29 @@ pub struct DiversionStatus {
     pub found: Vec<Diagnosis>,
 }
 
+/// Other interfaces than before are to be diverted.
+#[derive(Debug)]
+struct Change {
+    interfaces: Vec<Diverted>,
+    /// Of these, everything that leaves by them.
+    whole: Vec<String>,
+    /// Which change it is: larger than that of any before.
+    number: u64,
+}
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+struct Orders {
+    stop: bool,
+    change: Option<Change>,
+}
+
 /// The guard of a diversion. Dropping it ends the thread; diversion is taken back then.
 #[derive(Debug)]
 pub(crate) struct Guard {
     thread: Option<JoinHandle<Divert>>,
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    orders: Arc<(Mutex<Orders>, Condvar)>,
+    changes: u64,
     status: Arc<Mutex<DiversionStatus>>,
 }
 
@@ -86,22 +104,33 @@ impl Guard {
     /// Takes over a diversion that was made in the calling thread's network namespace. `waker`
     /// wakes the event loop.
     pub(crate) fn start(divert: Divert, pulse: Arc<Pulse>, waker: Arc<Waker>) -> Result<Self> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let orders = Arc::new((Mutex::new(Orders::default()), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));
         let auditor = Auditor::open()?;
         let mut keeper = Keeper::new(divert, auditor, pulse, waker, Arc::clone(&status));
         keeper.publish(clock::now());
-        let until = Arc::clone(&stop);
+        let heard = Arc::clone(&orders);
         let thread = std::thread::Builder::new()
             .name("guard".to_owned())
             .spawn(move || {
-                while !waited(&until) {
+                while let Some(change) = next_orders(&heard) {
+                    keeper.wanted = change.or(keeper.wanted.take());
                     keeper.tick(clock::now());
                 }
                 keeper.divert
             })
             .context(|| "starting the guard of diversion".to_owned())?;
-        Ok(Self { thread: Some(thread), stop, status })
+        Ok(Self { thread: Some(thread), orders, changes: 0, status })
+    }
+
+    /// Other interfaces are diverted soon. Returns what [`Pulse::diverted`] has at least when that
+    /// is so.
+    pub(crate) fn change(&mut self, interfaces: Vec<Diverted>, whole: Vec<String>) -> u64 {
+        self.changes += 1;
+        let change = Change { interfaces, whole, number: self.changes };
+        self.orders.0.lock().unwrap_or_else(PoisonError::into_inner).change = Some(change);
+        self.orders.1.notify_all();
+        self.changes
     }
 
     /// How diversion stands.
@@ -115,8 +144,8 @@ impl Guard {
     }
 
     fn halt(&mut self) -> Option<Divert> {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
+        self.orders.0.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.orders.1.notify_all();
         self.thread.take()?.join().ok()
     }
 }
@@ -125,6 +154,15 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.halt());
     }
+}
+
+/// Waits for a tick, or for orders; `None`: it is time to end.
+fn next_orders((orders, bell): &(Mutex<Orders>, Condvar)) -> Option<Option<Change>> {
+    let held = orders.lock().unwrap_or_else(PoisonError::into_inner);
+    let nothing_new = |orders: &mut Orders| !orders.stop && orders.change.is_none();
+    let outcome = bell.wait_timeout_while(held, TICK, nothing_new);
+    let mut held = outcome.unwrap_or_else(PoisonError::into_inner).0;
+    (!held.stop).then(|| held.change.take())
 }
 
 /// Waits for a tick; true when it is time to end.
@@ -155,6 +193,8 @@ struct Keeper {
     /// What was said in the log.
     said: Vec<String>,
     failed_at: Option<Instant>,
+    /// Other interfaces are to be diverted, and are not yet.
+    wanted: Option<Change>,
 }
 
 impl Keeper {
@@ -165,7 +205,7 @@ impl Keeper {
         waker: Arc<Waker>,
         status: Arc<Mutex<DiversionStatus>>,
     ) -> Self {
-        let count = divert.interfaces().len();
+        let count = pulse.ports.len();
         let kinds: &[Kind] =
             if divert.config().takes_everything() { &[Kind::Tcp, Kind::Rest] } else { &[Kind::Tcp] };
         let passages = || vec![Passage::default(); count];
@@ -186,6 +226,7 @@ impl Keeper {
             undiagnosed: Some(Instant::ZERO),
             said: Vec::new(),
             failed_at: None,
+            wanted: None,
         }
     }
 
@@ -200,6 +241,7 @@ impl Keeper {
     }
 
     fn try_tick(&mut self, now: Instant) -> Result<()> {
+        self.follow_change()?;
         self.repair(now)?;
         // What got through until now got through the old rules.
         self.judge(now)?;
@@ -216,11 +258,30 @@ impl Keeper {
         Ok(())
     }
 
+    /// Diverts what comes in by other interfaces, where that is wanted. After an error it is tried
+    /// again.
+    fn follow_change(&mut self) -> Result<()> {
+        let Some(change) = &self.wanted else { return Ok(()) };
+        let before: Vec<Diverted> = self.divert.interfaces().to_vec();
+        self.auditor.change(&mut self.divert, change.interfaces.clone(), &change.whole)?;
+        for (n, _) in self.divert.numbered().filter(|(_, one)| !before.contains(one)) {
+            self.families.iter_mut().for_each(|family| family.begin(n));
+        }
+        self.pulse.diverted.set(change.number);
+        self.wanted = None;
+        self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+        self.undiagnosed.get_or_insert(Instant::ZERO);
+        self.waker.wake();
+        Ok(())
+    }
+
     /// Puts back what is missing, unless that was done too often.
     fn repair(&mut self, now: Instant) -> Result<()> {
         let missing = self.auditor.look(&self.divert)?;
-        for (port, dropped) in self.pulse.ports.iter().zip(self.auditor.dropped()) {
-            port.note_dropped(*dropped);
+        for (n, dropped) in self.auditor.dropped() {
+            if let Some(port) = self.pulse.ports.get(*n) {
+                port.note_dropped(*dropped);
+            }
         }
         self.is_whole = missing.is_empty();
         if self.is_whole {
@@ -257,8 +318,11 @@ impl Keeper {
         let mut steps: Vec<(Watched, Step)> = Vec::new();
         for guard in &mut self.families {
             let (family, kind) = (guard.family, guard.kind);
-            let mut plain = Vec::new();
-            for (n, port) in self.pulse.ports.iter().enumerate() {
+            if kind == Kind::Rest && !self.divert.config().takes_everything() {
+                continue;
+            }
+            let mut plain = vec![(0, 0); self.pulse.ports.len()];
+            for (n, port) in self.divert.numbered().filter_map(|(n, _)| Some((n, self.pulse.ports.get(n)?))) {
                 let of = |what: &str| packets(counter_name(what, family, n));
                 let traffic = port.of(family);
                 let written = written.get(n).map_or(Written::default(), |w| w[family as usize]);
@@ -277,10 +341,12 @@ impl Keeper {
                         Reading { syns: written.rest, syns_left: of("rest_left"), ..Reading::default() }
                     }
                 };
-                plain.push(match kind {
-                    Kind::Tcp => (of("plain"), of("plain_left")),
-                    Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
-                });
+                if let Some(plain) = plain.get_mut(n) {
+                    *plain = match kind {
+                        Kind::Tcp => (of("plain"), of("plain_left")),
+                        Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
+                    };
+                }
                 // While the loop stands still nothing is read, and the firewall is not to blame.
                 let step = guard.look(now, n, is_turning.then_some(reading));
                 if kind == Kind::Tcp && guard.is_losing(n) {
@@ -321,7 +387,8 @@ impl Keeper {
         }
         let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
         let all = self.divert.interfaces().to_vec();
-        let lost = Lost { suspicion, family, n, sample };
+        let place = self.divert.numbered().position(|(number, _)| number == n).unwrap_or(usize::MAX);
+        let lost = Lost { suspicion, family, n: place, sample };
         let table = self.divert.table_name();
         let Cause::Machine(cause) = blame(self.auditor.socket(), &table, &all, &lost) else {
             self.with_guard(watched, FamilyGuard::start_anew);
@@ -398,8 +465,9 @@ impl Keeper {
     fn say_what_is_wrong(&mut self) {
         let interfaces: Vec<String> = self.divert.interfaces().iter().map(|d| d.interface.clone()).collect();
         let found = crate::divert::diagnose(self.divert.config(), &interfaces);
-        for Diagnosis { severity, text, .. } in &found {
-            if self.said.contains(text) {
+        for Diagnosis { id, severity, text, .. } in &found {
+            // The driver tells of interfaces that come and go.
+            if self.said.contains(text) || id == NO_INTERFACE {
                 continue;
             }
             match severity {

@@ -113,14 +113,20 @@ impl Journal {
             return Err(Error::Refused("the journal was mapped nowhere".to_owned()));
         };
         let mut journal = Self { path: path.to_owned(), map, len, slots, refused: 0 };
-        for (id, name) in interfaces.iter().filter(|(id, _)| usize::from(id.0) < NAMES_MAX - 1) {
-            let at = 16 + usize::from(id.0) * NAME_BYTES;
-            let name = name.as_bytes();
-            journal.bytes()[at..][..name.len().min(NAME_BYTES)]
-                .copy_from_slice(&name[..name.len().min(NAME_BYTES)]);
-        }
+        interfaces.iter().for_each(|(id, name)| journal.call(*id, name));
         journal.bytes()[..MAGIC.len()].copy_from_slice(MAGIC);
         Ok(journal)
+    }
+
+    /// The interface of this number has this name from here on.
+    pub fn call(&mut self, id: IfaceId, name: &str) {
+        if usize::from(id.0) >= NAMES_MAX - 1 {
+            return;
+        }
+        let mut field = [0; NAME_BYTES];
+        let len = name.len().min(NAME_BYTES);
+        field[..len].copy_from_slice(&name.as_bytes()[..len]);
+        self.bytes()[16 + usize::from(id.0) * NAME_BYTES..][..NAME_BYTES].copy_from_slice(&field);
     }
 
     /// Keeps a record under a slot, or empties the slot.

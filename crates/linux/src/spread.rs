@@ -23,7 +23,8 @@ const OFF: (u64, u64) = (5_000, 16 << 10);
 /// Switches it on and off.
 #[derive(Debug, Default)]
 pub struct Spreader {
-    files: Vec<File>,
+    /// With the number of the device.
+    files: Vec<(u32, File)>,
     /// All processors, as the kernel reads them; empty: there is one only.
     mask: String,
     on: bool,
@@ -42,13 +43,29 @@ impl Spreader {
         if mask.is_empty() {
             return Self::default();
         }
-        let files: Vec<File> = devices.filter_map(|(name, index)| open(name, index)).collect();
-        if files.is_empty() {
+        let mut devices = devices.peekable();
+        let has_devices = devices.peek().is_some();
+        let files: Vec<_> = devices.filter_map(|(name, index)| Some((index, open(name, index)?))).collect();
+        if files.is_empty() && has_devices {
             tracing::info!(
                 "the kernel's part of the work stays on one processor: no access to rps_cpus of the TUNs"
             );
         }
         Self { files, mask, ..Self::default() }
+    }
+
+    /// One more device.
+    pub fn add(&mut self, name: &str, index: u32) {
+        let Some(file) = open(name, index).filter(|_| !self.mask.is_empty()) else { return };
+        if self.on {
+            write(&file, &self.mask);
+        }
+        self.files.push((index, file));
+    }
+
+    /// A device is gone.
+    pub fn remove(&mut self, index: u32) {
+        self.files.retain(|(known, _)| *known != index);
     }
 
     /// Packets and bytes written so far, into all TUNs together.
@@ -62,7 +79,9 @@ impl Spreader {
             return;
         }
         self.looked_at = Some(now);
-        let (new_packets, new_bytes) = (packets - self.packets, bytes - self.bytes);
+        // What a device had written goes with it.
+        let new_packets = packets.saturating_sub(self.packets);
+        let new_bytes = bytes.saturating_sub(self.bytes);
         (self.packets, self.bytes) = (packets, bytes);
         let per_second = (new_packets as f64 / passed.as_secs_f64()) as u64;
         let want = pays(self.on, per_second, new_bytes / new_packets.max(1));
@@ -79,13 +98,17 @@ impl Spreader {
 
     fn set(&mut self, on: bool) {
         let text = if on { self.mask.as_str() } else { "0" };
-        for file in &self.files {
-            if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
-                tracing::debug!(%error, "rps_cpus of a TUN");
-            }
+        for (_, file) in &self.files {
+            write(file, text);
         }
         self.on = on;
         tracing::debug!(on, "spreading the kernel's work over the processors");
+    }
+}
+
+fn write(file: &File, text: &str) {
+    if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
+        tracing::debug!(%error, "rps_cpus of a TUN");
     }
 }
 

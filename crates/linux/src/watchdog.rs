@@ -9,8 +9,8 @@
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -151,18 +151,21 @@ fn say(text: &str) {
 /// The thread that watches the event loop. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
+    devices: Arc<Mutex<Vec<RawFd>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Watches a loop that reads from these devices. They must stay open until this is dropped.
+    /// Watches a loop that reads from these devices. They must stay open until this is dropped, or
+    /// hears of others.
     pub(crate) fn start<'a>(
         pulse: Arc<Pulse>,
         devices: impl Iterator<Item = BorrowedFd<'a>>,
         heartbeat: Option<Arc<Heartbeat>>,
     ) -> Result<Self> {
-        let devices: Vec<RawFd> = devices.map(|d| d.as_raw_fd()).collect();
+        let devices = Arc::new(Mutex::new(numbers(devices)));
+        let watched = Arc::clone(&devices);
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let watch = move || {
@@ -172,7 +175,7 @@ impl Watchdog {
                     heartbeat.count().fetch_add(1, Ordering::Relaxed);
                 }
                 let is_answering = pulse.is_answering.load(Ordering::Relaxed);
-                if hung.look(pulse.position(), is_answering, || any_waits(&devices)) {
+                if hung.look(pulse.position(), is_answering, || any_waits(&watched)) {
                     say(
                         "farlink: the event loop has stood still for two seconds while packets waited: the gateway ends itself, and \
                          the router routes\n",
@@ -186,8 +189,17 @@ impl Watchdog {
             .name("watchdog".to_owned())
             .spawn(watch)
             .context(|| "starting the watchdog".to_owned())?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { devices, stop, thread: Some(thread) })
     }
+
+    /// These are the devices from here on. One that is missing may be closed then.
+    pub(crate) fn set_devices<'a>(&self, devices: impl Iterator<Item = BorrowedFd<'a>>) {
+        *self.devices.lock().unwrap_or_else(PoisonError::into_inner) = numbers(devices);
+    }
+}
+
+fn numbers<'a>(devices: impl Iterator<Item = BorrowedFd<'a>>) -> Vec<RawFd> {
+    devices.map(|d| d.as_raw_fd()).collect()
 }
 
 impl Drop for Watchdog {
@@ -201,8 +213,9 @@ impl Drop for Watchdog {
 }
 
 /// Whether packets wait in any of these devices.
-fn any_waits(devices: &[RawFd]) -> bool {
-    // SAFETY: they stay open until the watchdog has ended.
+fn any_waits(devices: &Mutex<Vec<RawFd>>) -> bool {
+    let devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: none is closed before the watchdog has ended, or has been told, which waits for this.
     let devices: Vec<_> = devices.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
     let mut ready: Vec<_> = devices
         .iter()

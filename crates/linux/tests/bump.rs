@@ -53,7 +53,7 @@ impl Echo {
         let (stop2, seen2) = (Arc::clone(&stop), Arc::clone(&seen));
         let thread = router.0.spawn(move || {
             let mut tap = Tap::create(&TunConfig::new("farlink0"))?;
-            let mut bump = Bump::load(&protocols)?;
+            let bump = Bump::load(&protocols)?;
             let mut socket = Socket::open()?;
             for name in configured {
                 let is_whole = whole.as_ref() == Some(&name);

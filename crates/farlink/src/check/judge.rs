@@ -168,8 +168,11 @@ fn on_interface<'a>(
     n: usize,
 ) -> Option<OnInterface<'a>> {
     let interface = running.interfaces.get(n).filter(|i| !i.device.is_empty())?;
+    // The kernel's counters have the number of the device.
+    let number_of_device = running.divert().tun_number(&interface.device, n);
     let counted = |key: &str| {
-        let at = |s: &Sample| s.counters.as_ref().and_then(|c| c.get(&format!("{key}_{n}")).copied());
+        let name = format!("{key}_{number_of_device}");
+        let at = |s: &Sample| s.counters.as_ref().and_then(|c| c.get(&name).copied());
         let (now, then): (Count, Count) = (at(after).unwrap_or_default(), at(before).unwrap_or_default());
         now.packets.saturating_sub(then.packets)
     };

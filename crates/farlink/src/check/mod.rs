@@ -296,7 +296,13 @@ fn planned(file: Option<&Path>) -> anyhow::Result<(DivertConfig, Vec<String>)> {
         return Ok((DivertConfig::default(), host::interfaces()));
     };
     let settings = config::load(Some(file), &config::Quick::default())?;
-    Ok((settings.divert, settings.gateway.interfaces.into_iter().map(|i| i.name).collect()))
+    let mut names: Vec<String> = settings.gateway.interfaces.into_iter().map(|i| i.name).collect();
+    for found in farlink_linux::driver::found_by(&settings.finders)? {
+        if !names.contains(&found) {
+            names.push(found);
+        }
+    }
+    Ok((settings.divert, names))
 }
 
 fn host_answer(divert: &DivertConfig, interfaces: &[String], is_running: bool) -> Answer {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::{DivertConfig, Method, Selection};
-use farlink_linux::driver::ConnectionLogConfig;
+use farlink_linux::driver::{ConnectionLogConfig, Finder};
 use farlink_linux::tun::DEFAULT_QUEUE_PACKETS;
 use farlink_wire::ShimProtocols;
 use farlink_wire::ip::PROTOCOL_TCP;
@@ -17,13 +17,18 @@ use toml::Spanned;
 
 use super::error::{ConfigError, Source};
 use super::file::{self, File};
+use super::interfaces::{Named, is_pattern};
 use super::values::{Rate, Segments, Size};
 
 /// Everything that `farlink run` needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the gateway is told. Its interfaces are those whose traffic is diverted.
+    /// What the gateway is told. Its interfaces are those that are named and diverted.
     pub gateway: Config,
+    /// Which others are diverted when they are there.
+    pub finders: Vec<Finder>,
+    /// Patterns that rules have in place of an interface, for numbers from `SELECTORS_FROM` on.
+    pub selectors: Vec<String>,
     /// Names and numbers of the diversion.
     pub divert: DivertConfig,
     /// Packets that may wait in a TUN.
@@ -57,46 +62,15 @@ pub struct Quick {
     pub method_default: Option<Method>,
 }
 
-const COMMAND_LINE: Source<'static> = Source { file: "command line", text: "" };
-
 /// Custody is drained for this long unless the file says otherwise.
 const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Interface names are shorter than IFNAMSIZ.
-const INTERFACE_NAME_BYTES_MAX: usize = 15;
 /// The name of an instance stands in device names, which are short.
 const INSTANCE_BYTES_MAX: usize = 6;
 
-/// An interface on its way into the configuration.
-struct Found {
-    name: String,
-    domain: u16,
-    divert: bool,
-    link: Option<engine::Link>,
-}
-
-/// Builds the settings. `existing` lists the interfaces that are diverted when neither file nor
-/// command line names any.
-pub fn build(
-    file: &File,
-    source: Source<'_>,
-    quick: &Quick,
-    existing: &dyn Fn() -> Vec<String>,
-) -> Result<Settings, ConfigError> {
+/// Builds the settings.
+pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings, ConfigError> {
     let defaults = Config::default();
-    let mut found = interfaces(file, source, quick)?;
-    let named = !quick.interfaces.is_empty() || file.interface.iter().any(|i| i.divert != Some(false));
-    if !named {
-        for name in existing() {
-            if !found.iter().any(|f| f.name == name) {
-                found.push(Found { name, domain: 0, divert: true, link: None });
-            }
-        }
-    }
-    found.retain(|f| f.divert);
-    if found.is_empty() {
-        let wanted = "no interface is named and none is up; allowed: at least one [[interface]] or [[link]]";
-        return Err(source.error(None, wanted));
-    }
+    let Named { interfaces: found, finders } = super::interfaces::named(file, source, quick)?;
     let interfaces: Vec<_> = (0u16..)
         .zip(found)
         .map(|(id, f)| engine::Interface {
@@ -107,8 +81,9 @@ pub fn build(
             link: f.link,
         })
         .collect();
+    let mut selectors = Vec::new();
     let gateway = Config {
-        rules: rules(file, source, &interfaces)?,
+        rules: rules(file, source, &interfaces, (&finders, &mut selectors))?,
         interfaces,
         default_action: file
             .default_action
@@ -154,6 +129,8 @@ pub fn build(
             ..divert(file, source, (gateway.interfaces.len(), gateway.shims()))?
         },
         gateway,
+        finders,
+        selectors,
         drain_timeout: file.drain_timeout.map_or(DRAIN_TIMEOUT_DEFAULT, |t| t.0),
         socket,
         connection_log: file.admin.connection_log(flows_max),
@@ -161,121 +138,21 @@ pub fn build(
     })
 }
 
-fn check_name(source: Source<'_>, name: &str, span: Option<Range<usize>>) -> Result<(), ConfigError> {
-    let bad = name.is_empty()
-        || name.len() > INTERFACE_NAME_BYTES_MAX
-        || name.contains(|c: char| c == '/' || c == '"' || c.is_whitespace() || c.is_control());
-    if bad {
-        return Err(source.error(
-            span,
-            format!("`{name}` cannot be the name of an interface; allowed: 1 to 15 characters without spaces or `/`"),
-        ));
-    }
-    if name == "lo" {
-        return Err(source.error(
-            span,
-            "the loopback interface carries no traffic of others; allowed: interfaces by which forwarded traffic comes in",
-        ));
-    }
-    let number = name.strip_prefix("farlink").unwrap_or_default();
-    if !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()) {
-        return Err(source.error(
-            span,
-            format!("`{name}` is a device that Farlink makes for itself; allowed: interfaces by which forwarded traffic comes in"),
-        ));
-    }
-    Ok(())
-}
-
-fn interfaces(file: &File, source: Source<'_>, quick: &Quick) -> Result<Vec<Found>, ConfigError> {
-    let mut found: Vec<Found> = Vec::new();
-    for i in &file.interface {
-        let (name, span) = (i.name.get_ref(), Some(i.name.span()));
-        check_name(source, name, span.clone())?;
-        if found.iter().any(|f| f.name == *name) {
-            let twice = format!("interface `{name}` is named twice; allowed: one [[interface]] for each");
-            return Err(source.error(span, twice));
-        }
-        let attach = i.attach.as_ref().filter(|a| *a.get_ref() && i.divert == Some(false));
-        if let Some(attach) = attach {
-            let wrong = "`divert = false` leaves the interface alone; allowed: one of the two keys, not both";
-            return Err(source.error(Some(attach.span()), wrong));
-        }
-        let domain = i.domain.map_or(0, |d| d.0 as u16);
-        found.push(Found { name: name.clone(), domain, divert: i.divert.unwrap_or(true), link: None });
-    }
-    for name in &quick.interfaces {
-        check_name(COMMAND_LINE, name, None)?;
-        if !found.iter().any(|f| f.name == *name) {
-            found.push(Found { name: name.clone(), domain: 0, divert: true, link: None });
-        }
-    }
-    for l in &file.link {
-        let link = link(l, source, file.custody_notice.unwrap_or_default())?;
-        let (name, span) = (l.interface.get_ref(), Some(l.interface.span()));
-        check_name(source, name, span.clone())?;
-        add_link(&mut found, name, link).map_err(|wrong| source.error(span, wrong))?;
-    }
-    for name in &quick.links {
-        check_name(COMMAND_LINE, name, None)?;
-        let link = engine::Link {
-            name: name.clone(),
-            rate_bps: quick.rate.map(|r| r.0),
-            rtt: None,
-            overhead_bytes: 0,
-            rate_in_bps: None,
-            oversize: engine::Oversize::default(),
-            is_half_duplex: false,
-            is_xcp_router: false,
-            xcp_weights: Default::default(),
-            explicit: engine::Explicit::default(),
-            xcp_context: engine::XcpContext::default(),
-            xcp_shim: None,
-            leg: default_link_leg(quick.rate.is_some()),
-            estimate_rate: quick.rate.is_none(),
-            action: None,
-            ack_filter: engine::AckFilter::default(),
-            copies: engine::Copies::default(),
-        };
-        add_link(&mut found, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;
-    }
-    Ok(found)
-}
-
-fn add_link(found: &mut Vec<Found>, interface: &str, link: engine::Link) -> Result<(), String> {
-    if found.iter().filter_map(|f| f.link.as_ref()).any(|other| other.name == link.name) {
-        return Err(format!("there are two links called `{}`; allowed: one of each name", link.name));
-    }
-    match found.iter_mut().find(|f| f.name == interface) {
-        Some(f) if f.link.is_some() => Err(format!(
-            "interface `{interface}` is declared twice as a link; allowed: one [[link]] for each interface"
-        )),
-        Some(f) if !f.divert => Err(format!(
-            "interface `{interface}` has `divert = false`, so nothing that comes in by this link could be split; \
-             allowed: links on diverted interfaces"
-        )),
-        Some(f) => {
-            f.link = Some(link);
-            Ok(())
-        }
-        None => {
-            found.push(Found { name: interface.to_owned(), domain: 0, divert: true, link: Some(link) });
-            Ok(())
-        }
-    }
-}
-
 /// The controller of a link that follows from what is known of it.
 const AUTO: &str = "auto";
 
 /// With a known rate the egress queue is the clock and no congestion control is needed. Without one
 /// the gateways find it out from a first burst; where no gateway is at the other end, BBR does.
-fn default_link_leg(rate_known: bool) -> engine::LegConfig {
+pub(super) fn default_link_leg(rate_known: bool) -> engine::LegConfig {
     let usual = engine::LegConfig::default();
     engine::LegConfig { cc: if rate_known { cc::Kind::FixedRate } else { UNKNOWN_RATE_CC }, ..usual }
 }
 
-fn link(l: &file::Link, source: Source<'_>, notice: engine::Notice) -> Result<engine::Link, ConfigError> {
+pub(super) fn link(
+    l: &file::Link,
+    source: Source<'_>,
+    notice: engine::Notice,
+) -> Result<engine::Link, ConfigError> {
     let rate_bps = match (&l.rate, &l.rate_bps) {
         (Some(_), Some(again)) => {
             return Err(
@@ -443,6 +320,7 @@ fn rules(
     file: &File,
     source: Source<'_>,
     interfaces: &[engine::Interface],
+    (finders, selectors): (&[Finder], &mut Vec<String>),
 ) -> Result<Vec<engine::Rule>, ConfigError> {
     let mut rules: Vec<engine::Rule> = Vec::new();
     for r in &file.rule {
@@ -470,11 +348,8 @@ fn rules(
             return Err(source.error(Some(r.action.span()), wrong));
         }
         let ids = r.interfaces.iter().map(|wanted| {
-            interfaces.iter().find(|i| i.name == *wanted.get_ref()).map(|i| i.id).ok_or_else(|| {
-                let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
-                let wrong = format!("interface `{}` is not diverted", wanted.get_ref());
-                source.error(Some(wanted.span()), format!("{wrong}; allowed: {}", names.join(", ")))
-            })
+            let id = super::interfaces::meant(wanted.get_ref(), interfaces, finders, selectors);
+            id.map_err(|wrong| source.error(Some(wanted.span()), wrong))
         });
         let raise_mss = match &r.raise_mss {
             None => None,
@@ -596,7 +471,8 @@ fn method(file: &File, quick: &Quick) -> Method {
 /// The interfaces that are to get a bump.
 fn attach(file: &File) -> Vec<String> {
     let wanted = |i: &&file::Interface| i.attach.as_ref().is_some_and(|a| *a.get_ref());
-    file.interface.iter().filter(wanted).map(|i| i.name.get_ref().clone()).collect()
+    let named = file.interface.iter().map(Spanned::get_ref).filter(wanted).filter_map(|i| i.name.as_ref());
+    named.map(|name| name.get_ref().clone()).filter(|name| !is_pattern(name)).collect()
 }
 
 fn divert(

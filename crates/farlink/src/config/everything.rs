@@ -25,8 +25,8 @@ pub struct Verdict {
     pub settings: Option<Box<Settings>>,
 }
 
-/// Reads all of it. `existing`: as for `build`.
-pub fn judge(source: Source<'_>, existing: &dyn Fn() -> Vec<String>) -> Verdict {
+/// Reads all of it.
+pub fn judge(source: Source<'_>) -> Verdict {
     let (_, unreadable) = DeTable::parse_recoverable(source.text);
     if !unreadable.is_empty() {
         let mut mistakes: Vec<_> = unreadable.iter().map(|e| source.parse_error(e)).collect();
@@ -36,7 +36,7 @@ pub fn judge(source: Source<'_>, existing: &dyn Fn() -> Vec<String>) -> Verdict 
     }
     let mut reading =
         Reading { source, text: source.text.to_owned(), mistakes: Vec::new(), is_partial: false };
-    let settings = reading.read(existing);
+    let settings = reading.read();
     let Reading { mut mistakes, is_partial, .. } = reading;
     mistakes.sort_by_key(|mistake| mistake.place);
     let settings = settings.filter(|_| mistakes.is_empty()).map(Box::new);
@@ -53,13 +53,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn read(&mut self, existing: &dyn Fn() -> Vec<String>) -> Option<Settings> {
+    fn read(&mut self) -> Option<Settings> {
         while self.mistakes.len() < MISTAKES_MAX {
             let text = self.text.clone();
             let now = Source { text: &text, ..self.source };
             let (wrong, is_of_values) = match parse(now) {
                 Err(wrong) => (wrong, false),
-                Ok(file) => match build(&file, now, &Quick::default(), existing) {
+                Ok(file) => match build(&file, now, &Quick::default()) {
                     Ok(settings) => return Some(settings),
                     Err(wrong) => (wrong, true),
                 },
@@ -86,9 +86,9 @@ impl Reading<'_> {
     fn is_perhaps_a_consequence(&self, wrong: &ConfigError, is_of_values: bool) -> bool {
         let (table, key) = split_key(wrong.key.as_deref());
         let mut earlier = self.mistakes.iter().map(|m| split_key(m.key.as_deref()));
-        if !is_of_values {
-            // A key that was there, and wrong.
-            let missing = wrong.problem.strip_prefix("missing key `").and_then(|rest| rest.split('`').next());
+        // A key that was there, and wrong.
+        let missing = wrong.problem.strip_prefix("missing key `").and_then(|rest| rest.split('`').next());
+        if missing.is_some() || !is_of_values {
             return missing.is_some_and(|missing| {
                 earlier.any(|(t, k)| (t == table || t == key) && k == format!("key `{missing}`"))
             });
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn verdict(text: &str) -> Verdict {
-        judge(Source { file: "f", text }, &|| vec!["lan0".to_owned()])
+        judge(Source { file: "f", text })
     }
 
     fn said(text: &str) -> Vec<String> {
@@ -272,7 +272,7 @@ mod tests {
         for at in (0..text.len()).step_by(7).filter(|at| text.is_char_boundary(*at)) {
             let mut broken = text.clone();
             broken.insert(at, '9');
-            assert!(judge(Source { file: "f", text: &broken }, &Vec::new).mistakes.len() <= MISTAKES_MAX);
+            assert!(judge(Source { file: "f", text: &broken }).mistakes.len() <= MISTAKES_MAX);
         }
     }
 }

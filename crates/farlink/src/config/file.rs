@@ -11,14 +11,16 @@ use toml::Spanned;
 
 use super::units::{Bps, Bytes, In, Ms};
 pub use super::values::Oversize;
-use super::values::{Dscp, GatewayId, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time};
+use super::values::{
+    Dscp, GatewayId, Group, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time,
+};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
     /// Interfaces whose traffic is diverted.
-    pub interface: Vec<Interface>,
+    pub interface: Vec<Spanned<Interface>>,
     /// Declared hard links.
     pub link: Vec<Link>,
     /// What is split; the first rule that matches decides.
@@ -54,7 +56,10 @@ pub struct File {
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
-    pub name: Spanned<String>,
+    #[serde(default)]
+    pub name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub group: Option<Spanned<Group>>,
     #[serde(default)]
     pub domain: Option<Number<0, 65535>>,
     #[serde(default)]

@@ -8,6 +8,7 @@ mod build;
 mod error;
 mod everything;
 mod file;
+mod interfaces;
 mod units;
 mod values;
 
@@ -40,7 +41,7 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
         }
     };
     let source = Source { file: &name, text: &text };
-    Ok(build(&parse(source)?, source, quick, &crate::check::host::interfaces)?)
+    Ok(build(&parse(source)?, source, quick)?)
 }
 
 /// Reads a configuration file to its end, and says all that is wrong with it. Changes nothing, and
@@ -51,7 +52,7 @@ pub fn judge(file: &Path) -> Verdict {
     match read() {
         Ok(text) => {
             let source = Source { file: &name, text: &text };
-            everything::judge(source, &crate::check::host::interfaces)
+            everything::judge(source)
         }
         Err(e) => {
             let wrong = Source { file: &name, text: "" }.error(None, format!("cannot be read: {e}"));
@@ -63,7 +64,7 @@ pub fn judge(file: &Path) -> Verdict {
 /// What the text of a configuration file says, which the program has made itself.
 pub fn of_text(text: &str) -> anyhow::Result<Settings> {
     let source = Source { file: "command line", text };
-    Ok(build(&parse(source)?, source, &Quick::default(), &crate::check::host::interfaces)?)
+    Ok(build(&parse(source)?, source, &Quick::default())?)
 }
 
 /// What a gateway is told by the text of a configuration file that names its interfaces.
@@ -73,7 +74,7 @@ pub fn of_text(text: &str) -> anyhow::Result<Settings> {
 #[cfg(feature = "lab")]
 pub fn gateway_of(text: &str) -> anyhow::Result<farlink_lab::simulate::Read> {
     let source = Source { file: "generated configuration", text };
-    let settings = build(&parse(source)?, source, &Quick::default(), &Vec::new)?;
+    let settings = build(&parse(source)?, source, &Quick::default())?;
     let of = |name: &str| settings.gateway.interfaces.iter().find(|i| i.name == name).map(|i| i.id);
     let whole = settings.divert.selections.iter().filter_map(|selection| match selection {
         farlink_linux::divert::Selection::LeavesBy(name) => of(name),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, cc};
 use farlink_linux::divert::{Method, Selection};
+use farlink_linux::driver::By;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::*;
@@ -96,7 +97,7 @@ fn settings(text: &str) -> Result<Settings, ConfigError> {
 fn settings_with(text: &str, quick: &Quick) -> Result<Settings, ConfigError> {
     let source = Source { file: "farlink.toml", text };
     let file = parse(source)?;
-    build(&file, source, quick, &|| vec!["lan0".to_owned(), "lan1".to_owned()])
+    build(&file, source, quick)
 }
 
 fn refused(text: &str) -> String {
@@ -223,7 +224,7 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
 fn a_bump_is_chosen_by_command_line_file_or_surroundings_in_this_order() {
     let of = |text: &str, quick: &Quick| {
         let source = Source { file: "f", text };
-        let settings = build(&parse(source).unwrap(), source, quick, &|| vec!["lan0".into()]).unwrap();
+        let settings = build(&parse(source).unwrap(), source, quick).unwrap();
         (settings.divert.method, settings.divert.attach)
     };
     let quick = |method, method_default| Quick { method, method_default, ..Quick::default() };
@@ -336,27 +337,71 @@ fn initial_windows_are_one_value_two_values_or_automatic() {
     assert_eq!(ordinary.gateway.ordinary.initial_window, InitialWindow::AUTO);
 }
 
+/// What is diverted: names, and in words how others are found.
+fn diverted(s: &Settings) -> (Vec<String>, String) {
+    let names = s.gateway.interfaces.iter().map(|i| i.name.clone()).collect();
+    let finders = s.finders.iter().map(|f| {
+        let by = match &f.by {
+            By::Pattern(pattern) => pattern.clone(),
+            By::Group(group) => format!("group {group}"),
+            By::Forwarding => "all".to_owned(),
+        };
+        let domain = if f.domain > 0 { format!(" in {}", f.domain) } else { String::new() };
+        format!("{}{by}{domain}{}", if f.divert { "" } else { "not " }, if f.attach { " bumped" } else { "" })
+    });
+    (names, finders.collect::<Vec<_>>().join(", "))
+}
+
 #[test]
 fn interfaces_are_found_only_when_none_is_named() {
-    let names = |s: Settings| s.gateway.interfaces.into_iter().map(|i| i.name).collect::<Vec<_>>();
-    assert_eq!(names(settings("[[link]]\ninterface='sat0'").unwrap()), ["sat0", "lan0", "lan1"]);
-    assert_eq!(
-        names(settings("[[interface]]\nname='lan0'\ndivert=false\n[[link]]\ninterface='sat0'").unwrap()),
-        ["sat0", "lan1"]
-    );
-    assert_eq!(
-        names(settings("[[interface]]\nname='x'\n[[link]]\ninterface='sat0'").unwrap()),
-        ["x", "sat0"]
-    );
+    let of = |text: &str| diverted(&settings(text).unwrap());
+    let link = "[[link]]\ninterface='sat0'\n";
+    for (text, names, finders) in [
+        (link, &["sat0"][..], "all"),
+        ("[[interface]]\nname='lan0'\ndivert=false\n[[link]]\ninterface='sat0'", &["sat0"], "not lan0, all"),
+        ("[[interface]]\nname='x'\n[[link]]\ninterface='sat0'", &["x", "sat0"], ""),
+        ("[[interface]]\nname='*'", &[], "all"),
+        ("", &[], "all"),
+        (
+            "[[interface]]\nname='wan*'\ndomain=3\n[[interface]]\ngroup=5\nattach=true\n\
+             [[interface]]\nname='wan9'\ndivert=false\n[[interface]]\nname='lan0'",
+            &["lan0"],
+            "not wan9, wan* in 3, group 5 bumped",
+        ),
+        ("[[interface]]\ngroup='default'\n[[interface]]\nname='*'\ndivert=false", &[], "group 0, not all"),
+    ] {
+        if text.contains("'default'") && !std::path::Path::new("/etc/iproute2/group").exists() {
+            continue;
+        }
+        assert_eq!(of(text), (names.iter().map(|n| (*n).to_owned()).collect(), finders.to_owned()), "{text}");
+    }
     let quick = Quick { links: vec!["sat0".into()], interfaces: vec!["sat0".into()], ..Quick::default() };
-    assert_eq!(names(settings_with("", &quick).unwrap()), ["sat0"]);
+    assert_eq!(diverted(&settings_with("", &quick).unwrap()), (vec!["sat0".into()], String::new()));
+    let quick = Quick { interfaces: vec!["wan*".into(), "lan0".into()], ..Quick::default() };
+    assert_eq!(diverted(&settings_with("", &quick).unwrap()), (vec!["lan0".into()], "wan*".to_owned()));
     let quick = Quick { links: vec!["sat0".into()], rate: "1 Mbit/s".parse().ok(), ..Quick::default() };
     let s = settings_with("", &quick).unwrap();
     assert_eq!(s.gateway.interfaces[0].link.as_ref().unwrap().rate_bps, Some(1_000_000));
-    assert_eq!(names(s), ["sat0", "lan0", "lan1"]);
-    let source = Source { file: "f", text: "" };
-    let nothing = build(&File::default(), source, &Quick::default(), &Vec::new).unwrap_err();
-    assert!(nothing.to_string().contains("allowed: at least one [[interface]] or [[link]]"));
+    assert_eq!(diverted(&s), (vec!["sat0".into()], "all".to_owned()));
+}
+
+#[test]
+fn rules_name_interfaces_that_may_come_later() {
+    let rule = "[[rule]]\nname='r'\naction='pass'\ninterfaces=";
+    let ids = |text: &str| {
+        let s = settings(text).unwrap();
+        let ids: Vec<_> = s.gateway.rules[0].interfaces.iter().map(|id| id.0).collect();
+        (ids, s.selectors)
+    };
+    let named = "[[interface]]\nname='lan0'\n[[interface]]\nname='wan*'\n";
+    let selectors = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        ids(&format!("{named}{rule}['wan*','lan0','wan7','wan*']")),
+        (vec![0x8000, 0, 0x8001, 0x8000], selectors(&["wan*", "wan7"]))
+    );
+    assert_eq!(ids(&format!("{rule}['ppp?']")), (vec![0x8000], selectors(&["ppp?"])));
+    let wrong = refused(&format!("{named}{rule}['ppp0']"));
+    assert!(wrong.contains("`ppp0` is not diverted; allowed: lan0"), "{wrong}");
 }
 
 #[test]
@@ -465,6 +510,16 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ),
         ("[[link]]\ninterface='a'\n[[link]]\ninterface='a'", &["4:11", "allowed: one"]),
         ("[[interface]]\nname='a'\n[[interface]]\nname='a'", &["4:6", "named twice; allowed:"]),
+        ("[[interface]]\nname='a*'\n[[interface]]\nname='a*'", &["4:6", "named twice; allowed:"]),
+        ("[[interface]]\ngroup=1\n[[interface]]\ngroup=1", &["4:7", "named twice; allowed:"]),
+        ("[[interface]]\nname='a'\ngroup=1", &["3:7", "a name already; allowed: `name` or `group`"]),
+        ("[[interface]]\ndomain=1", &["1:1", "missing key `name`; allowed: `name`, a pattern"]),
+        (
+            "[[interface]]\ngroup='no such group'",
+            &["2:7", "no group of interfaces is called", "allowed: a number"],
+        ),
+        ("[[interface]]\ngroup=-1", &["2:7", "-1 is no group", "allowed: a number"]),
+        ("[[link]]\ninterface='sat*'", &["2:11", "stands for several interfaces", "allowed: the name"]),
         ("[[interface]]\nname='a/b'", &["2:6", "allowed: 1 to 15 characters"]),
         ("[[interface]]\nname='lo'", &["2:6", "loopback", "allowed:"]),
         (
@@ -498,8 +553,8 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ),
         ("[[rule]]\nname='r'\naction='pass'\ndscp=[64]", &["4:7", "64 is not a DSCP; allowed:"]),
         (
-            "[[rule]]\nname='r'\naction='pass'\ninterfaces=['nope']",
-            &["4:13", "`nope` is not diverted; allowed: lan0, lan1"],
+            "[[interface]]\nname='lan0'\n[[interface]]\nname='w*'\n[[rule]]\nname='r'\naction='pass'\ninterfaces=['nope']",
+            &["8:13", "`nope` is not diverted; allowed: lan0"],
         ),
         (
             "[[rule]]\nname='r'\naction='pass'\nover_limit='pass'",

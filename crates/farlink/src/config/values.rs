@@ -49,6 +49,13 @@ pub enum Oversize {
     Bytes(u32),
 }
 
+/// A group of interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group(pub u32);
+
+/// Where the names of groups stand.
+const GROUP_FILES: [&str; 2] = ["/etc/iproute2/group", "/usr/share/iproute2/group"];
+
 /// Where lines about connections go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogTo(pub LogTarget);
@@ -122,7 +129,32 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Oversize LogTo);
+value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo);
+
+impl Value for Group {
+    const ALLOWED: &'static str = "a number, or a name that stands in /etc/iproute2/group";
+    fn from_text(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.trim().parse() {
+            return Ok(Self(number));
+        }
+        let known = GROUP_FILES.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+        let number = known.into_iter().find_map(|names| group_in(&names, text));
+        number.map(Self).ok_or_else(|| format!("no group of interfaces is called `{text}`"))
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        u32::try_from(number).map(Self).map_err(|_| format!("{number} is no group of interfaces"))
+    }
+}
+
+/// The number of a group in the text of such a file.
+fn group_in(names: &str, wanted: &str) -> Option<u32> {
+    names.lines().find_map(|line| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let (number, name) = (words.next()?, words.next()?);
+        let hexadecimal = number.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16));
+        (name == wanted).then(|| hexadecimal.unwrap_or_else(|| number.parse()).ok()).flatten()
+    })
+}
 
 impl Value for Rate {
     const ALLOWED: &'static str =

@@ -332,6 +332,11 @@ pub const FAMILIES: &[Family] = &[
     ),
     gauge("farlink_pair_flows", OfPair("flows"), "Connections to this gateway that send."),
     // Interfaces, rules, driver, diversion.
+    gauge(
+        "farlink_interface_present",
+        OfInterface("present"),
+        "1 while the interface exists; 0 while it is waited for.",
+    ),
     gauge("farlink_interface_up", OfInterface("up"), "1 while the interface is up and has a carrier."),
     gauge("farlink_interface_tso4", OfInterface("tso4"), "1 where super-segments of IPv4 cross whole."),
     gauge("farlink_interface_tso6", OfInterface("tso6"), "1 where super-segments of IPv6 cross whole."),

@@ -35,6 +35,8 @@ fn snapshot() -> Value {
     status.links.extend([link, LinkStatus { name: "c".into(), ..Default::default() }]);
     let port = PortStatus {
         interface: "lan0".into(),
+        called: "lan0".into(),
+        present: true,
         up: true,
         tun: "farlink0".into(),
         tso4: true,

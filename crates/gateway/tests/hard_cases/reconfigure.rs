@@ -1,9 +1,10 @@
 //! Another configuration while connections are open: it holds, and none is dropped.
 
+use crate::script::network::{SPARE, TO_A, TO_B};
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
 use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Rule};
-use farlink_gateway::{IfaceId, Reconfigured};
+use farlink_gateway::{IfaceId, Reconfigured, SELECTORS_FROM};
 
 /// A link towards b, and rules.
 fn with_rules(rules: &[Rule]) -> Script {
@@ -161,14 +162,115 @@ fn what_does_not_hold_yet_is_named_each_time_until_it_is_taken_back() {
     );
     assert_eq!(give(&running).at_restart, Vec::<String>::new(), "it is taken back");
 
-    // An interface that is taken out still runs. What is said of its link holds when it is back.
+    // What is said of a link that is taken out, and comes back, holds.
     let mut without = running.clone();
     let lost = without.interfaces.iter().position(|i| i.link.is_some()).unwrap();
     let name = without.interfaces.remove(lost).name;
-    assert_eq!(give(&without).at_restart, [format!("interface {name}")]);
-    assert_eq!(give(&without).at_restart, [format!("interface {name}")]);
+    assert_eq!(give(&without).applied, [format!("link at {name} is let go")]);
+    assert_eq!(give(&without), Reconfigured::default(), "that is told once");
     wanted = running;
     wanted.interfaces.iter_mut().find_map(|i| i.link.as_mut()).unwrap().rate_bps = Some(2_000_000);
     let back = give(&wanted);
-    assert_eq!((back.applied, back.at_restart), (vec!["link.sat.rate".to_owned()], vec![]));
+    assert_eq!(
+        (back.applied, back.at_restart),
+        (vec![format!("link at {name}"), "link.sat.rate".to_owned()], vec![])
+    );
+}
+
+/// A link towards b, and a place for another one.
+fn with_room(second: Option<Link>) -> Script {
+    let mut t = Script::with(|s| {
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), leg, ..Link::default() });
+        s.spare = Some(second);
+        s.spare_name = "";
+    });
+    t.open();
+    t
+}
+
+const SYN: &str = "win 65535 <mss 1460,sackOK,ws 7>";
+
+/// Another connection of the same hosts.
+fn opens(t: &mut Script, port: u16) {
+    for line in [format!("a > S 0 {SYN}"), format!("b > S. 0 ack 1 {SYN}"), "a > . 1 ack 1".into()] {
+        t.play(&format!("{line} {{port {port}}}\n ~50\n drop"));
+    }
+}
+
+#[test]
+fn a_link_takes_the_place_of_another_and_its_connections_go_along() {
+    let mut t = with_room(Some(Link::default()));
+    assert_eq!(t.with_gateway(|g, _, _| g.status().links.len()), 1, "what is spare is nobody's link");
+    let done = reconfigure(&mut t, |c| {
+        let old = c.interfaces.iter().position(|i| i.name == "tob").unwrap();
+        let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
+        let rtt = Some(farlink_wire::Duration::from_millis(500));
+        let link = Link { name: "new".into(), rate_bps: Some(1_000_000), rtt, leg, ..Link::default() };
+        c.interfaces[old] =
+            Interface { id: IfaceId(77), name: "new0".into(), link: Some(link), ..c.interfaces[old].clone() };
+        c.interfaces.retain(|i| !i.name.is_empty());
+    });
+    assert_eq!(done.applied, ["link at new0", "link at tob is let go"]);
+    assert_eq!(done.at_restart, ["link.new.rtt"], "the engine knows that from its start on");
+    let settings = t.with_gateway(|g, _, _| g.settings());
+    assert!(settings.contains(&("link.new.rate_bps".into(), "1000000".into())), "{settings:?}");
+    // Its connections are split as long as their packets come.
+    carries(&mut t);
+    let (leaving, used) = t.with_gateway(|g, _, _| (g.leaving(), g.is_in_use(TO_B)));
+    assert_eq!((leaving, used), (vec![TO_B], true));
+    t.reroute_b(SPARE);
+    t.play("a > P. 101:201 ack 1\n ~100\n drop");
+    assert_eq!(t.mode(), "split");
+    let flow = t.with_gateway(|g, now, _| g.flows(now, 1).remove(0));
+    assert_eq!(flow.out_b, "new0", "it is known by its own name");
+    assert!(!t.with_gateway(|g, _, _| g.is_in_use(TO_B)));
+    t.with_gateway(|g, now, _| g.free(now, TO_B));
+    let status = t.with_gateway(|g, _, _| g.status());
+    assert_eq!(status.links.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!((status.links[0].rate_bps, status.engine.flows_split), (1_000_000, 1));
+    assert!(!t.with_gateway(|g, _, _| g.knows_of_outage()), "what is gone is not away");
+}
+
+#[test]
+fn nothing_new_is_split_by_an_interface_that_is_let_go() {
+    let mut t = with_room(None);
+    t.with_gateway(|g, _, _| g.let_go(TO_A));
+    opens(&mut t, 5000);
+    assert_eq!(t.with_gateway(|g, _, _| g.status().engine.flows_split), 1, "the one from before");
+    carries(&mut t);
+    // It is named again, as if nothing had been.
+    let done = reconfigure(&mut t, |c| c.interfaces.retain(|i| !i.name.is_empty()));
+    assert_eq!(done.applied, ["interface toa"]);
+    opens(&mut t, 5001);
+    assert_eq!(t.with_gateway(|g, _, _| g.status().engine.flows_split), 2);
+}
+
+#[test]
+fn an_interface_that_is_found_gets_a_spare_number_and_rules_know_it() {
+    let mut t = with_room(None);
+    let selector = IfaceId(SELECTORS_FROM);
+    reconfigure(&mut t, |c| {
+        c.interfaces.retain(|i| !i.name.is_empty());
+        c.rules = vec![Rule { interfaces: vec![selector], ..rule("found", Action::Pass) }];
+    });
+    opens(&mut t, 5000);
+    assert_eq!(t.with_gateway(|g, _, _| g.status().engine.flows_split), 2, "nothing is found yet");
+    assert_eq!(t.with_gateway(|g, _, _| g.find_interface("wan7", 0)), Some(SPARE));
+    assert_eq!(t.with_gateway(|g, _, _| g.find_interface("wan7", 0)), Some(SPARE), "it has that");
+    assert_eq!(t.with_gateway(|g, _, _| g.find_interface("wan8", 0)), None, "there is one");
+    assert_eq!(t.with_gateway(|g, _, _| g.find_interface("wan7", 3)), None, "of another domain none");
+    t.with_gateway(|g, _, _| g.mean(vec![(selector, vec![TO_A])]));
+    opens(&mut t, 5001);
+    let status = t.with_gateway(|g, _, _| g.status().engine);
+    assert_eq!((status.flows_split, status.rules[0].connections), (2, 1), "the rule passes it by");
+    // A reload that says nothing of it leaves it alone, and another one may name it.
+    let done = reconfigure(&mut t, |c| c.interfaces.retain(|i| !i.name.is_empty() && i.name != "wan7"));
+    assert_eq!(done, Reconfigured::default());
+    let done = reconfigure(&mut t, |c| c.interfaces.retain(|i| !i.name.is_empty()));
+    assert_eq!(done, Reconfigured::default(), "it is diverted already");
+    let done = reconfigure(&mut t, |c| c.interfaces.retain(|i| !i.name.is_empty() && i.name != "wan7"));
+    assert_eq!(done.applied, ["interface wan7 is let go"]);
+    t.with_gateway(|g, now, _| g.free(now, SPARE));
+    assert_eq!(t.with_gateway(|g, _, _| g.find_interface("wan8", 0)), Some(SPARE));
 }

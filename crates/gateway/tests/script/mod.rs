@@ -96,6 +96,8 @@ pub struct Setup {
     pub link: Option<Link>,
     /// Behind the only gateway there is another interface towards b; a declared link perhaps.
     pub spare: Option<Option<Link>>,
+    /// Its name; empty: nobody has configured it yet.
+    pub spare_name: &'static str,
     /// The link of the only gateway towards a.
     pub link_a: Option<Link>,
     /// One way, between two gateways.
@@ -114,6 +116,7 @@ impl Default for Setup {
             config,
             link: None,
             spare: None,
+            spare_name: "spare",
             link_a: None,
             link_delay: Duration::ZERO,
         }
@@ -233,7 +236,7 @@ impl Script {
             interface(TO_B, "tob", "10.0.2.254", !last || self.setup.gateways == 1),
         ];
         if let Some(link) = &self.setup.spare {
-            let spare = interface(SPARE, "spare", "10.0.4.254", false);
+            let spare = interface(SPARE, self.setup.spare_name, "10.0.4.254", false);
             config.interfaces.push(Interface { link: link.clone(), ..spare });
         }
         let net = Net {

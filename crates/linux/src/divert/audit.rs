@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Divert;
+use super::{Divert, Diverted};
 use crate::error::Result;
 use crate::netlink::{Count, Family, Nftables, Socket};
 use crate::tun;
@@ -57,8 +57,8 @@ pub struct Auditor {
     foreign_rules: usize,
     is_liberal: bool,
     changes: u64,
-    /// For each TUN: packets that it has dropped because nobody read them.
-    dropped: Vec<u64>,
+    /// Numbers of TUNs, and packets that each has dropped because nobody read them.
+    dropped: Vec<(usize, u64)>,
 }
 
 impl Auditor {
@@ -134,14 +134,20 @@ impl Auditor {
             }
         }
         self.dropped.clear();
-        for one in &plan.interfaces {
+        for (n, one) in plan.numbered() {
             let link = self.route.link(&one.tun)?;
-            self.dropped.push(link.as_ref().map_or(0, |link| link.tx_dropped));
+            self.dropped.push((n, link.as_ref().map_or(0, |link| link.tx_dropped)));
             if link.is_some_and(|link| !link.up) {
                 missing.push(Missing::Device(one.tun.clone()));
             }
         }
         Ok(())
+    }
+
+    /// Diverts what comes in by other interfaces: see [`Divert::change`].
+    pub fn change(&mut self, divert: &mut Divert, to: Vec<Diverted>, whole: &[String]) -> Result<()> {
+        divert.change(to, whole, &mut self.route)?;
+        self.own_change()
     }
 
     /// Puts back what is missing.
@@ -163,10 +169,10 @@ impl Auditor {
         self.changes
     }
 
-    /// For each TUN, in the order of the interfaces: packets that it had dropped at the last look,
-    /// because nobody read them.
+    /// For each TUN, by its number: packets that it had dropped at the last look, because nobody
+    /// read them.
     #[must_use]
-    pub fn dropped(&self) -> &[u64] {
+    pub fn dropped(&self) -> &[(usize, u64)] {
         &self.dropped
     }
 

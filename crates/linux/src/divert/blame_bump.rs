@@ -11,8 +11,6 @@ use super::nft;
 use crate::netlink::{Family, RouteKey, Socket};
 
 const RTN_UNICAST: u8 = 1;
-/// A rule sees packets differently behind a bump.
-const FOUND: &str = "lost-by-hardware-address";
 
 /// What was lost, and where.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +23,8 @@ pub struct LostAtBump<'a> {
     pub sample: Option<(IpAddr, IpAddr)>,
 }
 
-/// Whether something was found that drops it; else all that is known was found innocent.
-pub fn is_found(cause: &Diagnosis) -> bool {
-    cause.id == FOUND
-}
+/// The finding of something that drops it; with another one all that is known was found innocent.
+pub(crate) const FOUND_AT_BUMP: &str = "lost-by-hardware-address";
 
 /// Finds the cause. `None`: they would be lost without a bump, too. Runs `nft` at most once.
 pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
@@ -44,7 +40,7 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosi
     }
     let legacy = legacy_rules(lost.family);
     let cause = of_rules(&nft::ruleset("farlink").unwrap_or_default(), &legacy, lost)?;
-    (is_found(&cause) || leads_on).then_some(cause)
+    (cause.id == FOUND_AT_BUMP || leads_on).then_some(cause)
 }
 
 /// What is forwarded this way gets to a next hop that is there. An address of this machine is one
@@ -93,18 +89,18 @@ fn of_rules(ruleset: &[Value], legacy: &Option<String>, lost: &LostAtBump<'_>) -
         let finding = Diagnosis::new(id, Severity::Problem, text).seen("interface", lost.interface);
         finding.seen("family", lost.family)
     };
-    let hardware = |place: String| {
+    let hardware = |who: &str| {
         let text = format!(
-            "the firewall ({place}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
+            "the firewall ({who}) drops {what}: a rule there looks at hardware addresses (`ether saddr`, `-m mac`), and Farlink's \
              packets do not have their sender's; let it look at IP addresses, or put the bump at another interface (`attach`)"
         );
-        finding(FOUND, text).seen("chain", place)
+        finding(FOUND_AT_BUMP, text).seen("chain", who)
     };
     if let Some(chain) = strict {
-        return Some(hardware(format!("chain {} {} {}", chain.family, chain.table, chain.chain)));
+        return Some(hardware(&format!("chain {} {} {}", chain.family, chain.table, chain.chain)));
     }
     match legacy {
-        Some(rules) if rules.contains("--mac-source") => return Some(hardware("the old iptables".into())),
+        Some(rules) if rules.contains("--mac-source") => return Some(hardware("rules of the old iptables")),
         // These refuse it without a bump, too.
         _ if !chains.is_empty() => return None,
         Some(rules) if !rules.is_empty() => return None,
@@ -125,7 +121,7 @@ mod tests {
     fn said(ruleset: &Value, legacy: Option<&str>) -> Option<String> {
         let lost = LostAtBump { interface: "lan0", family: Family::V4, sample: None };
         let cause = of_rules(ruleset.as_array().unwrap(), &legacy.map(str::to_owned), &lost)?;
-        assert_eq!(is_found(&cause), cause.text.contains("hardware addresses"));
+        assert_eq!(cause.id == FOUND_AT_BUMP, cause.text.contains("hardware addresses"));
         Some(cause.text)
     }
 

@@ -8,6 +8,9 @@ use crate::bump::Bump;
 use crate::netlink::{Family, Link, Nftables, Route, Socket};
 use crate::sysctl;
 
+/// An interface is waited for.
+pub(crate) const NO_INTERFACE: &str = "no-interface";
+
 /// Looks at everything outside Farlink that diversion depends on. Changes nothing. `interfaces` are
 /// the real ones.
 #[must_use]
@@ -105,6 +108,11 @@ fn forwarding(found: &mut Vec<Diagnosis>) {
 }
 
 fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>) {
+    if interfaces.is_empty() {
+        let text = "no interface is there that is to be diverted, so nothing is split; each is diverted when it comes. `ip link` lists \
+                    the ones that exist";
+        found.push(Diagnosis::new(NO_INTERFACE, Severity::Problem, text));
+    }
     for name in interfaces {
         match socket.link(name) {
             Ok(Some(link)) if !link.up => {
@@ -119,9 +127,12 @@ fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>)
             }
             Ok(Some(_)) => {}
             Ok(None) => found.push(Diagnosis::new(
-                "no-interface",
+                NO_INTERFACE,
                 Severity::Problem,
-                format!("there is no interface {name}; `ip link` lists the ones that exist"),
+                format!(
+                    "there is no interface {name} now, so nothing is split that would pass it; it is diverted when it comes. `ip link` \
+                     lists the ones that exist"
+                ),
             )),
             Err(e) => found.push(Diagnosis::new("netlink", Severity::Warning, e.to_string())),
         }

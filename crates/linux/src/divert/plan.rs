@@ -81,6 +81,13 @@ impl DivertConfig {
         format!("farlink{}{n}", self.instance)
     }
 
+    /// The number of a TUN, by its name; `other` if it is none of this instance.
+    #[must_use]
+    pub fn tun_number(&self, name: &str, other: usize) -> usize {
+        let number = name.strip_prefix("farlink").and_then(|rest| rest.strip_prefix(&self.instance));
+        number.and_then(|number| number.parse().ok()).unwrap_or(other)
+    }
+
     /// How many interfaces the mask and the tables have room for.
     #[must_use]
     pub fn capacity(&self) -> u32 {
@@ -213,7 +220,9 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn new(config: DivertConfig, interfaces: Vec<Diverted>) -> Result<Self> {
         config.check()?;
-        if u32::try_from(interfaces.len()).is_ok_and(|n| n > config.capacity()) {
+        let plan = Self { config, interfaces };
+        let Self { config, interfaces } = &plan;
+        if plan.numbered().any(|(n, _)| n >= config.capacity() as usize) {
             return Err(Error::Refused(format!(
                 "{} interfaces are more than mark_mask {:#010x} has values for ({})",
                 interfaces.len(),
@@ -222,7 +231,7 @@ impl Plan {
             )));
         }
         config.whole_interfaces().try_for_each(check_name)?;
-        for one in &interfaces {
+        for one in interfaces {
             [&one.interface, &one.tun].into_iter().try_for_each(|name| check_name(name))?;
             if interfaces.iter().filter(|o| o.interface == one.interface).count() > 1 {
                 return Err(Error::Refused(format!("interface {} is named twice", one.interface)));
@@ -231,7 +240,13 @@ impl Plan {
                 return Err(Error::Refused(format!("{} is one of Farlink's own devices", one.interface)));
             }
         }
-        Ok(Self { config, interfaces })
+        Ok(plan)
+    }
+
+    /// The interfaces with their numbers, which are those of their TUNs: they stay when another
+    /// interface goes.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &Diverted)> {
+        self.interfaces.iter().enumerate().map(|(place, one)| (self.config.tun_number(&one.tun, place), one))
     }
 
     /// Mark of the `n`-th interface.
@@ -246,7 +261,7 @@ impl Plan {
 
     /// One default route to each TUN, in a table of its own.
     pub(crate) fn routes(&self) -> impl Iterator<Item = Route> + '_ {
-        self.interfaces.iter().enumerate().flat_map(|(n, one)| {
+        self.numbered().flat_map(|(n, one)| {
             Family::BOTH.map(|family| Route {
                 interface: Some(one.tun_index),
                 table: self.table(n),
@@ -258,7 +273,7 @@ impl Plan {
 
     /// One rule per mark and family.
     pub(crate) fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
-        (0..self.interfaces.len()).flat_map(|n| {
+        self.numbered().flat_map(|(n, _)| {
             Family::BOTH.map(|family| Rule {
                 family,
                 priority: self.config.rule_priority,
@@ -278,9 +293,12 @@ impl Plan {
         let Now { families, whole } = now;
         let mut b = Builder::fresh_table(&self.config.table_name());
         b.counter("ip_options");
+        if self.interfaces.is_empty() {
+            return b.build();
+        }
         // Before the base chain that refers to them.
         b.chain("choose", None);
-        for (n, one) in self.interfaces.iter().enumerate() {
+        for (n, one) in self.numbered() {
             self.mark_chain(&mut b, n, one, notrack);
         }
         b.chain(
@@ -347,7 +365,7 @@ impl Plan {
     fn arrivals(&self, b: &mut Builder) {
         let hook = |hook, prio| Some(Hook { kind: "filter", hook, prio, policy: "accept" });
         b.chain("input", hook("input", FIRST));
-        for (n, one) in self.interfaces.iter().enumerate() {
+        for (n, one) in self.numbered() {
             let from = || equal(meta("iifname"), text(&one.tun));
             let chain = format!("left_{n}");
             b.chain(&chain, None);
@@ -378,7 +396,7 @@ impl Plan {
             }
         }
         b.chain("postrouting", hook("postrouting", LAST));
-        for (n, one) in self.interfaces.iter().enumerate() {
+        for (n, one) in self.numbered() {
             let target = format!("left_{n}");
             b.rule("postrouting", vec![equal(meta("iifname"), text(&one.tun)), Statement::Goto { target }]);
         }
@@ -389,7 +407,7 @@ impl Plan {
     fn plain(&self, b: &mut Builder, family: Family) {
         let base = format!("plain_{family}").to_lowercase();
         b.chain(&base, Some(Hook { kind: "filter", hook: "forward", prio: FIRST, policy: "accept" }));
-        for (n, one) in self.interfaces.iter().enumerate() {
+        for (n, one) in self.numbered() {
             for (chain, what) in [(base.as_str(), "plain"), ("postrouting", "plain_left")] {
                 let counter = counter_name(what, family, n);
                 b.counter(&counter);
@@ -408,7 +426,7 @@ impl Plan {
         }
         let base = format!("plain_rest_{family}").to_lowercase();
         b.chain(&base, Some(Hook { kind: "filter", hook: "forward", prio: FIRST, policy: "accept" }));
-        for (n, one) in self.interfaces.iter().enumerate() {
+        for (n, one) in self.numbered() {
             for (chain, what) in [(base.as_str(), "rest_plain"), ("postrouting", "rest_plain_left")] {
                 let counter = counter_name(what, family, n);
                 b.counter(&counter);
@@ -420,9 +438,14 @@ impl Plan {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Rules can name an interface that is called so.
+pub(crate) fn is_plain(name: &str) -> bool {
     let odd = |c: char| c.is_whitespace() || c.is_control() || "\"*/\\".contains(c);
-    if name.is_empty() || name.len() > 15 || name.contains(odd) {
+    !name.is_empty() && name.len() <= 15 && !name.contains(odd)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if !is_plain(name) {
         return Err(Error::Refused(format!("\"{name}\" is not the name of an interface")));
     }
     Ok(())

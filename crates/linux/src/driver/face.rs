@@ -35,6 +35,8 @@ enum Device {
 #[derive(Debug)]
 pub(crate) struct Face {
     device: Device,
+    /// It was seen to be up, and not to go down since.
+    is_up: bool,
     pub(crate) counters: TunCounters,
     /// Told what is read and written, under the device's own number.
     pulse: (Arc<Pulse>, usize),
@@ -53,6 +55,7 @@ impl Face {
     fn new(device: Device, pulse: (Arc<Pulse>, usize)) -> Self {
         Self {
             device,
+            is_up: false,
             counters: TunCounters::default(),
             pulse,
             waiting: VecDeque::new(),
@@ -78,6 +81,10 @@ impl Face {
             Device::Tun(tun) => tun.offloads(),
             Device::Tap(tap, _) => tap.offloads(),
         }
+    }
+    /// The kernel says whether it is up. Returns whether it was, and is not.
+    pub(crate) fn note_up(&mut self, up: bool) -> bool {
+        std::mem::replace(&mut self.is_up, up) && !up
     }
     /// The interface that a bump is at, as it is now.
     pub(crate) fn set_target(&mut self, target: Option<Target>) {

@@ -11,7 +11,7 @@ use farlink_wire::ip;
 
 use super::connection_log::ConnectionLog;
 use super::connections;
-use super::face::Face;
+use super::faces::Faces;
 use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
 use super::shown::{self, Shown};
@@ -22,18 +22,29 @@ use crate::guard;
 use crate::journal::Journal;
 use crate::netlink::{Leaves, RouteCache, RouteKey};
 
-/// One configured interface.
+/// One interface that is diverted when it is there.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) id: IfaceId,
-    /// The real interface.
+    /// The real interface, as it is configured or was found.
     pub(crate) interface: String,
+    /// What it is called now, or was last.
+    pub(crate) called: String,
+    pub(crate) domain: u16,
+    /// The configuration names it: it is waited for when it is not there.
+    pub(crate) is_named: bool,
+    /// It was found so that it is to have a bump.
+    pub(crate) attach: bool,
+    /// A link is declared on it.
+    pub(crate) is_link: bool,
+    /// Its interface, and its devices, are this one's now.
+    pub(crate) moved_to: Option<IfaceId>,
     /// Its number now; `None`: it does not exist now.
     pub(crate) index: Option<u32>,
-    /// It has another name than the configured one now.
-    pub(crate) is_renamed: bool,
     /// Last reported state: up, with carrier.
     pub(crate) is_usable: bool,
+    /// What the gateway was told of that.
+    pub(crate) is_told_up: bool,
     /// Its devices: which of the faces. A TUN; of a bump one for what comes from the wire, and one
     /// for what comes out of the machine. None: its packets pass the bump of another one.
     pub(crate) faces: Range<usize>,
@@ -46,7 +57,7 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct LinuxNetwork {
     pub(crate) ports: Vec<Port>,
-    pub(crate) faces: Vec<Face>,
+    pub(crate) faces: Faces,
     pub(crate) routes: RouteCache,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
@@ -63,34 +74,34 @@ pub(crate) struct LinuxNetwork {
 }
 
 impl LinuxNetwork {
+    /// The port of this number, or the one that has its place now.
     pub(crate) fn port(&self, id: IfaceId) -> Option<&Port> {
-        self.ports.iter().find(|p| p.id == id)
+        let of = |id| self.ports.iter().find(|p| p.id == id);
+        let port = of(id)?;
+        port.moved_to.map_or(Some(port), of)
     }
 
-    /// The ways through the bumps, in the order of the faces.
+    /// The ways through the bumps.
     pub(crate) fn ways(&self) -> Vec<guard::Passing> {
         let of_port = |port: &Port| {
-            let faces = self.faces.get(port.faces.clone()).unwrap_or_default();
             let (interface, rank) = (port.interface.clone(), port.rank);
-            let sides = faces.iter().zip([Side::Stack, Side::Wire]);
-            let way = move |(face, to): (&Face, Side)| guard::Passing {
-                interface: interface.clone(),
-                device: face.index(),
-                rank,
-                to,
+            let sides = port.faces.clone().zip([Side::Stack, Side::Wire]);
+            let way = move |(n, to): (usize, Side)| {
+                let device = self.faces.get(n)?.index();
+                Some(guard::Passing { interface: interface.clone(), n, device, rank, to })
             };
-            sides.map(way).collect::<Vec<_>>()
+            sides.filter_map(way).collect::<Vec<_>>()
         };
         self.ports.iter().flat_map(of_port).collect()
     }
 
     /// A packet was read from a face: by which interface it came into the machine.
     pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> IfaceId {
-        let own = self.ports.iter().find(|p| p.faces.contains(&face));
+        let own = self.faces.owner(face).unwrap_or(IfaceId::OTHER);
         let Some(Arrival { interface, next_hop, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
-            return own.map_or(IfaceId::OTHER, |p| p.id);
+            return own;
         };
-        if let (Some(left_by), Some(pair)) = (own.and_then(|p| p.index), ip::addresses(packet)) {
+        if let (Some(left_by), Some(pair)) = (self.port(own).and_then(|p| p.index), ip::addresses(packet)) {
             self.has_shown(pair, shown::Way { interface: left_by, next_hop });
         }
         self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER)
@@ -130,7 +141,7 @@ impl LinuxNetwork {
         // Where it does not matter by which it comes in (a reset after a restart, an interface that
         // is gone), any will do.
         let via = self.face_of(packet.via, Side::Stack);
-        let into_machine = (via.unwrap_or(0), Way::IntoMachine);
+        let into_machine = (via.unwrap_or_else(|| self.faces.first()), Way::IntoMachine);
         if self.shown.is_none() {
             return into_machine;
         }
@@ -221,7 +232,7 @@ impl Network for LinuxNetwork {
                 self.route_round_bumps(index, src, dst)
             }
             None => {
-                let face = port.and_then(|p| self.faces.get(p.faces.start).filter(|_| !p.faces.is_empty()));
+                let face = port.filter(|p| !p.faces.is_empty()).and_then(|p| self.faces.get(p.faces.start));
                 let from = face.map(|f| (src, f.index()));
                 self.ask(&RouteKey { destination: dst, from, mark: 0 })
             }

@@ -69,6 +69,8 @@ pub(crate) struct PortPulse {
     /// One more than the packets that the device has dropped because nobody read them; zero: nobody
     /// has looked yet.
     dropped: Counter,
+    /// There is such a device.
+    is_there: AtomicBool,
 }
 
 impl PortPulse {
@@ -77,6 +79,13 @@ impl PortPulse {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
         }
+    }
+
+    /// There is such a device from here on, or no longer. What another one had counted stays: all
+    /// compare.
+    pub(crate) fn set_there(&self, is_there: bool) {
+        self.dropped.set(0);
+        self.is_there.store(is_there, Ordering::Relaxed);
     }
 
     /// So many packets has the device dropped, because nobody read them.
@@ -186,6 +195,8 @@ pub struct Pulse {
     pub(crate) forwarded: Counter,
     /// Grows with each change of a route, an address or an interface.
     pub(crate) routes: Counter,
+    /// The last change of what is diverted that holds.
+    pub(crate) diverted: Counter,
     /// It delivers what is held, and ends then.
     pub(crate) is_draining: AtomicBool,
     /// Told to the loop: nothing is to be split now, and what is split is to be handed back.
@@ -205,7 +216,8 @@ impl Pulse {
 
     /// Packets that all devices together have dropped; `None` until each was looked at.
     pub(crate) fn dropped(&self) -> Option<u64> {
-        self.ports.iter().map(PortPulse::dropped).sum()
+        let there = self.ports.iter().filter(|port| port.is_there.load(Ordering::Relaxed));
+        there.map(PortPulse::dropped).sum()
     }
 
     /// Where the loop is: two equal answers with some time between them mean that it has not moved,
@@ -222,7 +234,8 @@ mod tests {
 
     #[test]
     fn drops_are_known_once_each_device_was_looked_at() {
-        let pulse = Pulse::new(2);
+        let pulse = Pulse::new(3);
+        pulse.ports[..2].iter().for_each(|port| port.set_there(true));
         pulse.ports[0].note_dropped(0);
         assert_eq!(pulse.dropped(), None);
         pulse.ports[1].note_dropped(7);

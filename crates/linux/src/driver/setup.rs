@@ -1,85 +1,267 @@
-//! What a driver begins with: which devices there are, for which interfaces.
+//! What a driver begins with, and how devices are made: then, and for interfaces that come later.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use farlink_gateway::{Config, IfaceId};
+use farlink_gateway::IfaceId;
+use farlink_gateway::config::{self, Interface};
 
 use super::DriverConfig;
 use super::face::Face;
+use super::faces::Faces;
 use super::network::Port;
 use super::pulse::Pulse;
+use super::wanted::Finder;
+use super::workshop::Workshop;
 use crate::bump::{Bump, NO_BUMP, Tap};
-use crate::divert::{DivertConfig, Diverted, Method, Selection};
+use crate::divert::{DivertConfig, Method, Selection};
 use crate::error::{Error, Result};
-use crate::netlink::Socket;
+use crate::netlink::Link;
 use crate::tun::{Tun, TunConfig};
 
-/// Interfaces, devices, and what leads to them.
+/// Interfaces that there may be at a time, unless more are named. The journal has names for so
+/// many.
+const INTERFACES_MAX: usize = 120;
+/// Links that may be added while the gateway runs.
+const SPARE_LINKS: usize = 4;
+/// Of a bump the ordinary interfaces have ranks from here on: a link comes first.
+const ORDINARY_RANKS: u16 = 128;
+/// A number of an interface that is larger is a rank as it is, behind all others.
+const LARGE: u16 = 256;
+
+/// Interfaces, devices, and what makes more of them.
 pub(super) struct Setup {
     pub(super) ports: Vec<Port>,
-    pub(super) faces: Vec<Face>,
-    pub(super) diverted: Vec<Diverted>,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) faces: Faces,
+    pub(super) maker: Maker,
     /// `None`: policy routing is to lead to the devices.
-    pub(super) bump: Option<Bump>,
+    pub(super) bump: Option<Arc<Bump>>,
+}
+
+/// What it takes to make devices.
+#[derive(Debug)]
+pub(super) struct Maker {
+    divert: DivertConfig,
+    queue_packets: u32,
+    pub(super) pulse: Arc<Pulse>,
+    bump: Option<Arc<Bump>>,
+    workshop: Workshop,
+    /// Only interfaces that say so have a bump.
+    is_chosen: bool,
 }
 
 impl Setup {
-    /// Makes the devices. Nothing leads to them yet.
+    /// Makes the devices of the interfaces that are named. Nothing leads to them yet.
     pub(super) fn make(config: &DriverConfig) -> Result<Self> {
-        let interfaces: Vec<(IfaceId, String)> =
-            config.gateway.interfaces.iter().map(|i| (i.id, i.name.clone())).collect();
-        if interfaces.is_empty() {
+        let named = config.gateway.interfaces.iter().filter(|i| !i.name.is_empty());
+        if named.clone().next().is_none() && config.finders.iter().all(|finder| !finder.divert) {
             return Err(Error::Refused("no interface is to be diverted".to_owned()));
         }
-        let mut bump = load(&config.divert)?;
-        let bumped = match bump {
-            Some(_) => bumped(&config.gateway, &config.divert)?,
-            None => interfaces.iter().map(|(_, name)| name.clone()).collect(),
-        };
-        // A queue for each side: acknowledgements are not to wait behind data.
-        let sides = if bump.is_some() { 2 } else { 1 };
-        let pulse = Arc::new(Pulse::new(bumped.len() * sides));
-        let (mut ports, mut faces, mut diverted) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, interface) in interfaces {
-            let first = faces.len();
-            let own = first..first + if bumped.contains(&interface) { sides } else { 0 };
-            for n in own.clone() {
-                let name = config.divert.tun_name(n);
-                let made = TunConfig { name, queue_packets: config.queue_packets };
-                let pulse = (Arc::clone(&pulse), n);
-                let face = match &mut bump {
-                    Some(bump) => {
-                        let tap = Tap::create(&made)?;
-                        bump.serve(tap.index())?;
-                        Face::of_tap(tap, pulse)
-                    }
-                    None => Face::of_tun(Tun::create(&made)?, pulse),
-                };
-                diverted.push(Diverted {
-                    interface: interface.clone(),
-                    tun: face.name().to_owned(),
-                    tun_index: face.index(),
-                });
-                faces.push(face);
-            }
-            let rank = match &bump {
-                Some(_) => bumped.iter().position(|name| *name == interface),
-                None => None,
-            };
-            let rank = rank.and_then(|n| u16::try_from(n).ok()).unwrap_or(NO_BUMP);
-            ports.push(Port {
-                id,
-                interface,
-                index: None,
-                is_renamed: false,
-                is_usable: false,
-                faces: own,
-                rank,
-            });
+        let unknown = config.divert.attach.iter().find(|name| !named.clone().any(|i| i.name == **name));
+        if let Some(unknown) = unknown {
+            return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
         }
-        Ok(Self { ports, faces, diverted, pulse, bump })
+        let bump = load(&config.divert)?.map(Arc::new);
+        let sides = if bump.is_some() { 2 } else { 1 };
+        let maker = Maker {
+            divert: config.divert.clone(),
+            queue_packets: config.queue_packets,
+            pulse: Arc::new(Pulse::new(config.gateway.interfaces.len() * sides)),
+            bump: bump.clone(),
+            workshop: Workshop::open()?,
+            is_chosen: is_chosen(&config.divert, &config.finders),
+        };
+        let (mut ports, mut faces) = (Vec::new(), Faces::default());
+        for interface in named {
+            let mut port = Maker::port(interface, true, false);
+            let (has_devices, rank) = maker.wants(&port);
+            port.rank = rank;
+            if has_devices {
+                port.faces = maker.devices(port.id, &mut faces)?;
+            }
+            ports.push(port);
+        }
+        Ok(Self { ports, faces, maker, bump })
     }
+}
+
+/// Only interfaces that say so have a bump.
+fn is_chosen(divert: &DivertConfig, finders: &[Finder]) -> bool {
+    !divert.attach.is_empty() || finders.iter().any(|finder| finder.attach && finder.divert)
+}
+
+impl Maker {
+    /// A port for an interface, without devices. `attach`: it was found, and is to have a bump.
+    pub(super) fn port(interface: &Interface, is_named: bool, attach: bool) -> Port {
+        Port {
+            id: interface.id,
+            interface: interface.name.clone(),
+            called: interface.name.clone(),
+            domain: interface.domain,
+            is_named,
+            is_link: interface.link.is_some(),
+            attach,
+            moved_to: None,
+            index: None,
+            is_usable: false,
+            is_told_up: true,
+            faces: 0..0,
+            rank: NO_BUMP,
+        }
+    }
+
+    /// Whether a port is to have devices, and which rank.
+    pub(super) fn wants(&self, port: &Port) -> (bool, u16) {
+        if self.bump.is_none() {
+            return (true, NO_BUMP);
+        }
+        let is_named = port.is_named && self.divert.attach.contains(&port.interface);
+        match port.attach || is_named || !self.is_chosen {
+            true => (true, self.rank(port.id, port.is_link)),
+            false => (false, NO_BUMP),
+        }
+    }
+
+    /// These named interfaces, and those that are found so, have bumps from here on; none: all.
+    /// Whether that is something else.
+    pub(super) fn attach_to(&mut self, attach: Vec<String>, finders: &[Finder]) -> bool {
+        let was = (self.is_chosen, std::mem::replace(&mut self.divert.attach, attach));
+        self.is_chosen = is_chosen(&self.divert, finders);
+        self.bump.is_some() && (self.is_chosen != was.0 || self.divert.attach != was.1)
+    }
+
+    /// Of two bumps the one with the smaller rank takes what passes both: a link's, or the one that
+    /// is named first.
+    fn rank(&self, id: IfaceId, is_link: bool) -> u16 {
+        match id.0 {
+            n if n >= ORDINARY_RANKS => LARGE.saturating_add(n),
+            n if is_link || self.is_chosen => n,
+            n => ORDINARY_RANKS + n,
+        }
+    }
+
+    /// A queue for each side of a bump: acknowledgements are not to wait behind data.
+    pub(super) fn devices(&self, of: IfaceId, faces: &mut Faces) -> Result<Range<usize>> {
+        let sides = if self.bump.is_some() { 2 } else { 1 };
+        let room = faces.room(sides);
+        if room.end > self.pulse.ports.len() {
+            return Err(Error::Refused("there are too many interfaces".to_owned()));
+        }
+        for n in room.clone() {
+            match self.device(n) {
+                Ok(face) => faces.put(n, of, face),
+                Err(error) => {
+                    self.discard(self.take(&room, faces));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(room)
+    }
+
+    fn device(&self, n: usize) -> Result<Face> {
+        let made = TunConfig { name: self.divert.tun_name(n), queue_packets: self.queue_packets };
+        let pulse = (Arc::clone(&self.pulse), n);
+        let face = match &self.bump {
+            Some(bump) => {
+                let tap = Tap::create(&made)?;
+                let (bump, index) = (Arc::clone(bump), tap.index());
+                self.workshop.order(move || {
+                    if let Err(error) = bump.serve(index) {
+                        tracing::error!(device = index, %error, "what is written to this device goes nowhere");
+                    }
+                });
+                Face::of_tap(tap, pulse)
+            }
+            None => Face::of_tun(Tun::create(&made)?, pulse),
+        };
+        if let Some(port) = self.pulse.ports.get(n) {
+            port.set_there(true);
+        }
+        Ok(face)
+    }
+
+    /// Takes devices away.
+    pub(super) fn take(&self, range: &Range<usize>, faces: &mut Faces) -> Vec<Face> {
+        let mut taken = Vec::new();
+        for n in range.clone() {
+            taken.extend(faces.take(n));
+            if let Some(port) = self.pulse.ports.get(n) {
+                port.set_there(false);
+            }
+        }
+        taken
+    }
+
+    /// These devices are needed no more.
+    pub(super) fn discard(&self, faces: Vec<Face>) {
+        let bump = self.bump.clone();
+        self.workshop.order(move || {
+            if let Some(bump) = bump {
+                faces.iter().for_each(|face| bump.release(face.index()));
+            }
+            drop(faces);
+        });
+    }
+
+    /// What passes an interface meets a bump from here on, with these devices.
+    pub(super) fn attach(&self, port: &Port, link: &Link, devices: Option<(u32, u32)>) {
+        let Some(bump) = self.bump.clone() else { return };
+        let (link, whole) = (link.clone(), self.takes_all_of(port));
+        let tell = |interface: &str, error: Error| {
+            tracing::error!(interface, %error, "what passes this interface is not diverted");
+        };
+        // At once: what leaves here goes by the same rank.
+        if let Err(error) = bump.configure(link.index, port.rank, whole) {
+            tell(&link.name, error);
+        }
+        self.workshop.order(move || {
+            if let Err(error) = bump.attach(&link, devices) {
+                tell(&link.name, error);
+            }
+        });
+    }
+
+    /// This interface is gone, or no concern any more.
+    pub(super) fn detach(&self, interface: u32) {
+        let Some(bump) = self.bump.clone() else { return };
+        bump.ignore(interface);
+        self.workshop.order(move || bump.leave(interface));
+    }
+
+    /// Waits until all of that is done.
+    pub(super) fn wait(&self) {
+        self.workshop.wait();
+    }
+
+    /// Everything is taken that leaves by its interface.
+    pub(super) fn takes_all_of(&self, port: &Port) -> bool {
+        self.divert.whole_interfaces().any(|name| name == port.interface)
+    }
+}
+
+/// The configuration of a gateway to which interfaces can be added: with spare ones, in the routing
+/// domains that it has.
+pub(super) fn with_spare_ones(told: &mut DriverConfig) {
+    let room = INTERFACES_MAX.min(told.divert.capacity() as usize);
+    let interfaces = &mut told.gateway.interfaces;
+    let spare = room.saturating_sub(interfaces.len());
+    let mut domains: Vec<u16> = interfaces.iter().map(|i| i.domain).collect();
+    domains.extend(told.finders.iter().map(|finder| finder.domain));
+    domains.push(0);
+    domains.sort_unstable();
+    domains.dedup();
+    let links = SPARE_LINKS.min(spare / 4);
+    let first = interfaces.iter().map(|i| i.id.0.saturating_add(1)).max().unwrap_or(0);
+    let spares = (first..).zip(0..spare).map(|(id, n)| Interface {
+        id: IfaceId(id),
+        name: String::new(),
+        domain: domains.get(n % domains.len()).copied().unwrap_or(0),
+        addresses: Vec::new(),
+        link: (n < links).then(config::Link::default),
+    });
+    let spares: Vec<_> = spares.collect();
+    interfaces.extend(spares);
 }
 
 /// The programs, where they are wanted and the kernel has the means.
@@ -106,33 +288,4 @@ fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// Names of the interfaces that get a bump, those first that take what passes two of them. Unless
-/// some are named, all: the links, then the others.
-fn bumped(gateway: &Config, divert: &DivertConfig) -> Result<Vec<String>> {
-    let all = || gateway.interfaces.iter();
-    if let Some(unknown) = divert.attach.iter().find(|name| !all().any(|i| i.name == **name)) {
-        return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
-    }
-    if !divert.attach.is_empty() {
-        return Ok(divert.attach.clone());
-    }
-    let (links, others): (Vec<_>, Vec<_>) = all().partition(|i| i.link.is_some());
-    Ok(links.into_iter().chain(others).map(|i| i.name.clone()).collect())
-}
-
-/// The interfaces' own addresses, for those of which none is configured: ICMP errors of the gateway
-/// come from them.
-pub(super) fn find_addresses(config: &mut Config) -> Result<()> {
-    let mut socket = Socket::open()?;
-    let addresses = socket.addresses()?;
-    for link in socket.links()? {
-        let Some(interface) = config.interfaces.iter_mut().find(|i| i.name == link.name) else { continue };
-        if interface.addresses.is_empty() {
-            let own = addresses.iter().filter(|(index, _)| *index == link.index);
-            interface.addresses = own.map(|(_, address)| *address).collect();
-        }
-    }
-    Ok(())
 }

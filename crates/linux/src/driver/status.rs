@@ -62,8 +62,12 @@ pub struct Counters {
 /// One diverted interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortStatus {
-    /// The real interface.
+    /// The real interface, as it is configured or was found.
     pub interface: String,
+    /// What it is called now, or was last.
+    pub called: String,
+    /// It exists. Otherwise it is waited for.
+    pub present: bool,
     /// It is up and has a carrier.
     pub up: bool,
     /// Its TUN.

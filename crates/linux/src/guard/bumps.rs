@@ -4,7 +4,7 @@
 //! Netfilter sees with a bump what it sees without. So what it refuses is not the bump's fault,
 //! unless [`blame`] finds why it is.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use farlink_wire::{Duration, Instant};
@@ -14,17 +14,19 @@ use super::repairs::Repairs;
 use super::{DiversionStatus, QUIET_FOR};
 use crate::bump::{Bump, Side};
 use crate::clock;
-use crate::divert::{Diagnosis, Families, LostAtBump, Method, Passage, Reading, blame_bump, is_found};
+use crate::divert::{Diagnosis, FOUND_AT_BUMP, Families, LostAtBump, Method, Passage, Reading, blame_bump};
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
 
 /// One way through a bump, with a device of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passing {
     /// The bumped interface, by its configured name.
     pub(crate) interface: String,
-    /// Number of the device.
+    /// Which of the driver's devices.
+    pub(crate) n: usize,
+    /// The number that the kernel has for it.
     pub(crate) device: u32,
     /// The bump's.
     pub(crate) rank: u16,
@@ -35,26 +37,29 @@ pub(crate) struct Passing {
 /// The guard of all bumps. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct BumpGuard {
+    ways: Arc<Mutex<Vec<Passing>>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     status: Arc<Mutex<DiversionStatus>>,
 }
 
 impl BumpGuard {
-    /// For bumps in the calling thread's network namespace; `ways` in the order of the ports of
-    /// `pulse`.
+    /// For bumps in the calling thread's network namespace.
     pub(crate) fn start(
-        bump: Arc<Mutex<Bump>>,
+        bump: Arc<Bump>,
         ways: Vec<Passing>,
         pulse: Arc<Pulse>,
         everything: bool,
     ) -> Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));
-        let passages = || vec![Passage::into_machine(); ways.len()];
+        let count = pulse.ports.len();
+        let passages = || vec![Passage::into_machine(); count];
         let of = |family| FamilyGuard::new(family, Kind::Tcp, passages());
+        let shared = Arc::new(Mutex::new(ways.clone()));
         let mut keeper = Keeper {
             bump,
+            told: Arc::clone(&shared),
             pulse,
             everything,
             status: Arc::clone(&status),
@@ -82,7 +87,12 @@ impl BumpGuard {
                 }
             })
             .context(|| "starting the guard of bumps".to_owned())?;
-        Ok(Self { thread: Some(thread), stop, status })
+        Ok(Self { ways: shared, thread: Some(thread), stop, status })
+    }
+
+    /// There are other ways through bumps from here on.
+    pub(crate) fn set_ways(&self, ways: Vec<Passing>) {
+        *self.ways.lock().unwrap_or_else(PoisonError::into_inner) = ways;
     }
 
     /// How diversion stands.
@@ -114,7 +124,10 @@ struct Known {
 
 /// What the thread knows.
 struct Keeper {
-    bump: Arc<Mutex<Bump>>,
+    bump: Arc<Bump>,
+    /// The ways that there are.
+    told: Arc<Mutex<Vec<Passing>>>,
+    /// The same at this look.
     ways: Vec<Passing>,
     pulse: Arc<Pulse>,
     /// Everything that leaves by a link is taken.
@@ -135,10 +148,6 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn bump(&self) -> MutexGuard<'_, Bump> {
-        self.bump.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tick(&mut self, now: Instant) {
         if let Err(error) = self.try_tick(now)
             && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
@@ -150,6 +159,7 @@ impl Keeper {
     }
 
     fn try_tick(&mut self, now: Instant) -> Result<()> {
+        self.follow_ways();
         self.repair(now)?;
         self.judge(now)?;
         let known = self.what_is_known();
@@ -161,6 +171,14 @@ impl Keeper {
         Ok(())
     }
 
+    fn follow_ways(&mut self) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for way in told.iter().filter(|way| !self.ways.contains(way)) {
+            self.families.iter_mut().for_each(|family| family.begin(way.n));
+        }
+        self.ways = told;
+    }
+
     fn what_is_known(&mut self) -> Known {
         let rules_of_nft = self.nft.as_mut().and_then(|nft| nft.generation().ok()).unwrap_or(0);
         Known { rules_of_nft, routes: self.pulse.routes.get() }
@@ -168,15 +186,15 @@ impl Keeper {
 
     /// Puts back what is missing, unless that was done too often.
     fn repair(&mut self, now: Instant) -> Result<()> {
-        let without_program = self.bump().missing()?;
+        let without_program = self.bump.missing()?;
         // Asked afterwards: an interface that has gone meanwhile misses nothing.
         let links = self.socket.links()?;
         let mut what = Vec::new();
         // Devices that are down, and where programs are missing.
         let (mut down, mut bare) = (Vec::new(), Vec::new());
         for link in &links {
-            let way = self.ways.iter().position(|way| way.device == link.index);
-            if let Some(port) = way.and_then(|n| self.pulse.ports.get(n)) {
+            let way = self.ways.iter().find(|way| way.device == link.index);
+            if let Some(port) = way.and_then(|way| self.pulse.ports.get(way.n)) {
                 port.note_dropped(link.tx_dropped);
             }
             if way.is_some() && !link.up {
@@ -197,7 +215,7 @@ impl Keeper {
         down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
         match self.repairs.may(now) {
             Ok(()) => {
-                bare.iter().try_for_each(|at| self.bump().put_back(*at))?;
+                bare.iter().try_for_each(|at| self.bump.put_back(*at))?;
                 self.is_whole = true;
                 tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
                 self.repairs.done(now, what);
@@ -222,16 +240,14 @@ impl Keeper {
         let mut steps = Vec::new();
         for (guard, written) in self.families.iter_mut().zip(written) {
             let family = guard.family;
-            let mut plain = Vec::new();
-            for (n, (way, written)) in self.ways.iter().zip(written).enumerate() {
-                if way.to == Side::Wire {
-                    plain.push((0, 0));
-                    continue;
+            let mut plain = vec![(0, 0); self.pulse.ports.len()];
+            for way in self.ways.iter().filter(|way| way.to == Side::Stack) {
+                let n = way.n;
+                let written = written.get(n).copied().unwrap_or_default();
+                let passed = self.bump.passed(way.rank, family);
+                if let Some(plain) = plain.get_mut(n) {
+                    *plain = (passed.plain, passed.syns);
                 }
-                let bump = self.bump.lock().unwrap_or_else(PoisonError::into_inner);
-                let passed = bump.passed(way.rank, family);
-                drop(bump);
-                plain.push((passed.plain, passed.syns));
                 let reading = Reading {
                     syns: written.syns,
                     syns_left: passed.syns + written.machine_syns,
@@ -276,8 +292,8 @@ impl Keeper {
     }
 
     fn suspect(&mut self, now: Instant, family: Family, n: usize) -> Result<()> {
-        let Some(way) = self.ways.get(n).cloned() else { return Ok(()) };
-        let families = self.bump().families();
+        let Some(way) = self.ways.iter().find(|way| way.n == n).cloned() else { return Ok(()) };
+        let families = self.bump.families();
         if !families.has(family) {
             return Ok(());
         }
@@ -288,12 +304,12 @@ impl Keeper {
             self.with_guard(family, FamilyGuard::acquit);
             return Ok(());
         };
-        if !is_found(&cause) && now.since(self.changed_at) < SETTLED_AFTER {
+        if cause.id != FOUND_AT_BUMP && now.since(self.changed_at) < SETTLED_AFTER {
             self.with_guard(family, FamilyGuard::start_anew);
             return Ok(());
         }
         self.ends += 1;
-        self.bump().set_families(families.with(family, false))?;
+        self.bump.set_families(families.with(family, false))?;
         tracing::error!("{}. Until then {family} TCP takes the ordinary way and is not split", cause.text);
         self.with_guard(family, |guard| guard.end(now, Ended::undiverted(now, n, cause)));
         Ok(())
@@ -301,8 +317,8 @@ impl Keeper {
 
     fn resume(&mut self, family: Family, why: &str) -> Result<()> {
         tracing::info!("{family} TCP is diverted again: {why}");
-        let families = self.bump().families();
-        self.bump().set_families(families.with(family, true))?;
+        let families = self.bump.families();
+        self.bump.set_families(families.with(family, true))?;
         self.with_guard(family, FamilyGuard::begin_trial);
         Ok(())
     }
@@ -316,7 +332,7 @@ impl Keeper {
     fn publish(&mut self, now: Instant) {
         let mut found: Vec<Diagnosis> = self.families.iter().filter_map(FamilyGuard::cause).collect();
         found.extend(self.repairs.recent(now));
-        let families = self.bump().families();
+        let families = self.bump.families();
         let status = DiversionStatus {
             method: Method::Bump.name(),
             in_place: self.is_whole && families == Families::BOTH,

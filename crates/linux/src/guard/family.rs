@@ -230,6 +230,13 @@ impl FamilyGuard {
         }
     }
 
+    /// This is another interface from here on.
+    pub(super) fn begin(&mut self, n: usize) {
+        if let Some(passage) = self.passages.get_mut(n) {
+            passage.start_anew();
+        }
+    }
+
     pub(super) fn start_anew(&mut self) {
         self.passages.iter_mut().for_each(Passage::start_anew);
     }

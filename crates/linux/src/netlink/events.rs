@@ -16,6 +16,10 @@ const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 const RTMGRP_IPV6_ROUTE: u32 = 0x400;
 /// RTNLGRP_IPV6_RULE is group 19.
 const RTMGRP_IPV6_RULE: u32 = 1 << 18;
+/// RTNLGRP_IPV4_NETCONF is group 24, that of IPv6 group 25.
+const RTMGRP_NETCONF: u32 = 1 << 23 | 1 << 24;
+/// RTM_NEWNETCONF and RTM_DELNETCONF: forwarding, among others.
+const NETCONF: std::ops::RangeInclusive<u16> = 80..=81;
 const RECEIVE_BUFFER_BYTES: i32 = 1 << 20;
 
 /// Something changed.
@@ -27,6 +31,10 @@ pub enum Event {
     LinkGone(Link),
     /// Routes, rules or addresses changed: look them up anew.
     Routes,
+    /// Addresses of this machine changed, besides.
+    Addresses,
+    /// Interfaces forward now that did not, or the other way round.
+    Forwarding,
     /// Events were lost: look at everything anew.
     Lost,
 }
@@ -47,7 +55,8 @@ impl Monitor {
             | RTMGRP_IPV4_RULE
             | RTMGRP_IPV6_IFADDR
             | RTMGRP_IPV6_ROUTE
-            | RTMGRP_IPV6_RULE;
+            | RTMGRP_IPV6_RULE
+            | RTMGRP_NETCONF;
         let socket = Socket::with_groups(groups, true)?;
         // Refused without privilege; then the default size stands and overruns are reported as
         // Event::Lost.
@@ -58,7 +67,7 @@ impl Monitor {
 
     /// Hands what has come to `see`; several changes of routes in a row are one event.
     pub fn drain(&mut self, mut see: impl FnMut(Event)) -> Result<()> {
-        let mut routes = false;
+        let (mut routes, mut addresses, mut forwarding) = (false, false, false);
         // Bounded, so that a storm of changes cannot hold up packets.
         for _ in 0..256 {
             let datagram = match self.socket.receive() {
@@ -82,13 +91,17 @@ impl Monitor {
                             see(Event::LinkGone(link));
                         }
                     }
-                    _ => routes = true,
+                    kind if NETCONF.contains(&kind) => forwarding = true,
+                    kind => {
+                        routes = true;
+                        addresses |= matches!(kind, libc::RTM_NEWADDR | libc::RTM_DELADDR);
+                    }
                 }
             }
         }
-        if routes {
-            see(Event::Routes);
-        }
+        let happened =
+            [(routes, Event::Routes), (addresses, Event::Addresses), (forwarding, Event::Forwarding)];
+        happened.into_iter().filter(|(has, _)| *has).for_each(|(_, event)| see(event));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::message::{Answer, Message, u32_at};
+use super::message::{Answer, Attributes, Message, u32_at};
 use super::socket::Socket;
 use crate::error::{Error, Result};
 
@@ -17,6 +17,10 @@ const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+const IFLA_GROUP: u16 = 27;
+/// It only groups interfaces: their packets are routed where they come in.
+const VRF: &str = "vrf";
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 const VETH_INFO_PEER: u16 = 1;
@@ -24,7 +28,7 @@ const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 
 /// What the kernel says of an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Number in its namespace.
     pub index: u32,
@@ -40,6 +44,14 @@ pub struct Link {
     pub tx_dropped: u64,
     /// Its hardware address, where its packets have Ethernet headers.
     pub ethernet: Option<[u8; 6]>,
+    /// The group that it is in (`ip link set group`).
+    pub group: u32,
+    /// It is a port of a bridge or a bond: its packets are routed where that one stands.
+    pub is_port: bool,
+    /// It is a VRF.
+    pub is_vrf: bool,
+    /// It is the loopback interface.
+    pub is_loopback: bool,
 }
 
 impl Link {
@@ -53,6 +65,10 @@ impl Link {
     #[must_use]
     pub fn parse(answer: &Answer<'_>) -> Option<Self> {
         let (fixed, attributes) = answer.split(IFINFOMSG_BYTES)?;
+        // A bridge tells of its ports by messages of the same kind: one that leaves it is not gone.
+        if fixed.first() != Some(&(libc::AF_UNSPEC as u8)) {
+            return None;
+        }
         let flags = u32_at(fixed, 8)?;
         let kind = fixed.get(2..4).map(|k| u16::from_ne_bytes([k[0], k[1]]));
         let address = attributes.find(IFLA_ADDRESS).and_then(|a| <[u8; 6]>::try_from(a).ok());
@@ -60,7 +76,13 @@ impl Link {
         let tx_dropped = attributes
             .find(IFLA_STATS64)
             .and_then(|s| s.get(56..64)?.first_chunk().map(|b| u64::from_ne_bytes(*b)));
+        let info = attributes.find(IFLA_LINKINFO).map(Attributes::new);
+        let kind_of = |what| info.and_then(|info| info.find_str(what));
         Some(Self {
+            group: attributes.find_u32(IFLA_GROUP).unwrap_or(0),
+            is_port: kind_of(IFLA_INFO_SLAVE_KIND).is_some_and(|of| of != VRF),
+            is_vrf: kind_of(IFLA_INFO_KIND).is_some_and(|kind| kind == VRF),
+            is_loopback: flags & libc::IFF_LOOPBACK.cast_unsigned() != 0,
             index: u32_at(fixed, 4)?,
             name: attributes.find_str(IFLA_IFNAME).unwrap_or_default(),
             mtu: attributes.find_u32(IFLA_MTU).unwrap_or(0),

@@ -1,0 +1,50 @@
+//! What the kernel takes its time for, on a thread of its own: to put programs at interfaces and
+//! take them away, to take devices away. One after the other, in the order in which it was asked.
+
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use crate::error::{Context, Result};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The thread. Dropping it waits until all is done.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    orders: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Workshop {
+    /// In the calling thread's network namespace.
+    pub(super) fn open() -> Result<Self> {
+        let (orders, heard) = channel::<Work>();
+        let thread = std::thread::Builder::new()
+            .name("workshop".to_owned())
+            .spawn(move || heard.into_iter().for_each(|work| work()))
+            .context(|| "starting a thread for what takes time".to_owned())?;
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
+    }
+
+    /// This is done soon.
+    pub(super) fn order(&self, work: impl FnOnce() + Send + 'static) {
+        // It hears until this is dropped.
+        let _ = self.orders.as_ref().map(|orders| orders.send(Box::new(work)));
+    }
+
+    /// Waits until all is done that was asked for.
+    pub(super) fn wait(&self) {
+        let (done, is_done) = channel::<()>();
+        self.order(move || drop(done));
+        let _ = is_done.recv();
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
