@@ -471,7 +471,7 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
             assert_eq!(devices(), [true, false], "{}", bed.status());
             bed.splits("only the hosts' interface has a bump");
             talk("by one bump");
-            assert_eq!(reload(NAMES), "holds now: attach\n");
+            assert_eq!(reload(NAMES), "holds now: send_ahead, attach\n");
             bed.splits("both have one again");
             talk("by two bumps");
         }
