@@ -8,6 +8,8 @@ use crate::divert::{Diagnosis, Severity};
 
 /// So many times in a row without delay.
 const AT_ONCE: u32 = 24;
+/// What is found in two parts within this is one.
+const TOGETHER: Duration = Duration::from_secs(1);
 /// The first delay after that; it doubles.
 const DELAY: Duration = Duration::from_secs(10);
 const DELAY_MAX: Duration = Duration::from_secs(600);
@@ -23,6 +25,8 @@ const RECENT_MAX: usize = 4;
 pub(super) struct Repairs {
     count: u64,
     in_a_row: u32,
+    /// When the newest of these was counted.
+    counted: Option<Instant>,
     last: Option<Instant>,
     /// What was put back lately, the newest last.
     recent: VecDeque<(Instant, String)>,
@@ -46,7 +50,10 @@ impl Repairs {
     /// It was put back.
     pub(super) fn done(&mut self, now: Instant, what: String) {
         self.count += 1;
-        self.in_a_row = self.in_a_row.saturating_add(1);
+        if self.counted.is_none_or(|at| now.since(at) >= TOGETHER) {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            self.counted = Some(now);
+        }
         self.last = Some(now);
         self.recent.retain(|(_, known)| *known != what);
         self.recent.push_back((now, what));
@@ -107,10 +114,12 @@ mod tests {
             }
             waits.push(now.since(began).as_secs());
             r.done(now, "the table".into());
+            r.done(now + Duration::from_millis(250), "a rule".into());
+            now += TOGETHER;
         }
         assert_eq!(waits[..24], [0; 24], "somebody who works on rules and devices for a while");
-        assert_eq!(waits[24..], [10, 20, 40, 80, 160, 320, 600, 600, 600]);
-        assert_eq!(r.recent(now).len(), 1);
+        assert_eq!(waits[24..], [9, 19, 39, 79, 159, 319, 599, 599, 599]);
+        assert_eq!(r.recent(now).len(), 2);
         // It was left alone for a while.
         now += Duration::from_secs(2000);
         assert!(r.may(now).is_ok() && r.recent(now).is_empty());

@@ -18,7 +18,7 @@ use crate::workload::{Direction, Server, Transfer, run_all};
 const TIMES: u32 = 20;
 /// So many transfers meanwhile, half of them uploads.
 const TRANSFERS: u64 = 20;
-const TRANSFER_BYTES: u64 = 8_000_000;
+const TRANSFER_BYTES: u64 = 14_000_000;
 /// So often it may be in the log: what takes several commands may be found in two parts.
 const TOLD_MAX: u64 = TIMES as u64 * 3 / 2;
 /// Split again after this.
