@@ -161,6 +161,11 @@ fn interfaces_come_after_the_daemon() {
             let before = bed.own();
             let daemon = bed.boot(method, configuration);
             bed.eventually("it waits", || bed.log().contains("no interface is there yet"));
+            assert!(
+                text(&bed.ask(&["status"])).contains("WAITING: no interface"),
+                "{}",
+                text(&bed.ask(&["status"]))
+            );
             let check = bed.ask(&["check", "--seconds", "1", "--json"]);
             assert!(
                 text(&check).contains("\"no-interface\"") && check.status.code() == Some(1),
