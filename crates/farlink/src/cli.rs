@@ -224,14 +224,15 @@ pub struct RunArgs {
     /// given]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Declare an interface as a hard link; without --interface, forwarded TCP of all other
-    /// interfaces is diverted too
+    /// Declare an interface as a hard link; without --interface, TCP of all other interfaces that
+    /// forward is diverted too
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
     /// Rate of the interfaces named by --link, such as '8 Mbit/s'
     #[arg(short, long, value_name = "RATE", requires = "links")]
     pub rate: Option<Rate>,
-    /// Divert forwarded TCP that comes in by this interface (and by no other that is not named)
+    /// Divert forwarded TCP that comes in by this interface, or by all of a pattern such as 'wan*'
+    /// (and by no other that is not named)
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interfaces: Vec<String>,
     /// Admin socket [default: the file's, else /run/farlink/farlink.sock]

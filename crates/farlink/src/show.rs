@@ -142,6 +142,8 @@ fn status_text(status: &Value) -> String {
             ", DRAINING: nothing new is split"
         } else if is_true("/engine/short_of_time") {
             ", SHORT OF PROCESSOR TIME: new connections are forwarded"
+        } else if list(status, "/interfaces").iter().all(is_awaited) {
+            ", WAITING: no interface is there that is to be diverted"
         } else {
             ""
         }
@@ -309,10 +311,14 @@ fn state(of: &Value) -> String {
     if of.pointer("/up") == Some(&Value::Bool(true)) { "up" } else { "down" }.to_owned()
 }
 
+fn is_awaited(interface: &Value) -> bool {
+    interface.pointer("/present") == Some(&Value::Bool(false))
+}
+
 /// One that is not there is waited for; one that has another name now says so.
 fn state_of_interface(interface: &Value) -> String {
     let (name, called) = (text(interface, "/name"), text(interface, "/called"));
-    match interface.pointer("/present") == Some(&Value::Bool(false)) {
+    match is_awaited(interface) {
         true => "awaited".to_owned(),
         false if called.is_empty() || called == name => state(interface),
         false => format!("{}, as {called}", state(interface)),

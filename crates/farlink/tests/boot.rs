@@ -161,6 +161,11 @@ fn interfaces_come_after_the_daemon() {
             let before = bed.own();
             let daemon = bed.boot(method, configuration);
             bed.eventually("it waits", || bed.log().contains("no interface is there yet"));
+            assert!(
+                text(&bed.ask(&["status"])).contains("WAITING: no interface"),
+                "{}",
+                text(&bed.ask(&["status"]))
+            );
             let check = bed.ask(&["check", "--seconds", "1", "--json"]);
             assert!(
                 text(&check).contains("\"no-interface\"") && check.status.code() == Some(1),
@@ -410,6 +415,37 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
 }
 
 #[test]
+fn others_come_and_go_and_nobody_notices() {
+    by_both_methods("others_come_and_go_and_nobody_notices", |method| {
+        let bed = Bed::new("others");
+        let before = bed.own();
+        let daemon = bed.boot(method, &format!("{NAMES}[[interface]]\nname = \"ex*\"\n"));
+        bed.splits("at first");
+        let listener = bed.server.run(|| Ok(TcpListener::bind("10.73.2.2:0").unwrap())).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut here = bed.client.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+        let (mut there, _) = listener.accept().unwrap();
+        let losses = || ["rtos", "recoveries"].map(|what| bed.count(&format!("/engine/counters/{what}")));
+        let before_it = losses();
+        let flap = "for n in 1 2 3 4 5; do ip link add ex0 type veth peer name ex1; ip link set ex0 up; ip link set ex1 up; \
+                    sleep 0.1; ip link set ex1 name ex2; sleep 0.1; ip link del ex0; done";
+        std::thread::scope(|scope| {
+            let flapping = scope.spawn(|| bed.in_gateway(flap));
+            while !flapping.is_finished() {
+                here.write_all(&[7; 50_000]).unwrap();
+                there.read_exact(&mut [0; 50_000]).unwrap();
+                there.write_all(&[8; 1000]).unwrap();
+                here.read_exact(&mut [0; 1000]).unwrap();
+            }
+        });
+        assert!(bed.log().matches("the interface is there").count() >= 10, "{}", bed.log());
+        assert_eq!(losses(), before_it, "nothing was lost");
+        assert_eq!(bed.count("/engine/flows_split"), 1);
+        bed.ends(daemon, &before);
+    });
+}
+
+#[test]
 fn a_reload_adds_and_takes_out_interfaces_and_links() {
     by_both_methods("a_reload_adds_and_takes_out_interfaces_and_links", |method| {
         let bed = Bed::new("reload");
@@ -471,7 +507,7 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
             assert_eq!(devices(), [true, false], "{}", bed.status());
             bed.splits("only the hosts' interface has a bump");
             talk("by one bump");
-            assert_eq!(reload(NAMES), "holds now: attach\n");
+            assert_eq!(reload(NAMES), "holds now: send_ahead, attach\n");
             bed.splits("both have one again");
             talk("by two bumps");
         }

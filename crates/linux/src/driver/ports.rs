@@ -290,6 +290,7 @@ impl Driver {
         let Some(port) = self.net.ports.get_mut(n) else { return };
         let Some(index) = port.index.take() else { return };
         port.is_usable = false;
+        let id = port.id;
         let (interface, is_named, range) = (port.interface.clone(), port.is_named, port.faces.clone());
         let called = std::mem::replace(&mut port.called, port.interface.clone());
         self.net.by_index.remove(&index);
@@ -303,6 +304,12 @@ impl Driver {
             self.maker.detach(index);
         }
         self.ports_changed = true;
+        if !is_named && matches!(why, Why::Gone | Why::Enslaved) {
+            // Nobody waits for it. Its number is its own while something is held for who is behind
+            // it.
+            self.gateway.let_go(id);
+            self.look_at = Some(clock::now());
+        }
         match why {
             Why::Gone if is_named => {
                 tracing::warn!(%interface, "the interface is gone, or in another network namespace: it is waited for");
