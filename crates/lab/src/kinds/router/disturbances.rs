@@ -20,7 +20,7 @@ const TIMES: u32 = 20;
 const TRANSFERS: u64 = 20;
 const TRANSFER_BYTES: u64 = 14_000_000;
 /// So often it may be in the log: what takes several commands may be found in two parts.
-const TOLD_MAX: u64 = TIMES as u64 * 3 / 2;
+const TOLD_MAX: u64 = TIMES as u64 * 2;
 /// Split again after this.
 const WITHIN: Duration = Duration::from_secs(3);
 const EVERY: Duration = Duration::from_millis(400);
