@@ -69,7 +69,7 @@ impl Default for Config {
             pinned: Pinned::Auto,
             flow_control: FlowControl::Fixed,
             soft_window: true,
-            send_ahead: SendAhead::Auto,
+            send_ahead: SendAhead::default(),
             queue_drop: false,
             seed: 0,
             identity: 0,
@@ -119,11 +119,11 @@ impl core::str::FromStr for FlowControl {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SendAhead {
     /// It is sent ahead of where hosts of that network have taken all that came at once.
-    #[default]
     Auto,
     /// It is always sent ahead of, as long as the host reads.
     On,
     /// It is waited for.
+    #[default]
     Off,
 }
 
