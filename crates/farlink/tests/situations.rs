@@ -4,6 +4,8 @@
 
 #[path = "situations/bed.rs"]
 mod bed;
+#[path = "situations/ends.rs"]
+mod ends;
 #[path = "situations/traffic.rs"]
 mod traffic;
 

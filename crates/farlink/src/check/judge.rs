@@ -126,7 +126,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         }
         (false, true, _) => {
             let sum = |keys: &[&str]| keys.iter().map(|key| grown(key)).sum();
-            let [short, meant]: [u64; 2] = [SHORT, MEANT].map(|keys| sum(&keys));
+            let [short, meant]: [u64; 2] = [SHORT, MEANT].map(sum);
             if !found.iter().any(|d| d.id == "one-way") {
                 not_split((grown("syns"), got), (short, meant), &mut found);
             }

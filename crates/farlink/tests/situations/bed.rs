@@ -16,7 +16,7 @@ const FARLINK: &str = env!("CARGO_BIN_EXE_farlink");
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a situation comes about. Scripts are for `sh`.
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize, Clone, Default)]
 pub struct Plan {
     /// On the router, before the gateway starts.
     #[serde(default)]
@@ -67,10 +67,10 @@ fn one() -> u64 {
 /// See the module.
 pub struct Bed {
     plan: Plan,
-    client: Namespace,
+    pub client: Namespace,
     router: Namespace,
     far: Namespace,
-    server: Namespace,
+    pub server: Namespace,
     directory: PathBuf,
     config: toml::Table,
     daemon: Option<Child>,
@@ -168,9 +168,15 @@ impl Bed {
         self.shell(&self.far, &plan.far_change).unwrap();
         std::thread::sleep(Duration::from_millis(plan.wait_ms));
         if let Some(signal) = &plan.signal {
-            let pid = self.daemon.as_ref().unwrap().id();
-            self.shell(&self.router, &format!("kill -{signal} {pid}; sleep 0.1")).unwrap();
+            self.signal(signal);
+            std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// Sends one to the daemon, by its name without SIG.
+    pub fn signal(&self, name: &str) {
+        let pid = self.daemon.as_ref().unwrap().id();
+        self.shell(&self.router, &format!("kill -{name} {pid}")).unwrap();
     }
 
     fn traffic(&self) -> Option<Traffic> {
@@ -211,6 +217,32 @@ impl Bed {
         let end = Instant::now() + PATIENCE;
         while std::os::unix::net::UnixStream::connect(at("far.sock")).is_err() {
             assert!(Instant::now() < end, "{}", std::fs::read_to_string(at("far.log")).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether the process is gone, soon.
+    pub fn has_ended(&mut self) -> bool {
+        let end = Instant::now() + PATIENCE;
+        let daemon = self.daemon.as_mut().unwrap();
+        while daemon.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
+    /// After the next start, and its orderly end, the kernel knows nothing of Farlink.
+    pub fn nothing_is_left(&mut self) {
+        self.start();
+        self.end();
+        let left = "{ ip -o link; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; nft list ruleset; } \
+            | grep -E 'farlink|lookup 510|table 510' && exit 1 || exit 0";
+        let end = Instant::now() + PATIENCE;
+        while let Err(error) = self.shell(&self.router, left) {
+            assert!(Instant::now() < end, "{error}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
