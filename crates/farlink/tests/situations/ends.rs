@@ -19,7 +19,7 @@ const ENDS: &[(&str, &str, Duration)] = &[
     ("it is killed", "KILL", Duration::from_millis(100)),
     // What a panic and a fault end in. With a core dump the devices would stand until it is written.
     ("it aborts", "ABRT", Duration::from_millis(100)),
-    ("it has a fault", "SEGV", Duration::from_millis(100)),
+    ("it has a fault", "ILL", Duration::from_millis(100)),
     // A small process beside it ends it.
     ("it is stopped", "STOP", Duration::from_secs(3)),
 ];
