@@ -1,10 +1,11 @@
 //! The system call bpf(2), as far as programs at an interface need it (linux/bpf.h): load a
-//! program, make a map, put something into it and look it up, attach (tcx, from Linux 6.6 on), and
-//! ask whether that still stands.
+//! program, make a map, put something into it and look it up, attach (tcx, from Linux 6.6 on, else
+//! [`Filter`]), and ask whether that still stands.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::classifier::Filter;
 use crate::error::{Error, Result};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
@@ -144,12 +145,63 @@ pub fn number(map: &OwnedFd, key: u32) -> u64 {
     call(BPF_MAP_LOOKUP_ELEM, &attributes).map_or(0, |_| value)
 }
 
-/// The interface at which an attached program stands. `None`: somebody has taken it away, or the
-/// interface is gone.
+/// The number by which the kernel knows a program.
 ///
 /// # Errors
 /// The kernel does not answer.
-pub fn stands_at(attached: &OwnedFd) -> Result<Option<u32>> {
+pub fn program_id(program: &OwnedFd) -> Result<u32> {
+    // struct bpf_prog_info: type, number.
+    let mut info = [0u32; 2];
+    let mut attributes = words([descriptor(program), size_of_val(&info) as u32]);
+    attributes.extend(pointer(info.as_mut_ptr()));
+    call(BPF_OBJ_GET_INFO_BY_FD, &attributes).map_err(|e| Error::os("asking for a BPF program", e))?;
+    Ok(info[1])
+}
+
+/// A program that stands at an interface. Dropping it takes it away.
+#[derive(Debug)]
+pub enum Attached {
+    /// By tcx: it goes with the process, too.
+    Link(OwnedFd),
+    /// By a classifier.
+    Filter(Filter),
+}
+
+/// `off` in the environment: programs are attached as kernels before 6.6 do it.
+const TCX: &str = "FARLINK_TCX";
+
+impl Attached {
+    /// Attaches a program to an interface, outside of all others: first of what comes in, last of
+    /// what leaves.
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel can neither do it by tcx nor by a classifier.
+    pub fn at(program: &OwnedFd, interface: u32, side: Side) -> Result<Self> {
+        if std::env::var_os(TCX).is_none_or(|value| value != "off") {
+            match attach(program, interface, side) {
+                // Kernels before 6.6 do not know what to attach to.
+                Err(e) if e.is(libc::EINVAL) => {}
+                other => return other.map(Self::Link),
+            }
+        }
+        Filter::attach(program, interface, side).map(Self::Filter)
+    }
+
+    /// The interface at which it stands. `None`: somebody has taken it away, or the interface is
+    /// gone.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn stands_at(&self) -> Result<Option<u32>> {
+        match self {
+            Self::Link(link) => stands_at(link),
+            Self::Filter(filter) => filter.stands_at(),
+        }
+    }
+}
+
+/// As [`Attached::stands_at`].
+fn stands_at(attached: &OwnedFd) -> Result<Option<u32>> {
     // struct bpf_link_info: type, number and program, then of tcx the interface, at the next
     // multiple of eight bytes.
     let mut info = [0u32; 16];
@@ -160,12 +212,8 @@ pub fn stands_at(attached: &OwnedFd) -> Result<Option<u32>> {
     Ok(Some(info[4]).filter(|interface| *interface != 0))
 }
 
-/// Attaches a program to an interface, outside of all others: first of what comes in, last of what
-/// leaves. Closing the descriptor, or the end of the process, detaches it.
-///
-/// # Errors
-/// There is no such interface, or the kernel is older than 6.6.
-pub fn attach(program: &OwnedFd, interface: u32, side: Side) -> Result<OwnedFd> {
+/// By tcx. Closing the descriptor, or the end of the process, detaches it.
+fn attach(program: &OwnedFd, interface: u32, side: Side) -> Result<OwnedFd> {
     let (kind, place) = match side {
         Side::Ingress => (BPF_TCX_INGRESS, BPF_F_BEFORE),
         Side::Egress => (BPF_TCX_EGRESS, BPF_F_AFTER),
@@ -209,6 +257,25 @@ mod tests {
             for side in [Side::Ingress, Side::Egress] {
                 let attached = attach(&program, 1, side)?;
                 assert_eq!(stands_at(&attached)?, Some(1));
+            }
+            let other = load("let-pass", &LET_PASS)?;
+            for side in [Side::Ingress, Side::Egress] {
+                let first = Filter::attach(&program, 1, side)?;
+                assert_eq!(first.stands_at()?, Some(1));
+                // One of a process that was killed gives way.
+                let second = Filter::attach(&other, 1, side)?;
+                assert_eq!((first.stands_at()?, second.stands_at()?), (None, Some(1)));
+                drop(first);
+                assert_eq!(second.stands_at()?, Some(1), "what is another's stays");
+            }
+            let kept = Filter::attach(&program, 1, Side::Egress)?;
+            std::mem::forget(kept);
+            let qdiscs = || std::process::Command::new("tc").args(["qdisc", "show", "dev", "lo"]).output();
+            let has_clsact = |said: &[u8]| String::from_utf8_lossy(said).contains("clsact");
+            if let Ok(output) = qdiscs() {
+                assert!(has_clsact(&output.stdout));
+                drop(Filter::attach(&program, 1, Side::Egress)?);
+                assert!(!has_clsact(&qdiscs().unwrap().stdout), "nothing is left");
             }
             Ok(attach(&program, 999, Side::Ingress).is_err_and(|e| e.is(libc::ENODEV) || e.is(libc::EINVAL)))
         });

@@ -1,5 +1,5 @@
 //! A bump on the wire of an interface: what is selected of the packets that come in or leave by it
-//! goes to devices of ours first, by two small programs at the interface (tcx, from Linux 6.6 on).
+//! goes to devices of ours first, by two small programs at the interface (`bpf::Attached`).
 //!
 //! The gateway then stands outside of the router's own stack. Filters, connection tracking, NAT and
 //! routing see each packet once, with its true interfaces. The programs go with the process.
@@ -97,8 +97,8 @@ struct Configured {
 /// Where programs stand.
 #[derive(Debug, Default)]
 struct Attached {
-    /// Device -> what holds the program there.
-    served: HashMap<u32, OwnedFd>,
+    /// Device -> what holds the program there; `None`: the kernel has refused.
+    served: HashMap<u32, Option<bpf::Attached>>,
     /// Configured interface -> what holds the programs there.
     held: HashMap<u32, Held>,
 }
@@ -115,7 +115,7 @@ struct Held {
     /// At which sides one stands.
     sides: &'static [bpf::Side],
     /// What holds them; fewer where the kernel has refused.
-    programs: Vec<OwnedFd>,
+    programs: Vec<bpf::Attached>,
     /// Nobody else has it: see [`claim`].
     claim: Option<UnixListener>,
 }
@@ -124,7 +124,7 @@ impl Held {
     fn are_at(&self, interface: u32) -> Result<bool> {
         let mut count = 0;
         for program in &self.programs {
-            count += usize::from(bpf::stands_at(program)? == Some(interface));
+            count += usize::from(program.stands_at()? == Some(interface));
         }
         Ok(count == self.sides.len())
     }
@@ -168,9 +168,9 @@ impl Bump {
     /// Whether programs can be attached here, at the loopback interface for a moment.
     ///
     /// # Errors
-    /// The kernel is older than 6.6, or does not let us.
+    /// The kernel cannot, or does not let us.
     pub fn probe(&self) -> Result<()> {
-        bpf::attach(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(drop)
+        bpf::Attached::at(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(drop)
     }
 
     /// Whether this process can have bumps here.
@@ -184,10 +184,12 @@ impl Bump {
     /// From here on what is written to this device reaches interfaces.
     ///
     /// # Errors
-    /// The kernel is older than 6.6.
+    /// The kernel cannot.
     pub fn serve(&self, device: u32) -> Result<()> {
-        let held = bpf::attach(&self.inject, device, bpf::Side::Ingress)?;
-        locked(&self.attached).served.insert(device, held);
+        // One that was taken away must not take the new one along.
+        locked(&self.attached).served.insert(device, None);
+        let held = bpf::Attached::at(&self.inject, device, bpf::Side::Ingress)?;
+        locked(&self.attached).served.insert(device, Some(held));
         Ok(())
     }
 
@@ -267,7 +269,7 @@ impl Bump {
         let mut missing = Vec::new();
         let attached = locked(&self.attached);
         for (device, held) in &attached.served {
-            if bpf::stands_at(held)? != Some(*device) {
+            if held.as_ref().map(bpf::Attached::stands_at).transpose()?.flatten() != Some(*device) {
                 missing.push(*device);
             }
         }
@@ -299,7 +301,7 @@ impl Bump {
         let programs = if held.has_ethernet { &self.ethernet } else { &self.plain };
         for side in held.sides {
             let program = if *side == bpf::Side::Ingress { &programs.ingress } else { &programs.egress };
-            held.programs.push(bpf::attach(program, index, *side)?);
+            held.programs.push(bpf::Attached::at(program, index, *side)?);
         }
         Ok(())
     }

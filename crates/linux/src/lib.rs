@@ -3,6 +3,7 @@
 pub mod bpf;
 pub mod bump;
 pub mod caps;
+pub mod classifier;
 pub mod clock;
 pub mod divert;
 pub mod driver;

@@ -6,6 +6,7 @@ mod common;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
+use common::bpf::older_kernel;
 use common::daemon::{Daemon, config};
 use common::packets::{Kind, NEVER, Seen, kinds, send_raw, without_hops};
 use common::{
@@ -348,6 +349,18 @@ fn what_others_flush_and_set_does_not_touch_it() {
         assert_eq!(daemon.status().0.engine.counters.flows_split, 2 * (n as u64 + 1), "after `{line}`");
     }
     assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// Without tcx, as before Linux 6.6.
+#[test]
+fn older_kernels_have_bumps_by_filters() {
+    for test in [
+        "netfilter_sees_each_packet_once_with_its_true_interfaces",
+        "connections_behind_masquerade_are_split_and_tracked_once",
+        "connections_go_on_when_it_is_killed",
+    ] {
+        older_kernel(test);
+    }
 }
 
 /// Not a test by itself: a daemon as a process of its own, to be killed.

@@ -6,6 +6,7 @@ mod common;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use common::bpf::{TCX, older_kernel};
 use common::daemon::{Daemon, config};
 use common::{Path, bpf, eventually, ip, skipped, transfer};
 use farlink_linux::divert::Method;
@@ -85,6 +86,34 @@ fn programs_that_somebody_takes_away_are_put_back() {
         assert_eq!(split(&daemon), before + 1, "{n}: {name}");
     }
     assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// Without tcx, as before Linux 6.6, programs stand in filters. They are put back, too, and nothing
+/// of them is left.
+#[test]
+fn filters_of_older_kernels_are_put_back_and_leave_nothing() {
+    if std::env::var_os(TCX).is_none() {
+        older_kernel("filters_of_older_kernels_are_put_back_and_leave_nothing");
+        return;
+    }
+    if skipped("filters_of_older_kernels_are_put_back_and_leave_nothing") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let before = path.router.sh("tc qdisc show");
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    transfer(&path, "10.2.0.1", 100_000);
+    assert!(path.router.sh("tc filter show dev right ingress").contains("farlink"));
+    for name in ["right", "left", "farlink1"] {
+        let repairs = diversion(&daemon).repairs;
+        path.router.sh(&format!("tc qdisc del dev {name} clsact"));
+        eventually("it is put back", || diversion(&daemon).repairs > repairs);
+        let before = split(&daemon);
+        transfer(&path, "10.2.0.1", 100_000);
+        assert_eq!(split(&daemon), before + 1, "{name}");
+    }
+    assert_eq!(daemon.drain(), End::Drained);
+    eventually("nothing is left", || path.router.sh("tc qdisc show") == before);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn refusal(method: Method) -> Option<Diagnosis> {
             "no-bump",
             Severity::Problem,
             format!(
-                "there can be no bump here: {error}; it takes Linux 6.6, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
+                "there can be no bump here: {error}; it takes Linux 5.11 with BPF, CAP_BPF and CAP_NET_ADMIN, and no lockdown. `method = \"auto\"` then \
                  diverts by policy routing"
             ),
         )

@@ -36,3 +36,17 @@ pub fn detach(interface: u32, is_ingress: bool) -> usize {
     }
     count
 }
+
+/// The variable that switches tcx off.
+pub const TCX: &str = "FARLINK_TCX";
+
+/// Runs a test of this binary again, in a process of its own, where programs are attached as kernels
+/// before 6.6 do it.
+pub fn older_kernel(test: &str) {
+    let program = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(program);
+    let output = command.args([test, "--exact", "--nocapture"]).env(TCX, "off").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{test}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"), "{test} is there: {said}");
+}
