@@ -1,6 +1,6 @@
-//! Programs at an interface by tc's classifier (cls_bpf in direct action, with the qdisc clsact), for
-//! kernels before 6.6. Unlike tcx such a filter outlives the process that made it: what it does then
-//! is up to the program, and the next one to attach takes its place.
+//! Programs at an interface by tc's classifier (cls_bpf in direct action, with the qdisc clsact),
+//! for kernels before 6.6. Unlike tcx such a filter outlives the process that made it: what it does
+//! then is up to the program, and the next one to attach takes its place.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};

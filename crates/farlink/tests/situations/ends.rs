@@ -17,7 +17,7 @@ const BESIDE: Duration = Duration::from_millis(100);
 /// How it ends, and within what time TCP flows again.
 const ENDS: &[(&str, &str, Duration)] = &[
     ("it is killed", "KILL", Duration::from_millis(100)),
-    // What a panic and a fault end in. With a core dump the devices would stand until it is written.
+    // What a panic and a fault end in. A core dump would keep the devices until it is written.
     ("it aborts", "ABRT", Duration::from_millis(100)),
     ("it has a fault", "ILL", Duration::from_millis(100)),
     // A small process beside it ends it.
