@@ -40,8 +40,8 @@ pub fn detach(interface: u32, is_ingress: bool) -> usize {
 /// The variable that switches tcx off.
 pub const TCX: &str = "FARLINK_TCX";
 
-/// Runs a test of this binary again, in a process of its own, where programs are attached as kernels
-/// before 6.6 do it.
+/// Runs a test of this binary again, in a process of its own, where programs are attached as
+/// kernels before 6.6 do it.
 pub fn older_kernel(test: &str) {
     let program = std::env::current_exe().unwrap();
     let mut command = std::process::Command::new(program);
