@@ -61,7 +61,7 @@ lints() {
 
 tests() {
     local what="a program that tests look with" package
-    for package in ethtool iperf3; do need_package "$package" "$package" "$what" || true; done
+    for package in ethtool iperf3 iptables; do need_package "$package" "$package" "$what" || true; done
     need_package ping iputils-ping "$what" || true
     RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log.full"
     local outcome=${PIPESTATUS[0]}
