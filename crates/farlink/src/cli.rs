@@ -170,6 +170,14 @@ What `farlink set` has changed stays, unless the configuration now says otherwis
     /// Let the running gateway hand its connections back to the hosts, then end
     #[command(after_help = "The same as SIGTERM. Returns when the gateway has gone.")]
     Drain(DrainArgs),
+    /// Take away what a gateway that was killed has left in the kernel
+    #[command(
+        after_help = "Rules and routes of policy routing, the nftables table, and filters at interfaces. None of them keeps traffic from flowing, and
+the next start takes them away, too. Refused while a gateway of this instance runs.
+
+Exit status: 0 nothing is left, 1 something could not be taken away, or a gateway runs."
+    )]
+    Cleanup(CleanupArgs),
     /// Tell the running gateway that a link went down or came back
     #[command(after_help = "Examples:
   farlink link sat0 down              the modem's script knows before the kernel does
@@ -441,6 +449,15 @@ pub struct DrainArgs {
     /// Return at once, without waiting for the end
     #[arg(long)]
     pub no_wait: bool,
+}
+
+/// `farlink cleanup`
+#[derive(Args, Debug)]
+pub struct CleanupArgs {
+    /// Its configuration, where that names an instance or other numbers [default:
+    /// /etc/farlink/farlink.toml where it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// `farlink link`

@@ -9,6 +9,7 @@ mod admin;
 mod bench;
 mod check;
 mod check_config;
+mod cleanup;
 mod cli;
 mod config;
 mod ending;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Set(args) => show::set(&args),
         Command::Reload(args) => show::reload(&args),
         Command::Drain(args) => show::drain(&args),
+        Command::Cleanup(args) => cleanup::run(&args),
         Command::Link(args) => show::link(&args),
         Command::Trace(args) => trace_cmd::run(&args),
         #[cfg(feature = "lab")]

@@ -276,6 +276,9 @@ mod tests {
                 assert!(has_clsact(&output.stdout));
                 drop(Filter::attach(&program, 1, Side::Egress)?);
                 assert!(!has_clsact(&qdiscs().unwrap().stdout), "nothing is left");
+                std::mem::forget(Filter::attach(&program, 1, Side::Ingress)?);
+                assert_eq!(crate::classifier::sweep()?, 1);
+                assert!(!has_clsact(&qdiscs().unwrap().stdout), "nothing is left");
             }
             Ok(attach(&program, 999, Side::Ingress).is_err_and(|e| e.is(libc::ENODEV) || e.is(libc::EINVAL)))
         });

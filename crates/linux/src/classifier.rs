@@ -156,3 +156,29 @@ fn has_filters(socket: &mut Socket, interface: u32, own: bool) -> Result<bool> {
     }
     Ok(found)
 }
+
+/// Takes Farlink's filters away from all interfaces of the calling thread's network namespace, and
+/// the qdisc where nobody else uses it. Returns how many there were.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn sweep() -> Result<usize> {
+    let mut socket = Socket::open()?;
+    let mut count = 0;
+    for link in socket.links()? {
+        if !has_filters(&mut socket, link.index, true).unwrap_or(false) {
+            continue;
+        }
+        for side in [Side::Ingress, Side::Egress] {
+            let mut message = Message::new(RTM_DELTFILTER, 0, &of_filter(link.index, side));
+            message.attr_str(TCA_KIND, "bpf");
+            // It may stand at one side only.
+            count += usize::from(socket.request(message, "taking a filter away").is_ok());
+        }
+        if !has_filters(&mut socket, link.index, false)? {
+            let body = body(link.index, CLSACT_HANDLE, CLSACT, 0);
+            socket.request(Message::new(RTM_DELQDISC, 0, &body), "taking the qdisc clsact away")?;
+        }
+    }
+    Ok(count)
+}

@@ -234,12 +234,19 @@ impl Bed {
         true
     }
 
-    /// After the next start, and its orderly end, the kernel knows nothing of Farlink.
-    pub fn nothing_is_left(&mut self) {
-        self.start();
-        self.end();
-        let left = "{ ip -o link; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; nft list ruleset; } \
-            | grep -E 'farlink|lookup 510|table 510' && exit 1 || exit 0";
+    /// After `farlink cleanup`, or the next start and its orderly end, the kernel knows nothing of
+    /// Farlink.
+    pub fn nothing_is_left(&mut self, by_command: bool) {
+        if by_command {
+            let mut command = self.router.command(FARLINK);
+            let output = command.args(["cleanup", "--config", &self.file()]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        } else {
+            self.start();
+            self.end();
+        }
+        let left = "{ ip -o link; tc qdisc show; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; nft list ruleset; } \
+            | grep -E 'farlink|lookup 510|table 510|clsact' && exit 1 || exit 0";
         let end = Instant::now() + PATIENCE;
         while let Err(error) = self.shell(&self.router, left) {
             assert!(Instant::now() < end, "{error}");
