@@ -1,5 +1,5 @@
-//! What hosts do meanwhile: connections come and go all the time, and one of each family lasts a
-//! second.
+//! What hosts do meanwhile: connections come and go all the time, and two of each family last a
+//! second, so that one is open at any time.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -50,12 +50,14 @@ impl Traffic {
         }
         for address in to.iter().copied() {
             let jobs: &[u16] = match load {
-                Load::Usual => &[SHORT_PORT, LASTING_PORT],
-                Load::Upload => &[SHORT_PORT, LASTING_PORT, SINK_PORT],
+                Load::Usual => &[SHORT_PORT, LASTING_PORT, LASTING_PORT],
+                Load::Upload => &[SHORT_PORT, LASTING_PORT, LASTING_PORT, SINK_PORT],
             };
-            for port in jobs.iter().copied() {
+            for (n, port) in jobs.iter().copied().enumerate() {
                 let stop = Arc::clone(&stop);
                 threads.push(client.spawn(move || {
+                    // While one of those that last ends, the other one is open.
+                    std::thread::sleep(LASTS / 2 * n as u32);
                     while !stop.load(Ordering::Relaxed) {
                         // Where nothing gets through, it fails: that is what is looked at.
                         let _ = fetch(SocketAddr::new(address, port), &stop);
