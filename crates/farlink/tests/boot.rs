@@ -72,8 +72,9 @@ impl Bed {
             let before = self.count("/engine/counters/flows_split");
             self.transfer().is_ok() && self.count("/engine/counters/flows_split") == before + 1
         });
+        // The guard looks four times a second.
+        self.eventually(what, || self.status().pointer("/diversion/in_place") == Some(&Value::Bool(true)));
         let status = self.status();
-        assert_eq!(status.pointer("/diversion/in_place"), Some(&Value::Bool(true)), "{what}: {status}");
         assert_eq!(
             status.pointer("/diversion/ends").and_then(Value::as_u64),
             Some(0),
