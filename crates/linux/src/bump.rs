@@ -186,11 +186,20 @@ impl Bump {
     /// # Errors
     /// The kernel cannot.
     pub fn serve(&self, device: u32) -> Result<()> {
-        // One that was taken away must not take the new one along.
-        locked(&self.attached).served.insert(device, None);
-        let held = bpf::Attached::at(&self.inject, device, bpf::Side::Ingress)?;
-        locked(&self.attached).served.insert(device, Some(held));
-        Ok(())
+        // One that was taken away must not take the new one along. Nobody is to miss a program that
+        // is only just put there.
+        let old = locked(&self.attached).served.remove(&device);
+        let was_served = old.is_some();
+        drop(old);
+        let held = bpf::Attached::at(&self.inject, device, bpf::Side::Ingress);
+        let (held, outcome) = match held {
+            Ok(held) => (Some(held), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        if was_served || held.is_some() {
+            locked(&self.attached).served.insert(device, held);
+        }
+        outcome
     }
 
     /// This device is gone, or about to go.
