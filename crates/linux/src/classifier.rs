@@ -119,15 +119,23 @@ impl Filter {
             return Ok(());
         }
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut message = Message::new(RTM_DELTFILTER, 0, &of_filter(self.interface, self.side));
-        message.attr_str(TCA_KIND, "bpf");
-        socket.request(message, "taking a filter away")?;
-        if self.made_qdisc && !has_filters(&mut socket, self.interface, false)? {
-            let body = body(self.interface, CLSACT_HANDLE, CLSACT, 0);
-            socket.request(Message::new(RTM_DELQDISC, 0, &body), "taking the qdisc clsact away")?;
-        }
-        Ok(())
+        remove_filter(&mut socket, self.interface, self.side)?;
+        if self.made_qdisc { remove_unused_qdisc(&mut socket, self.interface) } else { Ok(()) }
     }
+}
+
+fn remove_filter(socket: &mut Socket, interface: u32, side: Side) -> Result<()> {
+    let mut message = Message::new(RTM_DELTFILTER, 0, &of_filter(interface, side));
+    message.attr_str(TCA_KIND, "bpf");
+    socket.request(message, "taking a filter away")
+}
+
+fn remove_unused_qdisc(socket: &mut Socket, interface: u32) -> Result<()> {
+    if has_filters(socket, interface, false)? {
+        return Ok(());
+    }
+    let body = body(interface, CLSACT_HANDLE, CLSACT, 0);
+    socket.request(Message::new(RTM_DELQDISC, 0, &body), "taking the qdisc clsact away")
 }
 
 impl Drop for Filter {
@@ -170,15 +178,10 @@ pub fn sweep() -> Result<usize> {
             continue;
         }
         for side in [Side::Ingress, Side::Egress] {
-            let mut message = Message::new(RTM_DELTFILTER, 0, &of_filter(link.index, side));
-            message.attr_str(TCA_KIND, "bpf");
             // It may stand at one side only.
-            count += usize::from(socket.request(message, "taking a filter away").is_ok());
+            count += usize::from(remove_filter(&mut socket, link.index, side).is_ok());
         }
-        if !has_filters(&mut socket, link.index, false)? {
-            let body = body(link.index, CLSACT_HANDLE, CLSACT, 0);
-            socket.request(Message::new(RTM_DELQDISC, 0, &body), "taking the qdisc clsact away")?;
-        }
+        remove_unused_qdisc(&mut socket, link.index)?;
     }
     Ok(count)
 }

@@ -39,9 +39,8 @@ const REASONS: [(&str, &str); 5] = [
     ("flows_forwarded_unsplittable", "their options or their shape forbid it (MD5, MPTCP, unknown options)"),
 ];
 
-/// Counters of connections that were not split for want of something, and because that is meant so.
-const SHORT: &[&str] = &["flows_forwarded_short", "flows_forwarded_busy"];
-const MEANT: &[&str] = &["flows_passed", "flows_refused", "flows_forwarded_unsplittable"];
+/// Those of them that are for want of something; the others are meant so.
+const SHORT: [&str; 2] = ["flows_forwarded_short", "flows_forwarded_busy"];
 
 /// A connection that is not answered, or refused, has at most so many packets for each SYN.
 const TRIED_PACKETS: u64 = 3;
@@ -92,8 +91,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         let n = grown(key);
         if n > 0 {
             let text = format!("{} not split because {reason}", were(n, "connection"));
-            let is_short = matches!(key, "flows_forwarded_short" | "flows_forwarded_busy");
-            let severity = if is_short { Severity::Warning } else { Severity::Note };
+            let severity = if SHORT.contains(&key) { Severity::Warning } else { Severity::Note };
             found.push(Diagnosis::new(
                 format!(
                     "not-split-{}",
@@ -125,8 +123,8 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
             format!("yes, until just now: no connection is open that is split, {began} began in {seconds} s")
         }
         (false, true, _) => {
-            let sum = |keys: &[&str]| keys.iter().map(|key| grown(key)).sum();
-            let [short, meant]: [u64; 2] = [SHORT, MEANT].map(sum);
+            let short: u64 = SHORT.map(grown).iter().sum();
+            let meant = REASONS.map(|(key, _)| grown(key)).iter().sum::<u64>() - short;
             if !found.iter().any(|d| d.id == "one-way") {
                 not_split((grown("syns"), got), (short, meant), &mut found);
             }

@@ -1,6 +1,8 @@
 //! What of links shows at this end alone: one that is down, one that is declared elsewhere than the
 //! other gateway is, a rate that is not the real one, an option that does not get through. Pure.
 
+use std::collections::BTreeMap;
+
 use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
@@ -93,21 +95,34 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     Some(finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}"))))
 }
 
-/// For each end of a connection that an interface leads to: whether a gateway answers there.
-fn answers<'a>(flows: &'a [Value], interface: &'a str) -> impl Iterator<Item = bool> + 'a {
-    let ends = flows.iter().filter(|f| text(f, "/mode") == "split").flat_map(|flow| {
-        ["a", "b"].map(|end| {
-            let leaves_by = text(flow, &format!("/out_{end}"));
-            (leaves_by, flow.pointer(&format!("/peer_{end}")) == Some(&Value::Bool(true)))
+/// One end of a connection.
+struct End {
+    /// The interface that leads to it; empty for one that is not configured.
+    interface: String,
+    /// A gateway answers there.
+    has_peer: bool,
+    /// The connection is split now.
+    is_split: bool,
+    /// Its round trip, microseconds; 0: unknown.
+    rtt_us: u64,
+}
+
+fn ends(flows: &[Value]) -> impl Iterator<Item = End> {
+    flows.iter().flat_map(|flow| {
+        ["a", "b"].map(|end| End {
+            interface: text(flow, &format!("/out_{end}")),
+            has_peer: flow.pointer(&format!("/peer_{end}")) == Some(&Value::Bool(true)),
+            is_split: text(flow, "/mode") == "split",
+            rtt_us: number(flow, &format!("/srtt_{end}_us")),
         })
-    });
-    ends.filter(move |(leaves_by, _)| leaves_by == interface).map(|(_, has_peer)| has_peer)
+    })
 }
 
 fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
     let (name, interface) = (text(link, "/name"), text(link, "/interface"));
     let ids: Vec<_> = list(link, "/gateways").iter().map(|g| text(g, "/identity")).collect();
-    let (with, without): (Vec<bool>, Vec<bool>) = answers(flows, &interface).partition(|has_peer| *has_peer);
+    let (with, without): (Vec<_>, Vec<_>) =
+        ends(flows).filter(|end| end.is_split && end.interface == interface).partition(|end| end.has_peer);
     if without.is_empty() {
         return None;
     }
@@ -149,25 +164,22 @@ const FAR_RTT_US: u64 = 40_000;
 /// Round trips that differ by this factor are of different ways.
 const ELSEWHERE: u64 = 4;
 
-/// The smallest round trip of the connections that leave by an interface, microseconds.
-fn shortest_us(flows: &[Value], of: impl Fn(&str) -> bool) -> Option<u64> {
-    let ends = flows.iter().flat_map(|flow| {
-        ["a", "b"].map(|end| (text(flow, &format!("/out_{end}")), number(flow, &format!("/srtt_{end}_us"))))
-    });
-    ends.filter(|(interface, us)| *us > 0 && of(interface)).map(|(_, us)| us).min()
-}
-
 /// The round trip that was said of the link is not behind its interface, but behind another one.
 fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
-    let (name, interface) = (text(link, "/name"), text(link, "/interface"));
-    let here_us = shortest_us(flows, |i| i == interface)?;
     let said_us = number(link, "/rtt_us");
-    let (there, there_us) = flows
-        .iter()
-        .flat_map(|flow| ["a", "b"].map(|end| text(flow, &format!("/out_{end}"))))
-        .filter(|i| !i.is_empty() && *i != interface)
-        .find_map(|i| Some((i.clone(), shortest_us(flows, |other| other == i)?)))?;
-    if said_us < FAR_RTT_US || here_us > said_us / ELSEWHERE || there_us < said_us / 2 {
+    if said_us < FAR_RTT_US {
+        return None;
+    }
+    let (name, interface) = (text(link, "/name"), text(link, "/interface"));
+    // The smallest of each interface.
+    let mut shortest_us = BTreeMap::new();
+    for end in ends(flows).filter(|end| end.rtt_us > 0 && !end.interface.is_empty()) {
+        let known = shortest_us.entry(end.interface).or_insert(u64::MAX);
+        *known = end.rtt_us.min(*known);
+    }
+    let here_us = shortest_us.remove(&interface)?;
+    let (there, there_us) = shortest_us.into_iter().find(|(_, us)| *us >= said_us / 2)?;
+    if here_us > said_us / ELSEWHERE {
         return None;
     }
     let said = format!(

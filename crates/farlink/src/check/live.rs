@@ -25,15 +25,23 @@ pub struct Sample {
     pub counters: Option<BTreeMap<String, Count>>,
     /// The gateway's own snapshot.
     pub status: Value,
-    /// Connections, some of them.
+    /// Connections, some of them; nothing at the beginning.
     pub flows: Value,
 }
 
-/// Takes a sample.
-pub fn sample(socket: &Path, running: &Running) -> anyhow::Result<Sample> {
+/// Samples at the beginning and at the end of so many seconds. Connections are listed at the end.
+pub fn listen(socket: &Path, running: &Running, seconds: u64) -> anyhow::Result<(Sample, Sample)> {
+    let before = sample(socket, running)?;
+    std::thread::sleep(Duration::from_secs(seconds));
+    let mut after = sample(socket, running)?;
+    after.flows = ask_within(socket, &Request::Flows { limit: FLOWS_MAX }, PATIENCE)?;
+    Ok((before, after))
+}
+
+fn sample(socket: &Path, running: &Running) -> anyhow::Result<Sample> {
     Ok(Sample {
         counters: divert::counters(&running.divert()).ok(),
         status: ask_within(socket, &Request::Status {}, PATIENCE)?,
-        flows: ask_within(socket, &Request::Flows { limit: FLOWS_MAX }, PATIENCE)?,
+        flows: Value::Null,
     })
 }

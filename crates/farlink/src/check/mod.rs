@@ -346,10 +346,7 @@ fn in_place_answer(running: &Running) -> Answer {
 }
 
 fn split_answer(args: &CheckArgs, running: &Running) -> anyhow::Result<Answer> {
-    let socket = &args.socket.socket;
-    let before = live::sample(socket, running)?;
-    std::thread::sleep(Duration::from_secs(args.seconds));
-    let after = live::sample(socket, running)?;
+    let (before, after) = live::listen(&args.socket.socket, running, args.seconds)?;
     let verdict = judge::judge(running, &before, &after, args.seconds);
     Ok(Answer { question: SPLIT, answer: verdict.answer, found: verdict.found })
 }
