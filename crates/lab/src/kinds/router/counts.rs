@@ -98,8 +98,7 @@ pub(super) fn watch(ns: &Ns) -> Result<()> {
 
 /// What the router has seen.
 pub(super) fn seen(ns: &Ns) -> Result<Seen> {
-    let text = ns.run("nft", &["-j", "list", "ruleset"])?;
-    let mut seen = of_nft(&serde_json::from_str(&text).context("nft -j list ruleset")?);
+    let mut seen = of_nft(&ruleset(ns)?);
     // The old iptables has rules that nftables does not show.
     for program in ["iptables-legacy-save", "ip6tables-legacy-save"].map(sh::find).into_iter().flatten() {
         let text = ns.run(&program.to_string_lossy(), &["-c"])?;
@@ -108,10 +107,31 @@ pub(super) fn seen(ns: &Ns) -> Result<Seen> {
     Ok(seen)
 }
 
-fn of_nft(ruleset: &Value) -> Seen {
+/// All objects of all tables but ours. Table by table: nft 1.0.6 breaks off a list of all of them
+/// where one has an owner, as ours has with policy routing.
+fn ruleset(ns: &Ns) -> Result<Vec<Value>> {
+    let list = |what: &[&str]| -> Result<Vec<Value>> {
+        let text = ns.run("nft", &[&["-j", "list"], what].concat())?;
+        let mut listed: Value =
+            serde_json::from_str(&text).with_context(|| format!("nft -j list {}", what.join(" ")))?;
+        Ok(std::mem::take(listed["nftables"].as_array_mut().context("no list of nft")?))
+    };
+    let mut objects = Vec::new();
+    for table in list(&["tables"])? {
+        let [Some(family), Some(name)] = ["family", "name"].map(|key| table["table"][key].as_str()) else {
+            continue;
+        };
+        if !name.starts_with("farlink") {
+            objects.extend(list(&["table", family, name])?);
+        }
+    }
+    Ok(objects)
+}
+
+fn of_nft(objects: &[Value]) -> Seen {
     let mut seen = Seen::default();
     let mut places: BTreeMap<String, u32> = BTreeMap::new();
-    for object in ruleset["nftables"].as_array().into_iter().flatten() {
+    for object in objects {
         let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
         if object["set"]["table"] == WATCH_TABLE {
             for element in object["set"]["elem"].as_array().into_iter().flatten() {
@@ -128,7 +148,7 @@ fn of_nft(ruleset: &Value) -> Seen {
         }
         let rule = &object["rule"];
         let table = text(rule, "table");
-        if rule.is_null() || table == WATCH_TABLE || table.starts_with("farlink") {
+        if rule.is_null() || table == WATCH_TABLE {
             continue;
         }
         let chain = format!("{} {table} {}", text(rule, "family"), text(rule, "chain"));
@@ -236,17 +256,17 @@ mod tests {
     }
 
     #[test]
-    fn pairs_and_rules_are_read_and_our_own_are_left_out() {
+    fn pairs_and_rules_are_read_and_what_watches_is_left_out() {
         let counter = json!({"counter": {"packets": 2, "bytes": 90}});
         let rule =
             |table: &str| json!({"rule": {"family": "ip", "table": table, "chain": "c", "expr": [counter]}});
-        let ruleset = json!({"nftables": [
-            {"set": {"table": WATCH_TABLE, "elem": [{"elem": {"val": {"concat": ["a", "b"]},
-                "counter": {"packets": 3, "bytes": 164}}}]}},
-            {"counter": {"table": WATCH_TABLE, "name": "invalid", "packets": 7, "bytes": 0}},
-            rule(WATCH_TABLE), rule("farlink"), rule("filter"), rule("filter"),
-        ]});
-        let seen = of_nft(&ruleset);
+        let objects = [
+            json!({"set": {"table": WATCH_TABLE, "elem": [{"elem": {"val": {"concat": ["a", "b"]},
+                "counter": {"packets": 3, "bytes": 164}}}]}}),
+            json!({"counter": {"table": WATCH_TABLE, "name": "invalid", "packets": 7, "bytes": 0}}),
+            rule(WATCH_TABLE), rule("filter"), rule("filter"),
+        ];
+        let seen = of_nft(&objects);
         assert_eq!(seen.pairs[&("a".into(), "b".into())], Count { packets: 3, bytes: 164 });
         assert_eq!(seen.invalid, 7);
         assert_eq!(seen.rules.keys().collect::<Vec<_>>(), ["ip filter c 1", "ip filter c 2"]);
