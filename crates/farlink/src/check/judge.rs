@@ -435,12 +435,4 @@ mod tests {
         assert!(found.contains("5 connections were not split because memory"));
         assert!(found.contains("7 packets were lost") && found.contains("draining"));
     }
-
-    #[test]
-    fn wrapping_keeps_every_word() {
-        let text = "one two three four five six";
-        let lines = super::super::wrap(text, 9);
-        assert_eq!(lines.join(" "), text);
-        assert!(lines.iter().all(|l| l.len() <= 9));
-    }
 }
