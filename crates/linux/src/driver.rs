@@ -589,6 +589,11 @@ impl Driver {
         let ports = self.net.ports.iter().filter(|p| p.is_named || p.index.is_some()).map(|p| {
             let faces = || self.net.faces.of(&p.faces);
             let (face, device) = (faces().next(), faces().next().map_or("", Face::name));
+            // A bump has a device for each way.
+            let read_of = |way: usize| {
+                let n = p.faces.clone().nth(way).filter(|_| self.bump.is_some())?;
+                Some(self.net.faces.get(n)?.counters.packets_in)
+            };
             PortStatus {
                 interface: p.interface.clone(),
                 called: p.called.clone(),
@@ -598,6 +603,8 @@ impl Driver {
                 tso4: face.is_none_or(|f| f.offloads().tso4),
                 tso6: face.is_none_or(|f| f.offloads().tso6),
                 queue_drops: faces().filter_map(|f| drops.get(f.name())).sum(),
+                packets_from_wire: read_of(0),
+                packets_to_wire: read_of(1),
                 counters: faces().map(|f| f.counters).sum(),
             }
         });
