@@ -52,6 +52,24 @@ impl std::fmt::Display for Table {
     }
 }
 
+/// Text in lines of at most so many characters, broken between words.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last().map_or(0, |l| l.chars().count());
+        if last > 0 && last + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// A number, a number with its unit, or the sign for an unknown one.
 fn is_quantity(text: &str) -> bool {
     let mut words = text.split(' ');
@@ -149,5 +167,13 @@ mod tests {
         t.row(["sat0".to_owned(), "1.2 GB".to_owned()]);
         t.row(["10.0.0.1".to_owned(), "-".to_owned()]);
         assert_eq!(t.to_string(), "LINK        SENT\nsat0      1.2 GB\n10.0.0.1       -\n");
+    }
+
+    #[test]
+    fn wrapping_keeps_every_word() {
+        let text = "one two three four five six";
+        let lines = wrap(text, 9);
+        assert_eq!(lines.join(" "), text);
+        assert!(lines.iter().all(|l| l.len() <= 9));
     }
 }

@@ -13,6 +13,8 @@ pub enum Due {
     Estimate,
     /// Fragments whose kin never came go on.
     Reassembly,
+    /// Hosts of connections that an earlier process has left behind are asked no more.
+    LeftBehind,
     /// A matter of the engine.
     Engine(due::Due),
 }
@@ -26,6 +28,7 @@ impl Due {
             Self::Grant => "queue grant",
             Self::Estimate => "estimate",
             Self::Reassembly => "reassembly",
+            Self::LeftBehind => "left behind",
             Self::Engine(due) => due.name(),
         }
     }

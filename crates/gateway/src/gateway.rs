@@ -3,10 +3,12 @@
 
 use farlink_egress::Grant;
 use farlink_engine::config::{Config, Interface};
+use farlink_engine::event::{Carried, Event};
 use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
+use farlink_engine::world::World;
 use farlink_engine::{Engine, Outcome, ReadyId, Turn};
 use farlink_wire::{
     Duration, FragmentInfo, Instant, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, TcpSegment,
@@ -15,6 +17,7 @@ use farlink_wire::{
 
 use crate::due::{Deadline, Due, Wakes};
 use crate::interfaces::{Interfaces, told_apart};
+use crate::left_behind::Fates;
 use crate::links::LinkQueue;
 use crate::network::Network;
 use crate::ordinary::Ordinary;
@@ -157,6 +160,7 @@ impl Gateway {
             // What is made here would leave them out.
             return Some(packet);
         }
+        self.outlet.left_behind.arrived(s);
         if s.flags.syn() && self.interfaces.is_leaving(from) {
             return Some(packet);
         }
@@ -267,6 +271,9 @@ impl Gateway {
     /// each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
         self.outlet.end_tap(now);
+        for ends in self.outlet.left_behind.settle(now) {
+            self.outlet.exit(now, net, Grants::Unasked).happened(&ends, Event::Abandoned(Carried::default()));
+        }
         self.follow_links(now, net);
         if self.drain_wanted {
             self.drain_wanted = false;
@@ -427,6 +434,7 @@ impl Gateway {
             engine.map(|due| Deadline { at: due.at, what: Due::Engine(due.what) }),
             Deadline::first(links),
             fragments.map(|at| Deadline { at, what: Due::Reassembly }),
+            self.outlet.left_behind.deadline().map(|at| Deadline { at, what: Due::LeftBehind }),
         ])
     }
 
@@ -463,9 +471,15 @@ impl Gateway {
         self.engine.abandon_all(now, &mut self.outlet.exit(now, net, Grants::Unasked))
     }
     /// After a crash: resets the connections whose custody died with the last process, and only
-    /// those.
+    /// those. [`Gateway::take_fates`] says later which still were.
     pub fn reset_recorded(&mut self, now: Instant, records: &[Record], net: &mut dyn Network) {
+        self.outlet.left_behind.begin(now);
         self.engine.reset_recorded(now, records, &mut self.outlet.exit(now, net, Grants::Unasked));
+        self.outlet.left_behind.has_begun();
+    }
+    /// What has become of those, once, when all of it is known: half a minute later at most.
+    pub fn take_fates(&mut self) -> Option<Fates> {
+        self.outlet.left_behind.take()
     }
     /// The largest values of gauges (`pool_max_bytes`, `held_max_bytes`) count from now on.
     pub fn reset_peaks(&mut self) {
@@ -478,8 +492,11 @@ impl Gateway {
         let loads = self.engine.loads();
         let load_of =
             |way| loads.iter().find(|(w, _)| *w == way).map_or_else(Load::default, |(_, load)| *load);
+        let mut engine = self.engine.status();
+        let given_up = &mut engine.counters.flows_abandoned;
+        *given_up = given_up.saturating_sub(self.outlet.left_behind.not_reset());
         Status {
-            engine: self.engine.status(),
+            engine,
             traffic: self.outlet.traffic,
             links: self.declared().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),

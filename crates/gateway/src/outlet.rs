@@ -5,7 +5,7 @@
 use core::net::IpAddr;
 
 use farlink_engine::config::{Config, Rule};
-use farlink_engine::event::{Ends, Event};
+use farlink_engine::event::{Carried, Ends, Event};
 use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
@@ -17,6 +17,7 @@ use farlink_wire::{
 
 use crate::datagrams::Datagrams;
 use crate::identification::Identifications;
+use crate::left_behind::LeftBehind;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
 use crate::place::Place;
@@ -36,6 +37,8 @@ pub struct Outlet {
     tap: Option<Box<Tap>>,
     /// What has come and gone.
     pub traffic: Traffic,
+    /// Connections that an earlier process has left behind.
+    pub left_behind: LeftBehind,
 }
 
 /// Whether the queue of a link has granted what leaves.
@@ -105,6 +108,7 @@ impl Outlet {
             shims: config.shims(),
             tap: None,
             traffic: Traffic::default(),
+            left_behind: LeftBehind::default(),
         }
     }
 
@@ -417,6 +421,9 @@ impl World for Exit<'_> {
         let (via, out, payload) = (made.via, self.outlet.iface(made.out), made.payload);
         let packet = Transmit { via, out, header: &header, payload, offload, is_made: true };
         self.outlet.write(self.now, &packet, self.net);
+        if let Some(ends) = self.outlet.left_behind.made(&made.header) {
+            self.happened(&ends, Event::Abandoned(Carried::default()));
+        }
         size
     }
 
@@ -429,6 +436,9 @@ impl World for Exit<'_> {
     }
 
     fn happened(&mut self, ends: &Ends, what: Event) {
+        if matches!(what, Event::Abandoned(_)) && self.outlet.left_behind.takes(ends) {
+            return;
+        }
         if let Some(tap) = self.outlet.tap() {
             tap.happened(self.now, ends, what);
         }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farlink_gateway::{Config, Gateway, IfaceId, PACKETS_PER_TURN, Record};
+use farlink_gateway::{Config, Fates, Gateway, IfaceId, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
 
 pub use connection_log::{ConnectionLogConfig, LogTarget};
@@ -271,7 +271,7 @@ impl Driver {
         if !records.is_empty() {
             tracing::warn!(
                 connections = records.len(),
-                "the last run was killed while it held bytes of these connections: they are reset"
+                "the last run was killed while it held bytes of these connections: their hosts are asked, and those that still have them are reset"
             );
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
@@ -438,6 +438,7 @@ impl Driver {
             self.gateway.flush(now, &mut self.net);
         }
         self.tell_link_states();
+        self.tell_fates();
         if let Some(log) = &mut self.net.connection_log {
             log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));
         }
@@ -454,6 +455,18 @@ impl Driver {
         self.pulse.forwarded.set(self.gateway.packets_forwarded());
         self.spreader.attend(now, packets, bytes);
         self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
+    }
+
+    /// What has become of the connections that a killed predecessor has left behind.
+    fn tell_fates(&mut self) {
+        if let Some(Fates { reset, ended, unanswered }) = self.gateway.take_fates() {
+            tracing::info!(
+                reset,
+                ended,
+                unanswered,
+                "of the connections of which the last run held bytes so many were reset, had ended before, or did not answer"
+            );
+        }
     }
 
     /// New connections are forwarded while packets wait too long for their turn.
@@ -576,6 +589,11 @@ impl Driver {
         let ports = self.net.ports.iter().filter(|p| p.is_named || p.index.is_some()).map(|p| {
             let faces = || self.net.faces.of(&p.faces);
             let (face, device) = (faces().next(), faces().next().map_or("", Face::name));
+            // A bump has a device for each way.
+            let read_of = |way: usize| {
+                let n = p.faces.clone().nth(way).filter(|_| self.bump.is_some())?;
+                Some(self.net.faces.get(n)?.counters.packets_in)
+            };
             PortStatus {
                 interface: p.interface.clone(),
                 called: p.called.clone(),
@@ -585,6 +603,8 @@ impl Driver {
                 tso4: face.is_none_or(|f| f.offloads().tso4),
                 tso6: face.is_none_or(|f| f.offloads().tso6),
                 queue_drops: faces().filter_map(|f| drops.get(f.name())).sum(),
+                packets_from_wire: read_of(0),
+                packets_to_wire: read_of(1),
                 counters: faces().map(|f| f.counters).sum(),
             }
         });

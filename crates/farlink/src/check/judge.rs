@@ -28,6 +28,8 @@ struct OnInterface<'a> {
     got: u64,
     /// Packets that found the device's queue full.
     lost: u64,
+    /// Of a bump: which came in by the interface, and which were to leave by it.
+    ways: Option<(u64, u64)>,
 }
 
 /// Reasons that the gateway itself counts for not splitting a connection.
@@ -74,8 +76,8 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     };
     let (split_now, began, taken) = (now("flows_split"), grown("flows_split"), grown("packets_taken"));
     // Packets of split connections may well come from one side for a while: what is in custody is
-    // delivered, and only acknowledgements come back.
-    if taken < got.div_ceil(2) && !running.has_bumps() {
+    // delivered, and only acknowledgements come back. And nobody may have answered at all.
+    if taken < got.div_ceil(2) && got > TRIED_PACKETS * grown("syns") {
         one_way(&on, &mut found);
     }
     for (n, interface) in running.interfaces.iter().enumerate() {
@@ -187,6 +189,11 @@ fn on_interface<'a>(
         passed: counted("passed"),
         got,
         lost: grown("queue_drops"),
+        // Older gateways do not tell.
+        ways: after
+            .status
+            .pointer(&format!("/interfaces/{n}/packets_from_wire"))
+            .map(|_| (grown("packets_from_wire"), grown("packets_to_wire"))),
     })
 }
 
@@ -196,13 +203,17 @@ fn interface_findings(
     (has_bump, seconds): (bool, u64),
     found: &mut Vec<Diagnosis>,
 ) {
-    let OnInterface { name, device, diverted, passed, got, lost } = one;
+    let OnInterface { name, device, diverted, passed, got, lost, ways } = one;
     if *diverted + *passed + *got > 0 {
-        let text = match has_bump {
-            true => {
+        let text = match (has_bump, ways) {
+            (true, None) => {
                 format!("{} passed the bump at {name} in {seconds} s, both ways together", count(*got, what))
             }
-            false => format!(
+            (true, Some((came, left))) => format!(
+                "{} passed the bump at {name} in {seconds} s: {came} came in, {left} left",
+                count(*got, what)
+            ),
+            (false, _) => format!(
                 "{} came in by {name} in {seconds} s, {got} reached {device}, {passed} were for this machine or routed by earlier rules",
                 count(diverted + passed, what)
             ),
@@ -233,19 +244,30 @@ fn other_packets(before: &Sample, after: &Sample) -> u64 {
 
 /// A gateway that sees one direction of the connections only cannot split them.
 fn one_way(on: &[OnInterface<'_>], found: &mut Vec<Diagnosis>) {
-    let busy: Vec<_> = on.iter().filter(|o| o.diverted > 20).collect();
-    let silent: Vec<_> = on.iter().filter(|o| o.diverted == 0).map(|o| o.name).collect();
+    let ways: Vec<_> = on.iter().flat_map(ways_of).collect();
+    let busy: Vec<_> = ways.iter().filter(|(_, packets)| *packets > 20).map(|(way, _)| way).collect();
+    let silent: Vec<_> =
+        ways.iter().filter(|(_, packets)| *packets == 0).map(|(way, _)| way.as_str()).collect();
     if let [only] = busy[..]
-        && on.len() > 1
-        && silent.len() == on.len() - 1
+        && ways.len() > 1
+        && silent.len() == ways.len() - 1
     {
         let text = format!(
-            "all TCP comes in by {}, and none by {}: the answers take another way, and a connection is split only where \
-             both of its directions pass; look at the routes of the other side",
-            only.name,
+            "all TCP {only}, and none {}: the other direction takes another way, and a connection is split only where \
+             both of its directions pass; look at the routes of both sides",
             silent.join(" or ")
         );
         found.push(Diagnosis::new("one-way", Severity::Problem, text));
+    }
+}
+
+/// In which ways packets come to the gateway here, and how many. One that passes a bump comes in or
+/// leaves.
+fn ways_of(one: &OnInterface<'_>) -> Vec<(String, u64)> {
+    let comes_in = |packets| (format!("comes in by {}", one.name), packets);
+    match one.ways {
+        Some((came, left)) => vec![comes_in(came), (format!("leaves by {}", one.name), left)],
+        None => vec![comes_in(one.diverted)],
     }
 }
 
@@ -382,7 +404,44 @@ mod tests {
         let status = json!({"engine": {"counters": {"syns": 3}}});
         let (answer, found, bad) = verdict([[500, 0, 500, 0], [0; 4]], status);
         assert!(answer.starts_with("no: TCP reaches the gateway"), "{answer}");
-        assert!(found.contains("all TCP comes in by lan0, and none by sat0") && bad, "{found}");
+        assert!(found.contains("all TCP comes in by lan0, and none comes in by sat0") && bad, "{found}");
+    }
+
+    /// Of a bump at the link: packets that came in, and that left.
+    fn at_bump(came: u64, left: u64, syns: u64) -> (String, String) {
+        let mut running = Running { method: "bump".into(), ..running() };
+        running.interfaces[0].device = String::new();
+        let of = |came: u64, left: u64, counters: serde_json::Value| {
+            let bump = json!({"packets_in": came + left, "packets_from_wire": came, "packets_to_wire": left});
+            let status = json!({"engine": {"counters": counters}, "interfaces": [{}, bump]});
+            Sample { status, ..Sample::default() }
+        };
+        let v = judge(&running, &of(0, 0, json!({})), &of(came, left, json!({ "syns": syns })), 2);
+        let bad: Vec<_> = v.found.iter().filter(|d| d.severity == Severity::Problem).collect();
+        let ids = bad.iter().map(|d| &*d.id).collect::<Vec<_>>().join(" ");
+        (ids, v.found.iter().map(|d| d.text.clone()).collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn a_bump_that_sees_one_direction_only_says_which() {
+        let (ids, found) = at_bump(0, 500, 30);
+        assert!(
+            ids == "one-way" && found.contains("all TCP leaves by sat0, and none comes in by sat0"),
+            "{found}"
+        );
+        let (ids, found) = at_bump(500, 0, 0);
+        assert!(
+            ids == "one-way" && found.contains("all TCP comes in by sat0, and none leaves by sat0"),
+            "{found}"
+        );
+        assert!(
+            found.contains("500 TCP packets passed the bump at sat0 in 2 s: 500 came in, 0 left"),
+            "{found}"
+        );
+        // Both pass, and nobody knows why nothing is split.
+        assert_eq!(at_bump(400, 500, 30).0, "nothing-split");
+        // Nobody answers.
+        assert_eq!(at_bump(0, 40, 40).0, "");
     }
 
     /// The source has sent everything; the gateway delivers what it holds, and only
@@ -434,13 +493,5 @@ mod tests {
         assert!(found.contains("1 connection was not split because a rule passes them by") && bad);
         assert!(found.contains("5 connections were not split because memory"));
         assert!(found.contains("7 packets were lost") && found.contains("draining"));
-    }
-
-    #[test]
-    fn wrapping_keeps_every_word() {
-        let text = "one two three four five six";
-        let lines = super::super::wrap(text, 9);
-        assert_eq!(lines.join(" "), text);
-        assert!(lines.iter().all(|l| l.len() <= 9));
     }
 }

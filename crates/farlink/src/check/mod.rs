@@ -138,7 +138,7 @@ impl Answer {
         outln!("{:<38} {}", self.question, self.answer);
         for finding in &self.found {
             let text = finding.to_string();
-            let lines = wrap(&text, 96);
+            let lines = view::wrap(&text, 96);
             for (i, line) in lines.iter().enumerate() {
                 outln!("  {}{line}", if i == 0 { "- " } else { "  " });
             }
@@ -152,23 +152,6 @@ impl Answer {
             }
         }
     }
-}
-
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last().map_or(0, |l| l.chars().count());
-        if last > 0 && last + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
 }
 
 /// What the looking thread tells on its way.

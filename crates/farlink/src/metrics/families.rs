@@ -366,6 +366,16 @@ pub const FAMILIES: &[Family] = &[
         "Bytes of the packets that went back into the kernel on behalf of the interface.",
     ),
     counter(
+        "farlink_interface_packets_from_wire_total",
+        OfInterface("packets_from_wire"),
+        "Packets that a bump has taken which came in by the interface; a super-segment counts once.",
+    ),
+    counter(
+        "farlink_interface_packets_to_wire_total",
+        OfInterface("packets_to_wire"),
+        "Packets that a bump has taken which were to leave by the interface; a super-segment counts once.",
+    ),
+    counter(
         "farlink_interface_queue_drops_total",
         OfInterface("queue_drops"),
         "Packets that were dropped because the gateway did not read them in time.",

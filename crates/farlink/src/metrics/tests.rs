@@ -42,6 +42,8 @@ fn snapshot() -> Value {
         tso4: true,
         tso6: true,
         queue_drops: 3,
+        packets_from_wire: Some(5),
+        packets_to_wire: Some(6),
         counters: TunCounters::default(),
     };
     let driver = DriverStatus {
@@ -115,6 +117,8 @@ fn every_number_is_exposed_in_base_units() {
         "farlink_wakes_total{for=\"pacing\"} 6",
         "farlink_rule_connections_total{rule=\"r\"} 8",
         "farlink_interface_queue_drops_total{interface=\"lan0\"} 3",
+        "farlink_interface_packets_from_wire_total{interface=\"lan0\"} 5",
+        "farlink_interface_packets_to_wire_total{interface=\"lan0\"} 6",
         "farlink_driver_writes_busy_total 7",
         "farlink_driver_spread 0",
         "farlink_diversion_in_place 0",

@@ -4,15 +4,15 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
 use super::model::{Flow, Link, Model, Sort};
-use crate::view::{bytes, microseconds, rate, seconds};
+use crate::view::{bytes, microseconds, rate, seconds, wrap};
 
 /// Below this there is no room for a table.
 const WIDTH_MIN: u16 = 50;
 const HEIGHT_MIN: u16 = 8;
-/// From here on a connection with its reason has room in one line.
+/// From here on there is room for all that is told of a link.
 const WIDTH_WIDE: u16 = 130;
 
 /// What the keys have changed.
@@ -133,63 +133,115 @@ fn head(columns: impl Iterator<Item = (&'static str, bool)>) -> Row<'static> {
     Row::new(cells.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED))
 }
 
-/// A connection in one line on a wide screen; on a narrow one its reason stands below it.
-fn flow_table(frame: &mut Frame<'_>, area: Rect, model: &Model, choice: &Choice) {
-    let first = choice.first.min(model.flows.len().saturating_sub(1));
-    if area.width < WIDTH_WIDE {
-        return frame.render_widget(Paragraph::new(flow_lines(&model.flows, first, area)), area);
-    }
-    let names = ["CLIENT", "SERVER", "AGE", "UP", "DOWN", "CUSTODY", "CWND", "RTT", "LIMITED BY"];
-    let widths = [22, 22, 4, 11, 11, 8, 8, 7].map(Constraint::Length);
-    let rows = model.flows.iter().map(|f| {
-        Row::new(vec![
-            Cell::from(fit(&f.client, 22)),
-            Cell::from(fit(&f.server, 22)),
-            right(age(f.age_seconds)),
-            right(speed(f.up_bps)),
-            right(speed(f.down_bps)),
-            right(bytes(f.custody_bytes)),
-            right(bytes(f.cwnd_bytes)),
-            right(microseconds(f.srtt_us)),
-            Cell::from(reason(f, "")),
-        ])
-    });
-    // The last column is words again.
-    let heads = names.into_iter().enumerate().map(|(n, name)| (name, n < 2 || n + 1 == names.len()));
-    let table = Table::new(rows, widths.into_iter().chain([Constraint::Min(11)])).header(head(heads));
-    let mut state = TableState::default().with_offset(first);
-    frame.render_stateful_widget(table, area, &mut state);
-}
-
 /// A figure of a connection: its heading, its width, and what it says.
 type Figure = (&'static str, usize, fn(&Flow) -> String);
 
-/// Two lines for each connection, from the one at `first` on.
-fn flow_lines(flows: &[Flow], first: usize, area: Rect) -> Vec<Line<'static>> {
-    let numbers: &[Figure] = if area.width < 70 {
-        &[("RATE", 11, |f| speed(f.rate_bps()))]
-    } else {
-        &[
-            ("UP", 11, |f| speed(f.up_bps)),
-            ("DOWN", 11, |f| speed(f.down_bps)),
-            ("CUSTODY", 8, |f| bytes(f.custody_bytes)),
-        ]
-    };
-    let taken: usize = numbers.iter().map(|(_, width, _)| width + 1).sum();
-    let address = (usize::from(area.width).saturating_sub(taken + 1) / 2).min(45);
-    let line = |client: &str, server: &str, cells: Vec<String>| {
+const FIGURES: [Figure; 6] = [
+    ("AGE", 4, |f| age(f.age_seconds)),
+    ("UP", 11, |f| speed(f.up_bps)),
+    ("DOWN", 11, |f| speed(f.down_bps)),
+    ("CUSTODY", 8, |f| bytes(f.custody_bytes)),
+    ("CWND", 8, |f| bytes(f.cwnd_bytes)),
+    ("RTT", 7, |f| microseconds(f.srtt_us)),
+];
+/// Those that are always shown, and the others in the order in which they get what room there is.
+const ALWAYS: [&str; 3] = ["UP", "DOWN", "CUSTODY"];
+const IF_ROOM: [&str; 3] = ["RTT", "CWND", "AGE"];
+/// In place of them all where there is little room.
+const IN_SHORT: [Figure; 1] = [("RATE", 11, |f| speed(f.rate_bps()))];
+/// Below this there is little.
+const WIDTH_FIGURES: usize = 70;
+/// An address gets so much where there is more to show, and this at most.
+const ADDRESS: usize = 22;
+const ADDRESS_MAX: usize = 45;
+/// The longest reason, with all its numbers.
+const REASON: usize = 110;
+const INDENT: &str = "    ";
+
+/// What stands in the line of a connection.
+struct Columns {
+    address: usize,
+    figures: Vec<Figure>,
+    /// The reason stands in the same line; else it has lines of its own.
+    has_reason: bool,
+}
+
+impl Columns {
+    /// The reason is never cut: figures that are missed least make room for it, and then it stands
+    /// below. `longest`: of all addresses.
+    fn of(width: usize, longest: usize) -> Self {
+        if width < WIDTH_FIGURES {
+            let address = (width.saturating_sub(taken(&IN_SHORT) + 1) / 2).min(ADDRESS_MAX);
+            return Self { address, figures: IN_SHORT.to_vec(), has_reason: false };
+        }
+        let always = named(&ALWAYS);
+        let beside_reason = width.saturating_sub(REASON + 1);
+        let has_reason = beside_reason >= 2 * ADDRESS + 1 + taken(&always);
+        let (room, address) = match has_reason {
+            true => (beside_reason, ADDRESS),
+            false => (width, longest.clamp(ADDRESS, ADDRESS_MAX)),
+        };
+        let mut names = ALWAYS.to_vec();
+        for name in IF_ROOM {
+            let wanted: Vec<_> = names.iter().copied().chain([name]).collect();
+            if 2 * address + 1 + taken(&named(&wanted)) <= room {
+                names = wanted;
+            }
+        }
+        let figures = named(&names);
+        let address = (room.saturating_sub(taken(&figures) + 1) / 2).min(ADDRESS_MAX);
+        Self { address, figures, has_reason }
+    }
+
+    fn line(&self, client: &str, server: &str, cells: impl Iterator<Item = String>) -> String {
+        let address = self.address;
         let mut text = format!("{:address$} {:address$}", fit(client, address), fit(server, address));
-        for (cell, (_, width, _)) in cells.iter().zip(numbers) {
+        for (cell, (_, width, _)) in cells.zip(&self.figures) {
             text += &format!(" {cell:>width$}");
         }
         text
-    };
-    let names = numbers.iter().map(|(name, ..)| (*name).to_string()).collect();
-    let head = line("CLIENT", "SERVER", names);
-    let mut lines = vec![Line::styled(head, Style::new().add_modifier(Modifier::REVERSED))];
+    }
+}
+
+/// The figures of these names, in the order of the screen.
+fn named(names: &[&str]) -> Vec<Figure> {
+    FIGURES.into_iter().filter(|(name, ..)| names.contains(name)).collect()
+}
+
+/// What they take, with the space before each.
+fn taken(figures: &[Figure]) -> usize {
+    figures.iter().map(|(_, width, _)| width + 1).sum()
+}
+
+/// A connection in one line where all has room, else its reason below it.
+fn flow_table(frame: &mut Frame<'_>, area: Rect, model: &Model, choice: &Choice) {
+    let first = choice.first.min(model.flows.len().saturating_sub(1));
+    frame.render_widget(Paragraph::new(flow_lines(&model.flows, first, area)), area);
+}
+
+/// The connections from the one at `first` on.
+fn flow_lines(flows: &[Flow], first: usize, area: Rect) -> Vec<Line<'static>> {
+    let width = usize::from(area.width);
+    let addresses = flows.iter().flat_map(|f| [&f.client, &f.server]);
+    let longest = addresses.map(|text| text.chars().count()).max().unwrap_or(0);
+    let columns = Columns::of(width, longest);
+    let mut head = columns.line("CLIENT", "SERVER", columns.figures.iter().map(|f| f.0.to_owned()));
+    if columns.has_reason {
+        head += " LIMITED BY";
+    }
+    let mut lines =
+        vec![Line::styled(format!("{head:width$}"), Style::new().add_modifier(Modifier::REVERSED))];
     for f in flows.iter().skip(first).take(usize::from(area.height)) {
-        lines.push(Line::from(line(&f.client, &f.server, numbers.iter().map(|(.., of)| of(f)).collect())));
-        lines.push(reason(f, "    "));
+        let line = columns.line(&f.client, &f.server, columns.figures.iter().map(|(.., of)| of(f)));
+        let why = format!("{}: {}", f.limited_by, f.why);
+        if columns.has_reason {
+            lines.push(reason(f, &format!("{line} "), &why));
+            continue;
+        }
+        lines.push(Line::from(line));
+        let mut rows = wrap(&why, width.saturating_sub(INDENT.len())).into_iter();
+        lines.extend(rows.next().map(|row| reason(f, INDENT, &row)));
+        lines.extend(rows.map(|row| Line::from(format!("{INDENT}{row}"))));
     }
     lines
 }
@@ -206,18 +258,19 @@ fn fit(text: &str, width: usize) -> String {
     format!("{head}..{end}")
 }
 
-/// What holds a connection, and why it is not faster.
-fn reason(f: &Flow, indent: &str) -> Line<'static> {
+/// What holds a connection, in its colour, and why it is not faster, behind what stands before it.
+fn reason(f: &Flow, before: &str, why: &str) -> Line<'static> {
     let colour = match f.limited_by.as_str() {
         "loss" => Color::Red,
         "receiver" | "gateway" => Color::Yellow,
         "link" => Color::Green,
         _ => Color::Reset,
     };
+    let (limit, rest) = why.split_at(why.find(':').unwrap_or(0));
     Line::from(vec![
-        Span::raw(indent.to_string()),
-        Span::styled(f.limited_by.clone(), Style::new().fg(colour)),
-        Span::raw(format!(": {}", f.why)),
+        Span::raw(before.to_owned()),
+        Span::styled(limit.to_owned(), Style::new().fg(colour)),
+        Span::raw(rest.to_owned()),
     ])
 }
 
@@ -352,6 +405,42 @@ mod tests {
         for (width, height) in [(1, 1), (50, 8), (51, 9), (300, 100)] {
             screen(width, height, Some(&model(200)), &Choice::default(), None);
         }
+    }
+
+    /// What is said of a connection that is limited by its receiver is the longest.
+    #[test]
+    fn the_reason_is_read_whole_whatever_the_width() {
+        let longest = "the server reads slowly or shows a small window: 99.9 MB, at most 99.9 Mbit/s at an RTT of 1000 ms";
+        for (width, shown, left_out) in [
+            (80, &["UP", "DOWN", "CUSTODY"][..], &["CWND", "RTT", "AGE"][..]),
+            (100, &["UP", "DOWN", "CUSTODY", "RTT", "CWND", "AGE"], &[]),
+            (130, &["UP", "DOWN", "CUSTODY", "RTT", "CWND", "AGE"], &[]),
+            (200, &["UP", "DOWN", "CUSTODY", "RTT", "LIMITED BY"], &["CWND", "AGE"]),
+            (250, &["UP", "DOWN", "CUSTODY", "RTT", "CWND", "AGE", "LIMITED BY"], &[]),
+        ] {
+            let mut model = model(2);
+            for flow in &mut model.flows {
+                (flow.limited_by, flow.why) = ("receiver".into(), longest.into());
+            }
+            let text = screen(width, 14, Some(&model), &Choice::default(), None);
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words.matches(&format!("receiver: {longest}")).count(), 2, "{width}\n{text}");
+            let head = text.lines().find(|line| line.starts_with("CLIENT")).unwrap();
+            assert!(shown.iter().all(|name| head.contains(name)), "{width}: {head}");
+            assert!(left_out.iter().all(|name| !head.contains(name)), "{width}: {head}");
+            for address in ["10.64.1.2:40000", "10.64.1.2:40001", "10.64.3.2:443"] {
+                assert!(text.contains(address), "{width}: {address}\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_addresses_go_before_figures_that_are_missed_least() {
+        let mut model = model(1);
+        model.flows[0].client = "[2001:db8:1:2:3:4:5:6]:40000".into();
+        let text = screen(100, 14, Some(&model), &Choice::default(), None);
+        assert!(text.contains("[2001:db8:1:2:3:4:5:6]:40000") && text.contains("RTT"), "{text}");
+        assert!(!text.contains("CWND"), "{text}");
     }
 
     #[test]

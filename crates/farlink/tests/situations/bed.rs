@@ -24,6 +24,9 @@ pub struct Plan {
     /// On the router, while it runs and hosts are at work.
     #[serde(default)]
     pub change: String,
+    /// On the client.
+    #[serde(default)]
+    pub client: String,
     /// On the far router.
     #[serde(default)]
     pub far: String,
@@ -152,6 +155,7 @@ impl Bed {
     pub fn come_about(&mut self) {
         let plan = self.plan.clone();
         self.shell(&self.router, &plan.setup).unwrap();
+        self.shell(&self.client, &plan.client).unwrap();
         self.shell(&self.far, &plan.far).unwrap();
         self.write_config();
         if let Some(text) = &plan.far_config {

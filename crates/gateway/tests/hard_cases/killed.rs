@@ -1,6 +1,71 @@
 //! Killed with custody: the next life resets those connections, and only those.
 
+use farlink_gateway::{Carried, Event, Fates};
+
 use crate::script::Script;
+
+/// A connection of which the gateway holds 100 bytes when it is killed.
+fn killed() -> Script {
+    let mut t = Script::new();
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101");
+    t.kill_and_restart();
+    t.play("a < . 0\n b < . 0");
+    t
+}
+
+/// What is said of it.
+fn said(mut t: Script, fates: Fates) {
+    t.play("drop\n ~31s\n drop");
+    let told: Vec<_> = t.take_happened().into_iter().map(|(_, what)| what).collect();
+    let reset = vec![Event::Abandoned(Carried::default()); fates.reset as usize];
+    assert_eq!((told, t.status().counters.flows_abandoned), (reset, fates.reset));
+}
+
+#[test]
+fn what_has_ended_meanwhile_is_not_said_to_be_reset() {
+    // Both are closed ports by now, or one of them is.
+    for answers in ["a > R 1\n b < R 1\n b > R 1\n a < R 1", "b > R 1\n a < R 1"] {
+        let mut t = killed();
+        t.play(answers);
+        let fates = Fates { ended: 1, ..Fates::default() };
+        assert_eq!(t.take_fates(), Some(fates));
+        assert_eq!(t.take_fates(), None, "it is told once");
+        said(t, fates);
+    }
+    // The one that closed first waits, and answers: it is reset, which ends nothing.
+    let mut t = killed();
+    t.play("a > . 102 ack 1\n a < R. 1 ack 102\n b > R 1\n a < R 1");
+    let fates = Fates { ended: 1, ..Fates::default() };
+    assert_eq!(t.take_fates(), Some(fates));
+    said(t, fates);
+}
+
+#[test]
+fn what_is_reset_is_said_to_be() {
+    let mut t = killed();
+    t.play("a > . 101 ack 1\n a < R. 1\n b > . 1 ack 1\n b < R. 1");
+    // Who is asked again after that has no such connection, and that is our doing.
+    t.play("b > R 1\n a < R 1");
+    let fates = Fates { reset: 1, ..Fates::default() };
+    assert_eq!(t.take_fates(), Some(fates));
+    said(t, fates);
+}
+
+#[test]
+fn half_a_minute_later_silence_is_an_answer() {
+    let mut t = killed();
+    t.play("drop\n ~31s\n drop");
+    let fates = Fates { unanswered: 1, ..Fates::default() };
+    assert_eq!(t.take_fates(), Some(fates));
+    said(t, fates);
+    // One host was reset, and the other one is not to be heard.
+    let mut t = killed();
+    t.play("a > . 101 ack 1\n a < R. 1\n drop\n ~31s\n drop");
+    let fates = Fates { reset: 1, ..Fates::default() };
+    assert_eq!(t.take_fates(), Some(fates));
+    said(t, fates);
+}
 
 #[test]
 fn connections_with_custody_are_reset_exactly_and_at_once() {

@@ -558,6 +558,10 @@ impl Script {
     pub fn journal(&self) -> Vec<farlink_gateway::Record> {
         self.nodes[0].net.journal.values().copied().collect()
     }
+    /// What has become of the connections that its killed predecessor has left behind.
+    pub fn take_fates(&mut self) -> Option<farlink_gateway::Fates> {
+        self.nodes[0].gateway.take_fates()
+    }
     /// What has happened to connections of the first gateway since this was last asked.
     pub fn take_happened(&mut self) -> Vec<(Ends, Event)> {
         core::mem::take(&mut self.nodes[0].net.happened)

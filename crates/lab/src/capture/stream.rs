@@ -25,6 +25,8 @@ pub struct Moment {
     pub place: u64,
     /// An acknowledgement instead of data.
     pub is_ack: bool,
+    /// Payload that has passed here by then, each byte once.
+    pub seen_bytes: u64,
 }
 
 /// One direction of a connection at one place.
@@ -108,8 +110,9 @@ impl Stream {
                 if segment.flags.urg() && self.urgent_places.len() < URGENT_MAX {
                     self.urgent_places.insert(start + u64::from(segment.urgent));
                 }
-                if bytes > 0 {
-                    moment = Some(Moment { at_ns, place: end, is_ack: false });
+                if bytes > 0 && keep_moments {
+                    let seen_bytes = self.coverage.bytes();
+                    moment = Some(Moment { at_ns, place: end, is_ack: false, seen_bytes });
                 }
             }
         }
@@ -118,7 +121,7 @@ impl Stream {
         {
             self.ack_max = self.ack_max.max(acked);
             if segment.payload_len == 0 && !segment.flags.syn() {
-                moment = Some(Moment { at_ns, place: acked, is_ack: true });
+                moment = Some(Moment { at_ns, place: acked, is_ack: true, seen_bytes: 0 });
             }
         }
         if let Some(moment) = moment.filter(|_| keep_moments && self.moments.len() < MOMENTS_MAX) {

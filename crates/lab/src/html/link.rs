@@ -1,5 +1,6 @@
 //! What the link carried in each round trip, and what it could have carried.
 
+use super::edge;
 use super::figure::{Axis, Figure, Mark, Series};
 use super::plots::{Drawing, Plot, colour};
 use super::subjects::{Group, Point, Role, Table};
@@ -37,6 +38,9 @@ fn throughput(table: &Table, group: &Group<'_>) -> Plot {
     if let Some(steps) = group.points.iter().find_map(|p| steps(p, end_s)) {
         series.insert(0, Series::limit(steps));
     }
+    let ended = group.points.iter().filter(|p| !p.seconds.is_empty() && !p.round_trip_bps.is_empty());
+    let fastest_s = ended.map(|p| p.round_trip_bps.len() as f64 * window_s(p)).reduce(f64::min);
+    let cut = edge::cut(&mut series, fastest_s).unwrap_or_default();
     let all = |of: fn(&(f64, f64)) -> f64| series.iter().flat_map(move |s| s.points.iter().map(of));
     let x = Axis::from_zero("time since the first data, seconds", all(|p| p.0), short);
     let y = Axis::from_zero("carried by the link, Mbit/s", all(|p| p.1), short);
@@ -46,9 +50,9 @@ fn throughput(table: &Table, group: &Group<'_>) -> Plot {
     } else {
         format!("Throughput by round trip: {of}")
     };
-    let remark =
-        "A point for each round trip, at its end. The limit: the link's rate, and nothing while it is away."
-            .into();
+    let remark = format!(
+        "A point for each round trip, at its end. The limit: the link's rate, and nothing while it is away.{cut}"
+    );
     let name = if of.is_empty() { "throughput".into() } else { format!("throughput-{}", slug(&of)) };
     Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, shaded: Vec::new(), remark }) }
 }

@@ -2,14 +2,15 @@
 //!
 //! [`input`] reads and refuses, [`subjects`] says what is compared with what, [`plots`],
 //! [`captured`], [`flows`], [`held`], [`progress`], [`shares`], [`starved`] and [`winks`] which
-//! plots there are data for, [`figure`] what a plot says, [`draw`] how it looks, [`tables`] and
-//! [`page`] the rest. [`model`] and [`asymmetric`] draw calculations over results. The same input
-//! gives the same page.
+//! plots there are data for, [`figure`] what a plot says, [`edge`] how far its time goes, [`draw`]
+//! how it looks, [`tables`] and [`page`] the rest. [`model`] and [`asymmetric`] draw calculations
+//! over results. The same input gives the same page.
 
 pub mod asymmetric;
 mod beside;
 mod captured;
 mod draw;
+mod edge;
 mod figure;
 mod flows;
 mod held;
@@ -34,7 +35,7 @@ use self::input::Input;
 pub use self::input::Source;
 use self::page::Section;
 use self::plots::{Drawing, Plot};
-use self::subjects::Table;
+use self::subjects::{Subject, Table};
 use self::words::{conditions, escaped, slug};
 use crate::capture::Trace;
 use crate::report::Report;
@@ -59,7 +60,12 @@ pub fn render(sources: &[Source]) -> Result<Rendered> {
         bail!("a report needs at least one result");
     }
     let inputs: Vec<Input> = sources.iter().map(input::read).collect::<Result<_>>()?;
-    let mut writer = Writer::default();
+    let of_run = |input: &Input| match input {
+        Input::Run(report) => Some(Table::of(report)),
+        Input::Flow(_) => None,
+    };
+    let tables: Vec<Table> = inputs.iter().filter_map(of_run).collect();
+    let mut writer = Writer { coloured: subjects::of_all(&tables), ..Writer::default() };
     let mut sections = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
         let body = match input {
@@ -102,13 +108,15 @@ are not lost). The command under each figure makes it again.</p>\n";
 
 #[derive(Default)]
 struct Writer {
+    /// See [`Table`].
+    coloured: Vec<Subject>,
     figures: usize,
     files: Vec<(String, String)>,
 }
 
 impl Writer {
     fn run(&mut self, report: &Report) -> Result<String> {
-        let table = Table::of(report);
+        let table = Table { coloured: self.coloured.clone(), ..Table::of(report) };
         let command = command_of(report);
         let driver = match report.driver.as_str() {
             "sim" => "in the simulator, in virtual time",

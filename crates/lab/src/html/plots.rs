@@ -12,6 +12,8 @@ const PLOTS_MAX: usize = 12;
 const RUNS_FOR_CDF: usize = 10;
 /// Cells from which on the distribution of their ratios is drawn.
 const CELLS_FOR_CDF: usize = 5;
+/// So much of its light has a colour that is given a second time.
+const DARKER: f64 = 0.6;
 
 /// A plot with the name of its file.
 pub(super) struct Plot {
@@ -41,12 +43,17 @@ pub(super) fn all(table: &Table) -> Vec<Plot> {
     plots
 }
 
-/// Colour of a subject, the same in all plots of a run.
+/// Colour of a subject, the same in all plots of a page, and nobody else's.
 pub(super) fn colour(table: &Table, subject: &Subject) -> RGBColor {
     let ours = subject.role == Role::Ours;
-    let same_side = table.subjects.iter().filter(|s| (s.role == Role::Ours) == ours);
+    let same_side = table.coloured.iter().filter(|s| (s.role == Role::Ours) == ours);
     let number = same_side.take_while(|s| *s != subject).count();
-    if ours { COOL[number % COOL.len()] } else { WARM[number % WARM.len()] }
+    let colours: &[RGBColor] = if ours { &COOL } else { &WARM };
+    // Where there are more of them than colours, the next round is darker.
+    let darker = DARKER.powi((number / colours.len()) as i32);
+    let RGBColor(r, g, b) = colours[number % colours.len()];
+    let [r, g, b] = [r, g, b].map(|part| (f64::from(part) * darker).round() as u8);
+    RGBColor(r, g, b)
 }
 
 fn mark(subject: &Subject) -> Mark {

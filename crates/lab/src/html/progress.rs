@@ -1,5 +1,6 @@
 //! How far a download was by time, over the times at which the link was there.
 
+use super::edge;
 use super::figure::{Axis, Figure, Mark, Series};
 use super::plots::{Drawing, Plot, colour};
 use super::subjects::{Group, Point, Role, Table};
@@ -29,17 +30,20 @@ fn plot(table: &Table, group: &Group<'_>) -> Option<Plot> {
     let schedule = longest.schedule.as_ref().filter(|_| end_s > 0.0)?;
     series.insert(0, Series::limit(limit(longest, schedule).unwrap_or_default()));
     series.retain(|s| s.points.len() > 1);
+    let ended = group.points.iter().filter(|p| !p.seconds.is_empty() && p.progress.len() > 1);
+    let cut = edge::cut(&mut series, ended.map(last).reduce(f64::min)).unwrap_or_default();
     let all = |of: fn(&(f64, f64)) -> f64| series.iter().flat_map(move |s| s.points.iter().map(of));
     let x = Axis::from_zero("time since the beginning of the download, seconds", all(|p| p.0), short);
     let y = Axis::from_zero("arrived, MB", all(|p| p.1), short);
-    let shaded = contacts(schedule, end_s);
+    let edge_s = series.iter().flat_map(|s| s.points.iter().map(|p| p.0)).fold(0.0, f64::max);
+    let shaded = contacts(schedule, end_s.min(edge_s));
     let of = conditions(&group.of);
     let (title, name) = if of.is_empty() {
         (TITLE.into(), "progress".into())
     } else {
         (format!("{TITLE}: {of}"), format!("progress-{}", slug(&of)))
     };
-    let remark = "The limit: a sender that knows when the link will be there.".into();
+    let remark = format!("The limit: a sender that knows when the link will be there.{cut}");
     Some(Plot { name, drawing: Drawing::Figure(Figure { title, x, y, series, shaded, remark }) })
 }
 

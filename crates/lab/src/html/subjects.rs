@@ -112,6 +112,21 @@ pub(super) struct Table {
     pub(super) points: Vec<Point>,
     /// By cell of the report: the number of its point.
     pub(super) of_cell: Vec<usize>,
+    /// Who has a colour of his own, in the order of the colours: all subjects of the page.
+    pub(super) coloured: Vec<Subject>,
+}
+
+/// All subjects of several runs, hosts first, each once: with these a subject has one colour in the
+/// plots of all of them.
+pub(super) fn of_all(tables: &[Table]) -> Vec<Subject> {
+    let mut all: Vec<Subject> = Vec::new();
+    for subject in tables.iter().flat_map(|table| &table.subjects) {
+        if !all.contains(subject) {
+            all.push(subject.clone());
+        }
+    }
+    all.sort_by_key(|s| s.role);
+    all
 }
 
 impl Table {
@@ -176,7 +191,7 @@ impl Table {
             }
         }
         subjects.sort_by_key(|s| s.role);
-        Self { subjects, fixed, varied, points, of_cell }
+        Self { coloured: subjects.clone(), subjects, fixed, varied, points, of_cell }
     }
 
     /// Points by the varied conditions but those named, in the order of their first cell.

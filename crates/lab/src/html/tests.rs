@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use super::plots::colour;
+use super::subjects::{Table, of_all};
 use super::{Rendered, Source, render};
 use crate::capture::Trace;
 use crate::limit::Clock;
@@ -347,6 +349,31 @@ fn runs_of_one_scenario_are_told_apart() {
 }
 
 #[test]
+fn a_subject_has_one_colour_in_all_runs_of_a_page() {
+    let of = |variants: &[&str]| {
+        let cells = variants.iter().map(|v| cell(v, json!({ "size_bytes": 1_000_000 }), 0, 2.0, None));
+        Table::of(&report(cells.collect()))
+    };
+    let mut tables = [of(&["direct", "haproxy", "farlink"]), of(&["haproxy", "farlink-auto", "farlink"])];
+    let coloured = of_all(&tables);
+    for table in &mut tables {
+        table.coloured = coloured.clone();
+    }
+    for subject in &tables[0].subjects {
+        assert_eq!(colour(&tables[0], subject), colour(&tables[1], subject), "{subject:?}");
+    }
+    // More than there are colours: each has its own all the same.
+    let variants: Vec<String> = (0..30).map(|n| format!("farlink-{n}")).collect();
+    let many = of(&variants.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut seen = Vec::new();
+    for subject in many.subjects.iter().take(18) {
+        let colour = colour(&many, subject);
+        assert!(!seen.contains(&colour), "{subject:?}");
+        seen.push(colour);
+    }
+}
+
+#[test]
 fn what_captures_saw_is_drawn_with_the_other_plots() {
     let mut cells = Vec::new();
     for (variant, seconds) in [("direct", 6.0), ("farlink", 2.1)] {
@@ -358,6 +385,9 @@ fn what_captures_saw_is_drawn_with_the_other_plots() {
     let seen = |seconds: f64, megabytes: f64| Trace {
         sent: (0..20).map(|n| (seconds * f64::from(n) / 19.0, megabytes * f64::from(n) / 19.0)).collect(),
         delivered: (0..20)
+            .map(|n| (0.2 + seconds * f64::from(n) / 19.0, megabytes * f64::from(n) / 19.0))
+            .collect(),
+        arrived: (0..20)
             .map(|n| (0.2 + seconds * f64::from(n) / 19.0, megabytes * f64::from(n) / 19.0))
             .collect(),
         acked: vec![(0.4, 0.0), (0.4 + seconds, megabytes)],

@@ -78,6 +78,12 @@ pub struct PortStatus {
     pub tso6: bool,
     /// Packets that the TUN's queue dropped because the gateway was too slow.
     pub queue_drops: u64,
+    /// Of the packets read at a bump, those that came in by the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_from_wire: Option<u64>,
+    /// Of the packets read at a bump, those that leave by the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_to_wire: Option<u64>,
     /// Traffic.
     #[serde(flatten)]
     pub counters: TunCounters,

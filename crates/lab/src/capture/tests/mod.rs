@@ -274,3 +274,20 @@ fn missed_packets_are_said_and_absence_is_not_judged() {
     assert!(findings.failures.is_empty());
     assert_eq!(findings.drops, 3);
 }
+
+/// A plot of what has arrived goes up, whatever is sent again.
+#[test]
+fn each_byte_counts_once_in_what_has_passed() {
+    let point = |interface: &str| Point { node: "gw".into(), interface: interface.into(), is_link: false };
+    let mut checker = Checker::new(&[point("to-client"), point("to-server")], false, true);
+    for segment in [syn(), syn_ack(), ack()] {
+        take(&mut checker, segment, true, true);
+    }
+    for (seq, payload) in [(1, b"hel".as_slice()), (9, b"rld"), (1, b"hel"), (4, b"lo wo")] {
+        take(&mut checker, Seg::new(false, Flags::ACK, seq, 1).with(payload), true, true);
+    }
+    let findings = checker.finish(0);
+    let data = findings.streams.iter().flat_map(|(.., s)| &s.moments).filter(|m| !m.is_ack);
+    let seen: Vec<_> = data.map(|m| (m.place, m.seen_bytes)).collect();
+    assert_eq!(seen, [(3, 3), (11, 6), (3, 6), (8, 11)]);
+}
