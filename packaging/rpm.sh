@@ -24,7 +24,9 @@ if [ -d "$work/staged/usr/share/zsh/vendor-completions" ]; then
 fi
 {
     echo '%defattr(-,root,root)'
-    for directory in etc/farlink usr/share/doc/farlink usr/share/doc/farlink/html; do
+    # Those of the shells may be others' as well, and go with the last of them.
+    for directory in etc/farlink usr/share/doc/farlink usr/share/doc/farlink/html usr/share/bash-completion{,/completions} \
+        usr/share/fish{,/vendor_completions.d} usr/share/zsh{,/site-functions}; do
         [ ! -d "$work/staged/$directory" ] || echo "%dir /$directory"
     done
     # A configuration that somebody has changed stays.

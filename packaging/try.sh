@@ -3,42 +3,20 @@
 # Root, Debian or Ubuntu. Everything that it makes lies in one temporary directory, which it removes at the end, however that comes.
 #   packaging/try.sh [OLD.deb NEW.deb]     without packages: builds both
 # The file system comes from the sources that apt uses here. There is no systemd running in it: what it would do is looked at, not done.
+# `packaging/try-systemd.sh` does it, on a router at work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
 [ "$(id -u)" -eq 0 ] || { echo 'packaging/try.sh wants root' >&2; exit 2; }
-need_package mmdebstrap mmdebstrap 'a fresh root file system'
 work=$(mktemp -d)
-root=$work/root
-daemon=
+. packaging/trial.sh
 # However it ends, nothing stays: neither a process, nor a worktree, nor a file.
 finish() {
-    [ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null || true
-    git worktree remove --force "$work/before" 2>/dev/null || true
+    end_daemon
+    remove_worktree
     rm -rf --one-file-system "$work"
 }
 trap finish EXIT
-
-checks=0
-# expect WHAT COMMAND...: one thing that must be so.
-expect() {
-    local what=$1
-    shift
-    if ! "$@" >"$work/said" 2>&1; then
-        echo "FAILED: $what: $*" >&2
-        cat "$work/said" >&2
-        exit 1
-    fi
-    checks=$((checks + 1))
-    echo "ok: $what"
-}
-not() { ! "$@"; }
-inside() { chroot "$root" env LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
-# What lies in the file system, but for what a restart takes away, and the package manager's own records.
-contents() { (cd "$root" && find . -path ./run -prune -o -path ./var/lib/dpkg -prune -o -path ./var/log/dpkg.log -prune -o -printf '%y %m %U %G %p %l\n' | LC_ALL=C sort); }
-rights() { [ "$(stat -c '%a %U %G' "$root/$1")" = "$2" ]; }
-enabled() { [ -L "$root/etc/systemd/system/multi-user.target.wants/farlink.service" ]; }
-holds() { grep -q "$2" "$root/$1"; }
 # shellcheck disable=SC2016
 version() { inside dpkg-query -W -f '${Version}' farlink; }
 
@@ -50,42 +28,15 @@ condition() {
     inside sh -c "$command"
 }
 
-# In a network of its own: the program of the package splits what it is told to, as the unit starts it.
-starts() {
-    unshare --net --mount chroot "$root" /bin/sh -ec 'mount -t proc proc /proc; mount -t sysfs sysfs /sys
-        ip link add lan0 type veth peer name sat0; ip link set lan0 up; ip link set sat0 up
-        mkdir -p /run/farlink
-        exec /usr/bin/farlink run --config /etc/farlink/farlink.toml' >"$work/log" 2>&1 &
-    daemon=$!
-    for _ in $(seq 50); do
-        sleep 0.1
-        if inside farlink status --json >"$work/status" 2>/dev/null; then break; fi
-    done
-    local good=0
-    grep -q sat0 "$work/status" || { cat "$work/log"; good=1; }
-    kill -TERM "$daemon"
-    wait "$daemon" || good=1
-    daemon=
-    return $good
-}
-
 if [ $# -eq 2 ]; then
-    old=$(realpath "$1") new=$(realpath "$2")
+    old=$(realpath -e "$1")
+    new=$(realpath -e "$2")
 else
-    new=$(packaging/deb.sh | awk '/\.deb$/ { print $NF }')
-    git worktree add --quiet --detach "$work/before" HEAD^
-    old=$(CARGO_TARGET_DIR=$(realpath "${CARGO_TARGET_DIR:-target}") "$work/before/packaging/deb.sh" | awk '/\.deb$/ { print $NF }')
+    packages_of deb
 fi
-
-# shellcheck source=/dev/null
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-mapfile -t sources < <(find /etc/apt/sources.list /etc/apt/sources.list.d -name '*.sources' -o -name '*.list' 2>/dev/null)
-echo "a root file system of $suite"
-mmdebstrap --quiet --variant=minbase --include=nftables,iproute2,systemd,logrotate "$suite" "$root" "${sources[@]}"
+fresh_root nftables,iproute2,systemd,logrotate
 cp "$old" "$root/old.deb"
 cp "$new" "$root/new.deb"
-mkdir -p "$root/dev/net"
-[ -c "$root/dev/net/tun" ] || mknod "$root/dev/net/tun" c 10 200
 contents >"$work/fresh"
 
 expect 'the older package installs' inside dpkg -i /old.deb

@@ -55,6 +55,46 @@ fn openwrt_asks_the_same_as_systemd() {
     assert!(init.contains(&format!("grep -Eq \"{pattern}\"")), "{pattern}");
 }
 
+/// What procd is told by `start` and `reload` of the init script with this configuration. OpenWrt's
+/// rc.common opens a service, calls `start_service`, and closes the service.
+fn procd_is_told(configuration: &str) -> String {
+    let file = std::env::temp_dir().join(format!("farlink-procd-{}.toml", std::process::id()));
+    std::fs::write(&file, configuration).unwrap();
+    let init = read("packaging/openwrt/farlink/files/farlink.init")
+        .replace("CONFIG=/etc/farlink/farlink.toml", &format!("CONFIG={}", file.display()))
+        .replace("/usr/bin/farlink", env!("CARGO_BIN_EXE_farlink"))
+        .replace("mkdir -p /var/run/farlink", ":");
+    let script = format!(
+        "logger() {{ cat >/dev/null; }}
+        procd_open_instance() {{ echo instance; }}
+        procd_set_param() {{ :; }}
+        procd_close_instance() {{ :; }}
+        {init}
+        start_service
+        echo closed"
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    std::fs::remove_file(file).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A service that is closed without an instance ends the process that runs. So a reload with a
+/// wrong configuration must not come that far.
+#[test]
+fn a_wrong_configuration_leaves_what_procd_runs_alone() {
+    let good = "[[link]]\ninterface = \"sat0\"\nrate = \"8 Mbit/s\"\n";
+    assert_eq!(procd_is_told(good), "instance\nclosed\n");
+    assert_eq!(procd_is_told(&good.replace("Mbit/s", "furlongs")), "");
+}
+
+/// The daemon speaks JSON with nft (`linux/src/divert/nft.rs`). OpenWrt has an nft that does not.
+#[test]
+fn packages_require_an_nft_that_speaks_json() {
+    let recipe = read("packaging/openwrt/farlink/Makefile");
+    let requires = recipe.lines().find(|line| line.trim_start().starts_with("DEPENDS:=")).unwrap();
+    assert!(requires.split_whitespace().any(|package| package == "+nftables-json"), "{requires}");
+}
+
 /// Each line of the list names a file that is there, or says that it may be missing.
 #[test]
 fn what_packages_contain_is_there() {
