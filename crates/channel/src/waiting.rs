@@ -111,7 +111,7 @@ impl<P: Payload> Waiting<P> {
                 Some(packet)
             }
             Self::Groups(egress) => match egress.next_grant(now)? {
-                Grant::Packet(packet) => Some(packet),
+                Grant::Packet(packet) | Grant::Marked(packet) => Some(packet),
                 // There are none.
                 Grant::Flow { .. } => None,
             },

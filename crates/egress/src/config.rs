@@ -2,6 +2,8 @@
 
 use farlink_wire::time::Duration;
 
+use crate::codel::Aqm;
+
 /// Bytes of a full-size packet as the default for bursts and quanta: Ethernet's 1,500 and its
 /// header.
 pub const DEFAULT_MTU_BYTES: u32 = 1514;
@@ -36,6 +38,8 @@ pub struct Config {
     /// link is idle. A flow leads by no more than twice an equal share of what the link carries in
     /// that time. `None`: they end together.
     pub rtt: Option<Duration>,
+    /// How long managed packets may wait.
+    pub aqm: Aqm,
 }
 
 impl Default for Config {
@@ -49,6 +53,7 @@ impl Default for Config {
             queue_limit_packets: usize::MAX,
             quantum_bytes: None,
             rtt: None,
+            aqm: Aqm::default(),
         }
     }
 }
@@ -123,6 +128,8 @@ impl From<Class> for Lane {
 pub enum Grant<P> {
     /// An owned packet, already charged: send it.
     Packet(P),
+    /// The same of one that is to be marked: the path is congested here (RFC 3168).
+    Marked(P),
     /// The flow may send up to `bytes` of wire bytes (IP headers included) now; answer with
     /// [`crate::Egress::used`].
     Flow {
@@ -146,6 +153,8 @@ pub struct Stats {
     pub backlog_max_bytes: usize,
     /// Wire bytes sent, without link-layer overhead.
     pub sent_bytes: u64,
+    /// The same with what the link layer adds to packets.
+    pub carried_bytes: u64,
     /// Packets and grants that were used.
     pub sent_grants: u64,
     /// Packets dropped.

@@ -4,8 +4,9 @@ use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::classes::Credits;
+use crate::codel::Aqm;
 use crate::config::{Class, Config, Grant, GroupId, Lane, MAX_BURST_BYTES, Share, Stats};
-use crate::flows::{Flows, queued_bytes};
+use crate::flows::{Fate, Flows, Queued, queued_bytes};
 use crate::groups::{self, At, Groups};
 use crate::shaper::{Shaper, link_catch_up};
 
@@ -47,6 +48,8 @@ pub struct Egress<P> {
     waiting_since: Option<Instant>,
     /// The flow whose grant has not been answered.
     granted: Option<Granted>,
+    /// Packets that have waited too long, until somebody takes them.
+    dropped: Vec<P>,
     up: bool,
     stats: Stats,
 }
@@ -67,6 +70,7 @@ impl<P> Egress<P> {
             groups: Groups::new(config.mtu_bytes),
             waiting_since: None,
             granted: None,
+            dropped: Vec::new(),
             up: true,
             stats: Stats::default(),
         }
@@ -87,7 +91,26 @@ impl<P> Egress<P> {
         packet: P,
     ) -> Vec<P> {
         let at = self.entry(lane.into(), flow);
-        self.push(now, at, size.into(), packet);
+        self.push_and_limit(now, at, Queued { size: size.into(), managed: None, packet })
+    }
+
+    /// The same of a packet that does not wait for long: where packets of its flow do, it may be
+    /// marked, if it can be, or dropped when its turn comes (see [`Aqm`]).
+    pub fn enqueue_managed(
+        &mut self,
+        now: Instant,
+        flow: u64,
+        lane: impl Into<Lane>,
+        size: impl Into<WireSize>,
+        (packet, can_be_marked): (P, bool),
+    ) -> Vec<P> {
+        let at = self.entry(lane.into(), flow);
+        let managed = Some((now, can_be_marked));
+        self.push_and_limit(now, at, Queued { size: size.into(), managed, packet })
+    }
+
+    fn push_and_limit(&mut self, now: Instant, at: At, queued: Queued<P>) -> Vec<P> {
+        self.push(now, at, queued);
         let mut victims = Vec::new();
         while self.stats.backlog_bytes > self.config.queue_limit_bytes
             || self.stats.backlog_packets > self.config.queue_limit_packets
@@ -125,14 +148,14 @@ impl<P> Egress<P> {
     /// The packet: nobody has been granted anything.
     pub fn push_granted(&mut self, now: Instant, size: impl Into<WireSize>, packet: P) -> Result<(), P> {
         let Some(at) = self.granted.map(|granted| granted.at) else { return Err(packet) };
-        self.push(now, at, size.into(), packet);
+        self.push(now, at, Queued { size: size.into(), managed: None, packet });
         self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
         Ok(())
     }
 
-    fn push(&mut self, now: Instant, at: At, size: WireSize, packet: P) {
-        self.change(now, at, |flows| flows.push(at.slot, size, packet));
-        self.stats.backlog_bytes += queued_bytes(size);
+    fn push(&mut self, now: Instant, at: At, queued: Queued<P>) {
+        self.stats.backlog_bytes += queued_bytes(queued.size);
+        self.change(now, at, |flows| flows.push(at.slot, queued));
         self.stats.backlog_packets += 1;
     }
 
@@ -175,6 +198,13 @@ impl<P> Egress<P> {
     #[must_use]
     pub fn group_backlog_bytes(&self, group: GroupId) -> usize {
         self.groups.backlog_bytes(group)
+    }
+
+    /// How many flows wait in this group, in all classes together; zero where there is no such
+    /// group.
+    #[must_use]
+    pub fn waiting_in(&self, group: GroupId) -> usize {
+        self.groups.waiting_in(group)
     }
 
     /// What the link carries now, in bits per second: its rate, less what the other direction takes
@@ -235,18 +265,43 @@ impl<P> Egress<P> {
         if !self.up || self.shaper.free_at().is_none_or(|at| at > now) {
             return None;
         }
-        let class = self.credits.choose(self.groups.waiting())?;
-        let next = self.groups.next(now, class, self.quantum(class), self.lead_max(class))?;
-        if let Some(size) = next.packet {
-            self.spend(now, next.at, class, size);
-            return self.take_packet(now, next.at).map(|(_, packet)| Grant::Packet(packet));
-        }
+        let (class, next) = loop {
+            let class = self.credits.choose(self.groups.waiting())?;
+            let next = self.groups.next(now, class, self.quantum(class), self.lead_max(class))?;
+            let Some(size) = next.packet else { break (class, next) };
+            let aqm = self.config.aqm;
+            match self.groups.flow_mut(next.at).map_or(Fate::Send, |flow| flow.judge(now, &aqm)) {
+                Fate::Drop => {
+                    let dropped = self.drop_from(now, next.at);
+                    self.dropped.extend(dropped);
+                }
+                fate => {
+                    self.spend(now, next.at, class, size);
+                    let (_, packet) = self.take_packet(now, next.at)?;
+                    return Some(match fate {
+                        Fate::Mark => Grant::Marked(packet),
+                        Fate::Send | Fate::Drop => Grant::Packet(packet),
+                    });
+                }
+            }
+        };
         // Late by some bytes: these may go at once, but no burst may grow from it.
         let since = self.since(now, class);
         let overdue = u32::try_from(self.shaper.overdue_bytes(now, since)).unwrap_or(u32::MAX);
         let burst = self.turn_bytes(class).saturating_sub(overdue);
         self.granted = Some(Granted { id: next.id, class, at: next.at });
         Some(Grant::Flow { id: next.id, class, bytes: next.bytes.min(burst).max(self.config.mtu_bytes) })
+    }
+
+    /// Packets that have waited too long and were dropped when their turn came, since this was last
+    /// asked.
+    pub fn take_dropped(&mut self) -> impl Iterator<Item = P> {
+        self.dropped.drain(..)
+    }
+
+    /// How long managed packets may wait from now on.
+    pub fn set_aqm(&mut self, aqm: Aqm) {
+        self.config.aqm = aqm;
     }
 
     /// In which group the flow stands that has been granted bytes; `None`: none has, or the group
@@ -306,8 +361,10 @@ impl<P> Egress<P> {
     /// Packets went past the queue over the same link, and count for no group.
     pub fn charge(&mut self, now: Instant, size: impl Into<WireSize>) {
         let size = size.into();
-        self.shaper.spend(now, self.waiting_since, self.cost(size));
+        let cost = self.cost(size);
+        self.shaper.spend(now, self.waiting_since, cost);
         self.stats.sent_bytes += u64::from(size.bytes);
+        self.stats.carried_bytes += cost;
     }
 
     /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past.
@@ -388,6 +445,12 @@ impl<P> Egress<P> {
         self.stats.sent_bytes
     }
 
+    /// The same with it.
+    #[must_use]
+    pub fn carried_bytes(&self) -> u64 {
+        self.stats.carried_bytes
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -419,6 +482,7 @@ impl<P> Egress<P> {
             self.update_waiting_since(now);
         }
         self.stats.sent_bytes += u64::from(size.bytes);
+        self.stats.carried_bytes += cost;
         self.stats.sent_grants += 1;
     }
 

@@ -11,12 +11,19 @@
 //! it while nothing waits at the far side's bottleneck, below it while too much does, and now and
 //! then clearly above it, for a part of a round trip, in case the link has become faster. Losses
 //! say nothing here: a link that corrupts has no queue.
+//!
+//! What an operator declares is where this begins, and the most that it says. It is believed until
+//! bytes wait before the link and less arrives; then what arrives is sent, and the declared rate is
+//! tried again, after each failure half as often.
+
+mod peer;
 
 use std::collections::VecDeque;
 
 use farlink_wire::time::{Duration, Instant};
 
 use crate::sent::SentLog;
+use peer::{Mark, Peer, Sample, Terms, is_less, micros};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -33,6 +40,8 @@ const PATIENCE_MIN: Duration = Duration::from_millis(100);
 const PROBE_TIME_MIN: Duration = Duration::from_millis(20);
 /// How much faster a probe is.
 const PROBE_GAIN: u32 = 125;
+/// And where the rate is declared, so that it is mostly in vain.
+const PROBE_GAIN_DECLARED: u32 = 110;
 /// A probe after one that has succeeded is faster still, up to this.
 const PROBE_GAIN_MAX: u32 = 200;
 /// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the
@@ -42,10 +51,36 @@ const PROBE_PARTS: u32 = 64;
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
+/// Where the rate is declared the first probes are so far apart, in parts of this, and after each
+/// one that fails twice as far.
+const PROBE_GAP_MAX: u32 = 16;
+/// Less than this part of a declared rate, percent, is no mistake of who declared it.
+const MISTAKEN_PERCENT: u64 = 75;
+/// Less than this part of it is another rate. A smaller error is made up for
+/// by what waits before the link.
+const DECLARED_PERCENT: u64 = 98;
+/// Bytes that wait for less than this are not taken to wait, whatever else is known.
+const WAIT_MIN: Duration = Duration::from_millis(2);
+/// Nor are those that wait for less than this, where the rate is declared: the machine,
+/// or the medium, may be late.
+const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
+/// What waits for so many round trips, though less is sent than the link carries, does not wait:
+/// the path has become longer.
+const DRAIN_ROUNDS: u32 = 4;
+/// Where bytes have waited for so long without a break, a little less is sent for a while than the
+/// link carries. Else the queue that stands would be taken for a part of the path, and another one
+/// be built on it.
+const LOWERING_AFTER: Duration = Duration::from_secs(12);
+/// So much is sent then, percent, at most.
+const LOWERING_GAIN: u32 = 95;
 /// Percent of the estimate that is sent at least, however much waits before the link.
-const GAIN_MIN: u32 = 50;
+const GAIN_MIN: u32 = 10;
 /// Samples that are kept.
 const RECENT_MAX: usize = 64;
+/// What has left is remembered by so many points of a round trip.
+const LOG_PARTS: u32 = 512;
+/// A rate that has risen by so much, percent, since the link was full says that there is more room.
+const ROOM_PERCENT: u64 = 104;
 /// Gateways that report over one link.
 const PEERS_MAX: usize = 64;
 /// The RTT that counts while none has been measured.
@@ -59,7 +94,7 @@ pub struct Report {
     pub peer: u32,
     /// When the last packet it counts came, microseconds of its clock, modulo 2^32.
     pub arrived_us: u32,
-    /// Bytes of packets that had come in over the link by then, modulo 2^32.
+    /// Bytes of TCP that had come in over the link by then, with their IP headers, modulo 2^32.
     pub received_bytes: u32,
     /// When that packet left here; `None`: not known.
     pub sent_at: Option<Instant>,
@@ -67,36 +102,6 @@ pub struct Report {
     pub sent_again: bool,
     /// Smallest RTT of the leg that the report came over.
     pub min_rtt: Option<Duration>,
-}
-
-/// A point on the line of what has arrived.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    arrived_us: u32,
-    received_bytes: u32,
-    sent_at: Instant,
-    /// Above the smallest one-way delay.
-    waited: Duration,
-}
-
-/// One gateway at the other end.
-#[derive(Clone, Debug)]
-struct Peer {
-    id: u32,
-    heard_at: Instant,
-    last: Mark,
-    /// When the packet of the newest report left, and how long it waited before the link.
-    newest: (Instant, Duration),
-    /// Every packet that was told of since the last mark had left before the one told of before it
-    /// had gone over the link: the link has not been idle.
-    unbroken: bool,
-    /// Smallest difference of the two clocks seen in this window and in the one before,
-    /// microseconds modulo 2^32.
-    delay_us: u32,
-    delay_before_us: Option<u32>,
-    window_since: Instant,
-    /// What it received of late, bits per second, and until when that counts.
-    rate: Option<(u64, Instant)>,
 }
 
 /// What is known of the link's rate.
@@ -125,26 +130,62 @@ pub struct RateEstimate {
     gathered: (Instant, u32),
     /// What has left of late.
     sent: SentLog,
+    /// Of that, what the other gateway does not count: all that is no TCP, and what the link layer
+    /// adds.
+    uncounted: SentLog,
     /// Samples of the last round trip, or where that brings none the last few.
     recent: VecDeque<(Instant, Sample)>,
-}
-
-/// A rate between two marks.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    rate_bps: u64,
-    /// The link was the bottleneck in between.
-    saturated: bool,
-    /// How long the last byte waited before the link.
-    waited: Duration,
-    sent_at: Instant,
-    bytes: u32,
-    /// The time in which they came.
-    took: Duration,
+    /// The most that it can be; `None`: nobody knows.
+    most_bps: Option<u64>,
+    /// That is what it is, as far as nothing else is shown.
+    is_declared: bool,
+    /// The estimate when the link was known to be full last.
+    full_bps: u64,
+    /// The next probe is put off by so much more.
+    probe_gap: u32,
+    /// When nothing, or next to nothing, waited before the link last.
+    empty_at: Instant,
+    /// The queue is lowered until then.
+    lowered_until: Instant,
+    /// Since when less is sent than the link carries, and how long bytes waited then.
+    draining: Option<(Instant, Duration)>,
 }
 
 impl RateEstimate {
-    /// Bits per second of IP packets that the link carries; `None`: not known (any more).
+    /// Nobody has said the rate, but that it is not above this, in bits per second.
+    #[must_use]
+    pub fn below(most_bps: u64) -> Self {
+        Self { most_bps: Some(most_bps), ..Self::default() }
+    }
+
+    /// The operator says that it is this, in bits per second.
+    #[must_use]
+    pub fn declared(rate_bps: u64) -> Self {
+        Self {
+            rate_bps: Some(rate_bps),
+            most_bps: Some(rate_bps),
+            full_bps: rate_bps,
+            is_declared: true,
+            gain: 100,
+            probe_gain: PROBE_GAIN,
+            ..Self::default()
+        }
+    }
+
+    /// The operator has said it.
+    #[must_use]
+    pub fn is_declared(&self) -> bool {
+        self.is_declared
+    }
+
+    /// The operator has said it, and nothing says that it is another.
+    #[must_use]
+    pub fn is_as_declared(&self) -> bool {
+        self.is_declared && self.rate_bps == self.most_bps
+    }
+
+    /// Bits per second that the link carries, with what the link layer adds; `None`: not known (any
+    /// more).
     #[must_use]
     pub fn rate_bps(&self) -> Option<u64> {
         self.rate_bps
@@ -158,10 +199,14 @@ impl RateEstimate {
             // But what is lost does not count.
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
-            return self.rate_bps.map(|rate| rate.saturating_mul(2).max(floor));
+            return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
-        self.rate_bps.map(|rate| (rate.saturating_mul(u64::from(gain)) / 100).max(1))
+        self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(u64::from(gain)) / 100).max(1))
+    }
+
+    fn at_most(&self, rate_bps: u64) -> u64 {
+        self.most_bps.map_or(rate_bps, |most| rate_bps.min(most))
     }
 
     /// The smallest round trip over the link, as far as the reports show it.
@@ -170,9 +215,12 @@ impl RateEstimate {
         self.rtt
     }
 
-    /// By now `total_bytes` have been sent into the link in all.
-    pub fn note_sent(&mut self, now: Instant, total_bytes: u64) {
-        self.sent.note(now, total_bytes, self.round() / 32);
+    /// By now `total_bytes` have been sent into the link in all, with what the link layer adds;
+    /// `uncounted_bytes` of them are not in what the other gateway reports.
+    pub fn note_sent(&mut self, now: Instant, total_bytes: u64, uncounted_bytes: u64) {
+        let apart = self.round() / LOG_PARTS;
+        self.sent.note(now, total_bytes, apart);
+        self.uncounted.note(now, uncounted_bytes, apart);
     }
 
     /// More waits before the link than is meant to, as far as the newest report tells, and what has
@@ -181,13 +229,22 @@ impl RateEstimate {
     pub fn has_backlog(&self, now: Instant, total_bytes: u64) -> bool {
         let (sent_at, waited) = self.waited;
         now < sent_at + waited + 2 * self.round()
-            && self.waits_now(now, total_bytes).unwrap_or(waited) > 2 * self.waiting_wanted()
+            && self.waits_after(now, self.waited, total_bytes).unwrap_or(waited) > 2 * self.waiting_wanted()
     }
 
-    /// How long a byte that leaves now will wait before the link. The newest report is a round trip
-    /// old: a queue that nothing has been added to since is empty by now. `None`: nobody knows.
-    fn waits_now(&self, now: Instant, total_bytes: u64) -> Option<Duration> {
-        let (sent_at, waited) = self.waited;
+    /// How long a byte that leaves now will wait before the link, where one that left then waited
+    /// so long. That was a round trip ago: a queue that nothing has been added to since is empty by
+    /// now. `None`: nobody knows.
+    fn waits_now(&self, now: Instant, then: (Instant, Duration)) -> Option<Duration> {
+        self.waits_after(now, then, self.sent.total_bytes())
+    }
+
+    fn waits_after(
+        &self,
+        now: Instant,
+        (sent_at, waited): (Instant, Duration),
+        total_bytes: u64,
+    ) -> Option<Duration> {
         let added = time_of(self.sent.since(sent_at, now, total_bytes)?, self.rate_bps?);
         Some((waited + added).saturating_sub(now.since(sent_at)))
     }
@@ -205,14 +262,15 @@ impl RateEstimate {
             self.rtt = Some(rtt);
         }
         let Some(sent_at) = report.sent_at else { return };
-        let (round, patience) = (self.round(), self.beat().max(PATIENCE_MIN));
-        let strong_only = self.rate_bps.is_none() || self.searching;
-        let Some(sample) = self
-            .peer(now, report, sent_at)
-            .and_then(|p| p.sample(report, sent_at, round, patience, strong_only))
-        else {
-            return;
+        let terms = Terms {
+            round: self.round(),
+            patience: self.beat().max(PATIENCE_MIN),
+            wait_min: if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN },
+            strong_only: self.rate_bps.is_none() || self.searching,
+            uncounted_bytes: self.uncounted.total_by(sent_at, now),
         };
+        let peer = self.peer(now, report, sent_at, terms.uncounted_bytes);
+        let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
         self.waited = (sample.sent_at, sample.waited);
         let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
@@ -223,6 +281,9 @@ impl RateEstimate {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
+        if self.is_as_declared() {
+            return self.probe_until;
+        }
         let forget = self.confirmed_at + LIFETIME;
         Some(self.probe_until.map_or(forget, |at| at.min(forget)))
     }
@@ -231,10 +292,17 @@ impl RateEstimate {
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
+            if self.is_declared {
+                self.gain = self.gain.min(100);
+            }
             self.changed_at = now;
         }
-        if self.rate_bps.is_some() && self.confirmed_at + LIFETIME <= now {
-            *self = Self::default();
+        if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + LIFETIME <= now {
+            *self = match self.most_bps {
+                Some(most) if self.is_declared => Self::declared(most),
+                Some(most) => Self::below(most),
+                None => Self::default(),
+            };
         }
     }
 
@@ -268,11 +336,12 @@ impl RateEstimate {
     /// that the link never runs dry for want of a few packets.
     fn waiting_wanted(&self) -> Duration {
         let packets = self.rate_bps.map_or(Duration::ZERO, |rate| time_of(3_000, rate));
-        (self.round() / 50).clamp(Duration::from_millis(2), Duration::from_millis(20)) + packets
+        let least = if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN };
+        (self.round() / 50).clamp(least, Duration::from_millis(20)) + packets
     }
 
     fn learn(&mut self, now: Instant, sample: &Sample, busy_since: Option<Instant>) {
-        let rate = sample.rate_bps.max(8_000);
+        let rate = self.at_most(sample.rate_bps.max(8_000));
         let Some(old) = self.rate_bps else {
             if sample.saturated {
                 self.found(now, rate);
@@ -301,20 +370,30 @@ impl RateEstimate {
         }
         let before = self.recent.back().map(|(_, s)| *s);
         self.recent.push_back((now, *sample));
+        if sample.saturated {
+            self.full_bps = old;
+        }
         if rate > old && (sample.saturated || busy) {
             // One report that came by a late timer, and the haste after it, say nothing: two in a
             // row do.
             let rate = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate)).max(old);
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
-            if !sample.saturated && rate > old / 100 * 105 {
+            if !sample.saturated && rate > self.full_bps / 100 * ROOM_PERCENT {
                 // There is more than was thought.
+                self.full_bps = rate;
+                self.probe_gap = 0;
                 self.probe_gain = (self.probe_gain * 5 / 4).min(PROBE_GAIN_MAX);
                 self.start_probe(now);
                 return;
             }
         } else if let Some(less) = self.fallen(now, old, sample.took) {
             self.confirmed_at = now;
+            if self.is_as_declared() {
+                // It may have been for a moment.
+                self.next_probe_at = now + 2 * self.round();
+                self.probe_gap = 0;
+            }
             self.rate_bps = Some(less.max(8_000));
         } else if busy && rate > old / 10 * 9 {
             self.confirmed_at = now;
@@ -342,39 +421,103 @@ impl RateEstimate {
         };
         let round = self.round();
         let much_less = most(round / 16 * 5).filter(|most| *most < rate_bps / 3 * 2);
-        much_less.or_else(|| most(round / 8 * 5).filter(|most| *most < rate_bps))
+        let percent = if self.is_as_declared() { DECLARED_PERCENT } else { 100 };
+        let is_less = |most: &u64| most.saturating_mul(100) < rate_bps.saturating_mul(percent);
+        much_less.or_else(|| most(round / 8 * 5).filter(is_less))
     }
 
     /// How fast to send, by what waits before the link.
     fn steer(&mut self, now: Instant, sample: &Sample, busy: bool) {
-        // What was sent before the last change says nothing about how fast to send now.
-        if sample.sent_at < self.changed_at {
+        // A queue stands; a machine that is late now and then does not make one.
+        let lately = || self.recent.iter().rev().take(3).map(|(_, s)| s);
+        let waited = lately().map(|s| s.waited).min().unwrap_or(sample.waited);
+        let left = lately().filter_map(|s| self.waits_now(now, (s.sent_at, s.waited))).min();
+        if left.is_none() && sample.sent_at < self.changed_at {
+            // What was sent before the last change does not say how fast to send now.
             return;
         }
-        // A queue stands; a machine that is late now and then does not make one.
-        let waited = self.recent.iter().rev().take(3).map(|(_, s)| s.waited).min().unwrap_or(sample.waited);
-        // And one that has gone since is not to be drained once more, while the link has nothing to
-        // do.
-        let left = self.waits_now(now, self.sent.total_bytes()).filter(|_| waited > self.round() / 4);
-        let gain = self.gain_for(waited.min(left.unwrap_or(waited)), busy);
+        let left = left.unwrap_or(waited);
+        let lowering = self.lowering(now, sample.waited);
+        let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
+            true => 100,
+            false => self.gain_for(left, busy).min(lowering),
+        };
         if gain != self.gain {
             self.gain = gain;
             self.changed_at = now;
         }
         if busy
+            && !self.is_as_declared()
             && self.probe_until.is_none()
             && now >= self.next_probe_at
-            && waited < 2 * self.waiting_wanted()
+            && waited.max(left) < self.waiting_wanted() * if self.is_mistaken() { 1 } else { 2 }
         {
-            self.probe_gain = PROBE_GAIN;
+            self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
             self.start_probe(now);
+            if self.is_declared {
+                self.next_probe_at += (self.next_probe_at.since(now)) * self.probe_gap;
+                let most = if self.is_mistaken() { PROBE_GAP_MAX } else { 1 };
+                self.probe_gap = (2 * self.probe_gap).clamp(1, most);
+            }
         }
+    }
+
+    /// What is declared is somewhat too high, a trial has failed, and others are likely to. A link
+    /// that carries much less has become slower, and may become faster again.
+    fn is_mistaken(&self) -> bool {
+        let is_near = |most: u64| self.rate_bps.is_some_and(|rate| rate >= most / 100 * MISTAKEN_PERCENT);
+        self.is_declared && self.probe_gap > 0 && self.most_bps.is_some_and(is_near)
+    }
+
+    /// Percent of the estimate that may be sent, so that the queue before the link is empty now and
+    /// then.
+    fn lowering(&mut self, now: Instant, waited: Duration) -> u32 {
+        if waited <= self.waiting_wanted() / 8 {
+            self.empty_at = now;
+        }
+        if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
+            self.empty_at = now;
+            self.lowered_until = now + self.beat();
+        }
+        if now < self.lowered_until { LOWERING_GAIN } else { u32::MAX }
+    }
+
+    /// What waits seems to wait for as long as it did before less was sent than the link carries.
+    /// Then that is what bytes need from now on.
+    fn is_drained_in_vain(
+        &mut self,
+        now: Instant,
+        (sent_at, waited): (Instant, Duration),
+        left: Duration,
+    ) -> bool {
+        if self.gain >= 100 {
+            self.draining = None;
+            return false;
+        }
+        let (since, before) = *self.draining.get_or_insert((now, left));
+        if waited.max(left) > before / 4 * 5 {
+            // It still grows.
+            self.draining = Some((now, waited.max(left)));
+            return false;
+        }
+        if sent_at.since(since) < DRAIN_ROUNDS * self.beat() {
+            return false;
+        }
+        self.draining = None;
+        if waited < before / 4 * 3 {
+            return false;
+        }
+        for peer in &mut self.peers {
+            peer.rebase(now, waited);
+        }
+        true
     }
 
     /// The link was full for the first time.
     fn found(&mut self, now: Instant, rate_bps: u64) {
         self.confirmed_at = now;
         self.rate_bps = Some(rate_bps);
+        self.full_bps = rate_bps;
         self.searching = false;
         self.recent.clear();
         self.gain = 100;
@@ -389,9 +532,11 @@ impl RateEstimate {
             return if busy { 102 } else { 100 };
         }
         let excess = waited.saturating_sub(wanted);
-        // Half of what is too much goes within a round trip, and no faster than that shows.
-        let percent = excess.as_nanos() * 50 / self.beat().as_nanos().max(1);
-        (100 - u32::try_from(percent).unwrap_or(50).min(50)).max(GAIN_MIN)
+        // What is too much goes within a round trip; half of it, where nobody has said the rate: it
+        // may be that of a moment.
+        let part = if self.is_declared { 100 } else { 50 };
+        let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
+        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(GAIN_MIN)
     }
 
     fn start_probe(&mut self, now: Instant) {
@@ -403,7 +548,13 @@ impl RateEstimate {
 
     /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it
     /// was not known until now.
-    fn peer(&mut self, now: Instant, report: &Report, sent_at: Instant) -> Option<&mut Peer> {
+    fn peer(
+        &mut self,
+        now: Instant,
+        report: &Report,
+        sent_at: Instant,
+        uncounted_bytes: Option<u64>,
+    ) -> Option<&mut Peer> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
         let known = self.peers.iter().position(|p| p.id == report.peer);
         if report.sent_again && known.is_none() {
@@ -422,6 +573,7 @@ impl RateEstimate {
                     received_bytes: report.received_bytes,
                     sent_at,
                     waited: Duration::ZERO,
+                    uncounted_bytes,
                 },
                 newest: (sent_at, Duration::ZERO),
                 unbroken: true,
@@ -446,72 +598,6 @@ impl RateEstimate {
         }
         Some(peer)
     }
-}
-
-impl Peer {
-    /// The rate since the last mark, if there is enough to tell; then this is the next mark.
-    fn sample(
-        &mut self,
-        report: &Report,
-        sent_at: Instant,
-        round: Duration,
-        patience: Duration,
-        strong_only: bool,
-    ) -> Option<Sample> {
-        let base_us = match self.delay_before_us {
-            Some(before) if is_less(before, self.delay_us) => before,
-            _ => self.delay_us,
-        };
-        let waited_us = report.arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(base_us);
-        // Above half of the range: less than ever before, by a transmission that was not the one
-        // that arrived.
-        let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
-        let waited = Duration::from_micros(u64::from(waited_us));
-        let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
-        let mark =
-            Mark { arrived_us: report.arrived_us, received_bytes: report.received_bytes, sent_at, waited };
-        if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
-            // After half an hour of silence its clock seems to have gone back.
-            if sent_at.since(self.last.sent_at) > LIFETIME {
-                self.last = mark;
-                self.unbroken = true;
-            }
-            return None;
-        }
-        let took = Duration::from_micros(u64::from(took_us));
-        let (newest_sent_at, newest_waited) = core::mem::replace(&mut self.newest, (sent_at, waited));
-        self.unbroken &= sent_at.since(newest_sent_at) <= newest_waited;
-        let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
-        let sending = sent_at.since(self.last.sent_at);
-        let grown = took.saturating_sub(sending);
-        // A burst that was drawn apart tells at once; what was sent smoothly, over some time only.
-        let burst = grown > took / 2;
-        let too_short = !strong_only && took < SAMPLE_TIME_MIN;
-        if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= round / 16) {
-            // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
-            if took > patience && !self.unbroken {
-                self.last = mark;
-                self.unbroken = true;
-            }
-            return None;
-        }
-        let rate = u128::from(bytes) * 8 * NS_PER_S / took.as_nanos().max(1);
-        let rate_bps = u64::try_from(rate).unwrap_or(u64::MAX);
-        let some = time_of(6_000, rate_bps).max(Duration::from_millis(2));
-        let waiting = waited > some && (self.last.waited > some / 2 || grown > took / 8);
-        self.last = mark;
-        self.unbroken = true;
-        Some(Sample { rate_bps, saturated: waiting || (strong_only && burst), waited, sent_at, bytes, took })
-    }
-}
-
-fn micros(at: Instant) -> u32 {
-    // Modulo 2^32 on purpose: differences count.
-    at.since(Instant::ZERO).as_micros() as u32
-}
-
-fn is_less(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) as i32 <= 0
 }
 
 fn time_of(bytes: u64, rate_bps: u64) -> Duration {

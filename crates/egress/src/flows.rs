@@ -9,9 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farlink_wire::WireSize;
+use farlink_wire::time::Instant;
 use slab::Slab;
 
 use crate::classes::{ALL, PerClass};
+use crate::codel::{Aqm, Codel, Verdict};
 use crate::config::Class;
 
 /// After so many grants in a row to new flows an old one gets its turn, so that a flood of new
@@ -53,6 +55,23 @@ struct Round {
     new_streak: u32,
 }
 
+/// A packet that waits.
+#[derive(Debug)]
+pub(crate) struct Queued<P> {
+    pub(crate) size: WireSize,
+    /// Since when it waits, and whether it can be marked; `None`: it may wait for ever.
+    pub(crate) managed: Option<(Instant, bool)>,
+    pub(crate) packet: P,
+}
+
+/// What becomes of the packet that is next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Send,
+    Mark,
+    Drop,
+}
+
 /// One flow in one class. It stays listed until the round comes by and finds nothing to send: a
 /// flow that empties and fills again keeps its place and its debt.
 #[derive(Debug)]
@@ -65,14 +84,24 @@ pub(crate) struct Flow<P> {
     place: u32,
     /// Bytes that it has been given beyond its quanta.
     lead: i64,
-    packets: VecDeque<(WireSize, P)>,
+    packets: VecDeque<Queued<P>>,
     backlog_bytes: usize,
+    codel: Codel,
 }
 
 impl<P> Flow<P> {
     fn new(id: u64, class: Class, quantum: i64, place: u32) -> Self {
-        let (packets, backlog_bytes) = (VecDeque::new(), 0);
-        Self { id, class, deficit: quantum, ready: false, place, lead: 0, packets, backlog_bytes }
+        Self {
+            id,
+            class,
+            deficit: quantum,
+            ready: false,
+            place,
+            lead: 0,
+            packets: VecDeque::new(),
+            backlog_bytes: 0,
+            codel: Codel::default(),
+        }
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -81,12 +110,25 @@ impl<P> Flow<P> {
 
     /// Its newest packet, if that has this size.
     pub(crate) fn newest_mut(&mut self, size: WireSize) -> Option<&mut P> {
-        self.packets.back_mut().filter(|(own, _)| *own == size).map(|(_, packet)| packet)
+        self.packets.back_mut().filter(|queued| queued.size == size).map(|queued| &mut queued.packet)
     }
 
     /// The size of its oldest packet.
     pub(crate) fn front_size(&self) -> Option<WireSize> {
-        self.packets.front().map(|(size, _)| *size)
+        self.packets.front().map(|queued| queued.size)
+    }
+
+    /// What becomes of its oldest packet.
+    pub(crate) fn judge(&mut self, now: Instant, aqm: &Aqm) -> Fate {
+        let Some((since, can_be_marked)) = self.packets.front().and_then(|queued| queued.managed) else {
+            return Fate::Send;
+        };
+        let is_last = self.packets.len() == 1 && !self.ready;
+        match self.codel.judge(now, aqm, now.since(since), is_last) {
+            Verdict::Send => Fate::Send,
+            Verdict::Tell if can_be_marked => Fate::Mark,
+            Verdict::Tell | Verdict::Drop => Fate::Drop,
+        }
     }
 
     /// A round has come by.
@@ -180,19 +222,19 @@ impl<P> Flows<P> {
     }
 
     /// Puts a packet at the end of the flow's queue.
-    pub(crate) fn push(&mut self, slot: usize, size: WireSize, packet: P) {
+    pub(crate) fn push(&mut self, slot: usize, queued: Queued<P>) {
         let Some(flow) = self.slots.get_mut(slot) else { return };
         let before = flow.backlog_bytes;
-        flow.backlog_bytes += queued_bytes(size);
-        flow.packets.push_back((size, packet));
+        flow.backlog_bytes += queued_bytes(queued.size);
+        flow.packets.push_back(queued);
         let after = flow.backlog_bytes;
         self.reorder(slot, before, after);
     }
 
     /// Another flow goes on in this one, behind what waits here.
     pub(crate) fn join(&mut self, slot: usize, other: Flow<P>) {
-        for (size, packet) in other.packets {
-            self.push(slot, size, packet);
+        for queued in other.packets {
+            self.push(slot, queued);
         }
         if let Some(flow) = self.slots.get_mut(slot) {
             flow.ready |= other.ready;
@@ -202,7 +244,7 @@ impl<P> Flows<P> {
     /// Takes the flow's oldest packet.
     pub(crate) fn pop(&mut self, slot: usize) -> Option<(WireSize, P)> {
         let flow = self.slots.get_mut(slot)?;
-        let (size, packet) = flow.packets.pop_front()?;
+        let Queued { size, packet, .. } = flow.packets.pop_front()?;
         let before = flow.backlog_bytes;
         flow.backlog_bytes = before.saturating_sub(queued_bytes(size));
         let after = flow.backlog_bytes;

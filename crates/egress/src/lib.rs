@@ -31,6 +31,7 @@
 )]
 
 mod classes;
+mod codel;
 mod config;
 mod egress;
 mod estimate;
@@ -40,6 +41,7 @@ mod medium;
 mod sent;
 mod shaper;
 
+pub use codel::Aqm;
 pub use config::{
     Class, Config, DEFAULT_MTU_BYTES, Grant, GroupId, Lane, MAX_BURST_BYTES, MAX_GROUPS, MAX_WEIGHT, Share,
     Stats,

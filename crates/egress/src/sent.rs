@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 /// Points that are kept.
-const POINTS_MAX: usize = 128;
+const POINTS_MAX: usize = 2048;
 
 /// Bytes that have left, over the time of a few round trips.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl SentLog {
     /// Bytes that have left since `then`, where `total_bytes` have left in all by `now`; `None`:
     /// that is too long ago.
     pub(crate) fn since(&self, then: Instant, now: Instant, total_bytes: u64) -> Option<u64> {
-        let at = self.points.iter().rposition(|(at, _)| *at <= then)?;
+        let at = self.points.partition_point(|(at, _)| *at <= then).checked_sub(1)?;
         let &(from, before) = self.points.get(at)?;
         let &(to, after) = self.points.get(at + 1).unwrap_or(&(now, total_bytes));
         // Evenly between two points.
@@ -45,6 +45,14 @@ impl SentLog {
         let part = then.since(from).as_nanos().min(span);
         let grown = u128::from(after.saturating_sub(before)) * part / span;
         Some(total_bytes.saturating_sub(before.saturating_add(u64::try_from(grown).unwrap_or(u64::MAX))))
+    }
+
+    /// Bytes that had left in all by `then`; `None`: that is too long ago.
+    pub(crate) fn total_by(&self, then: Instant, now: Instant) -> Option<u64> {
+        if self.points.is_empty() {
+            return Some(self.total_bytes);
+        }
+        Some(self.total_bytes.saturating_sub(self.since(then, now, self.total_bytes)?))
     }
 }
 

@@ -45,7 +45,7 @@ fn play(rate_bps: u64, arrivals: &[(Instant, u32)], beside: Option<Class>) -> (V
         }
         while let Some(grant) = egress.next_grant(now) {
             match grant {
-                Grant::Packet((n, size)) => {
+                Grant::Packet((n, size)) | Grant::Marked((n, size)) => {
                     left[n] = now + Duration::from_nanos(u64::from(size) * 8_000_000_000 / rate_bps);
                 }
                 Grant::Flow { id, bytes, .. } => {

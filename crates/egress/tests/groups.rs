@@ -46,7 +46,7 @@ fn serve(
     while *now < until {
         while let Some(grant) = egress.next_grant(*now) {
             let (group, bytes) = match grant {
-                Grant::Packet(packet) => packet,
+                Grant::Packet(packet) | Grant::Marked(packet) => packet,
                 Grant::Flow { id, bytes, .. } => {
                     let part = bytes.min(40 + lcg(&mut x, u64::from(bytes)) as u32);
                     let used = if whole { bytes } else { part };
@@ -433,7 +433,7 @@ fn a_group_that_ends_goes_on_in_the_default_one() {
     let mut order = Vec::new();
     while let Some(grant) = egress.next_grant(now) {
         match grant {
-            Grant::Packet((_, n)) => order.push(n),
+            Grant::Packet((_, n)) | Grant::Marked((_, n)) => order.push(n),
             Grant::Flow { id, .. } => egress.used(now, id, 100, 1, false),
         }
     }
@@ -526,7 +526,7 @@ fn grants_are_those_of_a_simple_model() {
                 (n as u32, size)
             });
             let granted = egress.next_grant(at).map(|grant| match grant {
-                Grant::Packet(packet) => packet,
+                Grant::Packet(packet) | Grant::Marked(packet) => packet,
                 Grant::Flow { .. } => unreachable!(),
             });
             assert_eq!(granted, expected, "seed {seed}, step {step}");

@@ -27,7 +27,7 @@ fn saturate(config: Config, seconds: u64, late_ns: u64, flows: bool) -> Vec<(u64
         }
         while let Some(grant) = egress.next_grant(now) {
             let bytes = match grant {
-                Grant::Packet(bytes) => bytes,
+                Grant::Packet(bytes) | Grant::Marked(bytes) => bytes,
                 Grant::Flow { id, bytes, .. } => {
                     // Less than granted, as whole segments make it.
                     let used = bytes.min(40 + lcg(&mut x, u64::from(bytes)) as u32);

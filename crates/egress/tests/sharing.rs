@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{lcg, take_all};
-use farlink_egress::{Class, Config, Egress, Grant};
+use farlink_egress::{Aqm, Class, Config, Egress, Grant, GroupId, Lane, Share};
 use farlink_wire::time::{Duration, Instant};
 
 /// A packet says which flow it is of and how long it is.
@@ -22,7 +22,9 @@ fn serve(egress: &mut Egress<Packet>, now: &mut Instant, until: Instant) -> BTre
     while *now < until {
         while let Some(grant) = egress.next_grant(*now) {
             match grant {
-                Grant::Packet((flow, size)) => *bytes.entry(flow).or_default() += u64::from(size),
+                Grant::Packet((flow, size)) | Grant::Marked((flow, size)) => {
+                    *bytes.entry(flow).or_default() += u64::from(size)
+                }
                 Grant::Flow { id, bytes: budget, .. } => {
                     egress.used(*now, id, budget, 1, true);
                     *bytes.entry(id).or_default() += u64::from(budget);
@@ -158,7 +160,7 @@ fn classes_are_strict_within_limits() {
         loop {
             now = egress.poll_timeout().unwrap().max(now);
             match egress.next_grant(now) {
-                Some(Grant::Packet(_)) => break,
+                Some(Grant::Packet(_) | Grant::Marked(_)) => break,
                 Some(Grant::Flow { id, bytes, .. }) => {
                     others += 1;
                     egress.used(now, id, bytes, 1, true);
@@ -285,6 +287,7 @@ fn any_order_of_operations() {
             queue_limit_bytes: limit,
             quantum_bytes: (lcg(&mut x, 2) == 0).then_some(lcg(&mut x, 5_000) as u32),
             rtt: (lcg(&mut x, 2) == 0).then_some(Duration::from_millis(lcg(&mut x, 100_000))),
+            aqm: Aqm::default(),
         });
         let mut now = Instant::from_millis(lcg(&mut x, 100));
         let (mut put, mut out, mut handed_back) = (0_u64, 0_u64, 0_u64);
@@ -405,4 +408,55 @@ fn whoever_joins_has_its_share_at_once() {
         let bytes = serve(&mut egress, &mut now, until);
         assert!(bytes[&9] >= least, "{joins_ms}: {bytes:?}");
     }
+}
+
+/// Packets of 1,500 bytes that come in at these rates, in flows of one group each, for ten seconds,
+/// through a link of 8 Mbit/s. Of each: the share that was dropped, and the longest wait in the
+/// last five seconds, milliseconds.
+fn managed(rates_bps: &[u64], weights: &[u32]) -> Vec<(f64, u64)> {
+    let aqm =
+        Aqm { interval: Duration::from_millis(500), target: Duration::from_millis(30), ..Aqm::default() };
+    let mut egress = Egress::new(Config { rate_bps: Some(8_000_000), aqm, ..Config::default() });
+    for (n, weight) in weights.iter().enumerate() {
+        let share = Share { weight: *weight, rate_bps: None };
+        assert!(egress.set_group(Instant::ZERO, GroupId(n as u32), share));
+    }
+    let mut sent = vec![0_u64; rates_bps.len()];
+    let mut dropped = vec![0_u64; rates_bps.len()];
+    let mut longest = vec![0; rates_bps.len()];
+    for us in (0..10_000_000_u64).step_by(100) {
+        let now = Instant::ZERO + Duration::from_micros(us);
+        for (n, rate) in rates_bps.iter().enumerate() {
+            while sent[n] * 12_000 * 1_000_000 < rate * us {
+                sent[n] += 1;
+                let lane = Lane { class: Class::Bulk, group: GroupId(n as u32) };
+                let victims = egress.enqueue_managed(now, n as u64, lane, 1_500_u32, ((n, now), false));
+                assert!(victims.is_empty(), "the limit of the queue is far");
+            }
+        }
+        while let Some(grant) = egress.next_grant(now) {
+            let Grant::Packet((n, since)) = grant else { panic!("nothing can be marked") };
+            if us > 5_000_000 {
+                longest[n] = longest[n].max(now.since(since).as_millis() as u64);
+            }
+        }
+        egress.take_dropped().for_each(|(n, _)| dropped[n] += 1);
+    }
+    (0..rates_bps.len()).map(|n| (dropped[n] as f64 / sent[n] as f64, longest[n])).collect()
+}
+
+#[test]
+fn who_sends_less_than_its_share_loses_nothing_and_hardly_waits() {
+    for (rates, weights) in [([3_000_000, 12_000_000], [1, 1]), ([1_500_000, 12_000_000], [1, 4])] {
+        let of = managed(&rates, &weights);
+        assert_eq!(of[0].0, 0.0, "{rates:?}");
+        assert!(of[0].1 <= 4, "{rates:?}: {} ms", of[0].1);
+    }
+}
+
+#[test]
+fn who_sends_more_than_the_link_carries_waits_no_longer_than_the_bound() {
+    let of = managed(&[12_000_000], &[1]);
+    assert!((0.28..0.38).contains(&of[0].0), "{} of a third too much", of[0].0);
+    assert!(of[0].1 <= 21, "{} ms", of[0].1);
 }

@@ -202,6 +202,11 @@ pub struct Link {
     /// The rate is to be found out where the operator has said none, and `leg.cc` only governs
     /// until it is.
     pub estimate_rate: bool,
+    /// What is found out is no more than this, in bits per second; `None`: nobody has said so.
+    pub rate_max_bps: Option<u64>,
+    /// The rate that the operator has said is held against what arrives at the other end, and less
+    /// is sent where that is less.
+    pub corrects_rate: bool,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
     /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way

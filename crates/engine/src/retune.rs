@@ -110,8 +110,8 @@ impl Engine {
                 self.tell_all(Changed::Rate(way));
             }
             // Asked with every batch of packets, and seldom news.
-            Change::Estimate(_) if after == before => return,
-            Change::Estimate(_) => {}
+            Change::Estimate(_) | Change::Carried(_) if after == before => return,
+            Change::Estimate(_) | Change::Carried(_) => {}
             Change::Controller(_) => self.set_rate_source(way, source),
         }
         if after.clock() != before.clock() {

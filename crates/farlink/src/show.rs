@@ -245,11 +245,41 @@ fn status_text(status: &Value) -> String {
     for found in list(status, "/diversion/found").iter().filter_map(Value::as_str) {
         out += &format!("problem:     {found}\n");
     }
-    for table in [links, pairs, interfaces, rules, stages(status), counters].iter().filter(|t| !t.is_empty())
+    for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
+        .iter()
+        .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }
     out
+}
+
+/// What links have carried, by kind, where that is more than split TCP.
+fn carried(status: &Value) -> Table {
+    let mut table =
+        Table::new(&["LINK", "CARRIED", "PACKETS", "BYTES", "DROPPED", "MEAN WAIT", "LONGEST WAIT"]);
+    for link in list(status, "/links") {
+        let kinds = || link.get("carried").and_then(Value::as_object).into_iter().flatten();
+        let is_used = |kind: &Value| number(kind, "/packets") + number(kind, "/dropped_packets") > 0;
+        if !kinds().any(|(name, kind)| name != "split_tcp" && is_used(kind)) {
+            continue;
+        }
+        for (name, kind) in kinds().filter(|(_, kind)| is_used(kind)) {
+            // What is made here waits as what is held for the connection.
+            let waits = |us: u64| if name == "split_tcp" { "-".into() } else { view::microseconds(us) };
+            let packets = number(kind, "/packets");
+            table.row([
+                text(link, "/name"),
+                name.replace('_', " "),
+                packets.to_string(),
+                bytes(number(kind, "/bytes")),
+                number(kind, "/dropped_packets").to_string(),
+                waits(number(kind, "/waited_us") / packets.max(1)),
+                waits(number(kind, "/waited_max_us")),
+            ]);
+        }
+    }
+    table
 }
 
 /// The gateways that were heard at the other end of a link, with the version of their messages.
@@ -263,9 +293,10 @@ fn gateways_of(link: &Value) -> String {
 
 /// A link's rate, as said or as found out.
 fn rate_of(link: &Value) -> String {
-    match link.pointer("/estimated_bps").and_then(Value::as_u64).unwrap_or(0) {
-        0 => view::rate(number(link, "/rate_bps")),
-        found => format!("{} (found out)", view::rate(found)),
+    match (number(link, "/estimated_bps"), number(link, "/declared_bps")) {
+        (0, _) => view::rate(number(link, "/rate_bps")),
+        (found, 0) => format!("{} (found out)", view::rate(found)),
+        (carries, declared) => format!("{} (declared {})", view::rate(carries), view::rate(declared)),
     }
 }
 

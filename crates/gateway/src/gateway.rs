@@ -4,7 +4,6 @@
 use farlink_egress::Grant;
 use farlink_engine::config::{Config, Interface};
 use farlink_engine::event::{Carried, Event};
-use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
@@ -21,6 +20,7 @@ use crate::left_behind::Fates;
 use crate::links::LinkQueue;
 use crate::network::Network;
 use crate::ordinary::Ordinary;
+use crate::others;
 use crate::outlet::{Grants, Outlet};
 use crate::place::Place;
 use crate::recut::{Head, cut_as};
@@ -282,7 +282,7 @@ impl Gateway {
         if core::mem::take(&mut self.actions_changed) {
             self.engine.follow_actions(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
-        self.follow_estimates(now);
+        self.follow_rates(now);
         self.follow_pairs(now);
         while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
             match self.outlet.link_mut(r.out) {
@@ -308,8 +308,8 @@ impl Gateway {
         }
     }
 
-    /// Links whose rate is being found out: what was told of them, and what follows.
-    fn follow_estimates(&mut self, now: Instant) {
+    /// Links whose rate is found out or looked at: what was told of them, and what follows.
+    fn follow_rates(&mut self, now: Instant) {
         for (way, report) in self.engine.take_link_reports() {
             if let Some(link) = self.outlet.link_mut(way) {
                 link.hear(now, &report);
@@ -318,9 +318,9 @@ impl Gateway {
         for link in self.outlet.links_mut() {
             let way = link.way();
             self.engine.follow_link_rtt(way);
-            let estimate = self.engine.links().get(way).and_then(|known| link.follow_estimate(now, known));
-            if let Some(estimate) = estimate {
-                self.engine.apply(now, way, Change::Estimate(estimate));
+            let news = self.engine.links().get(way).and_then(|known| link.follow_rate(now, known));
+            if let Some(news) = news {
+                self.engine.apply(now, way, news);
             }
         }
     }
@@ -335,6 +335,10 @@ impl Gateway {
                 Grant::Packet(waiting) => {
                     self.outlet.release(now, way, waiting, (self.engine.pool(), net));
                 }
+                Grant::Marked(mut waiting) => {
+                    others::mark(waiting.packet.bytes_mut());
+                    self.outlet.release(now, way, waiting, (self.engine.pool(), net));
+                }
                 Grant::Flow { id, class, bytes } => {
                     let ready = ReadyId::from_u64(id);
                     let turn = Turn { budget_bytes: bytes, waited: Duration::ZERO };
@@ -345,6 +349,9 @@ impl Gateway {
                     }
                 }
             }
+        }
+        if let Some(link) = self.outlet.link_mut(way) {
+            link.recycle_dropped(self.engine.pool());
         }
     }
 

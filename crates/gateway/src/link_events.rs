@@ -82,7 +82,7 @@ impl Gateway {
         if let Some(link) = self.outlet.link_mut(way) {
             for waiting in link.egress.take_packets(now) {
                 if now.since(waiting.since) > WAIT_MAX {
-                    link.note_dropped();
+                    link.note_dropped(waiting.kind);
                     waiting.packet.recycle(pool);
                 } else {
                     link.enqueue(now, waiting, pool);

@@ -1,20 +1,23 @@
 //! The egress queues of the declared links: forwarded packets wait in them, flows are granted
 //! bytes.
 
-use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane, RateEstimate, Report};
+use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, Config, Interface, XcpWeights};
-use farlink_engine::link::{Link, LinkEstimate, LinkReport, PairId, RateSource, State, Witness};
+use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{
-    Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment,
+    Duration, Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment,
 };
 
 use crate::ack_filter;
 use crate::acks;
 use crate::due::{Deadline, Due};
 use crate::group;
+use crate::kinds::{Kind, Kinds};
+use crate::link_rate::LinkRate;
+use crate::others::{self, Others};
 use crate::pairs::group_of;
 use crate::place;
 use crate::status::LinkStatus;
@@ -42,6 +45,8 @@ pub struct Waiting {
     pub hash: u64,
     /// Its class.
     pub class: Class,
+    /// What it is.
+    pub kind: Kind,
 }
 
 /// A declared link's queue.
@@ -56,8 +61,12 @@ pub struct LinkQueue {
     interface: String,
     /// Packets that the pool had no room for.
     refused: u64,
-    /// The rate is being found out.
-    estimate: Option<RateEstimate>,
+    /// The rate as it is seen.
+    rate: LinkRate,
+    /// What it has carried.
+    kinds: Kinds,
+    /// How what is not split shares it.
+    others: Others,
     /// What comes in has taken its time of the rate that is declared.
     is_half_duplex: bool,
     /// It answers the wishes of packets that are forwarded.
@@ -110,7 +119,7 @@ impl LinkQueue {
         let rations_acks = acks::follow(Instant::ZERO, &mut egress);
         let router =
             link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights, shims));
-        Self {
+        let mut queue = Self {
             id,
             iface: interface.id,
             egress,
@@ -118,14 +127,18 @@ impl LinkQueue {
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
-            estimate: (link.estimate_rate && link.rate_bps.is_none()).then(RateEstimate::default),
+            rate: LinkRate::new(link, !link.is_half_duplex && !link.is_xcp_router),
+            kinds: Kinds::default(),
+            others: Others::default(),
             is_half_duplex: link.is_half_duplex,
             router,
             shim: link.xcp_shim,
             filters_acks: link.filters_acks(),
             acks_filtered: 0,
             rations_acks,
-        }
+        };
+        queue.follow_aqm();
+        queue
     }
 
     /// Its place among all.
@@ -172,13 +185,41 @@ impl LinkQueue {
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
         let Some(waiting) = self.filter(waiting, size, pool) else { return };
-        let lane = match &mut self.router {
-            Some(router) => router.arrive(now, &waiting.packet, waiting.class, &mut self.egress),
-            None => waiting.class.into(),
+        let (flow, egress) = (waiting.hash | FORWARDED, &mut self.egress);
+        let victims = match &mut self.router {
+            Some(router) => {
+                let lane = router.arrive(now, &waiting.packet, waiting.class, egress);
+                egress.enqueue(now, flow, lane, size, waiting)
+            }
+            None if waiting.class == Class::Control => {
+                egress.enqueue(now, flow, waiting.class, size, waiting)
+            }
+            None if waiting.kind == Kind::Tcp => {
+                let lane = self.others.lane(now, waiting.class, egress);
+                egress.enqueue(now, flow, lane, size, waiting)
+            }
+            None => {
+                let lane = self.others.lane(now, waiting.class, egress);
+                let can_be_marked = others::can_be_marked(waiting.packet.bytes());
+                egress.enqueue_managed(now, flow, lane, size, (waiting, can_be_marked))
+            }
         };
-        for victim in self.egress.enqueue(now, waiting.hash | FORWARDED, lane, size, waiting) {
-            victim.packet.recycle(pool);
+        for victim in victims {
+            self.let_go(victim, pool);
         }
+    }
+
+    /// Packets that have waited too long go back to the pool.
+    pub fn recycle_dropped(&mut self, pool: &mut Pool) {
+        for victim in self.egress.take_dropped().collect::<Vec<_>>() {
+            self.let_go(victim, pool);
+        }
+    }
+
+    fn let_go(&mut self, victim: Waiting, pool: &mut Pool) {
+        let size = supersegment::wire_size(victim.packet.bytes(), &victim.packet.offload);
+        self.kinds.note_dropped(victim.kind, size.packets);
+        victim.packet.recycle(pool);
     }
 
     /// An acknowledgement that says all that the one before it says takes the place of that one.
@@ -188,6 +229,7 @@ impl LinkQueue {
             return Some(waiting);
         }
         let flow = waiting.hash | FORWARDED;
+        // Acknowledgements stand in the default group.
         let before = self.egress.newest_mut(flow, waiting.class, size);
         let Some(before) = before.filter(|before| ack_filter::supersedes(&before.packet, &waiting.packet))
         else {
@@ -212,7 +254,8 @@ impl LinkQueue {
             let size = WireSize { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), packets: 1 };
             let packet = PacketBuf::outside(bytes, Offload::default());
             // The router of XCP, if there is one, sees them as it sees all that is made here.
-            let waiting = Waiting { packet, via, since: now, hash: 0, class: Class::Control };
+            let (class, kind) = (Class::Control, Kind::Split);
+            let waiting = Waiting { packet, via, since: now, hash: 0, class, kind };
             if let Err(waiting) = self.egress.push_granted(now, size, waiting) {
                 left.push(waiting.packet.bytes().to_vec());
             }
@@ -222,15 +265,25 @@ impl LinkQueue {
 
     /// A packet that has waited leaves.
     pub fn release(&mut self, now: Instant, waiting: &mut Waiting) {
+        let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
+        self.note_sent(waiting.kind, size, now.since(waiting.since));
         if let Some(router) = &mut self.router {
             router.depart(now, &mut waiting.packet, waiting.class, &self.egress);
         }
     }
 
     /// Something of the gateway's own has left past the queue.
-    pub fn charge(&mut self, now: Instant, size: WireSize) {
+    pub fn charge(&mut self, now: Instant, size: WireSize, kind: Kind) {
         self.egress.charge(now, size);
         self.count_own(now, size, Class::Control);
+        self.note_sent(kind, size, Duration::ZERO);
+    }
+
+    fn note_sent(&mut self, kind: Kind, size: WireSize, waited: Duration) {
+        self.kinds.note_sent(kind, size, waited);
+        if kind.is_counted() {
+            self.rate.note_counted(size.bytes);
+        }
     }
 
     fn count_own(&mut self, now: Instant, size: WireSize, class: Class) {
@@ -252,8 +305,16 @@ impl LinkQueue {
         self.router.is_some()
     }
 
+    fn follow_aqm(&mut self) {
+        let config = self.egress.config();
+        let packet_ns = |bps: u64| u64::from(config.mtu_bytes) * 8_000_000_000 / bps.max(1);
+        let packet = Duration::from_nanos(config.rate_bps.map_or(0, packet_ns));
+        self.egress.set_aqm(others::aqm(config.rtt, packet));
+    }
+
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.egress.set_rate(now, rate_bps);
+        self.follow_aqm();
         self.rations_acks = acks::follow(now, &mut self.egress);
         if let Some(router) = &mut self.router {
             router.set_rate(self.egress.carries_bps(now));
@@ -262,7 +323,7 @@ impl LinkQueue {
 
     /// A packet has come in by the link. An estimate counts already what the other direction takes.
     pub fn note_arrival(&mut self, now: Instant, packet: &PacketBuf) {
-        if self.is_half_duplex && self.estimate.is_none() {
+        if self.is_half_duplex && !self.rate.is_sought() {
             self.egress.note_medium_taken(now, supersegment::wire_size(packet.bytes(), &packet.offload));
         }
     }
@@ -277,57 +338,50 @@ impl LinkQueue {
         self.is_half_duplex = is_half_duplex;
     }
 
-    /// The rate is known from somewhere else now: what was found out so far is forgotten.
-    pub fn set_rate_source(&mut self, now: Instant, source: RateSource) {
-        self.set_rate(now, source.declared_bps());
-        self.estimate = source.is_estimated().then(RateEstimate::default);
+    /// The rate is known from somewhere else now, or somebody else is the clock: what was found out
+    /// so far is forgotten.
+    pub fn follow_pace(&mut self, now: Instant, pace: Pace) {
+        self.set_rate(now, pace.source().declared_bps());
+        self.rate.follow(pace, !self.is_half_duplex && self.router.is_none());
+    }
+
+    /// What the configuration says of the rate, beside the rate itself.
+    pub fn look_at_rate(&mut self, link: &config::Link) {
+        self.rate.set(link);
     }
 
     /// The gateway at the other end has told what arrived there.
     pub fn hear(&mut self, now: Instant, report: &LinkReport) {
-        let busy_since = self.egress.busy_since();
-        let Some(estimate) = self.estimate.as_mut() else { return };
-        let arrived = report.arrived;
-        let report = Report {
-            peer: arrived.by.number(),
-            arrived_us: arrived.at_us,
-            received_bytes: arrived.received_bytes,
-            sent_at: report.sent_at,
-            sent_again: report.sent_again,
-            min_rtt: report.min_rtt,
-        };
-        estimate.on_report(now, &report, busy_since);
+        self.rate.hear(now, report, self.egress.busy_since());
     }
 
-    /// Time may have come for the estimate; the queue sends at its rate. Returns what is known now,
-    /// if the rate is being found out at all.
-    pub fn follow_estimate(&mut self, now: Instant, known: &Link) -> Option<Option<LinkEstimate>> {
-        let estimated = self.estimate.as_ref().and_then(RateEstimate::rtt);
-        let rtt = known.declared_rtt().or(estimated).or(known.measured_rtt());
+    /// Time may have come for what is found out of the rate; the queue sends at it. Returns what
+    /// follows for the connections.
+    pub fn follow_rate(&mut self, now: Instant, known: &Link) -> Option<Change> {
+        let rtt = self.rate.rtt(known);
         if self.egress.config().rtt != rtt {
             self.egress.set_rtt(rtt);
+            self.follow_aqm();
         }
-        let estimate = self.estimate.as_mut()?;
-        estimate.handle_timeout(now);
-        estimate.note_sent(now, self.egress.sent_bytes());
-        let sending = estimate.sending_bps();
-        let found = estimate.rate_bps().zip(estimate.rtt());
-        if self.egress.config().rate_bps != sending {
-            self.set_rate(now, sending);
+        self.others.follow(now, &mut self.egress);
+        let sending_bps = self.rate.step(now, self.egress.carried_bytes())?;
+        if self.egress.config().rate_bps != sending_bps {
+            self.set_rate(now, sending_bps);
         }
-        Some(found.map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
+        self.rate.news()
     }
 
-    /// When [`Self::follow_estimate`] or the queue wants attention.
+    /// When [`Self::follow_rate`] or the queue wants attention.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let grant = self.egress.poll_timeout().map(|at| Deadline { at, what: Due::Grant });
-        let estimate = self.estimate.as_ref().and_then(RateEstimate::poll_timeout);
-        Deadline::first([grant, estimate.map(|at| Deadline { at, what: Due::Estimate })])
+        let rate = self.rate.poll_timeout();
+        Deadline::first([grant, rate.map(|at| Deadline { at, what: Due::Estimate })])
     }
 
-    /// A packet could not wait for want of memory.
-    pub fn note_dropped(&mut self) {
+    /// A packet of this kind could not wait for want of memory, or has waited too long.
+    pub fn note_dropped(&mut self, kind: Kind) {
         self.refused += 1;
+        self.kinds.note_dropped(kind, 1);
     }
 
     /// The group of what a flow wants to send.
@@ -344,9 +398,8 @@ impl LinkQueue {
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants, pair: Option<PairId>) {
         // The link is not idle where bytes wait before it that have left here, or that come the
         // other way.
-        let sent_bytes = self.egress.sent_bytes();
-        let waits = |e: &RateEstimate| e.has_backlog(now, sent_bytes);
-        let is_busy = self.estimate.as_ref().is_some_and(waits) || self.egress.is_medium_busy(now);
+        let has_backlog = self.rate.has_backlog(now, self.egress.carried_bytes());
+        let is_busy = has_backlog || self.egress.is_medium_busy(now);
         let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {
             let lane = Lane { class: class_of(wants), group: self.group_of(wants, pair) };
@@ -363,6 +416,7 @@ impl LinkQueue {
         self.repeated_bytes += u64::from(pulled.repeated_bytes);
         self.egress.used(now, id.as_u64(), pulled.size.bytes, pulled.size.packets, same);
         self.count_own(now, pulled.size, class);
+        self.note_sent(Kind::Split, pulled.size, Duration::ZERO);
         if let (Some(wants), false) = (pulled.more, same) {
             self.set_ready(now, id, wants, pulled.pair);
         }
@@ -382,7 +436,9 @@ impl LinkQueue {
             state: said.state().name(),
             down_by: said.names(),
             rate_bps: self.egress.config().rate_bps.unwrap_or(0),
-            estimated_bps: self.estimate.as_ref().and_then(RateEstimate::rate_bps).unwrap_or(0),
+            declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
+            estimated_bps: self.rate.found_bps(),
+            carried: self.kinds.named().collect(),
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),

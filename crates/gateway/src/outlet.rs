@@ -17,6 +17,7 @@ use farlink_wire::{
 
 use crate::datagrams::Datagrams;
 use crate::identification::Identifications;
+use crate::kinds::Kind;
 use crate::left_behind::LeftBehind;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
@@ -193,10 +194,11 @@ impl Outlet {
             packet.recycle(pool);
             return None;
         };
+        let kind = Kind::of(packet.bytes(), self.shims);
         if !link.egress.is_idle() && pool.is_pressed() {
             packet = packet.shrunk(pool);
             if !room::may_wait(pool) {
-                link.note_dropped();
+                link.note_dropped(kind);
                 packet.recycle(pool);
                 return None;
             }
@@ -204,7 +206,7 @@ impl Outlet {
         let class = place.class(rules, (from, iface), packet.bytes(), self.shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
-            link.enqueue(now, Waiting { packet, via: from, since: now, hash, class }, pool);
+            link.enqueue(now, Waiting { packet, via: from, since: now, hash, class, kind }, pool);
         }
         Some(out)
     }
@@ -260,7 +262,7 @@ impl Outlet {
         net: &mut dyn Network,
     ) {
         let offload = Offload::default();
-        self.charge(now, out, supersegment::wire_size(bytes, &offload));
+        self.charge(now, out, supersegment::wire_size(bytes, &offload), Kind::Icmp);
         let out = self.iface(out);
         let packet = Transmit { via, out, header: bytes, payload: &[], offload, is_made: true };
         self.write(now, &packet, net);
@@ -283,9 +285,9 @@ impl Outlet {
         self.write(now, &Transmit { via, out, header, payload: &[], offload, is_made: false }, net);
     }
 
-    fn charge(&mut self, now: Instant, out: Way, size: WireSize) {
+    fn charge(&mut self, now: Instant, out: Way, size: WireSize, kind: Kind) {
         if let Some(link) = self.link_mut(out) {
-            link.charge(now, size);
+            link.charge(now, size, kind);
         }
     }
 
@@ -375,7 +377,7 @@ impl Exit<'_> {
             let offload = Offload::default();
             let one = WireSize { bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX), packets: 1 };
             if self.grants == Grants::Unasked {
-                self.outlet.charge(self.now, made.out, one);
+                self.outlet.charge(self.now, made.out, one, Kind::Split);
             }
             size = size.and(one);
             let packet = Transmit { via, out, header: &bytes, payload: &[], offload, is_made: true };
@@ -416,7 +418,7 @@ impl World for Exit<'_> {
         }
         let size = WireSize::of(header.len(), payload_bytes, &offload);
         if self.grants == Grants::Unasked {
-            self.outlet.charge(self.now, made.out, size);
+            self.outlet.charge(self.now, made.out, size, Kind::Split);
         }
         let (via, out, payload) = (made.via, self.outlet.iface(made.out), made.payload);
         let packet = Transmit { via, out, header: &header, payload, offload, is_made: true };

@@ -100,9 +100,9 @@ impl Place {
 fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
     let (src, dst) = ip::addresses(bytes)?;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let (protocol, ports_at, is_fragment, traffic_class) = match src {
-        IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0, byte(1)),
-        IpAddr::V6(_) => (byte(6), 40, false, byte(0) << 4 | byte(1) >> 4),
+    let (protocol, ports_at, is_fragment) = match src {
+        IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0),
+        IpAddr::V6(_) => (byte(6), 40, false),
     };
     let shim = bytes.get(ports_at..).filter(|_| src.is_ipv4() && !is_fragment && shims.has(protocol));
     let (protocol, ports_at) = match shim.and_then(Shim::read) {
@@ -114,7 +114,7 @@ fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
     let has_ports = WITH_PORTS.contains(&protocol) && !is_fragment;
     let port = |at: usize| u16::from_be_bytes([byte(at), byte(at + 1)]);
     let ports = has_ports.then(|| (port(ports_at), port(ports_at + 2)));
-    Some(Label { src, dst, protocol, ports, dscp: traffic_class >> 2 })
+    Some(Label { src, dst, protocol, ports, dscp: ip::traffic_class(bytes)? >> 2 })
 }
 
 /// Which direction does not matter in a queue that only one of them uses.

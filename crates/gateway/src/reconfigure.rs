@@ -132,6 +132,9 @@ impl Gateway {
 
     /// All that can be changed of a link is as it is here.
     fn impose(&mut self, now: Instant, way: Way, link: &Link) {
+        if let Some(queue) = self.outlet.link_mut(way) {
+            queue.look_at_rate(link);
+        }
         self.engine.apply(now, way, Change::Rate(link.rate_bps));
         let controller = (!link.estimate_rate).then_some(link.leg.cc);
         self.engine.apply(now, way, Change::Controller(controller));
@@ -195,6 +198,13 @@ impl Gateway {
 
     fn change_link(&mut self, now: Instant, way: Way, before: &Link, after: &Link, done: &mut Reconfigured) {
         let key = |what: &str| format!("link.{}.{what}", before.name);
+        let looks = |link: &Link| (link.corrects_rate, link.rate_max_bps);
+        done.apply(looks(before) != looks(after), &key("rate_correction"), || {
+            if let Some(queue) = self.outlet.link_mut(way) {
+                queue.look_at_rate(after);
+            }
+            self.follow_rate_source(now, way);
+        });
         done.apply(before.rate_bps != after.rate_bps, &key("rate"), || {
             self.engine.apply(now, way, Change::Rate(after.rate_bps));
             self.follow_rate_source(now, way);
@@ -293,6 +303,8 @@ fn link_in_force(before: &Link, after: &Link) -> Link {
     Link {
         rate_bps: after.rate_bps,
         estimate_rate: after.estimate_rate,
+        rate_max_bps: after.rate_max_bps,
+        corrects_rate: after.corrects_rate,
         leg: LegConfig { cc: after.leg.cc, initial_window: after.leg.initial_window, ..before.leg.clone() },
         action: after.action,
         is_half_duplex: after.is_half_duplex,

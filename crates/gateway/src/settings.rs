@@ -6,7 +6,7 @@ use farlink_engine::config::{
     Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction,
     OnLongPaths, XcpWeights,
 };
-use farlink_engine::link::{Change, Link, RateSource, Witness};
+use farlink_engine::link::{Change, Link, Witness};
 use farlink_engine::net::Way;
 use farlink_wire::Instant;
 use farlink_wire::quantity::{self, Bare};
@@ -488,9 +488,9 @@ impl Gateway {
 
     /// The queue of a link goes by the rate as it is known now.
     pub(crate) fn follow_rate_source(&mut self, now: Instant, way: Way) {
-        let source = self.engine.links().get(way).map(|link| link.pace().source());
-        if let (Some(source), Some(queue)) = (source, self.outlet.link_mut(way)) {
-            queue.set_rate_source(now, source);
+        let pace = self.engine.links().get(way).map(Link::pace);
+        if let (Some(pace), Some(queue)) = (pace, self.outlet.link_mut(way)) {
+            queue.follow_pace(now, pace);
         }
     }
 
@@ -522,18 +522,16 @@ impl Gateway {
     }
 
     fn set_link_cc(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
-        let Some(before) = self.engine.links().get(way).map(|link| link.pace().source()) else {
-            return Ok(());
-        };
+        let Some(before) = self.engine.links().get(way).map(Link::pace) else { return Ok(()) };
         let kind = match value {
             "auto" => None,
             name => Some(controller(name, Kind::ALL).map_err(|wrong| wrong + ", auto")?),
         };
-        if kind.is_some_and(Kind::is_clocked_by_queue) && !matches!(before, RateSource::Declared(_)) {
+        if kind.is_some_and(Kind::is_clocked_by_queue) && before.source().declared_bps().is_none() {
             return Err("`fixed-rate` has no rate to go by: set link.NAME.rate_bps first".into());
         }
         self.engine.apply(now, way, Change::Controller(kind));
-        let after = self.engine.links().get(way).map(|link| link.pace().source());
+        let after = self.engine.links().get(way).map(Link::pace);
         if after.is_some_and(|after| after != before) {
             self.follow_rate_source(now, way);
         }

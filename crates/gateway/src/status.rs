@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use farlink_engine::status as engine;
 
+use crate::kinds::Passed;
+
 /// A snapshot for `farlink status`.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Status {
@@ -54,9 +56,14 @@ pub struct LinkStatus {
     pub down_by: Vec<&'static str>,
     /// Shaping rate in bit/s; 0 when unknown.
     pub rate_bps: u64,
-    /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when the
-    /// operator has said the rate, or nothing is known yet.
+    /// The rate that the operator has said, bit/s; 0: none.
+    pub declared_bps: u64,
+    /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when nothing
+    /// is known yet, or it carries what the operator has said.
     pub estimated_bps: u64,
+    /// What has been sent into it, has waited and was dropped, by kind: `split_tcp`,
+    /// `forwarded_tcp`, `udp`, `icmp`, `other`.
+    pub carried: BTreeMap<&'static str, Passed>,
     /// What packets that say how fast they are sent have of it now (XCP), bit/s; 0 where its queue
     /// does not answer them.
     pub xcp_capacity_bps: u64,

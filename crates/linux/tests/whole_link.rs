@@ -39,6 +39,8 @@ fn gateway(everything: bool, method: Method) -> DriverConfig {
         xcp_shim: None,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
+        rate_max_bps: None,
+        corrects_rate: true,
         action: None,
         ack_filter: Default::default(),
         copies: Default::default(),

@@ -145,6 +145,8 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             xcp_shim: xcp_shim(gap),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate,
+            rate_max_bps: None,
+            corrects_rate: true,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,

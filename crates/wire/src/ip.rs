@@ -50,6 +50,17 @@ pub fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
+/// DSCP and ECN of a packet, whatever it carries; `None` when it is too short to have any.
+#[must_use]
+pub fn traffic_class(packet: &[u8]) -> Option<u8> {
+    let (first, second) = (u8_at(packet, 0)?, u8_at(packet, 1)?);
+    match first >> 4 {
+        4 => Some(second),
+        6 => Some(first << 4 | second >> 4),
+        _ => None,
+    }
+}
+
 /// What a packet is, as far as this crate reads it.
 // One value lives at a time, on the stack: boxing the large case would be the only allocation per
 // packet.

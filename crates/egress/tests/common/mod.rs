@@ -1,6 +1,8 @@
 //! What several of these tests use.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod model;
+
 use farlink_egress::{Egress, Grant};
 use farlink_wire::time::Instant;
 

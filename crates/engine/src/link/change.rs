@@ -15,6 +15,8 @@ pub enum Change {
     /// The gateways have found out the rate where nobody says it; `None`: they no longer know
     /// anything.
     Estimate(Option<LinkEstimate>),
+    /// The link carries so much less than the operator says; `None`: it carries that.
+    Carried(Option<u64>),
     /// A witness says that it is up (`true`) or down. Ordinary interfaces may be down, too.
     Up(Witness, bool),
     /// The initial window of connections that begin from now on.
@@ -28,6 +30,7 @@ impl Change {
             Self::Rate(rate_bps) => pace.with_rate(rate_bps),
             Self::Controller(kind) => pace.with_controller(kind),
             Self::Estimate(estimate) => pace.with_estimate(estimate),
+            Self::Carried(carries_bps) => pace.with_carried(carries_bps),
             Self::Up(..) | Self::InitialWindow(_) => pace,
         }
     }

@@ -22,6 +22,13 @@ pub struct LinkEstimate {
 pub enum RateSource {
     /// The operator says it.
     Declared(u64),
+    /// The operator says one, and what is seen says another: the link carries less.
+    Corrected {
+        /// What is said.
+        declared_bps: u64,
+        /// What is seen.
+        carries_bps: u64,
+    },
     /// The gateways at both ends find it out: this is what they have found so far.
     Estimated(Option<LinkEstimate>),
     /// Nobody does.
@@ -48,12 +55,19 @@ impl RateSource {
     /// The rate, from wherever it is known.
     #[must_use]
     pub fn rate_bps(self) -> Option<u64> {
-        self.declared_bps().or(self.estimate().map(|e| e.rate_bps))
+        match self {
+            Self::Declared(bps) | Self::Corrected { carries_bps: bps, .. } => Some(bps),
+            Self::Estimated(estimate) => estimate.map(|e| e.rate_bps),
+            Self::Nobody => None,
+        }
     }
     /// The rate that the operator says.
     #[must_use]
     pub fn declared_bps(self) -> Option<u64> {
-        if let Self::Declared(bps) = self { Some(bps) } else { None }
+        match self {
+            Self::Declared(bps) | Self::Corrected { declared_bps: bps, .. } => Some(bps),
+            Self::Estimated(_) | Self::Nobody => None,
+        }
     }
     /// What the gateways have found out.
     #[must_use]
@@ -140,7 +154,9 @@ impl Pace {
     #[must_use]
     pub fn with_controller(self, kind: Option<cc::Kind>) -> Self {
         match (kind, self.source) {
-            (None, RateSource::Declared(_)) => Self { clock: Clock::Queue, ..self },
+            (None, RateSource::Declared(_) | RateSource::Corrected { .. }) => {
+                Self { clock: Clock::Queue, ..self }
+            }
             (None, RateSource::Estimated(_)) => self,
             (None, RateSource::Nobody) => {
                 Self { source: RateSource::Estimated(None), clock: Clock::Connections(UNKNOWN_RATE_CC) }
@@ -151,6 +167,19 @@ impl Pace {
             }
             (Some(kind), _) => Self { clock: Clock::of(kind), ..self },
         }
+    }
+
+    /// The link carries so much less than the operator says; `None`: it carries that.
+    #[must_use]
+    pub fn with_carried(self, carries_bps: Option<u64>) -> Self {
+        let Some(declared_bps) = self.source.declared_bps() else { return self };
+        let source = match carries_bps {
+            Some(carries_bps) if carries_bps < declared_bps => {
+                RateSource::Corrected { declared_bps, carries_bps }
+            }
+            _ => RateSource::Declared(declared_bps),
+        };
+        Self { source, ..self }
     }
 
     /// The gateways have found out something else than before, or no longer know anything.
@@ -216,5 +245,20 @@ mod tests {
         assert_eq!(sought.with_estimate(None), sought);
         assert_eq!(found.with_rate(None), pace(RateSource::Estimated(None), Kind::Bbr));
         assert_eq!(found.with_rate(Some(1)), pace(RateSource::Declared(1), Kind::FixedRate));
+    }
+
+    #[test]
+    fn what_a_link_carries_stands_beside_what_is_declared() {
+        let declared = pace(RateSource::Declared(BPS), Kind::FixedRate);
+        let corrected = declared.with_carried(Some(BPS / 2));
+        let source = corrected.source;
+        assert_eq!((source.rate_bps(), source.declared_bps()), (Some(BPS / 2), Some(BPS)));
+        assert_eq!((corrected.clock, source.is_estimated()), (Clock::Queue, false));
+        assert_eq!(corrected.with_carried(None), declared);
+        assert_eq!(corrected.with_carried(Some(BPS)), declared);
+        assert_eq!(corrected.with_rate(Some(1)), pace(RateSource::Declared(1), Kind::FixedRate));
+        assert_eq!(corrected.with_controller(None), corrected);
+        let sought = pace(RateSource::Estimated(None), Kind::Bbr);
+        assert_eq!(sought.with_carried(Some(1)), sought, "nobody has said anything");
     }
 }

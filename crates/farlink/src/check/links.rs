@@ -26,6 +26,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
+        found.extend(declared_too_high(link));
         found.extend(earlier.and_then(|earlier| too_fast(earlier, link, seconds)));
         found.extend(far_end(link, flows));
         found.extend(elsewhere(link, flows));
@@ -61,6 +62,35 @@ fn down(link: &Value) -> Option<Diagnosis> {
     })
 }
 
+/// Less is a rounding, percent.
+const CARRIES_PERCENT: u64 = 98;
+
+/// What has been found out by the reports of the other gateway is less than what is declared.
+fn declared_too_high(after: &Value) -> Option<Diagnosis> {
+    let (declared_bps, carries_bps) = (number(after, "/declared_bps"), number(after, "/estimated_bps"));
+    if carries_bps == 0 || carries_bps.saturating_mul(100) >= declared_bps.saturating_mul(CARRIES_PERCENT) {
+        return None;
+    }
+    let (name, real_bps) = (text(after, "/name"), two_digits(carries_bps));
+    let said = format!(
+        "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If it \
+         stays so, say so: `farlink set link.{name}.rate {real_bps}`, and in the configuration",
+        rate(declared_bps),
+        rate(carries_bps),
+    );
+    let finding = Diagnosis::new("rate-too-high", Severity::Warning, said)
+        .seen("link", &name)
+        .seen("declared_bps", declared_bps)
+        .seen("carries_bps", carries_bps);
+    Some(finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}"))))
+}
+
+/// As much as a few seconds tell.
+fn two_digits(bps: u64) -> u64 {
+    let digits = 10_u64.pow(bps.max(10).ilog10() - 1);
+    bps / digits * digits
+}
+
 /// A queue that is filled faster than the link empties it is somebody else's, and overflows.
 fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
@@ -74,10 +104,7 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
         return None;
     }
     let name = text(after, "/name");
-    // Two digits are as much as a few seconds tell.
-    let arrived_bps = 8 * sent.saturating_sub(again) / seconds.max(1);
-    let digits = 10_u64.pow(arrived_bps.max(10).ilog10() - 1);
-    let real_bps = arrived_bps / digits * digits;
+    let real_bps = two_digits(8 * sent.saturating_sub(again) / seconds.max(1));
     let said = format!(
         "the link {name} is said to carry {}, and of the {} that were sent {:.0} % was sent again: either it carries less (about {}), or it \
          loses that much. If it is slower, say so: `farlink set link.{name}.rate {}`, and in the configuration",
@@ -253,6 +280,22 @@ mod tests {
             "nobody has said it"
         );
         assert_eq!(of(10_000, 5_000, json!({"rate_bps": 1000})), [""; 0], "too little to tell");
+    }
+
+    #[test]
+    fn a_declared_rate_that_is_found_to_be_another_is_told_with_both() {
+        let of = |found: u64| {
+            let after = link(json!({"declared_bps": 8_800_000, "estimated_bps": found}));
+            let sample = |links| Sample { status: json!({ "links": links }), ..Sample::default() };
+            findings(&sample(after.clone()), &sample(after), 2)
+        };
+        assert!(of(0).is_empty(), "nothing else is known");
+        assert!(of(8_700_000).is_empty());
+        let found = of(8_010_000);
+        assert_eq!(found[0].id, "rate-too-high");
+        let text = found[0].text.replace('\u{a0}', " ");
+        assert!(text.contains("declared with 8.80 Mbit/s and carries 8.01 Mbit/s"), "{text}");
+        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 8000000")]);
     }
 
     #[test]

@@ -163,6 +163,10 @@ pub(super) fn link(
         (None, Some(bps)) => Some(bps.get_ref().0),
         (None, None) => None,
     };
+    if let (Some(_), Some(most)) = (rate_bps, &l.rate_max) {
+        let wrong = "the rate is said, so it is that at most; allowed: `rate_max` without `rate`";
+        return Err(source.error(Some(most.span()), wrong));
+    }
     let usual = engine::XcpWeights::default();
     let leg = default_link_leg(rate_bps.is_some());
     let named = l.cc.as_ref().filter(|name| name.get_ref() != AUTO);
@@ -209,6 +213,8 @@ pub(super) fn link(
             unfair_window_bytes: l.window_bytes.as_ref().map(|w| w.get_ref().0),
         },
         estimate_rate: rate_bps.is_none() && named.is_none(),
+        rate_max_bps: l.rate_max.as_ref().map(|most| most.get_ref().0),
+        corrects_rate: l.rate_correction != Some(file::RateCorrection::Off),
         action: l.action.map(|action| match action {
             file::LinkAction::Split => engine::LinkAction::Split,
             file::LinkAction::Custody => engine::LinkAction::Custody(notice),

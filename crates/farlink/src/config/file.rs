@@ -80,6 +80,10 @@ pub struct Link {
     #[serde(default)]
     pub rate_bps: Option<Spanned<In<Bps, 1, { u64::MAX >> 1 }>>>,
     #[serde(default)]
+    pub rate_max: Option<Spanned<Rate>>,
+    #[serde(default)]
+    pub rate_correction: Option<RateCorrection>,
+    #[serde(default)]
     pub rate_in: Option<Rate>,
     #[serde(default)]
     pub ack_filter: Option<AckFilter>,
@@ -133,6 +137,14 @@ pub struct Link {
 pub enum Duplex {
     Full,
     Half,
+}
+
+/// Whether a rate that is declared is held against what arrives.
+#[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateCorrection {
+    Auto,
+    Off,
 }
 
 /// When the queue of a link drops forwarded acknowledgements that say nothing more.

@@ -71,6 +71,7 @@ pub fn named(file: &File, source: Source<'_>, quick: &Quick) -> Result<Named, Co
             rate_bps: quick.rate.map(|r| r.0),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
+            corrects_rate: true,
             ..engine::Link::default()
         };
         add_link(&mut named, &left_alone, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;

@@ -32,6 +32,8 @@ pub enum Place {
     Map(&'static str, &'static str),
     /// In each link, under its name.
     OfLink(&'static str),
+    /// In each kind of traffic of each link.
+    OfKind(&'static str),
     /// In each pair of each link.
     OfPair(&'static str),
     /// In each diverted interface.
@@ -50,7 +52,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-use Place::{At, Each, Map, OfInterface, OfLink, OfPair, OfRule};
+use Place::{At, Each, Map, OfInterface, OfKind, OfLink, OfPair, OfRule};
 
 const fn counter(name: &'static str, place: Place, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, place, unit: Unit::Same, help }
@@ -243,9 +245,48 @@ pub const FAMILIES: &[Family] = &[
         gauge(
             "farlink_link_estimated_bytes_per_second",
             OfLink("estimated_bps"),
-            "Rate of the link, as found out; 0 while unknown or said.",
+            "Rate of the link, as found out; 0 while unknown, or where it carries what was said.",
         ),
         Unit::Bits,
+    ),
+    in_unit(
+        gauge(
+            "farlink_link_declared_bytes_per_second",
+            OfLink("declared_bps"),
+            "Rate of the link, as the operator has said; 0 where he has not.",
+        ),
+        Unit::Bits,
+    ),
+    counter(
+        "farlink_link_carried_packets_total",
+        OfKind("packets"),
+        "Packets sent into the link, by kind: split TCP, forwarded TCP, UDP, ICMP and others.",
+    ),
+    counter(
+        "farlink_link_carried_bytes_total",
+        OfKind("bytes"),
+        "Bytes sent into the link, with IP headers, by kind.",
+    ),
+    counter(
+        "farlink_link_carried_dropped_packets_total",
+        OfKind("dropped_packets"),
+        "Packets that the link's queue has dropped, by kind.",
+    ),
+    in_unit(
+        counter(
+            "farlink_link_carried_waited_seconds_total",
+            OfKind("waited_us"),
+            "Time that forwarded packets have waited for the link, all together, by kind: over their number it is the mean.",
+        ),
+        Unit::Microseconds,
+    ),
+    in_unit(
+        gauge(
+            "farlink_link_carried_waited_max_seconds",
+            OfKind("waited_max_us"),
+            "The longest time that a forwarded packet has waited for the link, by kind.",
+        ),
+        Unit::Microseconds,
     ),
     in_unit(
         gauge(

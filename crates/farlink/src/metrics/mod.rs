@@ -79,6 +79,17 @@ fn samples(family: &Family, status: &Value) -> Vec<Sample> {
         Place::OfLink(field) => of_list("/links", "link", field),
         Place::OfInterface(field) => of_list("/interfaces", "interface", field),
         Place::OfRule(field) => of_list("/engine/rules", "rule", field),
+        Place::OfKind(field) => {
+            let kinds = crate::view::list(status, "/links").iter().flat_map(|link| {
+                let kinds = link.get("carried").and_then(Value::as_object).into_iter().flatten();
+                kinds.map(move |(kind, carried)| (link, kind, carried))
+            });
+            let one = |(link, kind, carried): (&Value, &String, &Value)| {
+                let names = [("link", text(link, "/name")), ("kind", kind.clone())];
+                Some((labels(&names), as_number(carried.get(field)?)?))
+            };
+            kinds.filter_map(one).collect()
+        }
         Place::OfPair(field) => {
             let links = crate::view::list(status, "/links").iter();
             let pairs =

@@ -3,8 +3,9 @@
 //! anything.
 //!
 //! Messages of 200 to 1,000 bytes come at random (Poisson), as UDP packets or over TCP connections.
-//! Each cell runs them twice: alone, and beside the transfers. So each message is compared with
-//! itself on an empty link.
+//! With `message_bytes` all have that size and come evenly, as those of a call or a stream do, and
+//! nobody marks anything. Each cell runs them twice: alone, and beside the transfers. So each
+//! message is compared with itself on an empty link.
 
 mod sockets;
 
@@ -77,6 +78,10 @@ pub(crate) struct Plan {
     pub(crate) window: (Duration, Duration),
     rate_bps: f64,
     packet_bytes: u64,
+    /// Hosts say by DSCP what is urgent and what is not.
+    is_marked: bool,
+    /// Half a round trip, milliseconds.
+    one_way_ms: f64,
 }
 
 /// What came of it, with or without the transfer.
@@ -100,32 +105,42 @@ impl Plan {
             other => bail!("direction = {other}: `up` or `down`"),
         };
         let rate_bps = if is_down { settings.rate_bps } else { settings.up_bps() } as f64;
-        let percent = cell.number("load_percent", 30) as f64;
+        let percent = match cell.number("load_bps", 0) {
+            0 => cell.number("load_percent", 30) as f64,
+            bps => 100.0 * bps as f64 / rate_bps.max(1.0),
+        };
+        let even_bytes = Some(cell.number("message_bytes", 0)).filter(|bytes| *bytes > 0);
         let until = Duration::from_secs(cell.number("duration_s", 20));
         let carrier = match cell.word("transport", "udp") {
             "udp" => Carrier::Udp,
             "tcp" => Carrier::Tcp,
             other => bail!("transport = {other}: `udp` or `tcp`"),
         };
-        if rate_bps <= 0.0 || !(1.0..=90.0).contains(&percent) || until <= WARM_UP {
-            bail!("a rate, a load_percent from 1 to 90 and a duration_s above {}", WARM_UP.as_secs());
+        if rate_bps <= 0.0 || !(0.5..=200.0).contains(&percent) || until <= WARM_UP {
+            bail!(
+                "a rate, a load of half a percent to twice of it and a duration_s above {}",
+                WARM_UP.as_secs()
+            );
+        }
+        if even_bytes.is_some_and(|bytes| !(64..=1_500).contains(&bytes)) {
+            bail!("message_bytes from 64 to 1500");
         }
         if cell.v6() && carrier == Carrier::Udp {
             bail!("messages over IPv6 go over TCP: transport = \"tcp\"");
         }
         let mut draw = Draw::new(seed.wrapping_mul(0x1000_0001).wrapping_add(8));
         let (least, most) = MESSAGE_BYTES;
-        let mean_bytes = carrier.wire_bytes((least + most) / 2) as f64;
+        let mean_bytes = carrier.wire_bytes(even_bytes.unwrap_or((least + most) / 2)) as f64;
         let mean_s = 8.0 * mean_bytes / (rate_bps * percent / 100.0);
         let mut at_s = FIRST_MESSAGE.as_secs_f64();
         let mut messages = Vec::new();
         while at_s < until.as_secs_f64() {
             messages.push(Message {
                 at: Duration::from_secs_f64(at_s),
-                bytes: draw.between(least as f64, (most + 1) as f64) as u64,
+                bytes: even_bytes.unwrap_or_else(|| draw.between(least as f64, (most + 1) as f64) as u64),
                 connection: draw.between(0.0, CONNECTIONS as f64) as usize,
             });
-            at_s += draw.gap(mean_s);
+            at_s += if even_bytes.is_some() { mean_s } else { draw.gap(mean_s) };
         }
         let bulk_bytes = (rate_bps * (until + 2 * SETTLE).as_secs_f64() / 8.0) as u64;
         let packet_bytes = u64::from(settings.link_mtu);
@@ -134,13 +149,24 @@ impl Plan {
             bail!("messages to the client go over TCP: transport = \"tcp\"");
         }
         let window = (WARM_UP, until);
-        let v6 = cell.v6();
-        Ok(Self { carrier, messages, bulk_bytes, bulks, is_down, v6, window, rate_bps, packet_bytes })
+        Ok(Self {
+            carrier,
+            messages,
+            bulk_bytes,
+            bulks,
+            is_down,
+            v6: cell.v6(),
+            window,
+            rate_bps,
+            packet_bytes,
+            is_marked: !is_down && even_bytes.is_none(),
+            one_way_ms: settings.rtt_ms / 2.0,
+        })
     }
 
     /// DSCP of messages, and of transfers.
     pub(crate) fn dscps(&self) -> (u8, u8) {
-        if self.is_down { (0, 0) } else { (MESSAGE_DSCP, BULK_DSCP) }
+        if self.is_marked { (MESSAGE_DSCP, BULK_DSCP) } else { (0, 0) }
     }
 
     /// Which messages count.
@@ -175,7 +201,14 @@ impl Plan {
         let load_bps = 8.0 * load_bytes as f64 / seconds;
         measured.metric("messages", sent as f64);
         measured.metric("load_bps", load_bps);
-        measured.metric("bulk_share", 8.0 * bytes as f64 / seconds / (self.rate_bps - load_bps));
+        let bulk_bps = 8.0 * bytes as f64 / seconds;
+        if load_bps < self.rate_bps {
+            measured.metric("bulk_share", bulk_bps / (self.rate_bps - load_bps));
+        }
+        measured.metric("bulk_of_rate", bulk_bps / self.rate_bps);
+        // Beyond the way itself and the packet's own time.
+        let queued_ms = |p99_ms: f64| p99_ms - self.one_way_ms - packet_ms;
+        measured.metric("beside_queued_p99_ms", queued_ms(p99_ms[1]));
         for (heard, name) in [(alone, "alone"), (beside, "beside")] {
             measured.expect(heard.error.is_none(), || {
                 format!("{name}: {}", heard.error.as_deref().unwrap_or_default())

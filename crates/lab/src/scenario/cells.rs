@@ -33,6 +33,8 @@ const JOB: &[&str] = &[
     "outage_s",
     "outages_per_hour",
     "load_percent",
+    "load_bps",
+    "message_bytes",
     "udp_percent",
     "stops_ms",
     "when",
@@ -60,6 +62,8 @@ const COUNTS: &[&str] = &[
     "outage_s",
     "outages_per_hour",
     "load_percent",
+    "load_bps",
+    "message_bytes",
     "udp_percent",
     "stops_ms",
 ];

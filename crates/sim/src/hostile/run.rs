@@ -397,6 +397,8 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             xcp_shim: plan.link.xcp_in_shim.then_some(SHIM_PROTOCOL),
             leg: LegConfig { cc: kind, ..LegConfig::default() },
             estimate_rate: rate_bps.is_none(),
+            rate_max_bps: None,
+            corrects_rate: true,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,

@@ -264,7 +264,9 @@ mod tests {
             json!({"set": {"table": WATCH_TABLE, "elem": [{"elem": {"val": {"concat": ["a", "b"]},
                 "counter": {"packets": 3, "bytes": 164}}}]}}),
             json!({"counter": {"table": WATCH_TABLE, "name": "invalid", "packets": 7, "bytes": 0}}),
-            rule(WATCH_TABLE), rule("filter"), rule("filter"),
+            rule(WATCH_TABLE),
+            rule("filter"),
+            rule("filter"),
         ];
         let seen = of_nft(&objects);
         assert_eq!(seen.pairs[&("a".into(), "b".into())], Count { packets: 3, bytes: 164 });

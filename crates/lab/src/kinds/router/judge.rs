@@ -132,7 +132,9 @@ impl Bench<'_> {
         let (text, flows) = looked?;
         let outcome = &outcomes[0];
         self.expect_intact(measured, outcome, "a connection that is looked at");
-        let port = outcome.local.context("a connection without an address")?.port();
+        let local =
+            outcome.local.with_context(|| format!("a connection without an address: {:?}", outcome.error))?;
+        let port = local.port();
         let during = counts::of_text(&text, port);
         let is_one =
             matches!(&during[..], [Tracked { state, is_assured: true, .. }] if state == "ESTABLISHED");

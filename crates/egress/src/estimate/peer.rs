@@ -1,0 +1,137 @@
+//! One gateway at the other end of a link: the line of what has arrived there, and the rates that
+//! lie between its points.
+
+use farlink_wire::time::{Duration, Instant};
+
+use super::{LIFETIME, NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
+
+/// A point on the line of what has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) arrived_us: u32,
+    pub(super) received_bytes: u32,
+    pub(super) sent_at: Instant,
+    /// Above the smallest one-way delay.
+    pub(super) waited: Duration,
+    /// What had been sent by then that the other gateway does not count; `None`: not known.
+    pub(super) uncounted_bytes: Option<u64>,
+}
+
+/// What a sample is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) round: Duration,
+    pub(super) patience: Duration,
+    /// Bytes that wait for less are not taken to wait.
+    pub(super) wait_min: Duration,
+    /// Nothing is known but what the link has carried.
+    pub(super) strong_only: bool,
+    pub(super) uncounted_bytes: Option<u64>,
+}
+
+/// One gateway at the other end.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) id: u32,
+    pub(super) heard_at: Instant,
+    pub(super) last: Mark,
+    /// When the packet of the newest report left, and how long it waited before the link.
+    pub(super) newest: (Instant, Duration),
+    /// Every packet that was told of since the last mark had left before the one told of before it
+    /// had gone over the link: the link has not been idle.
+    pub(super) unbroken: bool,
+    /// Smallest difference of the two clocks seen in this window and in the one before,
+    /// microseconds modulo 2^32.
+    pub(super) delay_us: u32,
+    pub(super) delay_before_us: Option<u32>,
+    pub(super) window_since: Instant,
+    /// What it received of late, bits per second, and until when that counts.
+    pub(super) rate: Option<(u64, Instant)>,
+}
+
+/// A rate between two marks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) rate_bps: u64,
+    /// The link was the bottleneck in between.
+    pub(super) saturated: bool,
+    /// How long the last byte waited before the link.
+    pub(super) waited: Duration,
+    pub(super) sent_at: Instant,
+    pub(super) bytes: u32,
+    /// The time in which they came.
+    pub(super) took: Duration,
+}
+
+impl Peer {
+    /// Bytes need so much longer than was thought, even if none wait.
+    pub(super) fn rebase(&mut self, now: Instant, longer: Duration) {
+        let longer_us = longer.as_micros() as u32;
+        self.delay_us = match self.delay_before_us {
+            Some(before) if is_less(before, self.delay_us) => before,
+            _ => self.delay_us,
+        }
+        .wrapping_add(longer_us);
+        self.delay_before_us = None;
+        self.window_since = now;
+    }
+
+    /// The rate since the last mark, if there is enough to tell; then this is the next mark.
+    pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
+        let Terms { round, patience, wait_min, strong_only, uncounted_bytes } = *terms;
+        let base_us = match self.delay_before_us {
+            Some(before) if is_less(before, self.delay_us) => before,
+            _ => self.delay_us,
+        };
+        let waited_us = report.arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(base_us);
+        // Above half of the range: less than ever before, by a transmission that was not the one
+        // that arrived.
+        let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
+        let waited = Duration::from_micros(u64::from(waited_us));
+        let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
+        let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
+        let mark = Mark { arrived_us, received_bytes, sent_at, waited, uncounted_bytes };
+        if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
+            // After half an hour of silence its clock seems to have gone back.
+            if sent_at.since(self.last.sent_at) > LIFETIME {
+                self.last = mark;
+                self.unbroken = true;
+            }
+            return None;
+        }
+        let took = Duration::from_micros(u64::from(took_us));
+        let (newest_sent_at, newest_waited) = core::mem::replace(&mut self.newest, (sent_at, waited));
+        self.unbroken &= sent_at.since(newest_sent_at) <= newest_waited;
+        let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
+        let sending = sent_at.since(self.last.sent_at);
+        let grown = took.saturating_sub(sending);
+        // A burst that was drawn apart tells at once; what was sent smoothly, over some time only.
+        let burst = grown > took / 2;
+        let too_short = !strong_only && took < SAMPLE_TIME_MIN;
+        if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= round / 16) {
+            // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
+            if took > patience && !self.unbroken {
+                self.last = mark;
+                self.unbroken = true;
+            }
+            return None;
+        }
+        let before = core::mem::replace(&mut self.last, mark);
+        self.unbroken = true;
+        let uncounted = uncounted_bytes?.saturating_sub(before.uncounted_bytes?);
+        let rate = (u128::from(bytes) + u128::from(uncounted)) * 8 * NS_PER_S / took.as_nanos().max(1);
+        let rate_bps = u64::try_from(rate).unwrap_or(u64::MAX);
+        let some = time_of(6_000, rate_bps).max(wait_min);
+        let waiting = waited > some && (before.waited > some / 2 || grown > took / 8);
+        Some(Sample { rate_bps, saturated: waiting || (strong_only && burst), waited, sent_at, bytes, took })
+    }
+}
+
+pub(super) fn micros(at: Instant) -> u32 {
+    // Modulo 2^32 on purpose: differences count.
+    at.since(Instant::ZERO).as_micros() as u32
+}
+
+pub(super) fn is_less(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 <= 0
+}

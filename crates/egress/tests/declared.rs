@@ -1,0 +1,120 @@
+//! A link whose rate is declared: it carries that, less, or now this and now that.
+
+mod common;
+
+use core::time::Duration;
+
+use common::model::Model;
+
+const RATE_BPS: u64 = 8_000_000;
+const RTT_MS: u64 = 500;
+/// A packet of the model at 8 Mbit/s, and its tenfold.
+const PACKET: Duration = Duration::from_micros(1_500);
+
+fn declared(percent: u64) -> Model {
+    Model::declared(RATE_BPS, RTT_MS, percent)
+}
+
+#[test]
+fn a_link_that_carries_what_is_declared_is_left_alone() {
+    for (loss_permille, other_percent) in [(0, 0), (1, 0), (10, 0), (50, 0), (0, 40), (10, 95)] {
+        let mut m = declared(100);
+        (m.loss_permille, m.other_percent) = (loss_permille, other_percent);
+        m.run(Duration::from_secs(60));
+        let what = format!("{loss_permille} per mille lost, {other_percent} % uncounted");
+        assert!(m.estimate.is_as_declared(), "{what}: {} %", m.percent());
+        assert_eq!(m.estimate.sending_bps(), Some(RATE_BPS), "{what}");
+        assert_eq!(m.estimate.poll_timeout(), None, "{what}: there is nothing to wake up for");
+    }
+}
+
+#[test]
+fn a_link_that_carries_more_gets_what_is_declared() {
+    let mut m = declared(90);
+    m.run(Duration::from_secs(60));
+    assert!(m.estimate.is_as_declared());
+    assert!(m.waited_max < 2 * PACKET);
+}
+
+#[test]
+fn what_is_declared_too_high_is_noticed_and_does_not_fill_the_queue_before_the_link() {
+    for percent in [105, 110, 120, 200] {
+        for other_percent in [0, 40] {
+            let mut m = declared(percent);
+            m.other_percent = other_percent;
+            m.run(Duration::from_secs(5));
+            let what = format!("{percent} %, {other_percent} % uncounted");
+            assert!((96..=101).contains(&m.percent()), "{what}: {} %", m.percent());
+            m.waited_max = Duration::ZERO;
+            let used = m.use_percent(Duration::from_secs(60));
+            assert!(used >= 98, "{what}: {used} %");
+            // A link that carries so much less may be in the rain: it is tried harder.
+            let most = Duration::from_millis(if percent >= 200 { 80 } else { 45 });
+            assert!(m.waited_max < most, "{what}: {:?}", m.waited_max);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_becomes_slower_and_faster_again_is_followed() {
+    for divisor in [2, 8] {
+        let mut m = declared(100);
+        m.run(Duration::from_secs(10));
+        m.rate_bps = RATE_BPS / divisor;
+        m.run(m.rtt() * 3);
+        assert!(m.percent() < 115, "divided by {divisor}: {} %", m.percent());
+        m.run(m.rtt() * (2 * divisor as u32));
+        m.waited_max = Duration::ZERO;
+        let used = m.use_percent(Duration::from_secs(50));
+        assert!(used >= 97, "divided by {divisor}: {used} %");
+        assert!(m.waited_max < Duration::from_millis(250), "divided by {divisor}: {:?}", m.waited_max);
+        m.rate_bps = RATE_BPS;
+        m.run(Duration::from_secs(10));
+        assert!(m.percent() >= 97, "times {divisor}: {} %", m.percent());
+        m.run(Duration::from_secs(20));
+        assert!(m.estimate.is_as_declared(), "times {divisor}: {} %", m.percent());
+    }
+}
+
+/// Each trial costs those that wait: who knows that they fail tries less.
+#[test]
+fn the_declared_rate_is_tried_again_and_ever_less_often() {
+    let mut m = declared(120);
+    m.run(Duration::from_secs(5));
+    let mut trials = |seconds: u64| {
+        let (mut trials, mut above) = (0, false);
+        for _ in 0..seconds * 100 {
+            m.run(Duration::from_millis(10));
+            let is_above = m.estimate.sending_bps() > Some(RATE_BPS / 100 * 105);
+            trials += u32::from(is_above && !above);
+            above = is_above;
+        }
+        trials
+    };
+    let (early, late) = (trials(60), (trials(60), trials(60), trials(60)).2);
+    assert!((2..=6).contains(&early), "{early} in the first minute");
+    assert!((1..=2).contains(&late), "{late} in the fourth minute");
+}
+
+/// As when a satellite hands over to another one that is farther away.
+#[test]
+fn a_path_that_becomes_longer_is_no_queue_for_long() {
+    let mut m = declared(100);
+    m.run(Duration::from_secs(10));
+    m.one_way += Duration::from_millis(40);
+    m.run(Duration::from_secs(5));
+    let used = m.use_percent(Duration::from_secs(20));
+    assert!(used >= 99, "{used} %");
+    assert!(m.estimate.is_as_declared(), "{} %", m.percent());
+}
+
+#[test]
+fn what_has_been_found_is_forgotten_in_favour_of_what_is_declared() {
+    let mut m = declared(200);
+    m.run(Duration::from_secs(5));
+    assert!(!m.estimate.is_as_declared());
+    let later = m.now + Duration::from_secs(601);
+    assert!(m.estimate.poll_timeout().is_some_and(|at| at <= later));
+    m.estimate.handle_timeout(later);
+    assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (Some(2 * RATE_BPS), None));
+}

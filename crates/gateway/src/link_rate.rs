@@ -1,0 +1,119 @@
+//! The rate of a link as it is seen: found out where nobody says it, and looked at where somebody
+//! does. What is declared is the operator's word; what arrives at the other end is the truth.
+
+use farlink_egress::{RateEstimate, Report};
+use farlink_engine::config;
+use farlink_engine::link::{Change, Clock, Link, LinkEstimate, LinkReport, Pace, RateSource};
+use farlink_wire::{Duration, Instant};
+
+/// See the module.
+pub struct LinkRate {
+    estimate: Option<RateEstimate>,
+    /// A declared rate is held against what arrives.
+    corrects: bool,
+    /// The most that it can be, bits per second; `None`: nobody has said so.
+    most_bps: Option<u64>,
+    /// Bytes sent that the gateway at the other end counts.
+    counted_bytes: u64,
+}
+
+impl LinkRate {
+    /// Of a link that nobody has used yet.
+    pub fn new(link: &config::Link, is_own: bool) -> Self {
+        let most_bps = link.rate_max_bps;
+        let mut rate = Self { estimate: None, corrects: link.corrects_rate, most_bps, counted_bytes: 0 };
+        rate.follow(Pace::declared(link), is_own);
+        rate
+    }
+
+    /// Another source, or another clock: what was found out so far is forgotten. `is_own`: neither
+    /// the other direction nor routers have a say in how fast it is.
+    pub fn follow(&mut self, pace: Pace, is_own: bool) {
+        self.estimate = match (pace.source(), pace.clock()) {
+            (RateSource::Estimated(_), _) => {
+                Some(self.most_bps.map_or_else(RateEstimate::default, RateEstimate::below))
+            }
+            (RateSource::Declared(bps) | RateSource::Corrected { declared_bps: bps, .. }, Clock::Queue)
+                if self.corrects && is_own =>
+            {
+                Some(RateEstimate::declared(bps))
+            }
+            _ => None,
+        };
+    }
+
+    /// A declared rate is held against what arrives, or not; a rate that is found out is no more
+    /// than this.
+    pub fn set(&mut self, link: &config::Link) {
+        (self.corrects, self.most_bps) = (link.corrects_rate, link.rate_max_bps);
+    }
+
+    /// Nobody says it.
+    pub fn is_sought(&self) -> bool {
+        self.estimate.as_ref().is_some_and(|estimate| !estimate.is_declared())
+    }
+
+    /// So many bytes have been sent that the gateway at the other end counts.
+    pub fn note_counted(&mut self, bytes: u32) {
+        self.counted_bytes += u64::from(bytes);
+    }
+
+    /// The gateway at the other end has told what arrived there.
+    pub fn hear(&mut self, now: Instant, report: &LinkReport, busy_since: Option<Instant>) {
+        let Some(estimate) = self.estimate.as_mut() else { return };
+        let arrived = report.arrived;
+        let report = Report {
+            peer: arrived.by.number(),
+            arrived_us: arrived.at_us,
+            received_bytes: arrived.received_bytes,
+            sent_at: report.sent_at,
+            sent_again: report.sent_again,
+            min_rtt: report.min_rtt,
+        };
+        estimate.on_report(now, &report, busy_since);
+    }
+
+    /// Time may have come. `carried_bytes`: sent into the link in all, with what it adds to
+    /// packets. Returns the rate at which to send; `None`: as the source says.
+    pub fn step(&mut self, now: Instant, carried_bytes: u64) -> Option<Option<u64>> {
+        let uncounted_bytes = carried_bytes.saturating_sub(self.counted_bytes);
+        let estimate = self.estimate.as_mut()?;
+        estimate.handle_timeout(now);
+        estimate.note_sent(now, carried_bytes, uncounted_bytes);
+        Some(estimate.sending_bps())
+    }
+
+    /// What follows for the connections; `None`: nothing is looked at.
+    pub fn news(&self) -> Option<Change> {
+        let estimate = self.estimate.as_ref()?;
+        Some(if estimate.is_declared() {
+            Change::Carried(estimate.rate_bps().filter(|_| !estimate.is_as_declared()))
+        } else {
+            let found = estimate.rate_bps().zip(estimate.rtt());
+            Change::Estimate(found.map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
+        })
+    }
+
+    /// The round trip that is in force.
+    pub fn rtt(&self, known: &Link) -> Option<Duration> {
+        let estimated = self.estimate.as_ref().and_then(RateEstimate::rtt);
+        known.declared_rtt().or(estimated).or(known.measured_rtt())
+    }
+
+    /// More stands before the link than is meant to.
+    pub fn has_backlog(&self, now: Instant, carried_bytes: u64) -> bool {
+        self.estimate.as_ref().is_some_and(|estimate| estimate.has_backlog(now, carried_bytes))
+    }
+
+    /// What has been found out, bits per second; zero: nothing, or the operator says it and it is
+    /// so.
+    pub fn found_bps(&self) -> u64 {
+        let found = self.estimate.as_ref().filter(|estimate| !estimate.is_as_declared());
+        found.and_then(RateEstimate::rate_bps).unwrap_or(0)
+    }
+
+    /// When [`Self::step`] wants attention.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.estimate.as_ref().and_then(RateEstimate::poll_timeout)
+    }
+}

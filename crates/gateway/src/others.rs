@@ -1,0 +1,154 @@
+//! How what is not split shares a link with what is: UDP, ICMP, tunnels, and TCP that is only
+//! forwarded.
+//!
+//! It has a group of its own, so that however many connections are split, they never have more than
+//! half of the link from it. A call or a stream that needs less than that waits for nobody. Where
+//! more flows of it wait than of what is split, it has a flow's share for each.
+//!
+//! Its queue stands here, and nobody in front of it is told to slow down but by it. So each flow's
+//! packets wait for a bounded time (CoDel, RFC 8289). What is split needs no such thing: its source
+//! waits when our buffers are full. Nor does TCP that is forwarded get it: how long its sender
+//! needs to react is not known here, where acknowledgements come back over a slow link seconds
+//! later. Its packets keep those of the same connection waiting, and are bounded by the queue.
+
+use farlink_egress::{Aqm, Class, Egress, Lane, MAX_WEIGHT, Share};
+use farlink_wire::{Duration, Instant, edit, ip};
+
+use crate::group;
+
+/// The interval of a link whose round trip is not known, or short (RFC 8289 4.3).
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(2);
+/// A sender that slows down by a third after a round trip keeps the link busy if an eighth of that
+/// waits. It waits for itself alone: others have their own turns.
+const TARGET_PARTS: u32 = 8;
+const TARGET_MAX: Duration = Duration::from_millis(60);
+/// What a flow that does not listen waits for.
+const BOUND: Duration = Duration::from_millis(20);
+/// An empty group costs others a little with each packet: it goes after so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// The group exists, by these weights: of what is not split, and of what is.
+    weights: Option<(u32, u32)>,
+    used_at: Instant,
+}
+
+impl Others {
+    /// Where a packet waits that is not split.
+    pub fn lane<P>(&mut self, now: Instant, class: Class, egress: &mut Egress<P>) -> Lane {
+        // What keeps connections going is split or not, as it comes.
+        if class == Class::Control {
+            return class.into();
+        }
+        self.used_at = now;
+        if self.weights.is_none() {
+            self.share(now, (1, 1), egress);
+        }
+        // Without the group it waits with the others.
+        Lane { class, group: group::OTHERS }
+    }
+
+    fn share<P>(&mut self, now: Instant, weights: (u32, u32), egress: &mut Egress<P>) {
+        let of = |weight| Share { weight, rate_bps: None };
+        let exists = egress.set_group(now, group::OTHERS, of(weights.0));
+        let _ = egress.set_group(now, group::PLAIN, of(weights.1));
+        self.weights = exists.then_some(weights);
+    }
+
+    /// Time has passed: who waits, and whether anybody does.
+    pub fn follow<P>(&mut self, now: Instant, egress: &mut Egress<P>) {
+        let Some(weights) = self.weights else { return };
+        let waiting = egress.waiting_in(group::OTHERS);
+        if waiting == 0 && now.since(self.used_at) > IDLE {
+            egress.remove_group(now, group::OTHERS);
+            let _ = egress.set_group(now, group::PLAIN, Share::default());
+            self.weights = None;
+            return;
+        }
+        let wanted = weights_of(waiting, egress.waiting_in(group::PLAIN));
+        if wanted != weights {
+            self.share(now, wanted, egress);
+        }
+    }
+}
+
+/// Of so many flows that are not split and wait, and so many that are.
+fn weights_of(others: usize, split: usize) -> (u32, u32) {
+    let each = others / split.max(1);
+    (u32::try_from(each).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT), 1)
+}
+
+/// How long packets may wait, where the largest takes so long on the link.
+pub fn aqm(rtt: Option<Duration>, packet: Duration) -> Aqm {
+    let interval = rtt.unwrap_or(INTERVAL_MIN).clamp(INTERVAL_MIN, INTERVAL_MAX);
+    let usual = Aqm::default();
+    Aqm {
+        target: (interval / TARGET_PARTS).clamp(usual.target, TARGET_MAX) + packet / 2 * 3,
+        interval,
+        bound: BOUND + 2 * packet,
+    }
+}
+
+/// Its sender understands marks (RFC 3168).
+pub fn can_be_marked(packet: &[u8]) -> bool {
+    ip::traffic_class(packet).is_some_and(|class| class & 3 != 0)
+}
+
+/// Tells the receiver, and by it the sender, that the path is congested (RFC 3168 section 5).
+pub fn mark(packet: &mut [u8]) {
+    if let Some(class) = ip::traffic_class(packet) {
+        edit::write_traffic_class(packet, class | 3);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_split_has_half_at_least_and_a_share_for_each_flow() {
+        assert_eq!(weights_of(1, 1), (1, 1));
+        assert_eq!(weights_of(1, 40), (1, 1));
+        assert_eq!(weights_of(40, 1), (40, 1));
+        assert_eq!(weights_of(7, 2), (3, 1));
+        assert_eq!(weights_of(0, 0), (1, 1));
+        assert_eq!(weights_of(usize::MAX, 0), (MAX_WEIGHT, 1));
+    }
+
+    #[test]
+    fn the_group_exists_while_somebody_uses_it() {
+        let mut egress = Egress::<u8>::new(farlink_egress::Config {
+            rate_bps: Some(8_000_000),
+            ..farlink_egress::Config::default()
+        });
+        let mut others = Others::default();
+        let now = Instant::from_millis(1_000);
+        assert_eq!(others.lane(now, Class::Control, &mut egress), Class::Control.into());
+        assert!(others.weights.is_none(), "nothing of it has come");
+        let lane = others.lane(now, Class::Bulk, &mut egress);
+        assert_eq!(lane.group, group::OTHERS);
+        for flow in 0..12 {
+            assert!(egress.enqueue(now, flow, lane, 1_500_u32, 0).is_empty());
+        }
+        egress.set_ready(now, 99, Class::Bulk);
+        others.follow(now, &mut egress);
+        assert_eq!(others.weights, Some((12, 1)));
+        others.follow(now + Duration::from_secs(60), &mut egress);
+        assert!(others.weights.is_some(), "something waits");
+        assert_eq!(egress.take_packets(now).len(), 12);
+        others.follow(now + Duration::from_secs(60), &mut egress);
+        assert_eq!(others.weights, None);
+    }
+
+    #[test]
+    fn the_target_follows_the_round_trip_and_the_packet() {
+        let ms = Duration::from_millis;
+        let satellite = aqm(Some(ms(500)), ms(2));
+        assert_eq!((satellite.interval, satellite.target, satellite.bound), (ms(500), ms(63), ms(24)));
+        let unknown = aqm(None, ms(0));
+        assert_eq!((unknown.interval, unknown.target), (ms(100), Duration::from_micros(12_500)));
+    }
+}
