@@ -175,7 +175,7 @@ impl<'a> Bench<'a> {
         });
         started?;
         self.expect_intact(&mut measured, &outcome[0], "a connection that was open when the gateway started");
-        if !self.has_bump && !self.machine.is_nat {
+        if !self.has_bump && (!self.machine.is_nat || self.machine.filters_too) {
             self.judge_policy(lab, &mut measured)?;
         } else {
             self.judge_with(lab, &mut measured, &before)?;

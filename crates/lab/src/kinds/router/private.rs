@@ -61,7 +61,13 @@ pub(super) fn firewalld(site: &Site, masquerades: bool) -> Machine {
             "<policy target=\"ACCEPT\"><ingress-zone name=\"trusted\"/><egress-zone name=\"external\"/></policy>\n".to_owned(),
         ),
     ];
-    Machine { files, daemons: Some(start_firewalld), is_nat: masquerades, ..Machine::default() }
+    Machine {
+        files,
+        daemons: Some(start_firewalld),
+        is_nat: masquerades,
+        filters_too: masquerades,
+        ..Machine::default()
+    }
 }
 
 fn start_firewalld(lab: &mut Lab) -> Result<()> {

@@ -153,6 +153,8 @@ pub(super) struct Machine {
     pub(super) is_untracked: bool,
     /// It is about addresses.
     pub(super) is_nat: bool,
+    /// It is about addresses, and lets only that pass which its rules name.
+    pub(super) filters_too: bool,
     /// Packets that are known pass no rule any more.
     pub(super) is_offloaded: bool,
 }
