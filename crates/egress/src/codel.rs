@@ -69,7 +69,7 @@ impl Codel {
             if waited > aqm.bound && !is_last {
                 return Verdict::Drop;
             }
-            self.is_deaf = waited > aqm.bound / 4;
+            self.is_deaf = waited > aqm.bound / 2;
             return Verdict::Send;
         }
         let too_long = self.waits_too_long(now, aqm, waited, is_last);
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(judge(&mut codel, 301, 21), Verdict::Drop);
         assert_eq!(judge(&mut codel, 302, 19), Verdict::Send);
         assert_eq!(judge(&mut codel, 303, 21), Verdict::Drop, "still deaf");
-        assert_eq!(judge(&mut codel, 304, 4), Verdict::Send);
+        assert_eq!(judge(&mut codel, 304, 9), Verdict::Send);
         assert_eq!(judge(&mut codel, 305, 40), Verdict::Send, "a new beginning");
     }
 }

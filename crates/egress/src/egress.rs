@@ -207,6 +207,12 @@ impl<P> Egress<P> {
         self.groups.waiting_in(group)
     }
 
+    /// How many flows wait that may send, in all groups together.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.groups.waiting().total()
+    }
+
     /// What the link carries now, in bits per second: its rate, less what the other direction takes
     /// of a medium that both share. `None`: unshaped.
     #[must_use]

@@ -12,9 +12,10 @@
 //! then clearly above it, for a part of a round trip, in case the link has become faster. Losses
 //! say nothing here: a link that corrupts has no queue.
 //!
-//! What an operator declares is where this begins, and the most that it says. It is believed until
-//! bytes wait before the link and less arrives; then what arrives is sent, and the declared rate is
-//! tried again, after each failure half as often.
+//! What an operator declares is where this begins, and the most that it says. There two reports
+//! show how long the link took for all that left in between. The declared rate is believed until
+//! bytes wait before the link and it takes longer; then so much is sent as it carries, and the
+//! declared rate is tried again, after each failure half as often.
 
 mod peer;
 
@@ -23,7 +24,7 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::sent::SentLog;
-use peer::{Mark, Peer, Sample, Terms, is_less, micros};
+use peer::{Mark, Peer, Sample, Sent, Terms, is_less, micros};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -75,6 +76,11 @@ const LOWERING_AFTER: Duration = Duration::from_secs(12);
 const LOWERING_GAIN: u32 = 95;
 /// Percent of the estimate that is sent at least, however much waits before the link.
 const GAIN_MIN: u32 = 10;
+/// The same where the rate is declared: a queue that is known to be there is soon gone.
+const GAIN_MIN_DECLARED: u32 = 25;
+/// A link carries this part of what is declared at least (one over it), whatever is reported: who
+/// reports may lie.
+const LEAST_PART: u64 = 16;
 /// Samples that are kept.
 const RECENT_MAX: usize = 64;
 /// What has left is remembered by so many points of a round trip.
@@ -108,7 +114,7 @@ pub struct Report {
 #[derive(Clone, Debug, Default)]
 pub struct RateEstimate {
     peers: Vec<Peer>,
-    /// Bits per second of IP packets.
+    /// Bits per second.
     rate_bps: Option<u64>,
     confirmed_at: Instant,
     /// The estimate is only what the link has carried so far; it has not been full yet.
@@ -116,6 +122,8 @@ pub struct RateEstimate {
     rtt: Option<Duration>,
     /// Percent of the estimate at which the queue is to send.
     gain: u32,
+    /// Less than the estimate is sent until then, unless somebody tells something.
+    gain_until: Option<Instant>,
     /// A probe ends then.
     probe_until: Option<Instant>,
     probe_gain: u32,
@@ -267,9 +275,10 @@ impl RateEstimate {
             patience: self.beat().max(PATIENCE_MIN),
             wait_min: if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN },
             strong_only: self.rate_bps.is_none() || self.searching,
-            uncounted_bytes: self.uncounted.total_by(sent_at, now),
+            is_declared: self.is_declared,
+            sent: self.sent_by(now, sent_at),
         };
-        let peer = self.peer(now, report, sent_at, terms.uncounted_bytes);
+        let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
         self.waited = (sample.sent_at, sample.waited);
@@ -277,15 +286,17 @@ impl RateEstimate {
         self.learn(now, &sample, busy_since);
     }
 
+    fn sent_by(&self, now: Instant, then: Instant) -> Option<Sent> {
+        let total_bytes = self.sent.total_by(then, now)?;
+        Some(Sent { total_bytes, uncounted_bytes: self.uncounted.total_by(then, now)? })
+    }
+
     /// The next time at which [`Self::handle_timeout`] changes something.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
-        if self.is_as_declared() {
-            return self.probe_until;
-        }
-        let forget = self.confirmed_at + LIFETIME;
-        Some(self.probe_until.map_or(forget, |at| at.min(forget)))
+        let forget = (!self.is_as_declared()).then_some(self.confirmed_at + LIFETIME);
+        [self.probe_until, self.gain_until, forget].into_iter().flatten().min()
     }
 
     /// Time has come.
@@ -295,6 +306,11 @@ impl RateEstimate {
             if self.is_declared {
                 self.gain = self.gain.min(100);
             }
+            self.changed_at = now;
+        }
+        if self.gain_until.is_some_and(|at| at <= now) {
+            // Nobody has told anything since: what stood before the link may be gone.
+            (self.gain, self.gain_until, self.draining) = (100, None, None);
             self.changed_at = now;
         }
         if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + LIFETIME <= now {
@@ -311,9 +327,10 @@ impl RateEstimate {
         // Its next sample takes as long as this one, or somewhat longer.
         let until = now + self.round().max(Duration::from_millis(200)).max(sample.took * 3);
         let mut total = sample.rate_bps;
+        let Some(counted_bps) = sample.counted_bps else { return total };
         for peer in &mut self.peers {
             if peer.id == id {
-                peer.rate = Some((sample.rate_bps, until));
+                peer.rate = Some((counted_bps, until));
             } else if let Some((rate, _)) = peer.rate.filter(|(_, until)| *until >= now) {
                 total = total.saturating_add(rate);
             }
@@ -394,7 +411,8 @@ impl RateEstimate {
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }
-            self.rate_bps = Some(less.max(8_000));
+            let least = self.most_bps.filter(|_| self.is_declared).map_or(0, |most| most / LEAST_PART);
+            self.rate_bps = Some(self.at_most(less.max(least).max(8_000)));
         } else if busy && rate > old / 10 * 9 {
             self.confirmed_at = now;
         }
@@ -446,6 +464,7 @@ impl RateEstimate {
             self.gain = gain;
             self.changed_at = now;
         }
+        self.gain_until = (gain < 100).then(|| now + 2 * self.beat() + left);
         if busy
             && !self.is_as_declared()
             && self.probe_until.is_none()
@@ -472,7 +491,8 @@ impl RateEstimate {
     /// Percent of the estimate that may be sent, so that the queue before the link is empty now and
     /// then.
     fn lowering(&mut self, now: Instant, waited: Duration) -> u32 {
-        if waited <= self.waiting_wanted() / 8 {
+        // After a silence nobody knows how long something has stood.
+        if waited <= self.waiting_wanted() / 8 || self.recent.len() < 2 {
             self.empty_at = now;
         }
         if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
@@ -534,9 +554,9 @@ impl RateEstimate {
         let excess = waited.saturating_sub(wanted);
         // What is too much goes within a round trip; half of it, where nobody has said the rate: it
         // may be that of a moment.
-        let part = if self.is_declared { 100 } else { 50 };
+        let (part, least) = if self.is_declared { (100, GAIN_MIN_DECLARED) } else { (50, GAIN_MIN) };
         let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
-        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(GAIN_MIN)
+        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(least)
     }
 
     fn start_probe(&mut self, now: Instant) {
@@ -553,7 +573,7 @@ impl RateEstimate {
         now: Instant,
         report: &Report,
         sent_at: Instant,
-        uncounted_bytes: Option<u64>,
+        sent: Option<Sent>,
     ) -> Option<&mut Peer> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
         let known = self.peers.iter().position(|p| p.id == report.peer);
@@ -573,7 +593,7 @@ impl RateEstimate {
                     received_bytes: report.received_bytes,
                     sent_at,
                     waited: Duration::ZERO,
-                    uncounted_bytes,
+                    sent,
                 },
                 newest: (sent_at, Duration::ZERO),
                 unbroken: true,

@@ -118,3 +118,54 @@ fn what_has_been_found_is_forgotten_in_favour_of_what_is_declared() {
     m.estimate.handle_timeout(later);
     assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (Some(2 * RATE_BPS), None));
 }
+
+/// A source that wants less than the link carries shows no rate, however long its packets take.
+#[test]
+fn little_to_send_is_no_slow_link() {
+    let mut m = declared(100);
+    m.demand_bps = 3_000_000;
+    m.run(Duration::from_secs(10));
+    m.one_way += Duration::from_millis(40);
+    for _ in 0..600 {
+        m.run(Duration::from_millis(100));
+        assert!(m.estimate.is_as_declared(), "{} %", m.percent());
+    }
+}
+
+/// Somebody has filled the queue for a moment, and then nobody tells anything any more.
+#[test]
+fn who_was_told_to_wait_goes_on_when_nobody_tells_anything() {
+    let mut m = declared(100);
+    m.run(Duration::from_secs(10));
+    m.rate_bps = RATE_BPS / 4;
+    m.run(Duration::from_millis(900));
+    m.is_silent = true;
+    assert!(m.estimate.sending_bps() < Some(RATE_BPS / 4));
+    m.run(Duration::from_secs(20));
+    assert_eq!(m.estimate.sending_bps(), m.estimate.rate_bps(), "all that is believed of the link");
+}
+
+/// What is lost has been carried.
+#[test]
+fn a_lossy_link_that_was_slower_is_taken_to_carry_all_again() {
+    let mut m = declared(100);
+    m.loss_permille = 50;
+    m.run(Duration::from_secs(10));
+    m.rate_bps = RATE_BPS / 2;
+    m.run(Duration::from_secs(10));
+    assert!((45..=55).contains(&(m.estimate.rate_bps().unwrap() * 100 / RATE_BPS)));
+    m.rate_bps = RATE_BPS;
+    m.run(Duration::from_secs(30));
+    assert!(m.estimate.is_as_declared(), "{} %", m.percent());
+}
+
+/// As to a host without a gateway: who reports does not see it, and nobody here knows that.
+#[test]
+fn what_nobody_counts_is_no_slow_link() {
+    for percent in [100, 110] {
+        let mut m = declared(percent);
+        (m.other_percent, m.others_are_known) = (60, false);
+        m.run(Duration::from_secs(30));
+        assert!((97..=101).contains(&m.percent()), "declared {percent} %: {} %", m.percent());
+    }
+}

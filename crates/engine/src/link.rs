@@ -474,7 +474,7 @@ impl Link {
         self.follow();
     }
 
-    /// Bits per second of IP packets: as the operator says, else as estimated.
+    /// Bits per second: what the link has been found to carry, else as the operator says.
     #[must_use]
     pub fn rate_in_force_bps(&self) -> Option<u64> {
         self.pace.source().rate_bps()

@@ -59,8 +59,15 @@ impl LinkRate {
     }
 
     /// The gateway at the other end has told what arrived there.
-    pub fn hear(&mut self, now: Instant, report: &LinkReport, busy_since: Option<Instant>) {
+    pub fn hear(
+        &mut self,
+        now: Instant,
+        report: &LinkReport,
+        (carried_bytes, busy_since): (u64, Option<Instant>),
+    ) {
+        let uncounted_bytes = carried_bytes.saturating_sub(self.counted_bytes);
         let Some(estimate) = self.estimate.as_mut() else { return };
+        estimate.note_sent(now, carried_bytes, uncounted_bytes);
         let arrived = report.arrived;
         let report = Report {
             peer: arrived.by.number(),

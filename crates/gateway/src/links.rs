@@ -33,6 +33,9 @@ const QUEUE_SHARE: usize = 16;
 /// are.
 const QUEUE_BLOCKS_SHARE: usize = 4;
 
+/// So many flows are counted at most that have their turns one after the other.
+const CROWD_MAX: u64 = 1024;
+
 /// A forwarded packet in an egress queue.
 pub struct Waiting {
     /// The packet.
@@ -307,9 +310,12 @@ impl LinkQueue {
 
     fn follow_aqm(&mut self) {
         let config = self.egress.config();
-        let packet_ns = |bps: u64| u64::from(config.mtu_bytes) * 8_000_000_000 / bps.max(1);
-        let packet = Duration::from_nanos(config.rate_bps.map_or(0, packet_ns));
-        self.egress.set_aqm(others::aqm(config.rtt, packet));
+        let ns = |bytes: u64| config.rate_bps.map_or(0, |bps| bytes * 8_000_000_000 / bps.max(1));
+        let packet = Duration::from_nanos(ns(u64::from(config.mtu_bytes)));
+        // Half of the link is theirs at least.
+        let others = u64::try_from(self.egress.waiting_in(group::OTHERS)).unwrap_or(u64::MAX).min(CROWD_MAX);
+        let round = Duration::from_nanos(ns(2 * others * u64::from(self.egress.burst_bytes())));
+        self.egress.set_aqm(others::aqm(config.rtt, packet, round));
     }
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
@@ -352,7 +358,7 @@ impl LinkQueue {
 
     /// The gateway at the other end has told what arrived there.
     pub fn hear(&mut self, now: Instant, report: &LinkReport) {
-        self.rate.hear(now, report, self.egress.busy_since());
+        self.rate.hear(now, report, (self.egress.carried_bytes(), self.egress.busy_since()));
     }
 
     /// Time may have come for what is found out of the rate; the queue sends at it. Returns what
@@ -361,9 +367,10 @@ impl LinkQueue {
         let rtt = self.rate.rtt(known);
         if self.egress.config().rtt != rtt {
             self.egress.set_rtt(rtt);
+        }
+        if self.others.follow(now, &mut self.egress) {
             self.follow_aqm();
         }
-        self.others.follow(now, &mut self.egress);
         let sending_bps = self.rate.step(now, self.egress.carried_bytes())?;
         if self.egress.config().rate_bps != sending_bps {
             self.set_rate(now, sending_bps);

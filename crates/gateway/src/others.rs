@@ -58,37 +58,46 @@ impl Others {
         self.weights = exists.then_some(weights);
     }
 
-    /// Time has passed: who waits, and whether anybody does.
-    pub fn follow<P>(&mut self, now: Instant, egress: &mut Egress<P>) {
-        let Some(weights) = self.weights else { return };
+    /// Time has passed: who waits, and whether anybody does. Returns whether something of it may.
+    pub fn follow<P>(&mut self, now: Instant, egress: &mut Egress<P>) -> bool {
+        let Some(weights) = self.weights else { return false };
         let waiting = egress.waiting_in(group::OTHERS);
         if waiting == 0 && now.since(self.used_at) > IDLE {
             egress.remove_group(now, group::OTHERS);
             let _ = egress.set_group(now, group::PLAIN, Share::default());
             self.weights = None;
-            return;
+            return false;
         }
-        let wanted = weights_of(waiting, egress.waiting_in(group::PLAIN));
+        let plain = egress.waiting_in(group::PLAIN);
+        let split = egress.waiting().saturating_sub(waiting);
+        let wanted = weights_of(waiting, (plain, split));
         if wanted != weights {
             self.share(now, wanted, egress);
         }
+        true
     }
 }
 
-/// Of so many flows that are not split and wait, and so many that are.
-fn weights_of(others: usize, split: usize) -> (u32, u32) {
-    let each = others / split.max(1);
-    (u32::try_from(each).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT), 1)
+/// Of so many flows that are not split and wait, and so many that are: in the default group, and
+/// with those that have groups of their own, of a weight for each flow (XCP). Only the ratio of
+/// the two counts where there are no others.
+fn weights_of(others: usize, (plain, split): (usize, usize)) -> (u32, u32) {
+    if plain == split && others <= split {
+        return (1, 1);
+    }
+    let weight = |flows: usize| u32::try_from(flows).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
+    (weight(others.max(split)), weight(plain))
 }
 
-/// How long packets may wait, where the largest takes so long on the link.
-pub fn aqm(rtt: Option<Duration>, packet: Duration) -> Aqm {
+/// How long packets may wait, where the largest takes so long on the link, and it takes so long
+/// until all of them who wait have had a turn.
+pub fn aqm(rtt: Option<Duration>, packet: Duration, round: Duration) -> Aqm {
     let interval = rtt.unwrap_or(INTERVAL_MIN).clamp(INTERVAL_MIN, INTERVAL_MAX);
     let usual = Aqm::default();
     Aqm {
-        target: (interval / TARGET_PARTS).clamp(usual.target, TARGET_MAX) + packet / 2 * 3,
+        target: (interval / TARGET_PARTS).clamp(usual.target, TARGET_MAX) + packet / 2 * 3 + round,
         interval,
-        bound: BOUND + 2 * packet,
+        bound: BOUND + 2 * packet + round,
     }
 }
 
@@ -110,12 +119,14 @@ mod tests {
 
     #[test]
     fn what_is_not_split_has_half_at_least_and_a_share_for_each_flow() {
-        assert_eq!(weights_of(1, 1), (1, 1));
-        assert_eq!(weights_of(1, 40), (1, 1));
-        assert_eq!(weights_of(40, 1), (40, 1));
-        assert_eq!(weights_of(7, 2), (3, 1));
-        assert_eq!(weights_of(0, 0), (1, 1));
-        assert_eq!(weights_of(usize::MAX, 0), (MAX_WEIGHT, 1));
+        assert_eq!(weights_of(1, (1, 1)), (1, 1));
+        assert_eq!(weights_of(1, (40, 40)), (1, 1));
+        assert_eq!(weights_of(40, (1, 1)), (40, 1));
+        assert_eq!(weights_of(3, (2, 2)), (3, 2));
+        assert_eq!(weights_of(0, (0, 0)), (1, 1));
+        assert_eq!(weights_of(usize::MAX, (0, 0)), (MAX_WEIGHT, 1));
+        // The forty have a group of weight 40.
+        assert_eq!(weights_of(1, (0, 40)), (40, 1));
     }
 
     #[test]
@@ -146,9 +157,11 @@ mod tests {
     #[test]
     fn the_target_follows_the_round_trip_and_the_packet() {
         let ms = Duration::from_millis;
-        let satellite = aqm(Some(ms(500)), ms(2));
+        let satellite = aqm(Some(ms(500)), ms(2), ms(0));
         assert_eq!((satellite.interval, satellite.target, satellite.bound), (ms(500), ms(63), ms(24)));
-        let unknown = aqm(None, ms(0));
+        let unknown = aqm(None, ms(0), ms(0));
         assert_eq!((unknown.interval, unknown.target), (ms(100), Duration::from_micros(12_500)));
+        let crowd = aqm(Some(ms(500)), ms(2), ms(120));
+        assert_eq!((crowd.target, crowd.bound), (ms(183), ms(144)));
     }
 }

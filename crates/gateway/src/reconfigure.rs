@@ -198,12 +198,19 @@ impl Gateway {
 
     fn change_link(&mut self, now: Instant, way: Way, before: &Link, after: &Link, done: &mut Reconfigured) {
         let key = |what: &str| format!("link.{}.{what}", before.name);
-        let looks = |link: &Link| (link.corrects_rate, link.rate_max_bps);
-        done.apply(looks(before) != looks(after), &key("rate_correction"), || {
-            if let Some(queue) = self.outlet.link_mut(way) {
-                queue.look_at_rate(after);
+        if let Some(queue) = self.outlet.link_mut(way) {
+            queue.look_at_rate(after);
+        }
+        let is_declared = after.rate_bps.is_some();
+        done.apply(before.corrects_rate != after.corrects_rate, &key("rate_correction"), || {
+            if is_declared {
+                self.follow_rate_source(now, way);
             }
-            self.follow_rate_source(now, way);
+        });
+        done.apply(before.rate_max_bps != after.rate_max_bps, &key("rate_max"), || {
+            if !is_declared {
+                self.follow_rate_source(now, way);
+            }
         });
         done.apply(before.rate_bps != after.rate_bps, &key("rate"), || {
             self.engine.apply(now, way, Change::Rate(after.rate_bps));
@@ -226,6 +233,7 @@ impl Gateway {
             if let Some(link) = self.outlet.link_mut(way) {
                 link.set_half_duplex(after.is_half_duplex);
             }
+            self.follow_duplex(now, way);
         });
         done.apply(before.xcp_weights != after.xcp_weights, &key("xcp_weights"), || {
             if let Some(link) = self.outlet.link_mut(way) {

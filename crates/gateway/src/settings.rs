@@ -83,7 +83,7 @@ const SETTINGS: [Setting; 22] = [
         "duplex",
         "half: both directions share one medium, of its rate; or full",
         |_, link| if link.is_half_duplex() { "half" } else { "full" }.into(),
-        |gateway, _, way, value| gateway.set_link_duplex(way, value),
+        |gateway, now, way, value| gateway.set_link_duplex(now, way, value),
     ),
     PerLink(
         "xcp_weight",
@@ -413,7 +413,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn set_link_duplex(&mut self, way: Way, value: &str) -> Result<(), String> {
+    fn set_link_duplex(&mut self, now: Instant, way: Way, value: &str) -> Result<(), String> {
         let is_half_duplex = match value {
             "half" => true,
             "full" => false,
@@ -422,6 +422,7 @@ impl Gateway {
         if let Some(link) = self.outlet.link_mut(way) {
             link.set_half_duplex(is_half_duplex);
         }
+        self.follow_duplex(now, way);
         Ok(())
     }
 
@@ -488,9 +489,20 @@ impl Gateway {
 
     /// The queue of a link goes by the rate as it is known now.
     pub(crate) fn follow_rate_source(&mut self, now: Instant, way: Way) {
+        // What was found out is forgotten.
+        self.engine.apply(now, way, Change::Carried(None));
         let pace = self.engine.links().get(way).map(Link::pace);
         if let (Some(pace), Some(queue)) = (pace, self.outlet.link_mut(way)) {
             queue.follow_pace(now, pace);
+        }
+    }
+
+    /// A declared rate is held against what arrives where the link has its medium for itself. What
+    /// was found out stays.
+    pub(crate) fn follow_duplex(&mut self, now: Instant, way: Way) {
+        let pace = self.engine.links().get(way).map(Link::pace);
+        if pace.is_some_and(|pace| pace.source().declared_bps().is_some()) {
+            self.follow_rate_source(now, way);
         }
     }
 

@@ -5,6 +5,10 @@ use farlink_wire::time::{Duration, Instant};
 
 use super::{LIFETIME, NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
 
+/// Where the rate is declared, packets have to arrive faster or more slowly than they left by this
+/// part (one over it), or they show no rate.
+const SHOWS_PARTS: u32 = 64;
+
 /// A point on the line of what has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
@@ -13,8 +17,16 @@ pub(super) struct Mark {
     pub(super) sent_at: Instant,
     /// Above the smallest one-way delay.
     pub(super) waited: Duration,
-    /// What had been sent by then that the other gateway does not count; `None`: not known.
-    pub(super) uncounted_bytes: Option<u64>,
+    /// What had been sent by then; `None`: not known.
+    pub(super) sent: Option<Sent>,
+}
+
+/// Bytes that had been sent into the link in all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) total_bytes: u64,
+    /// Those of them that the other gateway does not count.
+    pub(super) uncounted_bytes: u64,
 }
 
 /// What a sample is judged by.
@@ -26,7 +38,8 @@ pub(super) struct Terms {
     pub(super) wait_min: Duration,
     /// Nothing is known but what the link has carried.
     pub(super) strong_only: bool,
-    pub(super) uncounted_bytes: Option<u64>,
+    pub(super) is_declared: bool,
+    pub(super) sent: Option<Sent>,
 }
 
 /// One gateway at the other end.
@@ -45,14 +58,17 @@ pub(super) struct Peer {
     pub(super) delay_us: u32,
     pub(super) delay_before_us: Option<u32>,
     pub(super) window_since: Instant,
-    /// What it received of late, bits per second, and until when that counts.
+    /// What it counted of late, bits per second, and until when that holds.
     pub(super) rate: Option<(u64, Instant)>,
 }
 
 /// A rate between two marks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
+    /// What the link carried, bits per second.
     pub(super) rate_bps: u64,
+    /// The part of it that all gateways count, each its own.
+    pub(super) counted_bps: Option<u64>,
     /// The link was the bottleneck in between.
     pub(super) saturated: bool,
     /// How long the last byte waited before the link.
@@ -78,7 +94,7 @@ impl Peer {
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
-        let Terms { round, patience, wait_min, strong_only, uncounted_bytes } = *terms;
+        let Terms { round, patience, wait_min, strong_only, is_declared, sent } = *terms;
         let base_us = match self.delay_before_us {
             Some(before) if is_less(before, self.delay_us) => before,
             _ => self.delay_us,
@@ -90,7 +106,7 @@ impl Peer {
         let waited = Duration::from_micros(u64::from(waited_us));
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
-        let mark = Mark { arrived_us, received_bytes, sent_at, waited, uncounted_bytes };
+        let mark = Mark { arrived_us, received_bytes, sent_at, waited, sent };
         if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
             // After half an hour of silence its clock seems to have gone back.
             if sent_at.since(self.last.sent_at) > LIFETIME {
@@ -118,13 +134,29 @@ impl Peer {
         }
         let before = core::mem::replace(&mut self.last, mark);
         self.unbroken = true;
-        let uncounted = uncounted_bytes?.saturating_sub(before.uncounted_bytes?);
-        let rate = (u128::from(bytes) + u128::from(uncounted)) * 8 * NS_PER_S / took.as_nanos().max(1);
-        let rate_bps = u64::try_from(rate).unwrap_or(u64::MAX);
+        let (now, then) = (sent?, before.sent?);
+        let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
+        let beside_bps = grew(now.uncounted_bytes, then.uncounted_bytes);
+        let (rate_bps, counted_bps) = match is_declared {
+            // All that left in between was carried in between, whoever counts it, and whatever was
+            // lost.
+            true => (grew(now.total_bytes, then.total_bytes), None),
+            false => {
+                let counted_bps = rate_of(u64::from(bytes), took);
+                (counted_bps.saturating_add(beside_bps), Some(counted_bps))
+            }
+        };
         let some = time_of(6_000, rate_bps).max(wait_min);
         let waiting = waited > some && (before.waited > some / 2 || grown > took / 8);
-        Some(Sample { rate_bps, saturated: waiting || (strong_only && burst), waited, sent_at, bytes, took })
+        // What arrives as fast as it was sent shows how fast it was sent.
+        let shows = !is_declared || took.abs_diff(sending) > took / SHOWS_PARTS;
+        let saturated = (waiting && shows) || (strong_only && burst);
+        Some(Sample { rate_bps, counted_bps, saturated, waited, sent_at, bytes, took })
     }
+}
+
+fn rate_of(bytes: u64, time: Duration) -> u64 {
+    u64::try_from(u128::from(bytes) * 8 * NS_PER_S / time.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
 pub(super) fn micros(at: Instant) -> u32 {

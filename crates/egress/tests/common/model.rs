@@ -35,6 +35,12 @@ pub struct Model {
     /// Of the packets so many are not counted by the other gateway, percent.
     pub other_percent: u32,
     other_bytes: u64,
+    /// It is known here which those are.
+    pub others_are_known: bool,
+    /// What the source has to send, bits per second.
+    pub demand_bps: u64,
+    /// The gateway tells nothing any more.
+    pub is_silent: bool,
     pub received_bytes: u32,
     last: Option<(Instant, Instant)>,
     last_counted: Option<Instant>,
@@ -71,6 +77,9 @@ impl Model {
             flying: VecDeque::new(),
             other_percent: 0,
             other_bytes: 0,
+            others_are_known: true,
+            demand_bps: u64::MAX,
+            is_silent: false,
             received_bytes: u32::MAX - 20_000,
             last: None,
             last_counted: None,
@@ -104,7 +113,7 @@ impl Model {
         self.link_free = self.link_free.max(self.now) + took;
         let lost = self.lost();
         let is_other = self.sent * self.other_percent / 100 > (self.sent - 1) * self.other_percent / 100;
-        self.other_bytes += if is_other { u64::from(PACKET_BYTES) } else { 0 };
+        self.other_bytes += if is_other && self.others_are_known { u64::from(PACKET_BYTES) } else { 0 };
         self.flying.push_back(Flying {
             arrives: self.link_free + self.one_way,
             left: self.now,
@@ -112,7 +121,10 @@ impl Model {
             is_other,
         });
         self.next_send = match self.estimate.sending_bps() {
-            Some(rate) => self.now + Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / rate),
+            Some(rate) => {
+                let rate = rate.min(self.demand_bps);
+                self.now + Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / rate)
+            }
             None if self.sent < BURST_PACKETS => self.now,
             None => Instant::from_millis(u64::MAX / 2_000_000),
         };
@@ -128,7 +140,9 @@ impl Model {
             sent_again: false,
             min_rtt: Some(2 * self.one_way),
         };
-        self.reports.push_back((at + self.one_way, report));
+        if !self.is_silent {
+            self.reports.push_back((at + self.one_way, report));
+        }
         self.report_at = None;
     }
 
@@ -170,7 +184,8 @@ impl Model {
             } else if report == Some(next) {
                 let (_, report) = self.reports.pop_front().unwrap();
                 let had = self.estimate.rate_bps().is_some();
-                self.estimate.on_report(self.now, &report, Some(Instant::ZERO));
+                let busy_since = (self.demand_bps == u64::MAX).then_some(Instant::ZERO);
+                self.estimate.on_report(self.now, &report, busy_since);
                 if !had && self.estimate.rate_bps().is_some() {
                     self.next_send = self.now;
                 }

@@ -11,7 +11,7 @@ pub const UNKNOWN_RATE_CC: cc::Kind = cc::Kind::Bbr;
 /// What has been found out about a link while the gateway runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkEstimate {
-    /// Bits per second of IP packets.
+    /// Bits per second, with what the link layer adds.
     pub rate_bps: u64,
     /// Smallest round-trip time over the link.
     pub rtt: Duration,

@@ -73,8 +73,9 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
     }
     let (name, real_bps) = (text(after, "/name"), two_digits(carries_bps));
     let said = format!(
-        "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If it \
-         stays so, say so: `farlink set link.{name}.rate {real_bps}`, and in the configuration",
+        "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If \
+         nothing else leaves by it that does not pass its queue (`traffic = \"everything\"`), and it stays so, say so: `farlink set \
+         link.{name}.rate {real_bps}`, and in the configuration",
         rate(declared_bps),
         rate(carries_bps),
     );
@@ -294,7 +295,7 @@ mod tests {
         let found = of(8_010_000);
         assert_eq!(found[0].id, "rate-too-high");
         let text = found[0].text.replace('\u{a0}', " ");
-        assert!(text.contains("declared with 8.80 Mbit/s and carries 8.01 Mbit/s"), "{text}");
+        assert!(text.contains("declared with 8.8 Mbit/s and carries 8.0 Mbit/s"), "{text}");
         assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 8000000")]);
     }
 

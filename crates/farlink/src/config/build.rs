@@ -163,13 +163,13 @@ pub(super) fn link(
         (None, Some(bps)) => Some(bps.get_ref().0),
         (None, None) => None,
     };
-    if let (Some(_), Some(most)) = (rate_bps, &l.rate_max) {
-        let wrong = "the rate is said, so it is that at most; allowed: `rate_max` without `rate`";
-        return Err(source.error(Some(most.span()), wrong));
-    }
     let usual = engine::XcpWeights::default();
     let leg = default_link_leg(rate_bps.is_some());
     let named = l.cc.as_ref().filter(|name| name.get_ref() != AUTO);
+    if let (true, Some(most)) = (rate_bps.is_some() || named.is_some(), &l.rate_max) {
+        let wrong = "there is no rate to find out where it is said, or where a controller is named; allowed: `rate_max` without `rate` and `cc`";
+        return Err(source.error(Some(most.span()), wrong));
+    }
     let cc = controller(named, source, leg.cc, cc::Kind::ALL)?;
     if let (cc::Kind::FixedRate, None, Some(name)) = (cc, rate_bps, named) {
         let wrong =
