@@ -77,7 +77,7 @@ const LOWERING_GAIN: u32 = 95;
 /// Percent of the estimate that is sent at least, however much waits before the link.
 const GAIN_MIN: u32 = 10;
 /// The same where the rate is declared: a queue that is known to be there is soon gone.
-const GAIN_MIN_DECLARED: u32 = 25;
+const GAIN_MIN_DECLARED: u32 = 40;
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;

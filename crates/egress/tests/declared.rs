@@ -63,7 +63,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
         m.rate_bps = RATE_BPS / divisor;
         m.run(m.rtt() * 3);
         assert!(m.percent() < 115, "divided by {divisor}: {} %", m.percent());
-        m.run(m.rtt() * (2 * divisor as u32));
+        m.run(m.rtt() * (3 * divisor as u32));
         m.waited_max = Duration::ZERO;
         let used = m.use_percent(Duration::from_secs(50));
         assert!(used >= 97, "divided by {divisor}: {used} %");
