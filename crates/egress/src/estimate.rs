@@ -520,11 +520,14 @@ impl RateEstimate {
             self.draining = Some((now, waited.max(left)));
             return false;
         }
-        if sent_at.since(since) < DRAIN_ROUNDS * self.beat() {
+        let lasted = sent_at.since(since);
+        if lasted < DRAIN_ROUNDS * self.beat() {
             return false;
         }
         self.draining = None;
-        if waited < before / 4 * 3 {
+        // Less than half of what should have gone has.
+        let gone = lasted / 100 * (100 - self.gain);
+        if waited < self.waiting_wanted() || waited < before.saturating_sub(gone / 2) {
             return false;
         }
         for peer in &mut self.peers {
