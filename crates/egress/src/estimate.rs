@@ -231,6 +231,13 @@ impl RateEstimate {
         self.uncounted.note(now, uncounted_bytes, apart);
     }
 
+    /// The same before anything else, where nothing has been noted yet.
+    pub fn begin(&mut self, now: Instant, total_bytes: u64, uncounted_bytes: u64) {
+        if self.sent.is_empty() {
+            self.note_sent(now, total_bytes, uncounted_bytes);
+        }
+    }
+
     /// More waits before the link than is meant to, as far as the newest report tells, and what has
     /// been sent since.
     #[must_use]
@@ -287,7 +294,7 @@ impl RateEstimate {
     }
 
     fn sent_by(&self, now: Instant, then: Instant) -> Option<Sent> {
-        let total_bytes = self.sent.total_by(then, now)?;
+        let total_bytes = self.sent.total_by(then, now);
         Some(Sent { total_bytes, uncounted_bytes: self.uncounted.total_by(then, now)? })
     }
 
@@ -464,7 +471,8 @@ impl RateEstimate {
             self.gain = gain;
             self.changed_at = now;
         }
-        self.gain_until = (gain < 100).then(|| now + 2 * self.beat() + left);
+        // Where nobody has said the rate, silence ends by a probe, or by forgetting.
+        self.gain_until = (self.is_declared && gain < 100).then(|| now + 2 * self.beat() + left);
         if busy
             && !self.is_as_declared()
             && self.probe_until.is_none()
@@ -525,9 +533,9 @@ impl RateEstimate {
             return false;
         }
         self.draining = None;
-        // Less than half of what should have gone has.
+        // Most of it stands, and less than half of what should have gone has.
         let gone = lasted / 100 * (100 - self.gain);
-        if waited < self.waiting_wanted() || waited < before.saturating_sub(gone / 2) {
+        if waited < before / 4 * 3 || (self.is_declared && waited < before.saturating_sub(gone / 2)) {
             return false;
         }
         for peer in &mut self.peers {

@@ -29,6 +29,11 @@ impl SentLog {
         self.points.push_back((now, total_bytes));
     }
 
+    /// Nothing has been noted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
     /// What had left in all when that was noted last.
     pub(crate) const fn total_bytes(&self) -> u64 {
         self.total_bytes

@@ -67,7 +67,7 @@ impl LinkRate {
     ) {
         let uncounted_bytes = carried_bytes.saturating_sub(self.counted_bytes);
         let Some(estimate) = self.estimate.as_mut() else { return };
-        estimate.note_sent(now, carried_bytes, uncounted_bytes);
+        estimate.begin(now, carried_bytes, uncounted_bytes);
         let arrived = report.arrived;
         let report = Report {
             peer: arrived.by.number(),

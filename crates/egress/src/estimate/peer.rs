@@ -24,7 +24,8 @@ pub(super) struct Mark {
 /// Bytes that had been sent into the link in all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    pub(super) total_bytes: u64,
+    /// `None`: too long ago. What is not counted changes more seldom, and is known for longer.
+    pub(super) total_bytes: Option<u64>,
     /// Those of them that the other gateway does not count.
     pub(super) uncounted_bytes: u64,
 }
@@ -140,7 +141,7 @@ impl Peer {
         let (rate_bps, counted_bps) = match is_declared {
             // All that left in between was carried in between, whoever counts it, and whatever was
             // lost.
-            true => (grew(now.total_bytes, then.total_bytes), None),
+            true => (grew(now.total_bytes?, then.total_bytes?), None),
             false => {
                 let counted_bps = rate_of(u64::from(bytes), took);
                 (counted_bps.saturating_add(beside_bps), Some(counted_bps))

@@ -49,6 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// New connections while diversion may be cut off: so many bytes, one after the other.
 const PROBE_BYTES: u64 = 1000;
 const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// Connections that have ended have said so to both hosts by then.
+const ENDED: Duration = Duration::from_millis(500);
 /// How long the counters of a transfer may take to stand still.
 const QUIET: Duration = Duration::from_millis(150);
 
@@ -161,6 +163,8 @@ impl<'a> Bench<'a> {
         let split_s = self.untranslated(lab, &mut measured, self.has_bump)?;
         self.end_gateway(lab)?;
         let plain_s = self.untranslated(lab, &mut measured, !self.has_bump)?;
+        // What ends now still has the addresses of before.
+        std::thread::sleep(ENDED);
         self.machine.set_up(lab)?;
         counts::watch(&lab.ns(NODE))?;
         if self.hides_addresses() {

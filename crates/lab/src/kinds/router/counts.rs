@@ -21,6 +21,8 @@ meta l4proto tcp ct state invalid counter name invalid
 const WATCH_TABLE: &str = "router_watch";
 /// Beyond the router: packets of TCP with a private address.
 const LEAK_TABLE: &str = "router_leak";
+/// A list that somebody changes meanwhile ends early.
+const LIST_TRIES: u32 = 5;
 /// Headers of a packet: those of IPv6 with the options that hosts send, beside data.
 const HEADER_BYTES: u64 = 80;
 /// Those of an acknowledgement with SACK blocks.
@@ -111,17 +113,30 @@ pub(super) fn seen(ns: &Ns) -> Result<Seen> {
 /// where one has an owner, as ours has with policy routing.
 fn ruleset(ns: &Ns) -> Result<Vec<Value>> {
     let list = |what: &[&str]| -> Result<Vec<Value>> {
-        let text = ns.run("nft", &[&["-j", "list"], what].concat())?;
-        let mut listed: Value =
-            serde_json::from_str(&text).with_context(|| format!("nft -j list {}", what.join(" ")))?;
-        Ok(std::mem::take(listed["nftables"].as_array_mut().context("no list of nft")?))
+        let mut tries = LIST_TRIES;
+        loop {
+            tries -= 1;
+            let text = ns.run("nft", &[&["-j", "list"], what].concat())?;
+            match serde_json::from_str::<Value>(&text) {
+                Ok(mut listed) => {
+                    return Ok(std::mem::take(listed["nftables"].as_array_mut().context("no list of nft")?));
+                }
+                // It cannot write some rules of iptables as JSON.
+                Err(_) if tries == 0 && text.trim().is_empty() => return Ok(Vec::new()),
+                Err(e) if tries == 0 => {
+                    return Err(e).with_context(|| format!("nft -j list {}", what.join(" ")));
+                }
+                Err(_) => {}
+            }
+        }
     };
     let mut objects = Vec::new();
-    for table in list(&["tables"])? {
-        let [Some(family), Some(name)] = ["family", "name"].map(|key| table["table"][key].as_str()) else {
-            continue;
-        };
-        if !name.starts_with("farlink") {
+    // As text: beside some rules of iptables the list of tables is empty as JSON.
+    for line in ns.run("nft", &["list", "tables"])?.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if let ["table", family, name] = words[..]
+            && !name.starts_with("farlink")
+        {
             objects.extend(list(&["table", family, name])?);
         }
     }
