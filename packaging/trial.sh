@@ -18,8 +18,13 @@ expect() {
 }
 not() { ! "$@"; }
 
-# packages_of KIND: makes the package (deb, rpm) of this commit and of the one before: `new` and `old`.
+# packages_of KIND [OLD NEW]: these, or else it makes the package (deb, rpm) of this commit and of the one before: `new` and `old`.
 packages_of() {
+    if [ $# -eq 3 ]; then
+        old=$(realpath -e "$2")
+        new=$(realpath -e "$3")
+        return
+    fi
     new=$("packaging/$1.sh" | awk -v end="[.]$1\$" '$0 ~ end { print $NF }')
     git worktree add --quiet --detach "$work/before" HEAD^
     old=$(CARGO_TARGET_DIR=$(realpath "${CARGO_TARGET_DIR:-target}") "$work/before/packaging/$1.sh" | awk -v end="[.]$1\$" '$0 ~ end { print $NF }')

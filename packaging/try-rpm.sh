@@ -25,12 +25,7 @@ verified() { test -z "$(rpm -V --nodeps farlink | grep -v ' c /etc/farlink/farli
 # listed WHAT: the package has such files.
 listed() { rpm -q "$1" farlink | grep -q "$2"; }
 
-if [ $# -eq 2 ]; then
-    old=$(realpath -e "$1")
-    new=$(realpath -e "$2")
-else
-    packages_of rpm
-fi
+packages_of rpm "$@"
 fresh_root nftables,iproute2,systemd,logrotate,rpm
 cp "$old" "$root/old.rpm"
 cp "$new" "$root/new.rpm"

@@ -318,12 +318,7 @@ killed() {
     expect 'killed, purged: nothing is left' nothing_left
 }
 
-if [ $# -eq 2 ]; then
-    old=$(realpath -e "$1")
-    new=$(realpath -e "$2")
-else
-    packages_of deb
-fi
+packages_of deb "$@"
 fresh_root nftables,iproute2,systemd,logrotate,procps
 cp "$old" "$root/old.deb"
 cp "$new" "$root/new.deb"

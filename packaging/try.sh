@@ -28,12 +28,7 @@ condition() {
     inside sh -c "$command"
 }
 
-if [ $# -eq 2 ]; then
-    old=$(realpath -e "$1")
-    new=$(realpath -e "$2")
-else
-    packages_of deb
-fi
+packages_of deb "$@"
 fresh_root nftables,iproute2,systemd,logrotate
 cp "$old" "$root/old.deb"
 cp "$new" "$root/new.deb"

@@ -194,17 +194,15 @@ impl LinkQueue {
                 let lane = router.arrive(now, &waiting.packet, waiting.class, egress);
                 egress.enqueue(now, flow, lane, size, waiting)
             }
-            None if waiting.class == Class::Control => {
-                egress.enqueue(now, flow, waiting.class, size, waiting)
-            }
-            None if waiting.kind == Kind::Tcp => {
-                let lane = self.others.lane(now, waiting.class, egress);
-                egress.enqueue(now, flow, lane, size, waiting)
-            }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
-                let can_be_marked = others::can_be_marked(waiting.packet.bytes());
-                egress.enqueue_managed(now, flow, lane, size, (waiting, can_be_marked))
+                match others::is_managed(waiting.class, waiting.kind) {
+                    true => {
+                        let can_be_marked = others::can_be_marked(waiting.packet.bytes());
+                        egress.enqueue_managed(now, flow, lane, size, (waiting, can_be_marked))
+                    }
+                    false => egress.enqueue(now, flow, lane, size, waiting),
+                }
             }
         };
         for victim in victims {

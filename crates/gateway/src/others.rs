@@ -15,6 +15,7 @@ use farlink_egress::{Aqm, Class, Egress, Lane, MAX_WEIGHT, Share};
 use farlink_wire::{Duration, Instant, edit, ip};
 
 use crate::group;
+use crate::kinds::Kind;
 
 /// The interval of a link whose round trip is not known, or short (RFC 8289 4.3).
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -99,6 +100,11 @@ pub fn aqm(rtt: Option<Duration>, packet: Duration, round: Duration) -> Aqm {
         interval,
         bound: BOUND + 2 * packet + round,
     }
+}
+
+/// It waits for a bounded time (see the module).
+pub fn is_managed(class: Class, kind: Kind) -> bool {
+    class != Class::Control && kind != Kind::Tcp
 }
 
 /// Its sender understands marks (RFC 3168).

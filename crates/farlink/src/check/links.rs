@@ -79,11 +79,13 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
         rate(declared_bps),
         rate(carries_bps),
     );
-    let finding = Diagnosis::new("rate-too-high", Severity::Warning, said)
-        .seen("link", &name)
-        .seen("declared_bps", declared_bps)
-        .seen("carries_bps", carries_bps);
-    Some(finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}"))))
+    let finding = rate_too_high(&name, real_bps, said);
+    Some(finding.seen("declared_bps", declared_bps).seen("carries_bps", carries_bps))
+}
+
+fn rate_too_high(name: &str, real_bps: u64, said: String) -> Diagnosis {
+    let finding = Diagnosis::new("rate-too-high", Severity::Warning, said).seen("link", name);
+    finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}")))
 }
 
 /// As much as a few seconds tell.
@@ -115,12 +117,9 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
         rate(real_bps),
         real_bps,
     );
-    let finding = Diagnosis::new("rate-too-high", Severity::Warning, said)
-        .seen("link", &name)
-        .seen("rate_bps", said_bps)
-        .seen("sent_bps", sent_bps)
-        .seen("sent_again_share", format!("{share:.2}"));
-    Some(finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}"))))
+    let finding = rate_too_high(&name, real_bps, said);
+    let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);
+    Some(finding.seen("sent_again_share", format!("{share:.2}")))
 }
 
 /// One end of a connection.

@@ -21,8 +21,6 @@ meta l4proto tcp ct state invalid counter name invalid
 const WATCH_TABLE: &str = "router_watch";
 /// Beyond the router: packets of TCP with a private address.
 const LEAK_TABLE: &str = "router_leak";
-/// A list that somebody changes meanwhile ends early.
-const LIST_TRIES: u32 = 5;
 /// Headers of a packet: those of IPv6 with the options that hosts send, beside data.
 const HEADER_BYTES: u64 = 80;
 /// Those of an acknowledgement with SACK blocks.
@@ -112,23 +110,15 @@ pub(super) fn seen(ns: &Ns) -> Result<Seen> {
 /// All objects of all tables but ours. Table by table: nft 1.0.6 breaks off a list of all of them
 /// where one has an owner, as ours has with policy routing.
 fn ruleset(ns: &Ns) -> Result<Vec<Value>> {
-    let list = |what: &[&str]| -> Result<Vec<Value>> {
-        let mut tries = LIST_TRIES;
-        loop {
-            tries -= 1;
-            let text = ns.run("nft", &[&["-j", "list"], what].concat())?;
-            match serde_json::from_str::<Value>(&text) {
-                Ok(mut listed) => {
-                    return Ok(std::mem::take(listed["nftables"].as_array_mut().context("no list of nft")?));
-                }
-                // It cannot write some rules of iptables as JSON.
-                Err(_) if tries == 0 && text.trim().is_empty() => return Ok(Vec::new()),
-                Err(e) if tries == 0 => {
-                    return Err(e).with_context(|| format!("nft -j list {}", what.join(" ")));
-                }
-                Err(_) => {}
-            }
+    let list = |family: &str, name: &str| -> Result<Vec<Value>> {
+        let text = ns.run("nft", &["-j", "list", "table", family, name])?;
+        if text.trim().is_empty() {
+            // It cannot write some rules of iptables as JSON.
+            return Ok(Vec::new());
         }
+        let mut listed: Value =
+            serde_json::from_str(&text).with_context(|| format!("nft -j list table {family} {name}"))?;
+        Ok(std::mem::take(listed["nftables"].as_array_mut().context("no list of nft")?))
     };
     let mut objects = Vec::new();
     // As text: beside some rules of iptables the list of tables is empty as JSON.
@@ -137,7 +127,7 @@ fn ruleset(ns: &Ns) -> Result<Vec<Value>> {
         if let ["table", family, name] = words[..]
             && !name.starts_with("farlink")
         {
-            objects.extend(list(&["table", family, name])?);
+            objects.extend(list(family, name)?);
         }
     }
     Ok(objects)
