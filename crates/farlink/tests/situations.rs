@@ -152,6 +152,10 @@ fn try_one(n: usize, situation: &Situation, method: &str, expected: &Expected) -
         said = Said::by(&bed, situation.plan.seconds);
     }
     said.judge(expected).map_err(|wrong| format!("{wrong}\n{}\nlog:\n{}", said.text, bed.log()))?;
+    let refused = bed.refused();
+    if situation.plan.never_refused && refused > 0 {
+        return Err(format!("{refused} connections were refused\nlog:\n{}", bed.log()));
+    }
     if !expected.mends {
         return Ok(());
     }

@@ -21,6 +21,7 @@ mod translation;
 use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
+pub(crate) use blame::Foreseen;
 pub use blame::{Cause, Lost, blame};
 pub(crate) use blame_bump::FOUND_AT_BUMP;
 pub use blame_bump::{LostAtBump, blame_bump};
@@ -58,11 +59,14 @@ pub struct Divert {
     rule_count: usize,
     /// `None`: the table is anybody's.
     owned: Option<OwnedTable>,
+    /// Families that were let go from the start.
+    foreseen: Vec<Foreseen>,
 }
 
 impl Divert {
     /// Checks that nobody else uses our numbers, removes what a killed predecessor left behind,
-    /// then diverts. The TUNs must exist and have a reader: packets come from here on.
+    /// then diverts. The TUNs must exist and have a reader: packets come from here on. A family
+    /// that a firewall is sure to drop takes the ordinary way.
     pub fn apply(config: DivertConfig, interfaces: Vec<Diverted>) -> Result<Self> {
         let plan = Plan::new(config, interfaces)?;
         let mut socket = Socket::open()?;
@@ -80,7 +84,19 @@ impl Divert {
                 None
             }
         };
-        let mut divert = Self { plan, is_active: true, now: Now::ALL, notrack: true, rule_count: 0, owned };
+        let mut divert = Self {
+            plan,
+            is_active: true,
+            now: Now::ALL,
+            notrack: true,
+            rule_count: 0,
+            owned,
+            foreseen: Vec::new(),
+        };
+        divert.foreseen = divert.foresee();
+        for Foreseen { family, .. } in &divert.foreseen {
+            divert.now.families = divert.now.families.with(*family, false);
+        }
         divert.put_routes(&mut socket)?;
         let Err(error) = divert.put_first_table() else { return Ok(divert) };
         if divert.owned.take().is_none() {
@@ -89,6 +105,19 @@ impl Divert {
         divert.put_first_table()?;
         tracing::info!(%error, "{NO_OWNER}");
         Ok(divert)
+    }
+
+    /// Which families a firewall would drop if they were diverted now. Runs `nft` once.
+    pub(crate) fn foresee(&self) -> Vec<Foreseen> {
+        let table = self.table_name();
+        // Where the rules cannot be read, trying tells.
+        let ruleset = nft::ruleset(&table).unwrap_or_default();
+        blame::foresee(&ruleset, &table, self.interfaces())
+    }
+
+    /// The families that took the ordinary way from the start.
+    pub(crate) fn foreseen(&self) -> &[Foreseen] {
+        &self.foreseen
     }
 
     fn put_first_table(&mut self) -> Result<()> {

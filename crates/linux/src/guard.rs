@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::divert::{
-    Auditor, Cause, Diagnosis, Divert, Diverted, Families, Lost, Method, NO_INTERFACE, Passage, Reading,
-    Severity, Suspicion, blame, counter_name,
+    Auditor, Cause, Diagnosis, Divert, Diverted, Families, Foreseen, Lost, Method, NO_INTERFACE, Passage,
+    Reading, Severity, Suspicion, blame, counter_name,
 };
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
@@ -210,7 +210,16 @@ impl Keeper {
             if divert.config().takes_everything() { &[Kind::Tcp, Kind::Rest] } else { &[Kind::Tcp] };
         let passages = || vec![Passage::default(); count];
         let guards = |kind: &Kind| Family::BOTH.map(|family| FamilyGuard::new(family, *kind, passages()));
-        let families = kinds.iter().flat_map(guards).collect();
+        let mut families: Vec<FamilyGuard> = kinds.iter().flat_map(guards).collect();
+        for Foreseen { family, cause, .. } in divert.foreseen() {
+            tracing::error!(
+                "{}. Until then {family} TCP takes the ordinary way and is not split",
+                cause.text
+            );
+            for guard in families.iter_mut().filter(|f| (f.family, f.kind) == (*family, Kind::Tcp)) {
+                guard.end(clock::now(), Ended::foreseen(clock::now(), cause.clone()));
+            }
+        }
         Self {
             divert,
             auditor,
@@ -360,6 +369,7 @@ impl Keeper {
             match step {
                 Step::Suspect { n, suspicion } => self.suspect(now, watched, n, suspicion)?,
                 Step::Acquit => self.resume(watched, "it is refused here without diversion, too")?,
+                Step::Try if self.would_be_refused(now, watched) => {}
                 Step::Try => self.resume(watched, "it is tried again")?,
             }
         }
@@ -426,6 +436,18 @@ impl Keeper {
         self.auditor.own_change()?;
         self.families.iter_mut().for_each(FamilyGuard::counters_reset);
         Ok(())
+    }
+
+    /// Whether a firewall would refuse new connections if this were tried; it then waits longer.
+    /// Where it drops them a trial is allowed: a SYN that is lost comes again.
+    fn would_be_refused(&mut self, now: Instant, watched: Watched) -> bool {
+        if watched.1 != Kind::Tcp || self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
+            return false;
+        }
+        let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0 && f.refuses);
+        let Some(Foreseen { cause, .. }) = found else { return false };
+        self.with_guard(watched, |guard| guard.end(now, Ended::foreseen(now, cause)));
+        true
     }
 
     fn resume(&mut self, watched: Watched, why: &str) -> Result<()> {

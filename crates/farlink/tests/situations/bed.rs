@@ -52,6 +52,9 @@ pub struct Plan {
     /// `check` listens for so long.
     #[serde(default = "one")]
     pub seconds: u64,
+    /// No connection may have been refused by the end.
+    #[serde(default)]
+    pub never_refused: bool,
     /// The asker does not find these programs.
     #[serde(default)]
     pub without_path: bool,
@@ -256,6 +259,11 @@ impl Bed {
             assert!(Instant::now() < end, "{error}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Connections of hosts that something refused until now.
+    pub fn refused(&self) -> u64 {
+        self.traffic.as_ref().map_or(0, Traffic::refused)
     }
 
     pub fn log(&self) -> String {

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// Hosts at work. Dropping it ends them.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
+    /// Connections that something answered with a refusal.
+    refused: Arc<AtomicU64>,
     threads: Vec<JoinHandle<farlink_linux::Result<()>>>,
 }
 
@@ -40,6 +42,7 @@ impl Traffic {
     /// Servers in `server`, and clients in `client` that use these addresses.
     pub fn start(client: &Namespace, server: &Namespace, to: &[IpAddr], load: Load) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let refused = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::new();
         for port in [SHORT_PORT, LASTING_PORT, SINK_PORT] {
             let stop = Arc::clone(&stop);
@@ -54,20 +57,27 @@ impl Traffic {
                 Load::Upload => &[SHORT_PORT, LASTING_PORT, LASTING_PORT, SINK_PORT],
             };
             for (n, port) in jobs.iter().copied().enumerate() {
-                let stop = Arc::clone(&stop);
+                let (stop, refused) = (Arc::clone(&stop), Arc::clone(&refused));
                 threads.push(client.spawn(move || {
                     // While one of those that last ends, the other one is open.
                     std::thread::sleep(LASTS / 2 * n as u32);
                     while !stop.load(Ordering::Relaxed) {
                         // Where nothing gets through, it fails: that is what is looked at.
-                        let _ = fetch(SocketAddr::new(address, port), &stop);
+                        if fetch(SocketAddr::new(address, port), &stop).is_err_and(|e| is_refusal(&e)) {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
                         std::thread::sleep(PAUSE);
                     }
                     Ok(())
                 }));
             }
         }
-        Self { stop, threads }
+        Self { stop, refused, threads }
+    }
+
+    /// Connections that something answered with a refusal, until now.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 
@@ -78,6 +88,12 @@ impl Drop for Traffic {
             let _ = thread.join();
         }
     }
+}
+
+/// A firewall said no. A lost packet is none: it comes again.
+fn is_refusal(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | PermissionDenied)
 }
 
 fn serve(port: u16, stop: &Arc<AtomicBool>) {

@@ -88,6 +88,10 @@ impl Ended {
             is_convicted: false,
         }
     }
+    /// It is known beforehand. What the ordinary way refuses meanwhile changes nothing about that.
+    pub(super) fn foreseen(now: Instant, cause: Diagnosis) -> Self {
+        Self { is_convicted: true, ..Self::undiverted(now, 0, cause) }
+    }
     pub(super) fn unsplit(now: Instant, cause: Diagnosis) -> Self {
         Self { is_unsplit: true, ..Self::undiverted(now, 0, cause) }
     }
