@@ -373,6 +373,14 @@ impl<P> Egress<P> {
         self.stats.carried_bytes += cost;
     }
 
+    /// So many bytes have gone over the same link that the queue knows nothing of; what the link
+    /// adds to packets is in them.
+    pub fn note_others(&mut self, now: Instant, bytes: u64) {
+        if bytes > 0 {
+            self.shaper.spend(now, self.waiting_since, bytes);
+        }
+    }
+
     /// When [`Self::next_grant`] can next succeed, as far as is known now; may lie in the past.
     /// `None`: nothing waits that ever may, or the link is down.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Another configuration for the gateway that runs: `farlink reload`, and SIGHUP.
 
 use anyhow::Result;
-use farlink_gateway::Reconfigured;
+use farlink_gateway::{Config, Reconfigured};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::driver::{Attendance, Wanted};
 use serde::Serialize;
@@ -25,13 +25,22 @@ impl Outcome {
     }
 }
 
-/// Whether something else is to be taken of interfaces that stay. `named`: those that there are.
-fn differ(old: &[Selection], new: &[Selection], named: &[String]) -> bool {
-    let is_wanted = |selection: &&Selection| match selection {
-        Selection::LeavesBy(interface) => named.contains(interface),
-        _ => true,
+/// Whether other protocols are to be taken.
+fn differ(old: &[Selection], new: &[Selection]) -> bool {
+    let has_all = |all: &[Selection], of: &[Selection]| {
+        of.iter().filter(|one| !one.is_whole()).all(|one| all.contains(one))
     };
-    new.iter().any(|one| !old.contains(one)) || old.iter().filter(is_wanted).any(|one| !new.contains(one))
+    !has_all(new, old) || !has_all(old, new)
+}
+
+/// Links that stay and of which something else is taken: `whole` has the interfaces of which
+/// everything is, before and after.
+fn traffic_changed(before: &Config, after: &Config, whole: (&[String], &[String])) -> Vec<String> {
+    let had_link = |name: &str| before.interfaces.iter().any(|i| i.name == name && i.link.is_some());
+    let links = after.interfaces.iter().filter_map(|i| Some((&i.name, i.link.as_ref()?)));
+    let differs = |name: &String| whole.0.contains(name) != whole.1.contains(name);
+    let changed = links.filter(|(interface, _)| had_link(interface) && differs(interface));
+    changed.map(|(_, link)| format!("link.{}.traffic", link.name)).collect()
 }
 
 /// Where the configuration comes from, and what of it the gateway is not told.
@@ -55,14 +64,16 @@ impl<'a> Source<'a> {
         let new = (self.read)()?;
         let old = &self.started;
         let mut config = new.gateway;
+        let was_whole = attendance.whole();
         // Chosen at the start, by chance where nobody says it.
         let running = attendance.gateway().configuration();
         config.seed = running.seed;
         if config.identity == 0 {
             config.identity = running.identity;
         }
-        let named: Vec<String> = config.interfaces.iter().map(|i| i.name.clone()).collect();
-        let differ = differ(&old.divert.selections, &new.divert.selections, &named);
+        let whole: Vec<String> = new.divert.whole_interfaces().map(str::to_owned).collect();
+        let traffic = traffic_changed(running, &config, (&was_whole, &whole));
+        let differ = differ(&old.divert.selections, &new.divert.selections);
         let divert = DivertConfig {
             attach: old.divert.attach.clone(),
             selections: old.divert.selections.clone(),
@@ -73,9 +84,11 @@ impl<'a> Source<'a> {
             finders: new.finders,
             selectors: new.selectors,
             attach: new.divert.attach,
+            whole,
         });
         let mut outcome = Outcome { applied, at_restart };
-        outcome.leave(differ, "`traffic` or `xcp_form` of a link");
+        outcome.applied.extend(traffic);
+        outcome.leave(differ, "`xcp_form` of a link");
         outcome.leave(old.divert != divert, "`divert`");
         outcome.leave(old.queue_packets != new.queue_packets, "queue_packets");
         outcome.leave(old.journal != new.journal, "journal");

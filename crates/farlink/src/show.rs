@@ -261,7 +261,8 @@ fn carried(status: &Value) -> Table {
     for link in list(status, "/links") {
         let kinds = || link.get("carried").and_then(Value::as_object).into_iter().flatten();
         let is_used = |kind: &Value| number(kind, "/packets") + number(kind, "/dropped_packets") > 0;
-        if !kinds().any(|(name, kind)| name != "split_tcp" && is_used(kind)) {
+        let beside = number(link, "/beside_packets");
+        if beside == 0 && !kinds().any(|(name, kind)| name != "split_tcp" && is_used(kind)) {
             continue;
         }
         for (name, kind) in kinds().filter(|(_, kind)| is_used(kind)) {
@@ -277,6 +278,12 @@ fn carried(status: &Value) -> Table {
                 waits(number(kind, "/waited_us") / packets.max(1)),
                 waits(number(kind, "/waited_max_us")),
             ]);
+        }
+        if beside > 0 {
+            let name = format!("past the queue, now {}", view::rate(number(link, "/beside_bps")));
+            let of = [beside.to_string(), bytes(number(link, "/beside_bytes"))];
+            let nothing = ["-".to_owned(), "-".to_owned(), "-".to_owned()];
+            table.row([text(link, "/name"), name].into_iter().chain(of).chain(nothing));
         }
     }
     table

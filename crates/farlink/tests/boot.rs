@@ -4,7 +4,7 @@
 mod bed;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
@@ -513,6 +513,37 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
         // Taken out for good, it goes when nothing is split any more that passes it.
         reload("[[interface]]\nname = \"to-client\"\n");
         bed.eventually("it is gone", || bed.state_of("to-server").is_none());
+        bed.ends(daemon, &before);
+    });
+}
+
+#[test]
+fn a_reload_changes_what_of_the_traffic_is_taken() {
+    by_both_methods("a_reload_changes_what_of_the_traffic_is_taken", |method| {
+        let bed = Bed::new("taken");
+        let before = bed.own();
+        let daemon = bed.boot(method, NAMES);
+        let socket = bed.client.run(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap())).unwrap();
+        let is_taken = |what: &str, wanted: bool| {
+            bed.eventually(what, || {
+                let seen = bed.count("/traffic/packets_other");
+                socket.send_to(&[7; 100], "10.73.2.2:9").unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                (bed.count("/traffic/packets_other") > seen) == wanted
+            });
+        };
+        is_taken("a link with a rate has everything", true);
+        let tcp = format!("{NAMES}traffic = \"tcp\"\n");
+        for round in 0..2 {
+            bed.configure(&tcp);
+            assert_eq!(text(&bed.ask(&["reload"])), "holds now: link.to-server.traffic\n");
+            is_taken("it takes the ordinary way", false);
+            bed.splits(&format!("TCP, round {round}"));
+            bed.configure(NAMES);
+            assert_eq!(text(&bed.ask(&["reload"])), "holds now: link.to-server.traffic\n");
+            is_taken("it passes the queue again", true);
+            bed.splits(&format!("TCP and all else, round {round}"));
+        }
         bed.ends(daemon, &before);
     });
 }

@@ -282,7 +282,7 @@ impl Gateway {
         if core::mem::take(&mut self.actions_changed) {
             self.engine.follow_actions(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
-        self.follow_rates(now);
+        self.follow_rates(now, net);
         self.follow_pairs(now);
         while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
             match self.outlet.link_mut(r.out) {
@@ -309,13 +309,14 @@ impl Gateway {
     }
 
     /// Links whose rate is found out or looked at: what was told of them, and what follows.
-    fn follow_rates(&mut self, now: Instant) {
+    fn follow_rates(&mut self, now: Instant, net: &mut dyn Network) {
         for (way, report) in self.engine.take_link_reports() {
             if let Some(link) = self.outlet.link_mut(way) {
                 link.hear(now, &report);
             }
         }
         for link in self.outlet.links_mut() {
+            link.meter(now, net);
             let way = link.way();
             self.engine.follow_link_rtt(way);
             let news = self.engine.links().get(way).and_then(|known| link.follow_rate(now, known));

@@ -15,6 +15,7 @@
 
 mod ack_filter;
 mod acks;
+mod beside;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;
@@ -54,7 +55,7 @@ pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use interfaces::SELECTORS_FROM;
 pub use kinds::Passed;
 pub use left_behind::Fates;
-pub use network::{Network, Transmit};
+pub use network::{Network, Sent, Transmit};
 pub use reconfigure::Reconfigured;
 pub use settings::{NotSet, settable};
 pub use status::{LinkStatus, Status, Traffic};

@@ -13,10 +13,12 @@ use farlink_wire::{
 
 use crate::ack_filter;
 use crate::acks;
+use crate::beside::Beside;
 use crate::due::{Deadline, Due};
 use crate::group;
 use crate::kinds::{Kind, Kinds};
 use crate::link_rate::LinkRate;
+use crate::network::Network;
 use crate::others::{self, Others};
 use crate::pairs::group_of;
 use crate::place;
@@ -64,8 +66,12 @@ pub struct LinkQueue {
     interface: String,
     /// Packets that the pool had no room for.
     refused: u64,
+    /// The rate of the link; `None`: not known. The queue has what others leave of it.
+    rate_bps: Option<u64>,
     /// The rate as it is seen.
     rate: LinkRate,
+    /// What leaves by the interface and does not pass the queue.
+    beside: Beside,
     /// What it has carried.
     kinds: Kinds,
     /// How what is not split shares it.
@@ -130,6 +136,8 @@ impl LinkQueue {
             name: link.name.clone(),
             interface: interface.name.clone(),
             refused: 0,
+            rate_bps: link.rate_bps,
+            beside: Beside::default(),
             rate: LinkRate::new(link, !link.is_half_duplex && !link.is_xcp_router),
             kinds: Kinds::default(),
             others: Others::default(),
@@ -317,12 +325,38 @@ impl LinkQueue {
     }
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
-        self.egress.set_rate(now, rate_bps);
+        self.rate_bps = rate_bps;
+        let left_bps = rate_bps.map(|bps| self.beside.left_of(bps));
+        if self.egress.config().rate_bps == left_bps {
+            return;
+        }
+        self.egress.set_rate(now, left_bps);
         self.follow_aqm();
         self.rations_acks = acks::follow(now, &mut self.egress);
         if let Some(router) = &mut self.router {
             router.set_rate(self.egress.carries_bps(now));
         }
+    }
+
+    /// One packet or super-segment has been put onto the interface, of so many bytes.
+    pub fn note_written(&mut self, bytes: usize, size: WireSize) {
+        self.beside.note_own(bytes, size);
+    }
+
+    /// Asks the interface what leaves by it past the queue, when it is time.
+    pub fn meter(&mut self, now: Instant, net: &mut dyn Network) {
+        if !self.beside.is_due(now) {
+            return;
+        }
+        let link = (self.egress.config().overhead_bytes, self.rate_bps.unwrap_or(0));
+        let unforeseen_bytes = self.beside.look(now, net.sent_by(self.iface), link);
+        self.egress.note_others(now, unforeseen_bytes);
+        self.set_rate(now, self.rate_bps);
+    }
+
+    /// Bytes sent into the link in all, past the queue or through it, with what it adds to packets.
+    fn carried_bytes(&self) -> u64 {
+        self.egress.carried_bytes() + self.beside.carried_bytes()
     }
 
     /// A packet has come in by the link. An estimate counts already what the other direction takes.
@@ -356,7 +390,7 @@ impl LinkQueue {
 
     /// The gateway at the other end has told what arrived there.
     pub fn hear(&mut self, now: Instant, report: &LinkReport) {
-        self.rate.hear(now, report, (self.egress.carried_bytes(), self.egress.busy_since()));
+        self.rate.hear(now, report, (self.carried_bytes(), self.egress.busy_since()));
     }
 
     /// Time may have come for what is found out of the rate; the queue sends at it. Returns what
@@ -369,8 +403,9 @@ impl LinkQueue {
         if self.others.follow(now, &mut self.egress) {
             self.follow_aqm();
         }
-        let sending_bps = self.rate.step(now, self.egress.carried_bytes())?;
-        if self.egress.config().rate_bps != sending_bps {
+        let carried_bytes = self.carried_bytes();
+        let sending_bps = self.rate.step(now, carried_bytes)?;
+        if self.rate_bps != sending_bps {
             self.set_rate(now, sending_bps);
         }
         self.rate.news()
@@ -403,7 +438,7 @@ impl LinkQueue {
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants, pair: Option<PairId>) {
         // The link is not idle where bytes wait before it that have left here, or that come the
         // other way.
-        let has_backlog = self.rate.has_backlog(now, self.egress.carried_bytes());
+        let has_backlog = self.rate.has_backlog(now, self.carried_bytes());
         let is_busy = has_backlog || self.egress.is_medium_busy(now);
         let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {
@@ -440,7 +475,10 @@ impl LinkQueue {
             silent: said.is_denied_by(Witness::Silence),
             state: said.state().name(),
             down_by: said.names(),
-            rate_bps: self.egress.config().rate_bps.unwrap_or(0),
+            rate_bps: self.rate_bps.unwrap_or(0),
+            beside_bps: self.beside.bps(),
+            beside_packets: self.beside.total().packets,
+            beside_bytes: self.beside.total().bytes,
             declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
             estimated_bps: self.rate.found_bps(),
             carried: self.kinds.named().collect(),

@@ -40,6 +40,15 @@ impl Transmit<'_> {
     }
 }
 
+/// What an interface has sent since it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets; a virtual interface may count a super-segment as one.
+    pub packets: u64,
+    /// Bytes, with what the interface adds to each packet.
+    pub bytes: u64,
+}
+
 /// The driver, as the gateway sees it during a call.
 pub trait Network {
     /// Takes a packet away. Called while the gateway is at work: the driver writes or copies, and
@@ -52,6 +61,10 @@ pub trait Network {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// What has left by an interface in all, whoever sent it; `None`: nobody counts.
+    fn sent_by(&mut self, _iface: IfaceId) -> Option<Sent> {
+        None
+    }
     /// Hears what happens to a connection: for a log. The counters have it already.
     fn happened(&mut self, _ends: &Ends, _what: Event) {}
 }

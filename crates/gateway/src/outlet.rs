@@ -297,6 +297,14 @@ impl Outlet {
         }
         self.traffic.packets_out += 1;
         self.traffic.bytes_out += packet.len() as u64;
+        if let Some(link) = self.links.iter_mut().find(|link| link.iface() == packet.out) {
+            let header = packet.header.len();
+            let size = match packet.payload {
+                [] => supersegment::wire_size(packet.header, &packet.offload),
+                _ => WireSize::of(header, packet.len() - header, &packet.offload),
+            };
+            link.note_written(packet.len(), size);
+        }
         net.transmit(packet);
     }
 

@@ -61,6 +61,13 @@ pub struct LinkStatus {
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when nothing
     /// is known yet, or it carries what the operator has said.
     pub estimated_bps: u64,
+    /// What leaves by its interface past its queue now, bit/s, with `overhead` for each packet. The
+    /// queue has the rest of the rate.
+    pub beside_bps: u64,
+    /// Packets that have left past its queue.
+    pub beside_packets: u64,
+    /// Bytes that have left past its queue, IP headers included.
+    pub beside_bytes: u64,
     /// What has been sent into it, has waited and was dropped, by kind: `split_tcp`,
     /// `forwarded_tcp`, `udp`, `icmp`, `other`.
     pub carried: BTreeMap<&'static str, Passed>,

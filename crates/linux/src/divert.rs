@@ -95,7 +95,10 @@ impl Divert {
         };
         divert.foreseen = divert.foresee();
         for Foreseen { family, .. } in &divert.foreseen {
-            divert.now.families = divert.now.families.with(*family, false);
+            let Now { families, whole } = divert.now;
+            let is_whole = !divert.plan.config.takes_everything();
+            divert.now =
+                Now { families: families.with(*family, false), whole: whole.with(*family, is_whole) };
         }
         divert.put_routes(&mut socket)?;
         let Err(error) = divert.put_first_table() else { return Ok(divert) };

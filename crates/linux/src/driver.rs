@@ -219,6 +219,7 @@ impl Driver {
             shown: bump.is_some().then(Shown::default),
             own: config.own_packets.filter(|_| bump.is_some()),
             routes: RouteCache::open()?,
+            counting: Socket::open()?,
             journal: None,
             counters: Counters::default(),
             profile: None,

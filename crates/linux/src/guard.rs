@@ -179,7 +179,7 @@ struct Keeper {
     pulse: Arc<Pulse>,
     waker: Arc<Waker>,
     status: Arc<Mutex<DiversionStatus>>,
-    /// TCP of both families; what is no TCP, where everything is diverted.
+    /// TCP of both families, and what is no TCP; that matters where everything is diverted.
     families: Vec<FamilyGuard>,
     repairs: Repairs,
     /// Nothing was missing at the last look.
@@ -206,17 +206,14 @@ impl Keeper {
         status: Arc<Mutex<DiversionStatus>>,
     ) -> Self {
         let count = pulse.ports.len();
-        let kinds: &[Kind] =
-            if divert.config().takes_everything() { &[Kind::Tcp, Kind::Rest] } else { &[Kind::Tcp] };
         let passages = || vec![Passage::default(); count];
-        let guards = |kind: &Kind| Family::BOTH.map(|family| FamilyGuard::new(family, *kind, passages()));
-        let mut families: Vec<FamilyGuard> = kinds.iter().flat_map(guards).collect();
+        let guards = |kind| Family::BOTH.map(|family| FamilyGuard::new(family, kind, passages()));
+        let mut families: Vec<FamilyGuard> = [Kind::Tcp, Kind::Rest].into_iter().flat_map(guards).collect();
+        let everything = divert.config().takes_everything();
         for Foreseen { family, cause, .. } in divert.foreseen() {
-            tracing::error!(
-                "{}. Until then {family} TCP takes the ordinary way and is not split",
-                cause.text
-            );
-            for guard in families.iter_mut().filter(|f| (f.family, f.kind) == (*family, Kind::Tcp)) {
+            tracing::error!("{}. Until then {family} takes the ordinary way and is not split", cause.text);
+            let is_meant = |f: &FamilyGuard| f.family == *family && (f.kind == Kind::Tcp || everything);
+            for guard in families.iter_mut().filter(|f| is_meant(f)) {
                 guard.end(clock::now(), Ended::foreseen(clock::now(), cause.clone()));
             }
         }
@@ -441,7 +438,7 @@ impl Keeper {
     /// Whether a firewall would refuse new connections if this were tried; it then waits longer.
     /// Where it drops them a trial is allowed: a SYN that is lost comes again.
     fn would_be_refused(&mut self, now: Instant, watched: Watched) -> bool {
-        if watched.1 != Kind::Tcp || self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
+        if self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
             return false;
         }
         let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0 && f.refuses);
@@ -503,7 +500,8 @@ impl Keeper {
 
     fn publish(&mut self, now: Instant) {
         let mut found = Vec::new();
-        for guard in &self.families {
+        let everything = self.divert.config().takes_everything();
+        for guard in self.families.iter().filter(|guard| guard.kind == Kind::Tcp || everything) {
             found.extend(guard.cause().filter(|cause| !found.contains(cause)));
         }
         found.extend(self.repairs.recent(now));
@@ -514,7 +512,7 @@ impl Keeper {
             in_place: self.is_whole && split && families == Families::BOTH,
             ipv4: families.v4,
             ipv6: families.v6,
-            everything: self.divert.config().takes_everything().then(|| self.divert.whole() != NEITHER),
+            everything: everything.then(|| self.divert.whole() != NEITHER),
             split,
             repairs: self.repairs.count(),
             ends: self.ends,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_gateway::due::Deadline;
-use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Sent, Transmit};
 use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf};
 
 use crate::gro::Merger;
@@ -98,6 +98,8 @@ pub struct GatewayNode {
     pub outbox: Vec<Outgoing>,
     /// Incarnations so far.
     pub generation: u32,
+    /// What has left by each wire.
+    sent: BTreeMap<usize, Sent>,
     /// Packets handed in that have not come out as they were: a declared link's queue may keep them
     /// for a while.
     waiting: Waiting,
@@ -174,6 +176,7 @@ struct Driver<'a> {
     routes: &'a [usize],
     records: &'a mut BTreeMap<u32, Record>,
     outbox: &'a mut Vec<Outgoing>,
+    sent: &'a BTreeMap<usize, Sent>,
     waiting: &'a mut Waiting,
     /// The packet just handed in, if any, and its identity if it is TCP: forwarded packets keep it.
     input: Option<Option<Identity>>,
@@ -278,11 +281,26 @@ impl Network for Driver<'_> {
         Some(Route { iface: IfaceId(port as u16), mtu_bytes: self.ports[port].mtu_bytes })
     }
 
+    fn sent_by(&mut self, iface: IfaceId) -> Option<Sent> {
+        let port = self.ports.get(usize::from(iface.0))?;
+        Some(self.sent.get(&port.wire).copied().unwrap_or_default())
+    }
+
     fn journal(&mut self, slot: u32, record: Option<&Record>) {
         match record {
             Some(r) => self.records.insert(slot, *r),
             None => self.records.remove(&slot),
         };
+    }
+}
+
+impl Kind {
+    /// A packet leaves by a wire. What interfaces add to it is not counted here.
+    pub fn note_sent(&mut self, wire: usize, bytes: usize) {
+        let Self::Gateway(gateway) = self else { return };
+        let sent = gateway.sent.entry(wire).or_default();
+        sent.packets += 1;
+        sent.bytes += bytes as u64;
     }
 }
 
@@ -301,6 +319,7 @@ impl GatewayNode {
             restart_after: None,
             outbox: Vec::new(),
             generation: 0,
+            sent: BTreeMap::new(),
             waiting: Waiting::default(),
             idle: Idle::default(),
             config,
@@ -320,6 +339,7 @@ impl GatewayNode {
             routes,
             records: &mut self.records,
             outbox: &mut self.outbox,
+            sent: &self.sent,
             waiting: &mut self.waiting,
             input,
         };

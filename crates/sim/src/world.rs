@@ -640,6 +640,7 @@ impl World {
             return;
         }
         let wire = port.wire;
+        self.nodes[node].kind.note_sent(wire, bytes.len());
         self.push(wire, SimPacket { bytes, corrupted });
     }
 

@@ -28,6 +28,8 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(down(link));
         found.extend(declared_too_high(link));
         found.extend(earlier.and_then(|earlier| too_fast(earlier, link, seconds)));
+        let is_whole = after.status.pointer("/diversion/everything").and_then(Value::as_bool);
+        found.extend(earlier.and_then(|earlier| beside(earlier, link, is_whole)));
         found.extend(far_end(link, flows));
         found.extend(elsewhere(link, flows));
     }
@@ -74,8 +76,7 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
     let (name, real_bps) = (text(after, "/name"), two_digits(carries_bps));
     let said = format!(
         "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If \
-         nothing else leaves by it that does not pass its queue (`traffic = \"everything\"`), and it stays so, say so: `farlink set \
-         link.{name}.rate {real_bps}`, and in the configuration",
+         it stays so, say so: `farlink set link.{name}.rate {real_bps}`, and in the configuration",
         rate(declared_bps),
         rate(carries_bps),
     );
@@ -120,6 +121,40 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     let finding = rate_too_high(&name, real_bps, said);
     let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);
     Some(finding.seen("sent_again_share", format!("{share:.2}")))
+}
+
+/// Less than this part of what leaves is not worth a word.
+const BESIDE_PERCENT: u64 = 1;
+const BESIDE_MIN_BYTES: u64 = 5_000;
+
+/// What leaves by the interface and is not seen. `is_whole`: everything that leaves by links is
+/// diverted, or would be; `None`: nobody wants that.
+fn beside(before: &Value, after: &Value, is_whole: Option<bool>) -> Option<Diagnosis> {
+    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let (unseen, seen) = (grown("/beside_bytes"), grown("/sent_bytes"));
+    let percent = 100 * unseen / (unseen + seen).max(1);
+    if unseen < BESIDE_MIN_BYTES || percent < BESIDE_PERCENT {
+        return None;
+    }
+    let why = match is_whole {
+        None => "only TCP passes it (`traffic = \"tcp\"`), and UDP, ICMP and tunnels do not",
+        Some(false) => "what is no TCP is not diverted now (see above)",
+        Some(true) => {
+            "it is what this machine sends itself, multicast, what has IP options, what is bridged or offloaded, or what comes in by an \
+             interface that is not configured"
+        }
+    };
+    let name = text(after, "/name");
+    let text = format!(
+        "{percent} % of what leaves by the link {name} does not pass its queue: {why}. The queue has the rest of the rate, and cannot say \
+         who goes first"
+    );
+    let finding = Diagnosis::new("past-the-queue", Severity::Note, text).seen("link", name);
+    let finding = finding.seen("bytes_past", unseen).seen("bytes_through", seen);
+    Some(match is_whole {
+        None => finding.mended_by(Remedy::configure("link.traffic", "\"everything\"")),
+        Some(_) => finding,
+    })
 }
 
 /// One end of a connection.
@@ -296,6 +331,26 @@ mod tests {
         let text = found[0].text.replace('\u{a0}', " ");
         assert!(text.contains("declared with 8.8 Mbit/s and carries 8.0 Mbit/s"), "{text}");
         assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 8000000")]);
+    }
+
+    #[test]
+    fn what_leaves_past_the_queue_is_told_with_the_reason() {
+        let of = |unseen: u64, everything: Value| {
+            let after = link(json!({"sent_bytes": 300_000, "beside_bytes": unseen}));
+            let sample = |links: Value| Sample {
+                status: json!({"links": links, "diversion": {"everything": everything}}),
+                ..Sample::default()
+            };
+            findings(&sample(link(json!({}))), &sample(after), 2)
+        };
+        assert!(of(2_000, json!(null)).is_empty(), "now and then a packet");
+        let found = of(100_000, json!(null));
+        assert_eq!((&*found[0].id, found[0].severity), ("past-the-queue", Severity::Note));
+        assert!(found[0].text.contains("25 % of what leaves by the link geo"), "{}", found[0].text);
+        assert_eq!(found[0].remedies, [Remedy::configure("link.traffic", "\"everything\"")]);
+        let found = of(100_000, json!(true));
+        assert!(found[0].text.contains("this machine sends itself") && found[0].remedies.is_empty());
+        assert!(of(100_000, json!(false))[0].text.contains("is not diverted now"));
     }
 
     #[test]

@@ -458,9 +458,11 @@ fn timers(t: &file::Timers, source: Source<'_>) -> Result<engine::Timers, Config
     })
 }
 
-/// Everything that leaves by a link, where that is wanted.
+/// Everything that leaves by a link, where that is wanted. Where nobody has said what is, a rate
+/// says it: it is that of the link, and not that of TCP alone.
 fn whole(link: &file::Link) -> Option<Selection> {
-    let is_wanted = link.traffic == Some(file::LinkTraffic::Everything);
+    let has_rate = link.rate.is_some() || link.rate_bps.is_some() || link.rate_max.is_some();
+    let is_wanted = link.traffic.map_or(has_rate, |traffic| traffic == file::LinkTraffic::Everything);
     is_wanted.then(|| Selection::LeavesBy(link.interface.get_ref().clone()))
 }
 

@@ -215,6 +215,10 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     let of = |keys: &str| settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap().divert;
     assert_eq!(of(""), of("traffic='tcp'"));
     assert!(!of("").takes_everything());
+    // A rate is that of the link, and not of TCP alone.
+    assert_eq!(of("rate='8M'"), of("rate='8M'\ntraffic='everything'"));
+    assert!(of("rate_bps=8000000").takes_everything() && of("rate_max='8M'").takes_everything());
+    assert!(!of("rate='8M'\ntraffic='tcp'").takes_everything() && !of("rtt_ms=500").takes_everything());
     assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);
     let wrong = refused("[[link]]\ninterface='sat0'\ntraffic='udp'");
     assert!(wrong.contains("3:9") && wrong.contains("everything"), "{wrong}");

@@ -257,6 +257,24 @@ pub const FAMILIES: &[Family] = &[
         ),
         Unit::Bits,
     ),
+    in_unit(
+        gauge(
+            "farlink_link_beside_bytes_per_second",
+            OfLink("beside_bps"),
+            "What leaves by the link's interface past its queue now; the queue has the rest of the rate.",
+        ),
+        Unit::Bits,
+    ),
+    counter(
+        "farlink_link_beside_packets_total",
+        OfLink("beside_packets"),
+        "Packets that have left by the link's interface past its queue.",
+    ),
+    counter(
+        "farlink_link_beside_bytes_total",
+        OfLink("beside_bytes"),
+        "Bytes that have left by the link's interface past its queue, IP headers included.",
+    ),
     counter(
         "farlink_link_carried_packets_total",
         OfKind("packets"),

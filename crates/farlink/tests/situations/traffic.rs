@@ -92,8 +92,9 @@ impl Drop for Traffic {
 
 /// A firewall said no. A lost packet is none: it comes again.
 fn is_refusal(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied};
-    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | PermissionDenied)
+    // Not a reset: the server may not listen yet.
+    use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, PermissionDenied};
+    matches!(error.kind(), HostUnreachable | NetworkUnreachable | PermissionDenied)
 }
 
 fn serve(port: u16, stop: &Arc<AtomicBool>) {

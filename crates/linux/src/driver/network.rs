@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Sent, Transmit};
 use farlink_wire::ip;
 
 use super::connection_log::ConnectionLog;
@@ -20,7 +20,7 @@ use crate::bump::{Arrival, NO_BUMP, Side, Way};
 use crate::clock;
 use crate::guard;
 use crate::journal::Journal;
-use crate::netlink::{Leaves, RouteCache, RouteKey};
+use crate::netlink::{Count, Leaves, RouteCache, RouteKey, Socket};
 
 /// One interface that is diverted when it is there.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct LinuxNetwork {
     pub(crate) ports: Vec<Port>,
     pub(crate) faces: Faces,
     pub(crate) routes: RouteCache,
+    /// For the counters of interfaces, which are asked often.
+    pub(crate) counting: Socket,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
     /// Where the time goes, while somebody wants to know.
@@ -241,6 +243,18 @@ impl Network for LinuxNetwork {
             iface: self.by_index.get(&l.interface).copied().unwrap_or(IfaceId::OTHER),
             mtu_bytes: l.mtu,
         })
+    }
+
+    fn sent_by(&mut self, iface: IfaceId) -> Option<Sent> {
+        let index = self.port(iface)?.index?;
+        match self.counting.link_sent(index) {
+            Ok(sent) => sent.map(|Count { packets, bytes }| Sent { packets, bytes }),
+            Err(error) => {
+                // It is going, and the driver soon hears of that.
+                tracing::debug!(%error, index, "the counters of an interface cannot be read");
+                None
+            }
+        }
     }
 
     fn journal(&mut self, slot: u32, record: Option<&Record>) {

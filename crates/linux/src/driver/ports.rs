@@ -393,7 +393,7 @@ impl Driver {
         // What has been found out of routes may name interfaces by other numbers.
         self.gateway.routes_changed(clock::now());
         if let Some(guard) = &self.bump_guard {
-            guard.set_ways(self.net.ways());
+            guard.set_ways(self.net.ways(), self.maker.takes_everything());
         }
         let told = (self.diverted(), self.whole());
         if self.retiring.iter().all(|one| one.change <= self.change) && told == self.told {

@@ -17,6 +17,8 @@ pub struct Wanted {
     pub selectors: Vec<String>,
     /// Names of interfaces that get a bump; none: all.
     pub attach: Vec<String>,
+    /// Names of interfaces of which everything is taken that leaves by them.
+    pub whole: Vec<String>,
 }
 
 impl Attendance<'_> {
@@ -39,6 +41,9 @@ impl Driver {
         }
         if self.maker.attach_to(wanted.attach, &self.finders) {
             done.applied.push("attach".to_owned());
+        }
+        if self.maker.take_all_of(wanted.whole) {
+            self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
         }
         self.follow_configuration();
         let Self { gateway, link_states, .. } = self;

@@ -130,6 +130,25 @@ impl Maker {
         self.bump.is_some() && (self.is_chosen != was.0 || self.divert.attach != was.1)
     }
 
+    /// Everything is taken that leaves by these interfaces from here on. Whether that is something
+    /// else.
+    pub(super) fn take_all_of(&mut self, whole: Vec<String>) -> bool {
+        let selections = &mut self.divert.selections;
+        let before = selections.clone();
+        selections.retain(|selection| !selection.is_whole());
+        selections.extend(whole.into_iter().map(Selection::LeavesBy));
+        *selections != before
+    }
+
+    /// The same of an interface that has a bump.
+    pub(super) fn follow_selection(&self, port: &Port) {
+        let (Some(bump), Some(index)) = (&self.bump, port.index) else { return };
+        if let Err(error) = bump.configure(index, port.rank, self.takes_all_of(port)) {
+            let interface = &port.called;
+            tracing::error!(interface, %error, "what leaves by this interface is taken as before");
+        }
+    }
+
     /// Of two bumps the one with the smaller rank takes what passes both: a link's, or the one that
     /// is named first.
     fn rank(&self, id: IfaceId, is_link: bool) -> u16 {
@@ -232,6 +251,11 @@ impl Maker {
     /// Waits until all of that is done.
     pub(super) fn wait(&self) {
         self.workshop.wait();
+    }
+
+    /// Everything is taken that leaves by some link.
+    pub(super) fn takes_everything(&self) -> bool {
+        self.divert.takes_everything()
     }
 
     /// Everything is taken that leaves by its interface.

@@ -34,10 +34,18 @@ pub(crate) struct Passing {
     pub(crate) to: Side,
 }
 
+/// What the guard is told.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    ways: Vec<Passing>,
+    /// Everything is taken that leaves by some link.
+    everything: bool,
+}
+
 /// The guard of all bumps. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct BumpGuard {
-    ways: Arc<Mutex<Vec<Passing>>>,
+    told: Arc<Mutex<Told>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     status: Arc<Mutex<DiversionStatus>>,
@@ -56,7 +64,7 @@ impl BumpGuard {
         let count = pulse.ports.len();
         let passages = || vec![Passage::into_machine(); count];
         let of = |family| FamilyGuard::new(family, Kind::Tcp, passages());
-        let shared = Arc::new(Mutex::new(ways.clone()));
+        let shared = Arc::new(Mutex::new(Told { ways: ways.clone(), everything }));
         let mut keeper = Keeper {
             bump,
             told: Arc::clone(&shared),
@@ -87,12 +95,13 @@ impl BumpGuard {
                 }
             })
             .context(|| "starting the guard of bumps".to_owned())?;
-        Ok(Self { ways: shared, thread: Some(thread), stop, status })
+        Ok(Self { told: shared, thread: Some(thread), stop, status })
     }
 
-    /// There are other ways through bumps from here on.
-    pub(crate) fn set_ways(&self, ways: Vec<Passing>) {
-        *self.ways.lock().unwrap_or_else(PoisonError::into_inner) = ways;
+    /// There are other ways through bumps from here on. `everything`: some link has all that leaves
+    /// by it taken.
+    pub(crate) fn set_ways(&self, ways: Vec<Passing>, everything: bool) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Told { ways, everything };
     }
 
     /// How diversion stands.
@@ -126,7 +135,7 @@ struct Known {
 struct Keeper {
     bump: Arc<Bump>,
     /// The ways that there are.
-    told: Arc<Mutex<Vec<Passing>>>,
+    told: Arc<Mutex<Told>>,
     /// The same at this look.
     ways: Vec<Passing>,
     pulse: Arc<Pulse>,
@@ -173,10 +182,10 @@ impl Keeper {
 
     fn follow_ways(&mut self) {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for way in told.iter().filter(|way| !self.ways.contains(way)) {
+        for way in told.ways.iter().filter(|way| !self.ways.contains(way)) {
             self.families.iter_mut().for_each(|family| family.begin(way.n));
         }
-        self.ways = told;
+        (self.ways, self.everything) = (told.ways, told.everything);
     }
 
     fn what_is_known(&mut self) -> Known {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::Count;
 use super::message::{Answer, Attributes, Message, u32_at};
 use super::socket::Socket;
 use crate::error::{Error, Result};
@@ -23,6 +24,9 @@ const IFLA_GROUP: u16 = 27;
 const VRF: &str = "vrf";
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
+const RTM_GETSTATS: u16 = 94;
+const IFLA_STATS_LINK_64: u16 = 1;
+const IF_STATS_MSG_BYTES: usize = 12;
 const VETH_INFO_PEER: u16 = 1;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -103,6 +107,23 @@ fn ifinfomsg(index: u32, flags: u32, change: u32) -> [u8; IFINFOMSG_BYTES] {
 }
 
 impl Socket {
+    /// What an interface has sent since it is there: packets and bytes, with its own headers. Asks
+    /// for nothing else, so that it can be asked often (RTM_GETSTATS, Linux 4.7).
+    pub fn link_sent(&mut self, index: u32) -> Result<Option<Count>> {
+        // struct if_stats_msg: the family and padding, the number, which statistics.
+        let mut body = [0; IF_STATS_MSG_BYTES];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        body[8..12].copy_from_slice(&(1_u32 << (IFLA_STATS_LINK_64 - 1)).to_ne_bytes());
+        let mut sent = None;
+        self.query(Message::new(RTM_GETSTATS, 0, &body), "asking what an interface has sent", |answer| {
+            let all = answer.split(IF_STATS_MSG_BYTES).and_then(|(_, a)| a.find(IFLA_STATS_LINK_64));
+            // struct rtnl_link_stats64: the second counter is tx_packets, the fourth tx_bytes.
+            let at = |at: usize| Some(u64::from_ne_bytes(*all?.get(at..)?.first_chunk()?));
+            sent = at(8).zip(at(24)).map(|(packets, bytes)| Count { packets, bytes });
+        })?;
+        Ok(sent)
+    }
+
     /// All interfaces of the namespace.
     pub fn links(&mut self) -> Result<Vec<Link>> {
         let mut links: Vec<Link> = Vec::new();

@@ -1,0 +1,335 @@
+//! What leaves by a link's interface past its queue: what this machine sends itself, what is
+//! bridged, offloaded or not diverted. Nobody shows its packets; the counters of the interface
+//! tell how much it is. The queue has the rest of the rate.
+//!
+//! How much it will be until the next look is taken from what it was. What it was more than that
+//! is charged to the queue afterwards, so that in the long run not a byte too much is sent.
+
+use farlink_wire::{Duration, Instant, WireSize};
+
+use crate::network::Sent;
+
+/// So often the counters are asked, at most.
+const PERIOD: Duration = Duration::from_millis(50);
+/// The rate is an average over about so long.
+const SMOOTHING: Duration = Duration::from_millis(200);
+/// What an interface adds to a packet where it has not been seen: an Ethernet header.
+const FRAMING_BYTES: u64 = 14;
+/// No interface counts more than this for its headers.
+const FRAMING_MAX_BYTES: u64 = 128;
+/// A part of this of the rate stays with the queue whatever goes past it.
+const LEAST_PARTS: u64 = 20;
+/// The rate in force follows when the other one has moved by such a part of the link.
+const STEP_PARTS: u64 = 64;
+/// Less than this part of the link is not foreseen: now and then a packet.
+const NOTHING_PARTS: u64 = 1_000;
+/// Packets of ours that the interface may not have counted yet, and for so many looks. After that
+/// they are lost: a filter has dropped them.
+const LATE_PACKETS: i64 = 256;
+const LATE_LOOKS: u32 = 10;
+/// So many packets must be hidden in super-segments before it is decided whether the interface
+/// counts these or their packets.
+const EVIDENCE_PACKETS: u64 = 64;
+
+/// What the queue has put onto the interface.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    /// Super-segments count once, and with one header.
+    writes: Sent,
+    /// As they are on the wire.
+    packets: Sent,
+}
+
+impl Own {
+    fn since(self, before: Self) -> Self {
+        let minus = |a: Sent, b: Sent| Sent {
+            packets: a.packets.saturating_sub(b.packets),
+            bytes: a.bytes.saturating_sub(b.bytes),
+        };
+        Self { writes: minus(self.writes, before.writes), packets: minus(self.packets, before.packets) }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Beside {
+    own: Own,
+    last: Option<(Instant, Sent, Own)>,
+    /// The interface counts super-segments as one packet, as virtual ones do, and not as what they
+    /// become. Where that is not known others' traffic is rather taken for less than it is.
+    counts_writes: bool,
+    /// Since the last decision about that: what the interface counted, and what we did.
+    evidence: (u64, Own),
+    /// What the interface adds: bytes, and to how many packets.
+    framing: (u64, u64),
+    /// Counted by the interface and not by us; negative: the other way round.
+    open: (i64, i64),
+    /// Looks since when it has been the other way round.
+    late_looks: u32,
+    bps: u64,
+    in_force_bps: u64,
+    /// Bytes that were not foreseen; negative: what was foreseen has not come.
+    debt_bytes: i64,
+    /// What has gone past the queue since the start, without the interface's own headers.
+    total: Sent,
+    carried_bytes: u64,
+}
+
+impl Beside {
+    /// The queue has put this onto the interface, as one packet or super-segment.
+    pub fn note_own(&mut self, bytes: usize, size: WireSize) {
+        let add = |to: &mut Sent, packets: u64, bytes: u64| {
+            to.packets += packets;
+            to.bytes += bytes;
+        };
+        add(&mut self.own.writes, 1, bytes as u64);
+        add(&mut self.own.packets, size.packets.into(), size.bytes.into());
+    }
+
+    /// It is time to ask the counters again.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.last.is_none_or(|(at, ..)| now.since(at) >= PERIOD)
+    }
+
+    /// The interface has sent so much in all; `None`: nobody can say. The link adds
+    /// `overhead_bytes` to a packet, and carries `rate_bps`. Returns the bytes that the queue has
+    /// to make up for.
+    pub fn look(&mut self, now: Instant, sent: Option<Sent>, (overhead_bytes, rate_bps): (u32, u64)) -> u64 {
+        let Some(sent) = sent else {
+            (self.last, self.bps, self.in_force_bps, self.debt_bytes) = (None, 0, 0, 0);
+            return 0;
+        };
+        let Some((at, before, own)) = self.last.replace((now, sent, self.own)) else { return 0 };
+        let grown = sent.packets.checked_sub(before.packets).zip(sent.bytes.checked_sub(before.bytes));
+        // They begin anew with the interface.
+        let Some((packets, bytes)) = grown else { return 0 };
+        let own = self.own.since(own);
+        self.learn(Sent { packets, bytes }, own);
+        let other = self.other(Sent { packets, bytes }, own);
+        let wire_bytes = other.bytes + other.packets * u64::from(overhead_bytes);
+        self.total.packets += other.packets;
+        self.total.bytes += other.bytes;
+        self.carried_bytes += wire_bytes;
+        self.foresee(now.since(at), wire_bytes, rate_bps)
+    }
+
+    /// How this interface counts.
+    fn learn(&mut self, sent: Sent, own: Own) {
+        let (counted, ours) = &mut self.evidence;
+        *counted += sent.packets;
+        ours.writes.packets += own.writes.packets;
+        ours.packets.packets += own.packets.packets;
+        let hidden = ours.packets.packets.saturating_sub(ours.writes.packets);
+        if hidden >= EVIDENCE_PACKETS {
+            if *counted < ours.writes.packets + hidden / 2 {
+                self.counts_writes = true;
+            } else if counted.abs_diff(ours.packets.packets) <= hidden / 8 {
+                self.counts_writes = false;
+            }
+            self.evidence = Default::default();
+        }
+        let own = self.counted(own);
+        let added = sent.bytes.checked_sub(own.bytes);
+        // Nothing else has left.
+        if sent.packets == own.packets
+            && let Some(added) = added.filter(|added| *added <= own.packets * FRAMING_MAX_BYTES)
+        {
+            let (bytes, packets) = self.framing;
+            self.framing = (bytes - bytes / 8 + added, packets - packets / 8 + own.packets);
+        }
+    }
+
+    /// What is ours, as the interface counts it.
+    fn counted(&self, own: Own) -> Sent {
+        if self.counts_writes { own.writes } else { own.packets }
+    }
+
+    fn framing_of(&self, packets: u64) -> u64 {
+        match self.framing {
+            (_, 0) => packets * FRAMING_BYTES,
+            (bytes, of) => packets.saturating_mul(bytes) / of,
+        }
+    }
+
+    /// What is not ours.
+    fn other(&mut self, sent: Sent, own: Own) -> Sent {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let own = self.counted(own);
+        let (packets, bytes) = self.open;
+        let packets = packets + signed(sent.packets) - signed(own.packets);
+        let bytes = bytes + signed(sent.bytes) - signed(own.bytes + self.framing_of(own.packets));
+        let Some(other) = u64::try_from(packets).ok().filter(|packets| *packets > 0) else {
+            // The kernel has not sent some of ours yet, or never will.
+            self.open = (packets.max(-LATE_PACKETS), bytes.clamp(packets * i64::from(u16::MAX), 0));
+            self.late_looks += 1;
+            if packets == 0 || self.late_looks > LATE_LOOKS {
+                (self.open, self.late_looks) = ((0, 0), 0);
+            }
+            return Sent::default();
+        };
+        (self.open, self.late_looks) = ((0, 0), 0);
+        let bytes = u64::try_from(bytes).unwrap_or(0).min(other * u64::from(u16::MAX));
+        Sent { packets: other, bytes: bytes.saturating_sub(self.framing_of(other)) }
+    }
+
+    /// What is to be expected, and what of this time was not.
+    fn foresee(&mut self, time: Duration, wire_bytes: u64, rate_bps: u64) -> u64 {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let at_rate = |bps: u64, ns: u64| {
+            u64::try_from(u128::from(bps) * u128::from(ns) / 8_000_000_000).unwrap_or(u64::MAX)
+        };
+        let seen_bps = u128::from(wire_bytes) * 8_000_000_000 / u128::from(ns);
+        let (weight, smoothing) = (u128::from(ns), SMOOTHING.as_nanos());
+        let bps = (u128::from(self.bps) * smoothing + seen_bps * weight) / (smoothing + weight);
+        self.bps = u64::try_from(bps).unwrap_or(u64::MAX);
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
+        let unforeseen = signed(wire_bytes) - signed(at_rate(self.in_force_bps, ns));
+        let two_looks = 2 * u64::try_from(PERIOD.as_nanos()).unwrap_or(0);
+        let least = -signed(at_rate(self.in_force_bps, two_looks));
+        let most = signed(at_rate(rate_bps - rate_bps / LEAST_PARTS, two_looks));
+        let debt = self.debt_bytes.saturating_add(unforeseen).clamp(least, most);
+        let worth_bps = if self.bps < rate_bps / NOTHING_PARTS { 0 } else { self.bps };
+        if worth_bps.abs_diff(self.in_force_bps) > rate_bps / STEP_PARTS || worth_bps == 0 {
+            self.in_force_bps = worth_bps;
+        }
+        self.debt_bytes = debt.min(0);
+        u64::try_from(debt).unwrap_or(0)
+    }
+
+    /// What of a rate stays with the queue.
+    pub fn left_of(&self, rate_bps: u64) -> u64 {
+        rate_bps.saturating_sub(self.in_force_bps).max(rate_bps / LEAST_PARTS)
+    }
+
+    /// How much it is now, bits per second, with what the link adds to packets.
+    pub fn bps(&self) -> u64 {
+        self.bps
+    }
+
+    /// Packets and bytes since the start, IP headers included.
+    pub fn total(&self) -> Sent {
+        self.total
+    }
+
+    /// Bytes since the start, with what the link adds to packets.
+    pub fn carried_bytes(&self) -> u64 {
+        self.carried_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE_BPS: u64 = 8_000_000;
+
+    /// An interface of a machine: counts by its own fashion.
+    #[derive(Default)]
+    struct Interface {
+        counts_writes: bool,
+        framing: u64,
+        sent: Sent,
+    }
+
+    impl Interface {
+        fn carries(&mut self, packets: u64, bytes: u64) {
+            self.sent.packets += packets;
+            self.sent.bytes += bytes + packets * self.framing;
+        }
+        /// A super-segment of ours of so many packets of 1,500 bytes.
+        fn writes(&mut self, beside: &mut Beside, packets: u32) {
+            let write = 40 + 1_460 * packets as usize;
+            beside.note_own(write, WireSize { bytes: 1_500 * packets, packets });
+            match self.counts_writes {
+                true => self.carries(1, write as u64),
+                false => self.carries(packets.into(), 1_500 * u64::from(packets)),
+            }
+        }
+        fn look(&self, beside: &mut Beside, ms: u64) -> u64 {
+            beside.look(Instant::from_millis(ms), Some(self.sent), (0, RATE_BPS))
+        }
+    }
+
+    #[test]
+    fn what_is_ours_is_nothing_beside_however_the_interface_counts() {
+        for (counts_writes, framing) in [(false, 14), (true, 14), (false, 0), (true, 18), (false, 32)] {
+            let mut interface = Interface { counts_writes, framing, ..Interface::default() };
+            let mut beside = Beside::default();
+            for ms in (0..5_000).step_by(50) {
+                for packets in [1, 4, 2, 20] {
+                    interface.writes(&mut beside, packets);
+                }
+                assert_eq!(interface.look(&mut beside, ms), 0, "{counts_writes} {framing} {ms}");
+            }
+            assert_eq!(beside.total(), Sent::default(), "{counts_writes} {framing}");
+            // Three of 1,228 bytes each 10 ms: 2.95 Mbit/s.
+            let mut taken = 0;
+            for ms in (5_000..7_000).step_by(50) {
+                interface.writes(&mut beside, 3);
+                interface.carries(15, 15 * 1_228);
+                taken += interface.look(&mut beside, ms);
+            }
+            assert_eq!(
+                beside.total(),
+                Sent { packets: 600, bytes: 600 * 1_228 },
+                "{counts_writes} {framing}"
+            );
+            assert!(beside.bps().abs_diff(2_947_200) < 30_000, "{} {framing}", beside.bps());
+            assert_eq!(beside.left_of(RATE_BPS), RATE_BPS - beside.in_force_bps);
+            // Until it was known how much it is, and no longer.
+            assert!((50_000..120_000).contains(&taken), "{taken}");
+            assert_eq!(interface.look(&mut beside, 7_000), 0);
+        }
+    }
+
+    #[test]
+    fn packets_that_the_kernel_sends_later_are_nobody_elses() {
+        let mut interface = Interface { framing: 14, ..Interface::default() };
+        let mut beside = Beside::default();
+        let mut late = 0;
+        for (n, ms) in (0..10_000).step_by(50).enumerate() {
+            for _ in 0..30 {
+                beside.note_own(1_500, WireSize { bytes: 1_500, packets: 1 });
+            }
+            let waits = [0, 7, 30, 2][n % 4];
+            let leaves = 30 + late - waits;
+            interface.carries(leaves, leaves * 1_500);
+            late = waits;
+            assert_eq!(interface.look(&mut beside, ms), 0, "{ms}");
+        }
+        assert_eq!(beside.total(), Sent::default());
+        // A filter has dropped some of ours: it hides no more than that of others' traffic.
+        for _ in 0..10_000 {
+            beside.note_own(1_500, WireSize { bytes: 1_500, packets: 1 });
+        }
+        interface.look(&mut beside, 10_000);
+        interface.carries(1_000, 1_500_000);
+        interface.look(&mut beside, 10_050);
+        assert_eq!(beside.total().packets, 1_000 - LATE_PACKETS.unsigned_abs());
+    }
+
+    #[test]
+    fn the_queue_keeps_a_part_and_forgets_what_is_over() {
+        let mut interface = Interface::default();
+        let mut beside = Beside::default();
+        for ms in (0..5_000).step_by(50) {
+            interface.carries(100, 100 * 1_500);
+            let taken = interface.look(&mut beside, ms);
+            assert!(taken <= 95_000, "{taken}");
+        }
+        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS / 20);
+        for ms in (5_000..8_000).step_by(50) {
+            interface.look(&mut beside, ms);
+        }
+        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS);
+        assert!(beside.bps() < 8_000);
+        // Another interface of the same name; then none that counts.
+        interface.sent = Sent::default();
+        assert_eq!(interface.look(&mut beside, 8_050), 0);
+        interface.carries(10, 10_000);
+        interface.look(&mut beside, 8_100);
+        assert!(beside.bps() > 0);
+        beside.look(Instant::from_millis(8_150), None, (0, RATE_BPS));
+        assert_eq!((beside.bps(), beside.left_of(RATE_BPS)), (0, RATE_BPS));
+    }
+}
