@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use farlink_wire::TcpSegment;
 use farlink_wire::ip::PROTOCOL_TCP;
 
-use crate::config::{Class, Rule};
+use crate::config::{Class, DscpClasses, Rule};
 use crate::net::IfaceId;
 
 /// What rules look at.
@@ -58,10 +58,14 @@ impl Class {
     /// Of a forwarded packet that came in by `via` and leaves by `out`. A rule holds for both
     /// directions, as it does for connections: the packet, or an answer to it, matches.
     #[must_use]
-    pub fn of_packet(rules: &[Rule], (via, out): (IfaceId, IfaceId), label: &Label) -> Self {
+    pub fn of_packet(
+        (rules, dscps): (&[Rule], &DscpClasses),
+        (via, out): (IfaceId, IfaceId),
+        label: &Label,
+    ) -> Self {
         let back = label.back();
         let rule = rules.iter().find(|r| r.matches(via, label) || r.matches(out, &back));
-        rule.and_then(|r| r.class).unwrap_or(Self::of_dscp(label.dscp))
+        rule.and_then(|r| r.class).unwrap_or(dscps.of(label.dscp))
     }
 }
 
@@ -121,11 +125,16 @@ mod tests {
         }
         let interactive = (0..64).filter(|d| Class::of_dscp(*d) == Interactive).count();
         assert_eq!(interactive, 12, "and nothing that has no name");
+        assert!((0..64).all(|d| DscpClasses::default().of(d) == Class::of_dscp(d)));
+        let other = DscpClasses::by(|d| if d == 0 { Interactive } else { Background });
+        assert_eq!((other.of(0), other.of(46), other.of(64)), (Interactive, Background, Bulk));
     }
 
     #[test]
     fn the_first_rule_that_matches_decides_also_where_it_names_no_class() {
-        let of = |rules: &[Rule], dscp| Class::of_packet(rules, (LAN, LINK), &udp(dscp));
+        let of = |rules: &[Rule], dscp| {
+            Class::of_packet((rules, &DscpClasses::default()), (LAN, LINK), &udp(dscp))
+        };
         let low = Rule { class: Some(Class::Background), ..rule() };
         assert_eq!(of(&[], 46), Class::Interactive);
         assert_eq!(of(std::slice::from_ref(&low), 46), Class::Background);
@@ -142,11 +151,21 @@ mod tests {
             class: Some(Class::Interactive),
             ..rule()
         }];
-        assert_eq!(Class::of_packet(&rules, (LAN, LINK), &udp(0)), Class::Interactive);
-        assert_eq!(Class::of_packet(&rules, (LINK, LAN), &udp(0).back()), Class::Interactive);
-        assert_eq!(Class::of_packet(&rules, (LINK, LAN), &udp(0)), Class::Bulk, "asked from the other side");
+        assert_eq!(
+            Class::of_packet((&rules, &DscpClasses::default()), (LAN, LINK), &udp(0)),
+            Class::Interactive
+        );
+        assert_eq!(
+            Class::of_packet((&rules, &DscpClasses::default()), (LINK, LAN), &udp(0).back()),
+            Class::Interactive
+        );
+        assert_eq!(
+            Class::of_packet((&rules, &DscpClasses::default()), (LINK, LAN), &udp(0)),
+            Class::Bulk,
+            "asked from the other side"
+        );
         let no_ports = Label { ports: None, ..udp(0) };
-        assert_eq!(Class::of_packet(&rules, (LAN, LINK), &no_ports), Class::Bulk);
+        assert_eq!(Class::of_packet((&rules, &DscpClasses::default()), (LAN, LINK), &no_ports), Class::Bulk);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// What happens to a connection that no rule names.
     pub default_action: Action,
+    /// The class of what no rule gives one, by its DSCP.
+    pub dscps: DscpClasses,
     /// What sources in custody mode hear of an outage where nothing else is said: also of what
     /// comes into custody mode while the gateway runs.
     pub custody_notice: Notice,
@@ -59,6 +61,7 @@ impl Default for Config {
             interfaces: Vec::new(),
             rules: Vec::new(),
             default_action: Action::Split,
+            dscps: DscpClasses::default(),
             custody_notice: Notice::default(),
             limits: Limits::default(),
             timers: Timers::default(),
@@ -506,6 +509,36 @@ pub enum Class {
     Bulk,
     /// Only what the others leave.
     Background,
+}
+
+/// Which class each DSCP asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DscpClasses([Class; DSCPS]);
+
+/// So many there are.
+const DSCPS: usize = 64;
+
+impl Default for DscpClasses {
+    /// The usual meaning of each.
+    fn default() -> Self {
+        Self::by(Class::of_dscp)
+    }
+}
+
+impl DscpClasses {
+    /// By this rule.
+    #[must_use]
+    pub fn by(mut class: impl FnMut(u8) -> Class) -> Self {
+        let mut classes = [Class::Bulk; DSCPS];
+        (0..).zip(&mut classes).for_each(|(dscp, place)| *place = class(dscp));
+        Self(classes)
+    }
+
+    /// Of one.
+    #[must_use]
+    pub fn of(&self, dscp: u8) -> Class {
+        self.0.get(usize::from(dscp)).copied().unwrap_or_default()
+    }
 }
 
 /// Bounds. At each the answer is stated: forward, or back-pressure.

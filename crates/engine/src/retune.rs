@@ -4,7 +4,9 @@ use farlink_cc as cc;
 use farlink_wire::Instant;
 
 use crate::changed::Changed;
-use crate::config::{Action, Copies, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext};
+use crate::config::{
+    Action, Copies, DscpClasses, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext,
+};
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
 use crate::link::{Change, Clock, PairId, PairShare, RateSource};
@@ -51,6 +53,11 @@ impl Engine {
             }
         }
         self.syns.move_rules(&moved);
+    }
+
+    /// Other classes for DSCPs from now on.
+    pub fn set_dscps(&mut self, dscps: DscpClasses) {
+        self.config.dscps = dscps;
     }
 
     /// What is done with a connection of this rule that takes these ways. Where it is the default,

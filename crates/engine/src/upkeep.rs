@@ -93,7 +93,7 @@ impl Split<'_> {
     /// newest packet, since programs change theirs in the middle of a connection. Data that the
     /// gateway before it could not pass on in time takes only what the rest leaves of the link.
     fn class_towards(&self, cx: &Cx<'_>, to: Side) -> Class {
-        let class = self.class.unwrap_or(Class::of_dscp(self.legs.get(to.other()).dscp()));
+        let class = self.class.unwrap_or(cx.config.dscps.of(self.legs.get(to.other()).dscp()));
         if !cx.config.soft_window {
             return class;
         }

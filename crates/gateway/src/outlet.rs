@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use farlink_engine::config::{Config, Rule};
+use farlink_engine::config::{Config, DscpClasses, Rule};
 use farlink_engine::event::{Carried, Ends, Event};
 use farlink_engine::net::{IfaceId, LinkId, Route, Way};
 use farlink_engine::record::Record;
@@ -30,6 +30,8 @@ pub struct Outlet {
     links: Vec<LinkQueue>,
     /// They say which class a forwarded packet has.
     rules: Vec<Rule>,
+    /// The same of what no rule gives one.
+    dscps: DscpClasses,
     identifications: Identifications,
     datagrams: Datagrams,
     /// IP protocols that stand for XCP's own header.
@@ -104,6 +106,7 @@ impl Outlet {
         Self {
             links: links::queues(config),
             rules: config.rules.clone(),
+            dscps: config.dscps,
             identifications: Identifications::new(config.seed),
             datagrams: Datagrams::new(config.seed),
             shims: config.shims(),
@@ -116,6 +119,11 @@ impl Outlet {
     /// Classes of forwarded packets go by these rules from now on.
     pub fn set_rules(&mut self, rules: &[Rule]) {
         self.rules = rules.to_vec();
+    }
+
+    /// And by their DSCP, where no rule gives them one.
+    pub fn set_dscps(&mut self, dscps: DscpClasses) {
+        self.dscps = dscps;
     }
 
     /// The declared links.
@@ -188,7 +196,7 @@ impl Outlet {
             .and_then(|(src, dst)| net.route(from, src, dst));
         let iface = route.map_or(IfaceId::OTHER, |r| r.iface);
         let out = self.way(iface);
-        let rules = &self.rules;
+        let classes = (&*self.rules, &self.dscps);
         let Some(link) = self.links.iter_mut().find(|l| l.way() == out) else {
             self.write_packet(now, (from, out), &mut packet, net);
             packet.recycle(pool);
@@ -203,7 +211,7 @@ impl Outlet {
                 return None;
             }
         }
-        let class = place.class(rules, (from, iface), packet.bytes(), self.shims);
+        let class = place.class(classes, (from, iface), packet.bytes(), self.shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
             link.enqueue(now, Waiting { packet, via: from, since: now, hash, class, kind }, pool);

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use farlink_egress::Class;
 use farlink_engine::classes::Label;
-use farlink_engine::config::{Class as FlowClass, Rule};
+use farlink_engine::config::{Class as FlowClass, DscpClasses, Rule};
 use farlink_engine::net::IfaceId;
 use farlink_wire::shim::SHIM_BYTES;
 use farlink_wire::{FragmentInfo, Parsed, Shim, ShimProtocols, TcpSegment, ip, parse_with};
@@ -82,7 +82,7 @@ impl Place {
     /// The class of the packet that stands there, on its way between these interfaces.
     pub fn class(
         self,
-        rules: &[Rule],
+        rules: (&[Rule], &DscpClasses),
         ways: (IfaceId, IfaceId),
         bytes: &[u8],
         shims: ShimProtocols,
@@ -149,7 +149,7 @@ mod tests {
         assert_ne!(first.hash, fragment(2, 0).hash, "not all in one heap");
         let garbage = [7; 24];
         let class = Place::of_packet(&garbage, ShimProtocols::NONE).class(
-            &[],
+            (&[], &DscpClasses::default()),
             (IfaceId(0), IfaceId(1)),
             &garbage,
             ShimProtocols::USUAL,
@@ -186,8 +186,14 @@ mod tests {
     #[test]
     fn the_dscp_stands_where_the_family_has_it() {
         let shims = ShimProtocols::USUAL;
-        let class =
-            |bytes: &[u8]| Place::of_packet(bytes, shims).class(&[], (IfaceId(0), IfaceId(1)), bytes, shims);
+        let class = |bytes: &[u8]| {
+            Place::of_packet(bytes, shims).class(
+                (&[], &DscpClasses::default()),
+                (IfaceId(0), IfaceId(1)),
+                bytes,
+                shims,
+            )
+        };
         let v4 = |traffic_class: u8| {
             let mut bytes = vec![0x45, traffic_class, 0, 28, 0, 9, 0x40, 0, 63, 17, 0, 0];
             bytes.extend_from_slice(&[10, 0, 1, 1, 10, 0, 2, 1, 0, 7, 0, 53, 0, 8, 0, 0]);

@@ -58,6 +58,10 @@ impl Gateway {
         let (before, after) = (&before, &after);
         let has_other_rules = after.rules != before.rules || after.default_action != before.default_action;
         done.apply(has_other_rules, "rules", || {});
+        done.apply(before.dscps != after.dscps, "dscp", || {
+            self.engine.set_dscps(after.dscps);
+            self.outlet.set_dscps(after.dscps);
+        });
         self.change_whole(now, before, after, &mut done);
         back.iter().for_each(|back| done.apply(true, back, || {}));
         for interface in &after.interfaces {
@@ -290,6 +294,7 @@ fn in_force(before: &Config, after: &Config) -> Config {
         ordinary,
         rules: after.rules.clone(),
         default_action: after.default_action,
+        dscps: after.dscps,
         flow_control: after.flow_control,
         soft_window: after.soft_window,
         queue_drop: after.queue_drop,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use farlink_gateway::config::{self as engine, InitialWindow, OnLongPaths};
+use farlink_gateway::config::{self as engine, Class, DscpClasses, InitialWindow, OnLongPaths};
 use farlink_gateway::{Config, IfaceId, UNKNOWN_RATE_CC, cc};
 use farlink_linux::divert::{DivertConfig, Method, Selection};
 use farlink_linux::driver::{ConnectionLogConfig, Finder};
@@ -88,6 +88,7 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         default_action: file
             .default_action
             .map_or(defaults.default_action, |a| action(a, file.custody_notice.unwrap_or_default())),
+        dscps: dscps(&file.dscp, source)?,
         custody_notice: file.custody_notice.unwrap_or_default(),
         send_ahead: send_ahead(file, file.send_ahead.unwrap_or_default()),
         limits: limits(&file.limits, source)?,
@@ -136,6 +137,31 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         connection_log: file.admin.connection_log(flows_max),
         metrics_address: file.admin.metrics_address,
     })
+}
+
+/// The class of each DSCP: of those that are not listed where a list is given, bulk.
+fn dscps(table: &file::DscpTable, source: Source<'_>) -> Result<DscpClasses, ConfigError> {
+    let is_interactive = |dscp: u8| match &table.interactive {
+        Some(listed) => listed.iter().any(|one| one.0 == dscp),
+        None => Class::of_dscp(dscp) == Class::Interactive,
+    };
+    let is_background = |dscp: u8| match &table.background {
+        Some(listed) => listed.iter().any(|one| one.get_ref().0 == dscp),
+        None => Class::of_dscp(dscp) == Class::Background,
+    };
+    let listed = table.background.iter().flatten();
+    if let Some(both) = listed.into_iter().find(|one| is_interactive(one.get_ref().0)) {
+        let wrong = format!(
+            "DSCP {} is interactive already; allowed: each in one of `interactive` and `background`",
+            both.get_ref().0
+        );
+        return Err(source.error(Some(both.span()), wrong));
+    }
+    Ok(DscpClasses::by(|dscp| match (is_interactive(dscp), is_background(dscp)) {
+        (true, _) => Class::Interactive,
+        (false, true) => Class::Background,
+        (false, false) => Class::Bulk,
+    }))
 }
 
 /// The controller of a link that follows from what is known of it.

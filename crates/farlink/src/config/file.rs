@@ -25,6 +25,8 @@ pub struct File {
     pub link: Vec<Link>,
     /// What is split; the first rule that matches decides.
     pub rule: Vec<Rule>,
+    /// Which class a DSCP asks for.
+    pub dscp: DscpTable,
     /// What happens to a connection that no rule matches.
     pub default_action: Option<Action>,
     #[serde(default)]
@@ -50,6 +52,16 @@ pub struct File {
     pub divert: Divert,
     /// Where the daemon can be asked.
     pub admin: Admin,
+}
+
+/// `[dscp]`
+#[derive(Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct DscpTable {
+    #[serde(default)]
+    pub interactive: Option<Vec<Dscp>>,
+    #[serde(default)]
+    pub background: Option<Vec<Spanned<Dscp>>>,
 }
 
 /// `[[interface]]`

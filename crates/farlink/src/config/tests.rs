@@ -49,6 +49,7 @@ fn tables() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("`[[interface]]`", keys_of::<file::Interface>()),
         ("`[[link]]`", keys_of::<file::Link>()),
         ("`[[rule]]`", keys_of::<file::Rule>()),
+        ("`[dscp]`", keys_of::<file::DscpTable>()),
         ("`[ordinary]`", keys_of::<file::Ordinary>()),
         ("`[limits]`", keys_of::<file::Limits>()),
         ("`[timers]`", keys_of::<file::Timers>()),
@@ -153,7 +154,7 @@ fn the_defaults_that_manual_and_example_state_are_the_real_ones() {
     let real = settings("").unwrap();
     let view = |s: &Settings| {
         let g = &s.gateway;
-        let engine = (&g.limits, &g.timers, &g.ordinary, g.pinned, g.flow_control, g.default_action);
+        let engine = (&g.limits, &g.timers, &g.ordinary, g.pinned, g.flow_control, g.default_action, g.dscps);
         // A link of the example has XCP's own header, which no link has by default.
         let mut divert = s.divert.clone();
         divert.selections.truncate(Selection::tcp().len());
@@ -222,6 +223,23 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);
     let wrong = refused("[[link]]\ninterface='sat0'\ntraffic='udp'");
     assert!(wrong.contains("3:9") && wrong.contains("everything"), "{wrong}");
+}
+
+#[test]
+fn a_dscp_has_the_class_of_the_list_that_it_is_in() {
+    let of = |text: &str| settings(text).unwrap().gateway.dscps;
+    assert_eq!(of(""), engine::Config::default().dscps);
+    let own = of("[dscp]\ninteractive=['ef',50]\n");
+    let (ef, cs6, le) = (46, 48, 1);
+    assert_eq!([ef, 50, cs6, le].map(|d| own.of(d)), {
+        use engine::Class::{Background, Bulk, Interactive};
+        [Interactive, Interactive, Bulk, Background]
+    });
+    let none = of("[dscp]\ninteractive=[]\nbackground=[]\n");
+    assert!((0..64).all(|d| none.of(d) == engine::Class::Bulk));
+    let wrong = refused("[dscp]\nbackground=['le', 'ef']\n");
+    assert!(wrong.contains("2:19") && wrong.contains("46 is interactive already"), "{wrong}");
+    assert!(refused("[dscp]\nbulk=['le']\n").contains("interactive"));
 }
 
 #[test]
