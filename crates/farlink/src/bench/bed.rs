@@ -163,15 +163,20 @@ impl Bed {
 
     /// Puts something on the gateway and waits until it is ready.
     pub fn start(&self, variant: Variant) -> Result<Running<'_>> {
+        self.start_with(variant, "")
+    }
+
+    /// The same with more of a configuration, where it is Farlink.
+    pub fn start_with(&self, variant: Variant, more: &str) -> Result<Running<'_>> {
         let mut running = Running { bed: self, variant, child: None };
         match variant {
             Variant::Forward => {}
             Variant::Farlink | Variant::FarlinkCustody => {
-                running.child = Some(self.start_farlink(variant, &self.program)?);
+                running.child = Some(self.start_farlink(variant, &self.program, more)?);
             }
             Variant::FarlinkBefore => {
                 let program = self.before.as_ref().context("no other build was named (--before)")?;
-                running.child = Some(self.start_farlink(variant, program)?);
+                running.child = Some(self.start_farlink(variant, program, more)?);
             }
             Variant::Haproxy | Variant::HaproxyTuned => {
                 running.child = Some(self.start_haproxy(variant)?);
@@ -194,11 +199,11 @@ impl Bed {
         self.directory.join("farlink.sock")
     }
 
-    fn start_farlink(&self, variant: Variant, program: &Path) -> Result<Child> {
+    fn start_farlink(&self, variant: Variant, program: &Path, more: &str) -> Result<Child> {
         let config = self.directory.join("farlink.toml");
         let action = if variant == Variant::FarlinkCustody { "default_action = \"custody\"\n" } else { "" };
         let text = format!(
-            "{action}[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n\
+            "{action}[[interface]]\nname = \"to-client\"\n[[interface]]\nname = \"to-server\"\n{more}\
              [timers]\ndormant_after = \"{} s\"\n[admin]\nsocket = \"{}\"\n",
             DORMANT_AFTER.as_secs(),
             self.socket().display()

@@ -22,6 +22,7 @@ const PING_PORT: u16 = 7002;
 const HTTP_PORT: u16 = 7003;
 const IDLE_PORT: u16 = 7004;
 const MANY_PORT: u16 = 7005;
+const DATAGRAM_PORT: u16 = 7006;
 /// What is written and read at once in bulk.
 const CHUNK_BYTES: usize = 128 << 10;
 /// What the bulk stream consists of.
@@ -90,6 +91,18 @@ enum What {
         #[arg(long)]
         to: IpAddr,
     },
+    /// UDP datagrams, a window of them under way
+    Datagrams {
+        /// Handed to the kernel at once
+        #[arg(long)]
+        at_once: usize,
+        /// Time that is counted
+        #[arg(long)]
+        seconds: u64,
+        /// Server
+        #[arg(long)]
+        to: IpAddr,
+    },
     /// Connections that stay open
     Idle {
         /// How many
@@ -112,6 +125,9 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode> {
         }
         What::Ping { count, to } => ping(count, to)?,
         What::Http { rate, seconds, to } => http(rate, seconds, to)?,
+        What::Datagrams { at_once, seconds, to } => {
+            super::datagrams::send(at_once, seconds, to, DATAGRAM_PORT)?
+        }
         What::Idle { count, to } => idle(count, to)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -148,6 +164,7 @@ fn serve() -> Result<()> {
     };
     let many = listen(MANY_PORT)?;
     thread::spawn(move || super::many::serve(&many));
+    thread::spawn(|| super::datagrams::serve(DATAGRAM_PORT));
     let (bulk, ping, http, idle) =
         (listen(BULK_PORT)?, listen(PING_PORT)?, listen(HTTP_PORT)?, listen(IDLE_PORT)?);
     thread::spawn(move || serve_bulk(&bulk));

@@ -2,6 +2,7 @@
 //! forwarding and HAProxy, in one run.
 
 mod bed;
+mod datagrams;
 mod hostile;
 mod load;
 mod many;
@@ -41,8 +42,8 @@ pub struct BenchArgs {
     /// Short HTTP connections per second
     #[arg(long, default_value_t = 5_000)]
     rate: u64,
-    /// Only these measurements: bulk, latency, http, many, idle, short, hostile, day (the last two
-    /// need no privilege; day runs only when named)
+    /// Only these measurements: bulk, latency, http, many, udp, idle, short, hostile, day (the last
+    /// two need no privilege; day runs only when named)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these datapaths: forward, farlink, farlink-custody, farlink-before, haproxy,
@@ -126,6 +127,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
             }
             if wanted("http") && !variant.is_haproxy() {
                 cells.push(http(&bed, variant, round, args.rate)?);
+            }
+            if wanted("udp") && !variant.is_haproxy() && variant != Variant::FarlinkCustody {
+                cells.extend(datagrams::measure(&bed, variant, round, args.seconds)?);
             }
             if wanted("many") && !is_too_much(variant, args.many) {
                 cells.push(many(&bed, variant, round, args.many, args.seconds)?);

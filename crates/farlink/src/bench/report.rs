@@ -9,7 +9,7 @@ use super::bed::Variant;
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// bulk, latency, http, many, idle or short.
+    /// bulk, latency, http, many, udp, idle or short.
     pub test: &'static str,
     /// Name of a [`Variant`].
     pub variant: &'static str,
@@ -82,6 +82,7 @@ fn judged(what: &str, value: Option<f64>, wanted: &str, is_met: impl Fn(f64) -> 
 pub fn text(cells: &[Cell]) -> String {
     let mut out = throughput(cells);
     out += &many(cells);
+    out += &datagrams(cells);
     out += &small_things(cells);
     for flows in [1, 8] {
         let rate = |variant| median(cells, "bulk", variant, Some(flows), |c| c.goodput_bps);
@@ -94,6 +95,12 @@ pub fn text(cells: &[Cell]) -> String {
                 format!("throughput of {flows} flows in custody mode as a share of that of split ones");
             out += &judged(&what, Some(custody / split), "at least 0.95", |v| v >= 0.95);
         }
+    }
+    for at_once in [1, 32] {
+        let through = datagrams_of(cells, (true, at_once));
+        let rate = median(&through, "udp", "farlink", None, |c| c.goodput_bps).map(|bps| bps / 1e9);
+        let what = format!("forwarded UDP through the queue, {at_once} datagrams at once, Gbit/s");
+        out += &judged(&what, rate, "at least 1", |v| v >= 1.0);
     }
     let flows = cells.iter().find(|c| c.test == "many").and_then(|c| c.params["flows"].as_u64()).unwrap_or(0);
     let moved = median(cells, "many", "farlink", None, metric("flows_with_data"));
@@ -176,6 +183,46 @@ fn many(cells: &[Cell]) -> String {
         ]);
     }
     if table.is_empty() { String::new() } else { format!("{table}\n") }
+}
+
+/// Those of UDP that passes the queue or not, with so many datagrams at once.
+fn datagrams_of(cells: &[Cell], (has_link, at_once): (bool, u64)) -> Vec<Cell> {
+    let is_one = |c: &&Cell| {
+        c.test == "udp" && c.params["link"] == json!(has_link) && c.params["at_once"] == json!(at_once)
+    };
+    cells.iter().filter(is_one).cloned().collect()
+}
+
+/// Forwarded UDP.
+fn datagrams(cells: &[Cell]) -> String {
+    let mut table = Table::new(&[
+        "UDP AT ONCE",
+        "DATAPATH",
+        "QUEUE",
+        "GBIT/S",
+        "PACKETS/S",
+        "LOST",
+        "CPU-S/GB",
+        "ITS PROCESS",
+    ]);
+    for at_once in [1, 32] {
+        for (variant, has_link) in Variant::ALL.iter().flat_map(|v| [(v.name(), false), (v.name(), true)]) {
+            let cells = datagrams_of(cells, (has_link, at_once));
+            let of = |pick: &dyn Fn(&Cell) -> Option<f64>| median(&cells, "udp", variant, None, pick);
+            let Some(rate) = of(&|c| c.goodput_bps) else { continue };
+            table.row([
+                at_once.to_string(),
+                variant.to_owned(),
+                if has_link { "through" } else { "past" }.to_owned(),
+                shown(Some(rate / 1e9), 2, ""),
+                shown(of(&metric("packets_per_s")), 0, ""),
+                shown(of(&metric("lost_share")).map(|share| share * 100.0), 2, "%"),
+                shown(of(&metric("cpu_s_per_gb")), 2, ""),
+                shown(of(&metric("process_cpu_s_per_gb")), 2, ""),
+            ]);
+        }
+    }
+    if table.is_empty() { String::new() } else { format!("Forwarded UDP of 1,200 bytes, median\n{table}\n") }
 }
 
 fn small_things(cells: &[Cell]) -> String {
