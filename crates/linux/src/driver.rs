@@ -603,6 +603,7 @@ impl Driver {
                 tun: device.to_owned(),
                 tso4: face.is_none_or(|f| f.offloads().tso4),
                 tso6: face.is_none_or(|f| f.offloads().tso6),
+                uso: face.is_none_or(|f| f.offloads().uso),
                 queue_drops: faces().filter_map(|f| drops.get(f.name())).sum(),
                 packets_from_wire: read_of(0),
                 packets_to_wire: read_of(1),

@@ -32,6 +32,9 @@ const DUMMY_ADDRESS: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 0, 0, 8);
 /// Longest interface name.
 const NAME_MAX_BYTES: usize = 15;
 
+/// TUN_F_USO4 and TUN_F_USO6: the kernel takes both or neither.
+const TUN_F_USO: libc::c_uint = 0x20 | 0x40;
+
 /// What the kernel accepted of the offloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
@@ -43,6 +46,8 @@ pub struct Offloads {
     pub tso6: bool,
     /// Super-segments with CWR.
     pub ecn: bool,
+    /// UDP super-segments, of both families (Linux 6.2).
+    pub uso: bool,
 }
 
 impl Offloads {
@@ -52,6 +57,7 @@ impl Offloads {
             (self.tso4, libc::TUN_F_TSO4),
             (self.tso6, libc::TUN_F_TSO6),
             (self.ecn, libc::TUN_F_TSO_ECN),
+            (self.uso, TUN_F_USO),
         ]
         .iter()
         .filter(|(on, _)| *on)
@@ -354,8 +360,8 @@ fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> Result<()> {
 /// unknown member.
 fn probe_offloads(fd: &OwnedFd) -> Offloads {
     let mut have = Offloads::default();
-    let steps: [fn(&mut Offloads); 4] =
-        [|o| o.checksum = true, |o| o.tso4 = true, |o| o.tso6 = true, |o| o.ecn = true];
+    let steps: [fn(&mut Offloads); 5] =
+        [|o| o.checksum = true, |o| o.tso4 = true, |o| o.tso6 = true, |o| o.ecn = true, |o| o.uso = true];
     for step in steps {
         let mut wanted = have;
         step(&mut wanted);

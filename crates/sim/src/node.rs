@@ -196,7 +196,7 @@ fn on_the_wire(bytes: &[u8], offload: &Offload) -> Vec<Whole> {
     let (Some(s), Some(whole)) = (tcp(bytes), identity(bytes)) else { return Vec::new() };
     let tsval = s.options.timestamps.map(|t| t.val);
     let size = match offload.gso {
-        Gso::None => s.payload_len,
+        Gso::None | Gso::Udp => s.payload_len,
         Gso::Tcp4 | Gso::Tcp6 => usize::from(offload.gso_size),
     };
     let size = size.max(1);
@@ -484,5 +484,7 @@ pub fn offload_is_sane(bytes: &[u8], offload: &Offload) -> bool {
         Gso::None => true,
         Gso::Tcp4 => s.ip.is_v4() && offload.gso_size > 0 && offload.is_partial(),
         Gso::Tcp6 => !s.ip.is_v4() && offload.gso_size > 0 && offload.is_partial(),
+        // It is TCP.
+        Gso::Udp => false,
     }
 }

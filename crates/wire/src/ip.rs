@@ -10,6 +10,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const PROTOCOL_ICMP: u8 = 1;
 /// IP protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
+/// UDP (RFC 768).
+pub const PROTOCOL_UDP: u8 = 17;
 /// IP protocol number of ICMPv6.
 pub const PROTOCOL_ICMPV6: u8 = 58;
 

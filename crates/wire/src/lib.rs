@@ -20,6 +20,7 @@
 pub mod build;
 mod bytes;
 pub mod checksum;
+mod datagram;
 pub mod edit;
 pub mod fragment;
 pub mod icmp;

@@ -9,6 +9,7 @@ const FLAG_DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 /// How far the transport checksum of a packet can be believed.
@@ -39,6 +40,8 @@ pub enum Gso {
     Tcp4,
     /// TCP over IPv6, to be cut into segments.
     Tcp6,
+    /// UDP over either, to be cut into datagrams.
+    Udp,
 }
 
 /// What the sender or receiver of a packet leaves to be done to it.
@@ -106,7 +109,7 @@ impl From<u32> for WireSize {
 /// A virtio-net header that makes no sense here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// A kind of super-segment that was never asked for (UDP, for one).
+    /// A kind of super-segment that was never asked for (UDP in IP fragments, for one).
     #[error("virtio-net header with unsupported gso_type {0:#04x}")]
     UnsupportedGso(u8),
     /// A super-segment without a segment size.
@@ -118,13 +121,14 @@ impl Offload {
     /// Read a header in the machine's own byte order.
     ///
     /// # Errors
-    /// A GSO type other than none, TCPv4 and TCPv6, or one of these two without a size.
+    /// A GSO type other than none, TCPv4, TCPv6 and UDP (L4), or one of these three without a size.
     pub fn parse(bytes: &[u8; VNET_HEADER_BYTES]) -> Result<Self, OffloadError> {
         let [flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = *bytes;
         let gso = match gso_type & !GSO_ECN {
             GSO_NONE => Gso::None,
             GSO_TCPV4 => Gso::Tcp4,
             GSO_TCPV6 => Gso::Tcp6,
+            GSO_UDP_L4 => Gso::Udp,
             _ => return Err(OffloadError::UnsupportedGso(gso_type)),
         };
         let gso_size = u16::from_ne_bytes([g0, g1]);
@@ -145,7 +149,7 @@ impl Offload {
             checksum,
             gso,
             gso_size: if gso == Gso::None { 0 } else { gso_size },
-            gso_ecn: gso != Gso::None && gso_type & GSO_ECN != 0,
+            gso_ecn: matches!(gso, Gso::Tcp4 | Gso::Tcp6) && gso_type & GSO_ECN != 0,
             header_len: u16::from_ne_bytes([h0, h1]),
         })
     }
@@ -163,6 +167,7 @@ impl Offload {
             Gso::None => (GSO_NONE, 0),
             Gso::Tcp4 => (GSO_TCPV4 | ecn, self.gso_size),
             Gso::Tcp6 => (GSO_TCPV6 | ecn, self.gso_size),
+            Gso::Udp => (GSO_UDP_L4, self.gso_size),
         };
         let [h0, h1] = self.header_len.to_ne_bytes();
         let [g0, g1] = gso_size.to_ne_bytes();

@@ -1,12 +1,13 @@
 //! Cut a super-segment into the packets that a network card would make of it (Linux
-//! `tcp_gso_segment`).
+//! `tcp_gso_segment`; of UDP see `datagram.rs`).
 
 use crate::build::finish_checksums;
 use crate::bytes::{put, put_u16, u16_at};
 use crate::checksum;
+use crate::datagram;
 use crate::edit::{write_ipv4_fragment, write_total_len};
 use crate::ip::{PROTOCOL_TCP, Parsed, clear_jumbo, parse};
-use crate::offload::{ChecksumState, Offload, WireSize};
+use crate::offload::{ChecksumState, Gso, Offload, WireSize};
 use crate::tcp::{Flags, TCP_CHECKSUM_OFFSET, TcpSegment};
 
 /// How many packets [`segment`] makes of this one.
@@ -18,9 +19,13 @@ pub fn segment_count(s: &TcpSegment, offload: &Offload) -> usize {
 /// What a packet, or super-segment, takes on the wire.
 #[must_use]
 pub fn wire_size(packet: &[u8], offload: &Offload) -> WireSize {
-    let header_bytes = match offload.is_super_segment().then(|| parse(packet)) {
-        Some(Parsed::Tcp(s)) => s.payload_offset.min(packet.len()),
-        _ => 0,
+    let header_bytes = match (offload.is_super_segment(), offload.gso) {
+        (true, Gso::Udp) => datagram::header_bytes(packet).unwrap_or(0),
+        (true, _) => match parse(packet) {
+            Parsed::Tcp(s) => s.payload_offset.min(packet.len()),
+            _ => 0,
+        },
+        (false, _) => 0,
     };
     WireSize::of(header_bytes, packet.len().saturating_sub(header_bytes), offload)
 }
@@ -29,10 +34,17 @@ pub fn wire_size(packet: &[u8], offload: &Offload) -> WireSize {
 /// sequence number advances, the IPv4 identification counts up, FIN and PSH stand on the last only,
 /// CWR on the first only. URG and the urgent pointer are copied as they are, as the kernel does it
 /// (which is why urgent data must not go into a super-segment). A packet that is no super-segment
-/// comes out once, its checksum completed; so does one that is not TCP.
+/// comes out once, its checksum completed; so does one that is neither TCP nor UDP. Of a UDP
+/// super-segment each packet is a datagram of its own.
 ///
 /// One scratch buffer is allocated per call.
 pub fn segment(packet: &[u8], offload: &Offload, f: &mut dyn FnMut(&[u8])) {
+    if offload.is_super_segment() && offload.gso == Gso::Udp {
+        if !datagram::cut(packet, offload, 1, &mut |datagram, _| f(datagram)) {
+            whole(packet, offload, f);
+        }
+        return;
+    }
     let parsed = if offload.is_super_segment() { parse(packet) } else { Parsed::Other };
     let Parsed::Tcp(s) = parsed else {
         whole(packet, offload, f);
@@ -60,6 +72,12 @@ pub fn segment(packet: &[u8], offload: &Offload, f: &mut dyn FnMut(&[u8])) {
 /// that is no super-segment, or one of so few packets, comes out as it came. So does one with URG:
 /// its pointer counts from its own sequence number.
 pub fn cut(packet: &[u8], offload: &Offload, packets: usize, f: &mut dyn FnMut(&[u8], &Offload)) {
+    if offload.is_super_segment() && offload.gso == Gso::Udp {
+        if !datagram::cut(packet, offload, packets, f) {
+            f(packet, offload);
+        }
+        return;
+    }
     let parsed = if offload.is_super_segment() { parse(packet) } else { Parsed::Other };
     let size = usize::from(offload.gso_size).saturating_mul(packets.max(1));
     let Parsed::Tcp(s) = parsed else { return f(packet, offload) };

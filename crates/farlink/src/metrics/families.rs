@@ -399,6 +399,7 @@ pub const FAMILIES: &[Family] = &[
     gauge("farlink_interface_up", OfInterface("up"), "1 while the interface is up and has a carrier."),
     gauge("farlink_interface_tso4", OfInterface("tso4"), "1 where super-segments of IPv4 cross whole."),
     gauge("farlink_interface_tso6", OfInterface("tso6"), "1 where super-segments of IPv6 cross whole."),
+    gauge("farlink_interface_uso", OfInterface("uso"), "1 where UDP super-segments cross whole."),
     counter(
         "farlink_interface_packets_in_total",
         OfInterface("packets_in"),

@@ -42,6 +42,7 @@ fn snapshot() -> Value {
         tun: "farlink0".into(),
         tso4: true,
         tso6: true,
+        uso: true,
         queue_drops: 3,
         packets_from_wire: Some(5),
         packets_to_wire: Some(6),

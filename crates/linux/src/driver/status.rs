@@ -76,6 +76,8 @@ pub struct PortStatus {
     pub tso4: bool,
     /// IPv6 TCP super-segments cross whole.
     pub tso6: bool,
+    /// UDP super-segments cross whole.
+    pub uso: bool,
     /// Packets that the TUN's queue dropped because the gateway was too slow.
     pub queue_drops: u64,
     /// Of the packets read at a bump, those that came in by the interface.

@@ -3,14 +3,19 @@
 
 use super::source::Source;
 use farlink_wire::{
-    ChecksumState, Gso, Offload, Parsed, checksum, parse, segment, segment_count, verify_checksums,
+    ChecksumState, Gso, Offload, Parsed, checksum, parse, segment, segment_count, supersegment,
+    verify_checksums,
 };
 
 /// A segment size, then a packet.
 pub fn run(data: &[u8]) {
     let mut source = Source(data);
     let gso_size = source.u16();
-    let state = source.u8() % 3;
+    let state = source.u8();
+    if state >= 0xc0 {
+        return datagrams(&source.packet(), gso_size);
+    }
+    let state = state % 3;
     let mut packet = source.packet();
     let parsed = parse(&packet);
     let mut offload = Offload { gso: Gso::Tcp4, gso_size, ..Offload::default() };
@@ -60,4 +65,28 @@ pub fn run(data: &[u8]) {
         payload.extend_from_slice(s.payload(p));
     }
     assert_eq!(payload, whole.payload(&packet));
+}
+
+/// Whatever is called a UDP super-segment comes out in as many packets as was said, or as it came,
+/// and cutting it twice changes nothing.
+fn datagrams(packet: &[u8], gso_size: u16) {
+    if gso_size < 8 && packet.len() > 4_000 {
+        return;
+    }
+    let offload = Offload { gso: Gso::Udp, gso_size, ..Offload::default() };
+    let mut out = Vec::new();
+    segment(packet, &offload, &mut |p| out.push(p.to_vec()));
+    let size = supersegment::wire_size(packet, &offload);
+    let has_header = out.len() > 1;
+    if has_header {
+        assert_eq!(out.len(), size.packets as usize);
+        assert_eq!(out.iter().map(Vec::len).sum::<usize>(), size.bytes as usize);
+    } else {
+        assert_eq!(out, [packet]);
+    }
+    let mut parts = Vec::new();
+    supersegment::cut(packet, &offload, 3, &mut |part, rest| {
+        segment(part, rest, &mut |p| parts.push(p.to_vec()));
+    });
+    assert_eq!(parts, out);
 }

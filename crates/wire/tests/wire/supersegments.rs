@@ -86,7 +86,7 @@ fn virtio_net_header() {
     assert_eq!(Offload::default().write(), [0; 10]);
     assert_eq!(Offload::parse(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap().checksum, ChecksumState::Verified);
     assert_eq!(Offload::parse(&[0, 4, 0, 0, 0, 0, 0, 0, 0, 0]), Err(OffloadError::ZeroGsoSize(4)));
-    for unsupported in [2, 3, 5, 0x7f] {
+    for unsupported in [2, 3, 6, 0x7f] {
         let got = Offload::parse(&[0, unsupported, 0, 0, 1, 1, 0, 0, 0, 0]);
         assert_eq!(got, Err(OffloadError::UnsupportedGso(unsupported)));
     }
@@ -128,4 +128,81 @@ fn a_header_of_the_link_layer_moves_what_is_counted_from_the_start() {
     assert_eq!((frame.header_len, frame.shifted(-14)), (54, packet));
     assert_eq!(Offload::default().shifted(14), Offload::default());
     assert_eq!(packet.shifted(-30).checksum, ChecksumState::Partial { start: 0, offset: 16 });
+}
+
+/// A UDP super-segment as the kernel hands it over: of the checksum only the pseudo header's sum.
+fn datagrams(v6: bool, payload: &[u8]) -> (Vec<u8>, Offload) {
+    let udp_bytes = 8 + payload.len();
+    let mut p = if v6 {
+        let mut p = vec![0x60, 0, 0, 0, 0, 0, 17, 63];
+        p.extend_from_slice(&[0x20; 16]);
+        p.extend_from_slice(&[0x21; 16]);
+        p[4..6].copy_from_slice(&(udp_bytes as u16).to_be_bytes());
+        p
+    } else {
+        let mut p = vec![0x45, 2, 0, 0, 0xff, 0xfe, 0x40, 0, 63, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1];
+        p[2..4].copy_from_slice(&(20 + udp_bytes as u16).to_be_bytes());
+        fix_ipv4(&mut p);
+        p
+    };
+    let at = p.len();
+    let (src, dst) = ip::addresses(&p).unwrap();
+    let pseudo = checksum::pseudo_header(src, dst, 17, udp_bytes as u32);
+    p.extend_from_slice(&[0x30, 0x39, 0x01, 0xbb]);
+    p.extend_from_slice(&(udp_bytes as u16).to_be_bytes());
+    p.extend_from_slice(&pseudo.to_be_bytes());
+    p.extend_from_slice(payload);
+    let checksum = ChecksumState::Partial { start: at as u16, offset: 6 };
+    (p, Offload { gso: Gso::Udp, gso_size: 1_200, checksum, ..Offload::default() })
+}
+
+#[test]
+fn of_udp_each_packet_is_a_datagram() {
+    for v6 in [false, true] {
+        let at = if v6 { 40 } else { 20 };
+        let sent = payload(1_200 * 4 + 77);
+        let (p, offload) = datagrams(v6, &sent);
+        let size = supersegment::wire_size(&p, &offload);
+        assert_eq!((size.packets, size.bytes as usize), (5, 5 * (at + 8) + sent.len()));
+        let mut out = Vec::new();
+        segment(&p, &offload, &mut |d| out.push(d.to_vec()));
+        assert_eq!(out.len(), 5);
+        let mut joined = Vec::new();
+        for (n, d) in out.iter().enumerate() {
+            let (src, dst) = ip::addresses(d).unwrap();
+            let pseudo = checksum::pseudo_header(src, dst, 17, (d.len() - at) as u32);
+            assert_eq!(checksum::add(pseudo, checksum::sum(&d[at..])), 0xffff, "{n}");
+            assert_eq!(d[at + 4..at + 6], ((d.len() - at) as u16).to_be_bytes());
+            assert_eq!(d[at..at + 4], [0x30, 0x39, 0x01, 0xbb]);
+            if !v6 {
+                assert_eq!(checksum::sum(&d[..20]), 0xffff);
+                assert_eq!(d[4..6], (0xfffe_u16.wrapping_add(n as u16)).to_be_bytes());
+                assert_eq!((d[1], d[6]), (2, 0x40), "ECN and DF stay");
+            }
+            joined.extend_from_slice(&d[at + 8..]);
+        }
+        assert_eq!(joined, sent);
+        for packets in [1, 2, 3, 4, 5, 9] {
+            let mut parts = Vec::new();
+            supersegment::cut(&p, &offload, packets, &mut |part, offload| {
+                let count = supersegment::wire_size(part, offload).packets as usize;
+                assert!(count <= packets && offload.is_partial() == (count > 1));
+                segment(part, offload, &mut |d| parts.push(d.to_vec()));
+            });
+            assert_eq!(parts, out, "{packets}");
+        }
+        // As the kernel's header says it, and back.
+        assert_eq!(Offload::parse(&offload.write()), Ok(offload));
+    }
+    // What says so and is none comes out as it came.
+    let (p, offload) = datagrams(false, &payload(3_000));
+    for change in [(9, 6), (6, 0x20), (7, 1)] {
+        let mut p = p.clone();
+        p[change.0] = change.1;
+        let mut out = Vec::new();
+        segment(&p, &Offload { checksum: ChecksumState::Unverified, ..offload }, &mut |d| {
+            out.push(d.to_vec())
+        });
+        assert_eq!(out, [p]);
+    }
 }
