@@ -76,6 +76,13 @@ impl Divert {
             return Err(Error::Refused(problem.text));
         }
         remove_leftovers(&plan.config)?;
+        let foreseen = foresee(&plan);
+        let mut now = Now::ALL;
+        for Foreseen { family, .. } in &foreseen {
+            let is_whole = !plan.config.takes_everything();
+            now.families = now.families.with(*family, false);
+            now.whole = now.whole.with(*family, is_whole);
+        }
         // From here on dropping `divert` takes back what has been done.
         let owned = match OwnedTable::make(&plan.config.table_name()) {
             Ok(owned) => Some(owned),
@@ -84,22 +91,7 @@ impl Divert {
                 None
             }
         };
-        let mut divert = Self {
-            plan,
-            is_active: true,
-            now: Now::ALL,
-            notrack: true,
-            rule_count: 0,
-            owned,
-            foreseen: Vec::new(),
-        };
-        divert.foreseen = divert.foresee();
-        for Foreseen { family, .. } in &divert.foreseen {
-            let Now { families, whole } = divert.now;
-            let is_whole = !divert.plan.config.takes_everything();
-            divert.now =
-                Now { families: families.with(*family, false), whole: whole.with(*family, is_whole) };
-        }
+        let mut divert = Self { plan, is_active: true, now, notrack: true, rule_count: 0, owned, foreseen };
         divert.put_routes(&mut socket)?;
         let Err(error) = divert.put_first_table() else { return Ok(divert) };
         if divert.owned.take().is_none() {
@@ -112,10 +104,7 @@ impl Divert {
 
     /// Which families a firewall would drop if they were diverted now. Runs `nft` once.
     pub(crate) fn foresee(&self) -> Vec<Foreseen> {
-        let table = self.table_name();
-        // Where the rules cannot be read, trying tells.
-        let ruleset = nft::ruleset(&table).unwrap_or_default();
-        blame::foresee(&ruleset, &table, self.interfaces())
+        foresee(&self.plan)
     }
 
     /// The families that took the ordinary way from the start.
@@ -263,6 +252,14 @@ impl Divert {
     pub fn counters(&self) -> Result<BTreeMap<String, Count>> {
         counters(&self.plan.config)
     }
+}
+
+/// See [`Divert::foresee`].
+fn foresee(plan: &Plan) -> Vec<Foreseen> {
+    let table = plan.config.table_name();
+    // Where the rules cannot be read, trying tells.
+    let ruleset = nft::ruleset(&table).unwrap_or_default();
+    blame::foresee(&ruleset, &table, &plan.interfaces)
 }
 
 impl Drop for Divert {

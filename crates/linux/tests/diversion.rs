@@ -259,7 +259,9 @@ fn forwarder(router: &Host, path: &str) -> Running {
         .stderr(Stdio::null());
     let child = Running(router.0.exec(command).unwrap());
     eventually("the forwarder diverts", || {
-        router.0.command("nft").args(["list", "table", "inet", "farlink"]).output().unwrap().status.success()
+        // The table is there before its rules, and these come last of all.
+        let listed = router.0.command("nft").args(["list", "table", "inet", "farlink"]).output().unwrap();
+        String::from_utf8_lossy(&listed.stdout).contains("prerouting")
     });
     child
 }
