@@ -37,6 +37,17 @@ impl Gateway {
         self.declared().filter_map(|link| Some((link.name(), links.evidence(link.way())?)))
     }
 
+    /// The links with a declared rate by name: that rate, and what the link carries where that is
+    /// less. Bits per second.
+    pub fn declared_rates(&self) -> impl Iterator<Item = (&str, u64, Option<u64>)> {
+        let links = self.engine.links();
+        self.declared().filter_map(|link| {
+            let source = links.get(link.way())?.pace().source();
+            let declared_bps = source.declared_bps()?;
+            Some((link.name(), declared_bps, Some(link.found_bps()).filter(|bps| *bps > 0)))
+        })
+    }
+
     /// A link or an ordinary interface is down or silent, or has been until just now.
     #[must_use]
     pub fn knows_of_outage(&self) -> bool {

@@ -418,6 +418,11 @@ impl LinkQueue {
         Deadline::first([grant, rate.map(|at| Deadline { at, what: Due::Estimate })])
     }
 
+    /// What has been found out of its rate, bits per second; zero: nothing, or it is as declared.
+    pub fn found_bps(&self) -> u64 {
+        self.rate.found_bps()
+    }
+
     /// A packet of this kind could not wait for want of memory, or has waited too long.
     pub fn note_dropped(&mut self, kind: Kind) {
         self.refused += 1;

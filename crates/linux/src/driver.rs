@@ -53,7 +53,7 @@ use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
 use connection_log::ConnectionLog;
 use face::Face;
-use link_events::ToldState;
+use link_events::{ToldRate, ToldState};
 use network::LinuxNetwork;
 use profile::{Profile, Stage};
 use setup::{Maker, Setup};
@@ -172,6 +172,7 @@ pub struct Driver {
     is_unsplit: bool,
     /// What the log was told last of each declared link.
     link_states: Vec<ToldState>,
+    link_rates: Vec<ToldRate>,
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
@@ -247,6 +248,7 @@ impl Driver {
             look_at: None,
             is_unsplit: false,
             link_states: Vec::new(),
+            link_rates: Vec::new(),
             poller,
             monitor,
             waker,
@@ -439,6 +441,7 @@ impl Driver {
             self.gateway.flush(now, &mut self.net);
         }
         self.tell_link_states();
+        self.tell_rates();
         self.tell_fates();
         if let Some(log) = &mut self.net.connection_log {
             log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));

@@ -18,7 +18,7 @@ use crate::admin::protocol::Request;
 use crate::cli::TopArgs;
 use crate::ending;
 use crate::out::{out, outln};
-use crate::view::{Table, bytes, count, microseconds, rate};
+use crate::view::{Table, bytes, count, microseconds};
 
 /// How often keys and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
@@ -169,7 +169,7 @@ fn once(model: &Model, limit: usize) -> String {
             l.name.clone(),
             l.interface.clone(),
             if l.up { "up" } else { "down" }.to_owned(),
-            rate(l.rate_bps),
+            l.rate(),
             speed(l.sent_bps),
             l.used().map_or("-".into(), |u| format!("{:.0} %", 100.0 * u)),
             bytes(l.waiting_bytes),

@@ -26,9 +26,11 @@ pub struct Link {
     pub name: String,
     pub interface: String,
     pub up: bool,
-    /// The rate that it is shaped at, or was found out to have, bit/s; 0 unknown.
+    /// What it carries: as said, or as found out, bit/s; 0 unknown.
     pub rate_bps: u64,
-    /// What it carries now, bit/s.
+    /// What was said, where it is found to carry less, bit/s; else 0.
+    pub declared_bps: u64,
+    /// What it carries now, what goes past its queue with it, bit/s.
     pub sent_bps: f64,
     /// Bytes that wait, and most that ever waited.
     pub waiting_bytes: u64,
@@ -38,6 +40,14 @@ pub struct Link {
 }
 
 impl Link {
+    /// Its rate in words.
+    pub fn rate(&self) -> String {
+        match self.declared_bps {
+            0 => rate(self.rate_bps),
+            declared => format!("{} (declared {})", rate(self.rate_bps), rate(declared)),
+        }
+    }
+
     /// Share of the rate that is used; `None` where the rate is unknown.
     pub fn used(&self) -> Option<f64> {
         (self.rate_bps > 0).then(|| self.sent_bps / self.rate_bps as f64)
@@ -164,19 +174,26 @@ impl Model {
     }
 }
 
+/// Bytes that have left by a link, through its queue or past it.
+fn sent_by(link: &Value) -> u64 {
+    number(link, "/sent_bytes") + number(link, "/beside_bytes")
+}
+
 fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
     let sent_before = |name: &str| {
         let links = before.map_or(&[][..], |b| list(&b.status, "/links"));
-        links.iter().find(|l| text(l, "/name") == name).map(|l| number(l, "/sent_bytes"))
+        links.iter().find(|l| text(l, "/name") == name).map(sent_by)
     };
     let link = |l: &Value| {
         let name = text(l, "/name");
-        let sent = number(l, "/sent_bytes");
+        let sent = sent_by(l);
+        let found = number(l, "/estimated_bps");
         Link {
             sent_bps: 8.0 * sent_before(&name).map_or(0.0, |b| per_second(sent, b, seconds)),
             interface: text(l, "/interface"),
             up: l.pointer("/up") == Some(&Value::Bool(true)),
-            rate_bps: number(l, "/rate_bps").max(number(l, "/estimated_bps")),
+            rate_bps: if found > 0 { found } else { number(l, "/rate_bps") },
+            declared_bps: if found > 0 { number(l, "/declared_bps") } else { 0 },
             waiting_bytes: number(l, "/backlog_bytes"),
             waiting_max_bytes: number(l, "/backlog_max_bytes"),
             dropped: number(l, "/dropped_packets"),
@@ -258,9 +275,9 @@ fn why(f: &Value, towards: &str, links: &[Link]) -> String {
                 format!("as fast as {} is found to carry: {}", l.name, rate(of_pacing))
             }
             Some(l) if l.flows > 1 => {
-                format!("its share of {}: {} connections, {}", l.name, l.flows, rate(l.rate_bps))
+                format!("its share of {}: {} connections, {}", l.name, l.flows, l.rate())
             }
-            Some(l) => format!("has all of {}: {}", l.name, rate(l.rate_bps)),
+            Some(l) => format!("has all of {}: {}", l.name, l.rate()),
             None => format!("paced on {out}"),
         },
         (other, _) => other.into(),
@@ -368,6 +385,8 @@ mod tests {
         );
         f["limited_by"] = json!("link");
         assert_eq!(why(&f, "a", &[link(true, 0)]), "as fast as geo is found to carry: 2.0 Mbit/s");
+        let corrected = Link { declared_bps: 8_800_000, ..link(true, 8_000_000) };
+        assert_eq!(why(&f, "a", &[corrected]), "has all of geo: 8.0 Mbit/s (declared 8.8 Mbit/s)");
         f["limited_by"] = json!("application");
         assert!(why(&f, "a", &[link(false, 0)]).starts_with("nothing to send"));
     }

@@ -13,6 +13,18 @@ use crate::netlink::{Event, Link, Socket};
 /// A link that is silent for no longer than this is not worth a line of the log.
 const WINK_MAX: Duration = Duration::from_secs(1);
 
+/// The log is not told more often that a link carries less than was said, and of changes only from
+/// such a part on.
+const RATE_NEWS_EVERY: Duration = Duration::from_secs(10);
+const RATE_NEWS_PARTS: u64 = 10;
+
+/// What the log was told of a link's rate last: what it carries where that is less than was said.
+pub(super) struct ToldRate {
+    pub(super) link: String,
+    carries_bps: Option<u64>,
+    at: Instant,
+}
+
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
     pub(super) link: String,
@@ -94,6 +106,41 @@ impl Driver {
             }
             if core::mem::replace(&mut before.told, state) != state {
                 tracing::info!(link, state = state.name(), down_by = said.names().join(", "), "link");
+            }
+        }
+    }
+
+    /// The log is told when a link is found to carry less than was said, and when it no longer is.
+    pub(super) fn tell_rates(&mut self) {
+        let now = clock::now();
+        for (link, declared_bps, carries_bps) in self.gateway.declared_rates() {
+            let place = self.link_rates.iter().position(|of| of.link == link);
+            let told = match place.and_then(|place| self.link_rates.get_mut(place)) {
+                Some(told) => told,
+                None if carries_bps.is_none() => continue,
+                None => {
+                    let at = now - RATE_NEWS_EVERY;
+                    self.link_rates.push(ToldRate { link: link.to_owned(), carries_bps: None, at });
+                    let Some(told) = self.link_rates.last_mut() else { return };
+                    told
+                }
+            };
+            let is_news = match (told.carries_bps, carries_bps) {
+                (Some(old), Some(new)) => old.abs_diff(new) > declared_bps / RATE_NEWS_PARTS,
+                (old, new) => old.is_some() != new.is_some(),
+            };
+            if !is_news || now.since(told.at) < RATE_NEWS_EVERY {
+                continue;
+            }
+            (told.carries_bps, told.at) = (carries_bps, now);
+            match carries_bps {
+                Some(carries_bps) => tracing::warn!(
+                    link,
+                    declared_bps,
+                    carries_bps,
+                    "the link carries less than was said: no more is sent, and the declared rate is tried again"
+                ),
+                None => tracing::info!(link, declared_bps, "the link carries what was said"),
             }
         }
     }

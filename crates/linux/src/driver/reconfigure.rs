@@ -46,8 +46,9 @@ impl Driver {
             self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
         }
         self.follow_configuration();
-        let Self { gateway, link_states, .. } = self;
+        let Self { gateway, link_states, link_rates, .. } = self;
         link_states.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
+        link_rates.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
         self.ports_changed = true;
         if let Err(error) = self.look_at_links() {
             tracing::error!(%error, "interfaces cannot be listed: the next change of each will do");
