@@ -20,6 +20,7 @@ mod never_worse;
 pub(crate) mod notices;
 mod outages;
 mod planned;
+mod programs;
 pub(crate) mod returned;
 mod route_flap;
 mod router;
@@ -102,6 +103,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "memory-cap" => Box::new(memory_cap::MemoryCapKind),
         "never-worse" => Box::new(never_worse::NeverWorseKind),
         notices::NAME => Box::new(notices::NoticesKind),
+        "programs" => Box::new(programs::ProgramsKind),
         "route-flap" => Box::new(route_flap::RouteFlapKind),
         "router" => Box::new(router::RouterKind),
         "rules" => Box::new(rules::RulesKind),

@@ -26,6 +26,7 @@ const JOB: &[&str] = &[
     "topology",
     "baseline",
     "program",
+    "shaper",
     "app",
     "page",
     "transport",
