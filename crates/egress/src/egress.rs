@@ -65,7 +65,7 @@ impl<P> Egress<P> {
             burst_bytes,
             quantum_bytes,
             trip_bytes: trip_bytes(&config),
-            shaper: Shaper::new(config.rate_bps, link_catch_up(config.rate_bps, config.burst_bytes)),
+            shaper: Shaper::of_link(config.rate_bps, link_catch_up(config.rate_bps, config.burst_bytes)),
             credits: Credits::default(),
             groups: Groups::new(config.mtu_bytes),
             waiting_since: None,

@@ -12,6 +12,11 @@ const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 /// The same where the operator has named the largest burst.
 const CATCH_UP_NAMED_MAX: Duration = Duration::from_millis(2);
 const NS_PER_S: u64 = 1_000_000_000;
+/// What is made up for stands before the link from then on, and all that follows waits for it. So
+/// much may stand there: it keeps the link busy when the caller is late again. The rest is paid
+/// back, this part of the time that each packet takes.
+const STANDING_MAX: Duration = Duration::from_millis(1);
+const PAYBACK_PARTS: u32 = 256;
 
 /// The clock of one link. Exact in the long run: what a division leaves over is carried to the next
 /// packet.
@@ -21,6 +26,9 @@ pub(crate) struct Shaper {
     /// Lateness that is made up for.
     catch_up: Duration,
     next_free: Instant,
+    /// When the link itself has sent all of that, which it has got later. `None`: it is no link but
+    /// a part of one, which is late whenever others have their turn.
+    empty_at: Option<Instant>,
     /// Time beyond `next_free` in units of `1 / rate_bps` ns.
     fraction: u64,
     medium: Medium,
@@ -34,10 +42,16 @@ impl Shaper {
             rate_bps,
             catch_up,
             next_free: Instant::ZERO,
+            empty_at: None,
             fraction: 0,
             medium: Medium::default(),
             busy: Duration::ZERO,
         }
+    }
+
+    /// The same of a link: what is made up for stands before it.
+    pub(crate) fn of_link(rate_bps: Option<u64>, catch_up: Duration) -> Self {
+        Self { empty_at: Some(Instant::ZERO), ..Self::new(rate_bps, catch_up) }
     }
 
     /// When the next byte may leave; `None`: never at this rate.
@@ -67,7 +81,15 @@ impl Shaper {
         let work = u128::from(bytes) * 8 * u128::from(NS_PER_S) + u128::from(self.fraction);
         let time = Duration::from_nanos(u64::try_from(work / u128::from(rate)).unwrap_or(u64::MAX));
         self.fraction = u64::try_from(work % u128::from(rate)).unwrap_or(0);
-        self.next_free += time + self.medium.leave(now, time, idle);
+        let taken = time + self.medium.leave(now, time, idle);
+        self.next_free += taken;
+        if let Some(empty_at) = &mut self.empty_at {
+            *empty_at = (*empty_at).max(now) + taken;
+            let standing = empty_at.since(self.next_free);
+            if standing > STANDING_MAX {
+                self.next_free += (taken / PAYBACK_PARTS).min(standing - STANDING_MAX);
+            }
+        }
         self.busy = self.busy.saturating_add(time);
     }
 
@@ -107,6 +129,7 @@ impl Shaper {
         if self.rate_bps == rate_bps {
             return;
         }
+        let standing = self.empty_at.map(|at| at.since(self.next_free));
         if self.next_free > now
             && let (Some(old), Some(new)) = (self.rate_bps, rate_bps)
             && new > 0
@@ -116,6 +139,7 @@ impl Shaper {
         } else {
             self.next_free = self.next_free.min(now);
         }
+        self.empty_at = standing.map(|standing| self.next_free + standing);
         self.fraction = 0;
         self.rate_bps = rate_bps;
         self.catch_up = catch_up;
@@ -161,6 +185,29 @@ mod tests {
         }
         assert_eq!(now.since(start), Duration::from_secs(120));
         assert_eq!(shaper.fraction, 0);
+    }
+
+    /// A link of 8 Mbit/s whose caller is late once by 8 ms: the link has been idle for so long, and
+    /// gets what it missed. That stands before it, and is paid back while the link stays busy.
+    #[test]
+    fn what_is_made_up_for_does_not_stand_before_the_link_for_ever() {
+        let mut shaper = Shaper::of_link(Some(8_000_000), CATCH_UP_MAX);
+        let start = Instant::from_millis(1);
+        let (mut due, mut empty_at, mut standing) = (start, start, Vec::new());
+        for n in 0..4_000 {
+            let late_ms = if n == 100 { 8 } else { 0 };
+            let now = due + Duration::from_millis(late_ms);
+            shaper.spend(now, Some(start), 1_000);
+            assert!(n <= 100 || empty_at >= now, "the link stays busy");
+            empty_at = empty_at.max(now) + Duration::from_millis(1);
+            due = shaper.free_at().unwrap().max(now);
+            standing.push(empty_at.since(shaper.free_at().unwrap()));
+        }
+        let about_8_ms = Duration::from_micros(7_900)..Duration::from_millis(8);
+        assert!(standing[99] == Duration::ZERO && about_8_ms.contains(&standing[110]), "{:?}", standing[110]);
+        assert!(standing[110..].is_sorted_by(|a, b| a >= b));
+        assert_eq!(standing[3_999], STANDING_MAX);
+        assert!(standing[1_100] > STANDING_MAX * 3, "and not at once");
     }
 
     #[test]
