@@ -201,11 +201,12 @@ impl Controller {
         }
     }
 
-    /// [`Kind::KnownRate`]: the link carries so much payload from now on, bits per second. The
-    /// others go by what arrives, or by the queue of the link.
-    pub fn set_link_rate(&mut self, payload_bps: u64) {
+    /// [`Kind::KnownRate`]: the link carries so much payload from now on, bits per second.
+    /// `watched`: less than is said, and all that is sent into it is looked at. The others go by
+    /// what arrives, or by the queue of the link.
+    pub fn set_link_rate(&mut self, payload_bps: u64, watched: bool) {
         if let State::KnownRate(c) = &mut self.0 {
-            c.set_link_rate(payload_bps);
+            c.set_link_rate(payload_bps, watched);
         }
     }
 

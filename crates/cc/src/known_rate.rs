@@ -28,6 +28,8 @@ const INITIAL_BYTES_MAX: u64 = 65_535;
 const TRAIN_SEGMENTS: u64 = 8;
 /// An RTT that exceeds the smallest by this part of it (one over it) is one with a queue.
 const QUEUE_PARTS: u32 = 16;
+/// The same where what waits before the link is seen to by others.
+const WATCHED_QUEUE_PARTS: u32 = 4;
 /// And by so much at least, beyond the time of a packet on the link.
 const QUEUE_MIN: Duration = Duration::from_millis(5);
 /// Trains with a queue, one after the other, that show a bottleneck.
@@ -40,6 +42,10 @@ const LOSS_PERCENT: u64 = 33;
 const LOSS_AGAIN_PERCENT: u64 = 10;
 /// Fewer segments lost in a round trip say nothing.
 const LOST_SEGMENTS_MIN: u64 = 10;
+/// A link that carries less than this part of what it was said to, percent, is what held it up.
+const FALLS_PERCENT: u64 = 99;
+/// Round trips in which what has waited before such a link has come through.
+const DRAINING_ROUNDS: u32 = 3;
 /// Round trips of BBR before a trial: twice as many after each one that fails, up to these.
 const TRIAL_ROUNDS: u32 = 2;
 const TRIAL_ROUNDS_MAX: u32 = 512;
@@ -58,6 +64,10 @@ pub(crate) struct KnownRate {
     initial_window: u64,
     /// What lies behind the link has carried its rate before.
     is_trusted: bool,
+    /// Others see to what waits before the link.
+    is_watched: bool,
+    /// In so many round trips there still arrives what has waited before the link became slower.
+    draining_rounds: u32,
     /// Acknowledged so far.
     delivered: u64,
     /// Trains without a queue, one after the other, since the beginning: with two of them the
@@ -137,6 +147,8 @@ impl KnownRate {
             link_bps: config.fixed_rate_bps.unwrap_or(u64::MAX),
             initial_window: initial_window(config, limit, false),
             is_trusted: false,
+            is_watched: false,
+            draining_rounds: 0,
             delivered: 0,
             free: 0,
             base: config.handshake_rtt.filter(|rtt| !rtt.is_zero()),
@@ -172,6 +184,9 @@ impl KnownRate {
         self.delivered = self.delivered.saturating_add(ack.acked_bytes);
         let shown = self.follow_train(ack);
         let heavy_loss = ack.round_start && self.judge_losses();
+        if ack.round_start {
+            self.draining_rounds = self.draining_rounds.saturating_sub(1);
+        }
         match &mut self.state {
             State::Link(_) | State::Trial(_) => {
                 let held_up = shown.is_some_and(|s| self.is_held_up(&s));
@@ -242,14 +257,26 @@ impl KnownRate {
     }
 
     /// The link carries another rate from now on. What the trains under way show is of the old one.
-    pub(crate) fn set_link_rate(&mut self, payload_bps: u64) {
+    /// `watched`: it is less than the operator says, and watched by all that is sent into it. What
+    /// is tried there makes segments wait, too.
+    pub(crate) fn set_link_rate(&mut self, payload_bps: u64, watched: bool) {
+        self.is_watched = watched;
         if payload_bps == self.link_bps {
             return;
         }
+        let falls = payload_bps < self.link_bps / 100 * FALLS_PERCENT;
         self.link_bps = payload_bps;
         self.config.fixed_rate_bps = Some(payload_bps);
         self.train = Train::default();
         self.queued = (0, 0);
+        if falls && watched {
+            // All that were heard have waited: it was for the link.
+            self.draining_rounds = DRAINING_ROUNDS;
+            if matches!(self.state, State::Beyond(..)) {
+                self.patience_rounds = TRIAL_ROUNDS;
+                self.state = State::Link(0);
+            }
+        }
         let above = |rate: u64| rate >= payload_bps / 100 * SLOW_PERCENT;
         if matches!(&self.state, State::Trial(trial) if above(trial.rate_bps)) {
             self.state = State::Link(0);
@@ -329,7 +356,8 @@ impl KnownRate {
         let packet = u128::from(self.config.mss) * 8 * SECOND_NS / u128::from(self.link_bps.max(1));
         let packet = Duration::from_nanos(u64::try_from(packet).unwrap_or(u64::MAX));
         let late = self.config.acks_wait;
-        self.base.map(|base| base + (base / QUEUE_PARTS).max(QUEUE_MIN) + packet + late)
+        let parts = if self.is_watched { WATCHED_QUEUE_PARTS } else { QUEUE_PARTS };
+        self.base.map(|base| base + (base / parts).max(QUEUE_MIN) + packet + late)
     }
 
     /// What a train shows that is complete now.
@@ -374,7 +402,12 @@ impl KnownRate {
             _ => self.link_bps,
         };
         let slow = shown.rate_bps < sent_at / 100 * SLOW_PERCENT;
-        if !shown.has_queue || !slow || shown.grown <= shown.took / 100 * (100 - SLOW_PERCENT as u32) {
+        let excused = self.draining_rounds > 0;
+        if excused
+            || !shown.has_queue
+            || !slow
+            || shown.grown <= shown.took / 100 * (100 - SLOW_PERCENT as u32)
+        {
             self.queued = (0, 0);
             if let State::Trial(trial) = &mut self.state
                 && trial.rounds > 0
@@ -499,6 +532,56 @@ mod tests {
             round_start: true,
         });
         cc.pacing_rate_bps().is_some()
+    }
+
+    /// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
+    /// RTT on.
+    fn wait(cc: &mut KnownRate, from_ms: u64) {
+        for n in 0..32 {
+            let (now, rtt) = (Instant::from_millis(5_000 + from_ms + 3 * n), from_ms + n + n / 2);
+            cc.on_ack(&Ack {
+                now,
+                acked_bytes: 1_448,
+                rtt: Some(Duration::from_millis(rtt)),
+                srtt: Duration::from_millis(rtt),
+                min_rtt: Duration::from_millis(500),
+                in_flight_bytes: 70_000,
+                prior_in_flight_bytes: 70_000,
+                sample: Sample::default(),
+                app_limited: false,
+                in_recovery: false,
+                round_start: false,
+            });
+        }
+    }
+
+    #[test]
+    fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
+        let mut cc = KnownRate::new(&Config {
+            kind: Kind::KnownRate,
+            mss: 1448,
+            fixed_rate_bps: Some(8_000_000),
+            handshake_rtt: Some(Duration::from_millis(500)),
+            ..Config::default()
+        });
+        wait(&mut cc, 560);
+        assert!(cc.pacing_rate_bps().is_some(), "something is slow");
+        cc.set_link_rate(7_950_000, true);
+        assert!(cc.pacing_rate_bps().is_some(), "that is no news");
+        cc.set_link_rate(4_000_000, true);
+        assert!(cc.pacing_rate_bps().is_none(), "it was the link");
+        wait(&mut cc, 700);
+        assert!(cc.pacing_rate_bps().is_none(), "what had been sent before waits still");
+        let mut other = cc.clone();
+        other.draining_rounds = 0;
+        wait(&mut other, 560);
+        assert!(other.pacing_rate_bps().is_none(), "others see to so short a queue");
+        wait(&mut other, 700);
+        assert!(other.pacing_rate_bps().is_none(), "it comes as fast as the link sends");
+        cc.set_link_rate(8_000_000, false);
+        cc.draining_rounds = 0;
+        wait(&mut cc, 560);
+        assert!(cc.pacing_rate_bps().is_some());
     }
 
     #[test]

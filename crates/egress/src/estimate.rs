@@ -17,6 +17,7 @@
 //! bytes wait before the link and it takes longer; then so much is sent as it carries, and the
 //! declared rate is tried again, after each failure half as often.
 
+mod hosts;
 mod peer;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::sent::SentLog;
+use hosts::Hosts;
 use peer::{Mark, Peer, Sample, Sent, Terms, is_less, micros};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
@@ -108,6 +110,9 @@ pub struct Report {
     pub sent_again: bool,
     /// Smallest RTT of the leg that the report came over.
     pub min_rtt: Option<Duration>,
+    /// It is the acknowledgement of a host behind the link, which came at that time by the clock
+    /// here, and the bytes are what hosts have acknowledged in all.
+    pub of_host: bool,
 }
 
 /// What is known of the link's rate.
@@ -157,6 +162,8 @@ pub struct RateEstimate {
     lowered_until: Instant,
     /// Since when less is sent than the link carries, and how long bytes waited then.
     draining: Option<(Instant, Duration)>,
+    /// Hosts tell of the link, for want of a gateway.
+    hosts: Hosts,
 }
 
 impl RateEstimate {
@@ -277,10 +284,13 @@ impl RateEstimate {
             self.rtt = Some(rtt);
         }
         let Some(sent_at) = report.sent_at else { return };
+        if !self.admit(now, report) {
+            return;
+        }
         let terms = Terms {
-            round: self.round(),
             patience: self.beat().max(PATIENCE_MIN),
-            wait_min: if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN },
+            wait_min: self.wait_min(),
+            took_min: self.took_min(report.of_host),
             strong_only: self.rate_bps.is_none() || self.searching,
             is_declared: self.is_declared,
             sent: self.sent_by(now, sent_at),
@@ -288,7 +298,9 @@ impl RateEstimate {
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
-        self.waited = (sample.sent_at, sample.waited);
+        if !report.of_host || !self.is_as_declared() {
+            self.waited = (sample.sent_at, sample.waited);
+        }
         let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
         self.learn(now, &sample, busy_since);
     }
@@ -302,7 +314,7 @@ impl RateEstimate {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
-        let forget = (!self.is_as_declared()).then_some(self.confirmed_at + LIFETIME);
+        let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
         [self.probe_until, self.gain_until, forget].into_iter().flatten().min()
     }
 
@@ -320,7 +332,7 @@ impl RateEstimate {
             (self.gain, self.gain_until, self.draining) = (100, None, None);
             self.changed_at = now;
         }
-        if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + LIFETIME <= now {
+        if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + self.lifetime() <= now {
             *self = match self.most_bps {
                 Some(most) if self.is_declared => Self::declared(most),
                 Some(most) => Self::below(most),
@@ -343,6 +355,19 @@ impl RateEstimate {
             }
         }
         total
+    }
+
+    fn lifetime(&self) -> Duration {
+        if self.hosts.are_one() { hosts::ONE_LIFETIME } else { LIFETIME }
+    }
+
+    /// Bytes that wait for less are not taken to wait.
+    fn wait_min(&self) -> Duration {
+        match self.is_declared {
+            true if self.hosts.tell => hosts::WAIT_MIN,
+            true => DECLARED_WAIT_MIN,
+            false => WAIT_MIN,
+        }
     }
 
     fn round(&self) -> Duration {
@@ -394,6 +419,8 @@ impl RateEstimate {
         }
         let before = self.recent.back().map(|(_, s)| *s);
         self.recent.push_back((now, *sample));
+        self.hear_another(now, sample);
+        let old = self.rate_bps.unwrap_or(old);
         if sample.saturated {
             self.full_bps = old;
         }
@@ -411,7 +438,9 @@ impl RateEstimate {
                 self.start_probe(now);
                 return;
             }
-        } else if let Some(less) = self.fallen(now, old, sample.took) {
+        } else if let Some(less) = self.fallen(now, old, sample.took)
+            && self.believes(less)
+        {
             self.confirmed_at = now;
             if self.is_as_declared() {
                 // It may have been for a moment.
@@ -454,9 +483,8 @@ impl RateEstimate {
     /// How fast to send, by what waits before the link.
     fn steer(&mut self, now: Instant, sample: &Sample, busy: bool) {
         // A queue stands; a machine that is late now and then does not make one.
-        let lately = || self.recent.iter().rev().take(3).map(|(_, s)| s);
-        let waited = lately().map(|s| s.waited).min().unwrap_or(sample.waited);
-        let left = lately().filter_map(|s| self.waits_now(now, (s.sent_at, s.waited))).min();
+        let waited = self.lately().map(|s| s.waited).min().unwrap_or(sample.waited);
+        let left = self.lately().filter_map(|s| self.waits_now(now, (s.sent_at, s.waited))).min();
         if left.is_none() && sample.sent_at < self.changed_at {
             // What was sent before the last change does not say how fast to send now.
             return;
@@ -467,6 +495,7 @@ impl RateEstimate {
             true => 100,
             false => self.gain_for(left, busy).min(lowering),
         };
+        let gain = gain.max(self.gain_least(sample));
         if gain != self.gain {
             self.gain = gain;
             self.changed_at = now;
@@ -500,7 +529,7 @@ impl RateEstimate {
     /// then.
     fn lowering(&mut self, now: Instant, waited: Duration) -> u32 {
         // After a silence nobody knows how long something has stood.
-        if waited <= self.waiting_wanted() / 8 || self.recent.len() < 2 {
+        if waited <= self.next_to_nothing() || self.recent.len() < 2 {
             self.empty_at = now;
         }
         if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
@@ -530,6 +559,12 @@ impl RateEstimate {
         }
         let lasted = sent_at.since(since);
         if lasted < DRAIN_ROUNDS * self.beat() {
+            return false;
+        }
+        if (self.is_as_declared() || self.hosts.tell) && self.gain > LOWERING_GAIN {
+            // So little less that it may be just what the link carries: it is to show.
+            self.draining = Some((now, waited.max(left)));
+            self.lowered_until = now + (DRAIN_ROUNDS + 2) * self.beat();
             return false;
         }
         self.draining = None;
@@ -598,6 +633,7 @@ impl RateEstimate {
             }
             self.peers.push(Peer {
                 id: report.peer,
+                is_host: report.of_host,
                 heard_at: now,
                 last: Mark {
                     arrived_us: report.arrived_us,

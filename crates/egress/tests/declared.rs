@@ -169,3 +169,16 @@ fn what_nobody_counts_is_no_slow_link() {
         assert!((97..=101).contains(&m.percent()), "declared {percent} %: {} %", m.percent());
     }
 }
+
+/// Less was sent by just as much as the link carries less, and that the queue did not become
+/// shorter was taken for a path that had become longer, again and again.
+#[test]
+fn what_is_declared_a_little_too_high_does_not_fill_the_queue_before_the_link_in_a_long_time() {
+    for percent in [101, 102, 103] {
+        let mut m = declared(percent);
+        m.run(Duration::from_secs(300));
+        let used = m.use_percent(Duration::from_secs(60));
+        assert!(used >= 97, "{percent} %: {used} %");
+        assert!(m.waited_max < Duration::from_millis(120), "{percent} %: {:?}", m.waited_max);
+    }
+}

@@ -175,6 +175,7 @@ fn a_long_silence_before_the_first_estimate_does_no_harm() {
         sent_at: Some(at - Duration::from_millis(250)),
         sent_again: false,
         min_rtt: Some(Duration::from_millis(500)),
+        of_host: false,
     };
     let mut estimate = RateEstimate::default();
     estimate.on_report(Instant::from_millis(1000), &report(Instant::from_millis(1000)), None);
@@ -199,6 +200,7 @@ fn odd_numbers_do_no_harm() {
             sent_at: (n % 2 == 0).then(|| at(n as u64)),
             sent_again: false,
             min_rtt: Some(Duration::ZERO),
+            of_host: false,
         };
         m.estimate.on_report(at(500), &report, None);
     }
@@ -211,6 +213,7 @@ fn odd_numbers_do_no_harm() {
             sent_at: Some(at(0)),
             sent_again: false,
             min_rtt: None,
+            of_host: false,
         };
         m.estimate.on_report(at(600), &report, None);
     }
@@ -232,6 +235,7 @@ fn gateways_behind_one_link_share_it() {
             sent_at: Some(sent_at),
             sent_again: false,
             min_rtt: Some(Duration::from_millis(200)),
+            of_host: false,
         };
         estimate.on_report(sent_at + Duration::from_millis(250), &report, Some(Instant::ZERO));
     }
@@ -255,6 +259,7 @@ fn repetitions_do_not_count_as_short_delays() {
             sent_at: Some(sent_at),
             sent_again: true,
             min_rtt: Some(m.rtt()),
+            of_host: false,
         };
         m.estimate.on_report(m.now + Duration::from_millis(n), &report, Some(Instant::ZERO));
         m.run(Duration::from_millis(60));

@@ -10,7 +10,6 @@ use crate::evidence::AckKind;
 use crate::explicit::tell_trust;
 use crate::fate::Fate;
 use crate::leg::Leg;
-use crate::link::LinkReport;
 use crate::net::{IfaceId, Way};
 use crate::peer::{Arrived, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
@@ -332,12 +331,8 @@ impl Split<'_> {
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();
-            if let Some(arrived) = arrived {
-                // Of the link, not of this connection, all of whose packets may have waited.
-                let min_rtt = link.measured_rtt();
-                let (sent_at, sent_again) = (happened.newest.map(|(at, _)| at), happened.newest_again);
-                cx.links.hear(now, out, LinkReport { arrived, sent_at, sent_again, min_rtt });
-            }
+            let host = (!downstream.is_marked()).then(|| self.legs.get(from).addr);
+            cx.links.hear_ack(now, out, (arrived, host), &happened.of_link());
         }
         if happened.recovery {
             cx.happened(self.legs, Event::Recovers(from));

@@ -33,6 +33,8 @@ pub enum Changed {
     OrdinaryController(Instant),
     /// This link has another rate.
     Rate(Way),
+    /// This link carries another rate than it did.
+    Carried(Way),
     /// Relays may hold more or less.
     RelayBytes,
     /// Draining has ended, complete or not.
@@ -54,6 +56,9 @@ impl Split<'_> {
             Changed::OrdinaryController(now) => {
                 let is_ordinary = |out| matches!(out, Way::Ordinary(_));
                 self.each_out(is_ordinary, |split, to| split.change_controller(now, config, links, to));
+            }
+            Changed::Carried(way) => {
+                self.each_out(|out| out == way, |split, to| split.follow_link_rate(links, to));
             }
             Changed::Rate(way) => self.each_out(
                 |out| out == way,

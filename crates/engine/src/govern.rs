@@ -6,7 +6,7 @@ use farlink_wire::{Instant, SeqNum};
 use crate::config::{Config, Limits};
 use crate::cx::Cx;
 use crate::hosts::Hosts;
-use crate::link::{Clock, Link, Links, UNKNOWN_RATE_CC};
+use crate::link::{Clock, Link, Links, RateSource, UNKNOWN_RATE_CC};
 use crate::side::Side;
 use crate::split::Split;
 
@@ -45,9 +45,10 @@ impl Split<'_> {
     pub(crate) fn follow_link_rate(&mut self, links: &Links, to: Side) {
         let from = to.other();
         let mss = self.relays.get(from).tx.mss();
-        let rate = links.get(self.legs.get(to).out).and_then(|link| self.hosts().payload_bps(link, to, mss));
-        if let Some(rate) = rate {
-            self.relays.get_mut(from).tx.set_link_rate(rate);
+        let Some(link) = links.get(self.legs.get(to).out) else { return };
+        let watched = matches!(link.pace().source(), RateSource::Corrected { .. });
+        if let Some(rate) = self.hosts().payload_bps(link, to, mss) {
+            self.relays.get_mut(from).tx.set_link_rate(rate, watched);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The declared links: what is known of each stands in one place, and so does what follows from it.
 
+mod answers;
 mod budget;
 mod change;
 mod chosen;
@@ -26,6 +27,7 @@ use crate::config::{self, Action, Config, Copies, Explicit, InitialWindow, LinkA
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
 
+pub(crate) use answers::Acknowledged;
 pub use change::Change;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
@@ -79,6 +81,10 @@ pub struct Link {
     copies: CopyBudget,
     memory: Memory,
     meter: Meter,
+    /// What hosts have acknowledged, modulo 2^32.
+    answered_bytes: u32,
+    /// The rate that open connections have been told of last.
+    told_bps: u64,
     far_end: FarEnd,
     round_trip: RoundTrip,
     returns: Returns,
@@ -325,6 +331,10 @@ impl Links {
     pub(crate) fn hear(&mut self, now: Instant, way: Way, report: LinkReport) {
         let Some(link) = self.get_mut(way) else { return };
         link.far_end.hear(now, &report);
+        self.note_report(way, report);
+    }
+
+    fn note_report(&mut self, way: Way, report: LinkReport) {
         if self.reports.len() < REPORTS_MAX {
             self.reports.push((way, report));
         }
@@ -357,6 +367,8 @@ impl Link {
             copies: CopyBudget::new(declared.copies == Copies::Off),
             memory: Memory::default(),
             meter: Meter::new(identity),
+            answered_bytes: 0,
+            told_bps: declared.rate_bps.unwrap_or(0),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
             returns: Returns::default(),

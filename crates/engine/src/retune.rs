@@ -9,7 +9,7 @@ use crate::config::{
 };
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
-use crate::link::{Change, Clock, PairId, PairShare, RateSource};
+use crate::link::{Change, Clock, Link, PairId, PairShare, RateSource};
 use crate::net::Way;
 use crate::promise::Promise;
 use crate::world::World;
@@ -125,6 +125,10 @@ impl Engine {
             self.set_clock(now, way, after.clock());
         }
         self.set_rate_source(way, after.source());
+        let carried = matches!(change, Change::Carried(_));
+        if carried && self.links.get_mut(way).is_some_and(Link::is_rate_news) {
+            self.tell_all(Changed::Carried(way));
+        }
     }
 
     fn set_rate_source(&mut self, way: Way, source: RateSource) {

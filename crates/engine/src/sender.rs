@@ -22,6 +22,7 @@ use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 use farlink_xcp::Context;
 
+use crate::link::Acknowledged;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use flight::Flight;
@@ -77,6 +78,16 @@ pub struct Happened {
 }
 
 impl Happened {
+    /// What it tells of the link.
+    pub(crate) fn of_link(&self) -> Acknowledged {
+        Acknowledged {
+            newest_sent_at: self.newest.map(|(at, _)| at),
+            newest_again: self.newest_again,
+            delivered_bytes: self.delivered_bytes,
+            rtt: self.rtt,
+        }
+    }
+
     /// The newest segment that is acknowledged: when it left, what follows it, and whether it had
     /// been sent before. And when the newest of large ones left.
     fn note_newest(&mut self, newest: Option<(Instant, SeqNum, bool)>, large_sent_at: Option<Instant>) {

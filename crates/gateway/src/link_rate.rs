@@ -76,6 +76,7 @@ impl LinkRate {
             sent_at: report.sent_at,
             sent_again: report.sent_again,
             min_rtt: report.min_rtt,
+            of_host: report.of_host,
         };
         estimate.on_report(now, &report, busy_since);
     }

@@ -9,6 +9,10 @@ use super::{LIFETIME, NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_
 /// part (one over it), or they show no rate.
 const SHOWS_PARTS: u32 = 64;
 
+/// What is more than this part of all that leaves (one over it) is much. Less may be what the link
+/// layer adds.
+const BESIDE_PARTS: u64 = 8;
+
 /// A point on the line of what has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
@@ -33,13 +37,14 @@ pub(super) struct Sent {
 /// What a sample is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    pub(super) round: Duration,
     pub(super) patience: Duration,
     /// Bytes that wait for less are not taken to wait.
     pub(super) wait_min: Duration,
     /// Nothing is known but what the link has carried.
     pub(super) strong_only: bool,
     pub(super) is_declared: bool,
+    /// A rate is taken over so long at least.
+    pub(super) took_min: Duration,
     pub(super) sent: Option<Sent>,
 }
 
@@ -47,6 +52,8 @@ pub(super) struct Terms {
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) id: u32,
+    /// It is a host that has acknowledged.
+    pub(super) is_host: bool,
     pub(super) heard_at: Instant,
     pub(super) last: Mark,
     /// When the packet of the newest report left, and how long it waited before the link.
@@ -78,6 +85,10 @@ pub(super) struct Sample {
     pub(super) bytes: u32,
     /// The time in which they came.
     pub(super) took: Duration,
+    /// Who has told.
+    pub(super) by: u32,
+    /// Much of what left in between was not of TCP.
+    pub(super) beside: bool,
 }
 
 impl Peer {
@@ -95,7 +106,7 @@ impl Peer {
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
-        let Terms { round, patience, wait_min, strong_only, is_declared, sent } = *terms;
+        let Terms { patience, wait_min, strong_only, is_declared, took_min, sent } = *terms;
         let base_us = match self.delay_before_us {
             Some(before) if is_less(before, self.delay_us) => before,
             _ => self.delay_us,
@@ -123,9 +134,9 @@ impl Peer {
         let sending = sent_at.since(self.last.sent_at);
         let grown = took.saturating_sub(sending);
         // A burst that was drawn apart tells at once; what was sent smoothly, over some time only.
-        let burst = grown > took / 2;
+        let burst = grown > took / 2 && !self.is_host;
         let too_short = !strong_only && took < SAMPLE_TIME_MIN;
-        if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= round / 16) {
+        if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= took_min) {
             // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
             if took > patience && !self.unbroken {
                 self.last = mark;
@@ -137,6 +148,7 @@ impl Peer {
         self.unbroken = true;
         let (now, then) = (sent?, before.sent?);
         let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
+        let beside_bytes = now.uncounted_bytes.saturating_sub(then.uncounted_bytes);
         let beside_bps = grew(now.uncounted_bytes, then.uncounted_bytes);
         let (rate_bps, counted_bps) = match is_declared {
             // All that left in between was carried in between, whoever counts it, and whatever was
@@ -152,7 +164,10 @@ impl Peer {
         // What arrives as fast as it was sent shows how fast it was sent.
         let shows = !is_declared || took.abs_diff(sending) > took / SHOWS_PARTS;
         let saturated = (waiting && shows) || (strong_only && burst);
-        Some(Sample { rate_bps, counted_bps, saturated, waited, sent_at, bytes, took })
+        let all_bytes = now.total_bytes.zip(then.total_bytes).map(|(now, then)| now.saturating_sub(then));
+        let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);
+        let by = self.id;
+        Some(Sample { rate_bps, counted_bps, saturated, waited, sent_at, bytes, took, by, beside })
     }
 }
 

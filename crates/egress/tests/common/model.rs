@@ -139,6 +139,7 @@ impl Model {
             sent_at: Some(sent_at),
             sent_again: false,
             min_rtt: Some(2 * self.one_way),
+            of_host: false,
         };
         if !self.is_silent {
             self.reports.push_back((at + self.one_way, report));

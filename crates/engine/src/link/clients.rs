@@ -119,7 +119,8 @@ impl Link {
     }
 }
 
-fn place(host: IpAddr) -> IpAddr {
+/// Where a host is: itself, or its network.
+pub(super) fn place(host: IpAddr) -> IpAddr {
     match host {
         IpAddr::V4(_) => host,
         IpAddr::V6(host) => IpAddr::V6(Ipv6Addr::from_bits(host.to_bits() >> NETWORK_BITS << NETWORK_BITS)),

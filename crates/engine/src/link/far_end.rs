@@ -26,6 +26,9 @@ pub struct LinkReport {
     pub sent_again: bool,
     /// Smallest RTT over the link of late.
     pub min_rtt: Option<Duration>,
+    /// It is the acknowledgement of a host, for want of a gateway: it arrived then by the clock
+    /// here.
+    pub of_host: bool,
 }
 
 /// What is known of the far end.
@@ -152,6 +155,7 @@ mod tests {
             arrived,
             sent_at: Some(at(sent_ms)),
             sent_again,
+            of_host: false,
             min_rtt: None,
         };
         far_end.hear(at(1_000), &report(100, false));

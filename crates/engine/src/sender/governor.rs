@@ -342,9 +342,10 @@ impl Governor {
         self.start_paced_over = paced_over;
         self.held = None;
     }
-    /// The link carries so much payload from now on, bits per second.
-    pub fn set_link_rate(&mut self, payload_bps: u64) {
-        self.cc.set_link_rate(payload_bps);
+    /// The link carries so much payload from now on, bits per second. `watched`: less than is said,
+    /// and all that is sent into it is looked at.
+    pub fn set_link_rate(&mut self, payload_bps: u64, watched: bool) {
+        self.cc.set_link_rate(payload_bps, watched);
     }
     /// What lies behind the link has carried its rate before.
     pub fn trust_path(&mut self) {

@@ -47,9 +47,10 @@ impl Sender {
         self.arm_probe(now);
     }
 
-    /// The link carries so much payload from now on, bits per second.
-    pub fn set_link_rate(&mut self, payload_bps: u64) {
-        self.governor.set_link_rate(payload_bps);
+    /// The link carries so much payload from now on, bits per second. `watched`: less than is said,
+    /// and all that is sent into it is looked at.
+    pub fn set_link_rate(&mut self, payload_bps: u64, watched: bool) {
+        self.governor.set_link_rate(payload_bps, watched);
     }
 
     /// Nothing has been acknowledged yet: another window to begin with.

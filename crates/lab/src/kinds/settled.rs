@@ -12,6 +12,8 @@ const SETTLED_ROUND_TRIPS: f64 = 25.0;
 const SHARE_ROUND_TRIPS: f64 = 10.0;
 /// A change of the rate by less than this factor is part of a ramp.
 const STEP_FACTOR: f64 = 1.4;
+/// Seconds after which a load has begun.
+const STARTED_S: f64 = 5.0;
 /// The link is full when it carries this share of its rate.
 const FULL: f64 = 0.95;
 
@@ -25,6 +27,36 @@ pub(super) fn measure(config: &ChannelConfig, carried: &Carried, rtt_s: f64, mea
         of_shares(carried, (settled_s, end_s), rtt_s, measured);
     }
     of_steps(config, carried, (first_s, end_s), rtt_s, measured);
+    of_waiting(config, carried, (first_s + STARTED_S, end_s), measured);
+}
+
+/// How long a packet would have waited before the link, from the fifth second on: what a ping feels
+/// of a load.
+fn of_waiting(config: &ChannelConfig, carried: &Carried, (from, to): (f64, f64), measured: &mut Measured) {
+    if config.rate_bps.is_none() || !config.contact_plan.is_empty() || from >= to {
+        return;
+    }
+    let rate_at = |at: f64| {
+        let changed = config.rate_changes.iter().rev().find(|c| c.at.as_secs_f64() <= at);
+        changed.map_or(config.rate_bps, |c| Some(c.rate_bps)).unwrap_or(0).max(1) as f64
+    };
+    let start = from * 1e3 / CARRIED_INTERVAL_MS as f64;
+    let waiting = between(&carried.queue_bytes, from, to).iter().enumerate();
+    let mut waited_ms: Vec<f64> = waiting
+        .map(|(n, bytes)| {
+            let at = (start + n as f64) * CARRIED_INTERVAL_MS as f64 / 1e3;
+            8e3 * *bytes as f64 / rate_at(at)
+        })
+        .collect();
+    waited_ms.sort_by(f64::total_cmp);
+    let part =
+        |percent: usize| waited_ms.get((waited_ms.len() * percent / 100).min(waited_ms.len().max(1) - 1));
+    for (name, percent) in [("link_waits_p50_ms", 50), ("link_waits_p99_ms", 99), ("link_waits_max_ms", 100)]
+    {
+        if let Some(ms) = part(percent) {
+            measured.metric(name, *ms);
+        }
+    }
 }
 
 /// What part of the bytes was of XCP: of all, and over windows of some round trips the least and

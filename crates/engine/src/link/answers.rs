@@ -1,0 +1,91 @@
+//! What acknowledgements tell of a link beside what they are about: a gateway says what has arrived
+//! there. For want of one the acknowledgements of hosts show how late they come.
+
+use core::net::IpAddr;
+
+use farlink_wire::{Duration, Instant};
+
+use super::clients::place;
+use super::{Clock, Link, LinkReport, Links, RateSource};
+use crate::net::Way;
+use crate::peer::{Arrived, Identity};
+
+/// What an acknowledgement was of.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledged {
+    /// When the newest segment left that it covers for the first time, and whether it had been sent
+    /// before.
+    pub newest_sent_at: Option<Instant>,
+    pub newest_again: bool,
+    /// Bytes found to be delivered.
+    pub delivered_bytes: u64,
+    /// The round trip that it showed.
+    pub rtt: Option<Duration>,
+}
+
+/// A change by less than this part of the rate (one over it) is for new connections only.
+const RATE_NEWS_PARTS: u64 = 64;
+
+impl Links {
+    /// An acknowledgement has come over a link: by a gateway that has told what has arrived there,
+    /// or by this host, where there is no gateway.
+    pub(crate) fn hear_ack(
+        &mut self,
+        now: Instant,
+        way: Way,
+        (arrived, host): (Option<Arrived>, Option<IpAddr>),
+        of: &Acknowledged,
+    ) {
+        let Some(link) = self.get_mut(way) else { return };
+        // Of the link, not of this connection, all of whose packets may have waited.
+        let min_rtt = link.measured_rtt();
+        if let Some(arrived) = arrived {
+            let (sent_at, sent_again) = (of.newest_sent_at, of.newest_again);
+            self.hear(now, way, LinkReport { arrived, sent_at, sent_again, min_rtt, of_host: false });
+        } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
+            let sent_at = of.rtt.map(|rtt| now - rtt);
+            self.note_report(way, LinkReport { arrived, sent_at, sent_again: false, min_rtt, of_host: true });
+        }
+    }
+}
+
+impl Link {
+    /// It carries clearly more or less than connections were told last: those that go by it follow.
+    pub(crate) fn is_rate_news(&mut self) -> bool {
+        let Some(now_bps) = self.rate_in_force_bps() else { return false };
+        let is_same = now_bps.abs_diff(self.told_bps) < self.told_bps / RATE_NEWS_PARTS;
+        // The last step, too, back to what is declared.
+        let ends = self.pace.source().declared_bps() == Some(now_bps) && self.told_bps != now_bps;
+        if !is_same || ends {
+            self.told_bps = now_bps;
+        }
+        !is_same || ends
+    }
+
+    /// What a host has just acknowledged, as if a gateway had counted it that has the clock here.
+    /// `None`: the rate is not declared, or acknowledgements are late for want of room.
+    fn answer(&mut self, now: Instant, host: IpAddr, of: &Acknowledged) -> Option<Arrived> {
+        let delivered = u32::try_from(of.delivered_bytes).unwrap_or(u32::MAX);
+        self.answered_bytes = self.answered_bytes.wrapping_add(delivered);
+        let is_declared =
+            matches!(self.pace.source(), RateSource::Declared(_) | RateSource::Corrected { .. });
+        let counts = is_declared && self.pace.clock() == Clock::Queue && self.acks_late_by().is_zero();
+        // Modulo 2^32 on purpose: differences count.
+        let at_us = now.since(Instant::ZERO).as_micros() as u32;
+        let received_bytes = self.answered_bytes;
+        (counts && of.rtt.is_some() && delivered > 0).then_some(Arrived {
+            by: number_of(host),
+            at_us,
+            received_bytes,
+        })
+    }
+}
+
+/// Hosts are told apart by this; that two share it is rare, and no harm.
+fn number_of(host: IpAddr) -> Identity {
+    let bits = match place(host) {
+        IpAddr::V4(host) => u128::from(host.to_bits()),
+        IpAddr::V6(host) => host.to_bits(),
+    };
+    Identity::from((bits ^ (bits >> 64) ^ (bits >> 96)) as u32)
+}
