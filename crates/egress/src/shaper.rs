@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(shaper.fraction, 0);
     }
 
-    /// A link of 8 Mbit/s whose caller is late once by 8 ms: the link has been idle for so long, and
-    /// gets what it missed. That stands before it, and is paid back while the link stays busy.
+    /// A link of 8 Mbit/s whose caller is late once by 8 ms: the link has been idle for so long,
+    /// and gets what it missed. That stands before it, and is paid back while the link stays busy.
     #[test]
     fn what_is_made_up_for_does_not_stand_before_the_link_for_ever() {
         let mut shaper = Shaper::of_link(Some(8_000_000), CATCH_UP_MAX);
