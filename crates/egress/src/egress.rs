@@ -20,6 +20,8 @@ const LOW_CATCH_UP_MAX: Duration = Duration::from_micros(250);
 /// What an interactive flow may send in its turn: what the link carries in this time, but no more
 /// than so many packets.
 const INTERACTIVE_TURN_MS: u64 = 5;
+/// What others have sent closes the queue for no longer than this.
+const OTHERS_MAX: Duration = Duration::from_millis(100);
 const INTERACTIVE_TURN_PACKETS: u32 = 4;
 
 /// Where more waits in a group than may, each packet that joins it costs so many at most.
@@ -374,8 +376,10 @@ impl<P> Egress<P> {
     }
 
     /// So many bytes have gone over the same link that the queue knows nothing of; what the link
-    /// adds to packets is in them.
+    /// adds to packets is in them. However many they are, the queue is not closed for long.
     pub fn note_others(&mut self, now: Instant, bytes: u64) {
+        let most = self.shaper.bytes_until(now, now + OTHERS_MAX);
+        let bytes = bytes.min(most);
         if bytes > 0 {
             self.shaper.spend(now, self.waiting_since, bytes);
         }

@@ -111,6 +111,13 @@ impl Shaper {
         self.medium.note_taken(now, time, time_of(self.rate_bps, MAX_BURST_BYTES));
     }
 
+    /// Bytes that keep the link busy until then, at most.
+    pub(crate) fn bytes_until(&self, now: Instant, until: Instant) -> u64 {
+        let time = until.since(self.next_free.max(now)).as_nanos();
+        let bits = time * u128::from(self.rate_bps.unwrap_or(0)) / u128::from(NS_PER_S);
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
     /// Bytes that the link could have carried already, had the caller been in time.
     pub(crate) fn overdue_bytes(&self, now: Instant, waiting_since: Option<Instant>) -> u64 {
         let Some(rate) = self.rate_bps else { return 0 };

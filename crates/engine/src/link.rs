@@ -28,6 +28,7 @@ use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
 
 pub(crate) use answers::Acknowledged;
+use answers::WayBack;
 pub use change::Change;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
@@ -83,6 +84,7 @@ pub struct Link {
     meter: Meter,
     /// What hosts have acknowledged, modulo 2^32.
     answered_bytes: u32,
+    way_back: WayBack,
     /// The rate that open connections have been told of last.
     told_bps: u64,
     far_end: FarEnd,
@@ -368,6 +370,7 @@ impl Link {
             memory: Memory::default(),
             meter: Meter::new(identity),
             answered_bytes: 0,
+            way_back: WayBack::default(),
             told_bps: declared.rate_bps.unwrap_or(0),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),

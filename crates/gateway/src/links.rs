@@ -350,13 +350,16 @@ impl LinkQueue {
         }
         let link = (self.egress.config().overhead_bytes, self.rate_bps.unwrap_or(0));
         let unforeseen_bytes = self.beside.look(now, net.sent_by(self.iface), link);
-        self.egress.note_others(now, unforeseen_bytes);
         self.set_rate(now, self.rate_bps);
+        // It has taken its time of the whole rate, and the queue sends at what is left of it.
+        let (left_bps, whole_bps) = (self.egress.config().rate_bps.unwrap_or(0), self.rate_bps.unwrap_or(0));
+        let bytes = u128::from(unforeseen_bytes) * u128::from(left_bps) / u128::from(whole_bps.max(1));
+        self.egress.note_others(now, u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
     /// Bytes sent into the link in all, past the queue or through it, with what it adds to packets.
-    fn carried_bytes(&self) -> u64 {
-        self.egress.carried_bytes() + self.beside.carried_bytes()
+    fn carried_bytes(&mut self, now: Instant) -> u64 {
+        self.egress.carried_bytes() + self.beside.carried_bytes(now)
     }
 
     /// A packet has come in by the link. An estimate counts already what the other direction takes.
@@ -390,7 +393,8 @@ impl LinkQueue {
 
     /// The gateway at the other end has told what arrived there.
     pub fn hear(&mut self, now: Instant, report: &LinkReport) {
-        self.rate.hear(now, report, (self.carried_bytes(), self.egress.busy_since()));
+        let carried_bytes = self.carried_bytes(now);
+        self.rate.hear(now, report, (carried_bytes, self.egress.busy_since()));
     }
 
     /// Time may have come for what is found out of the rate; the queue sends at it. Returns what
@@ -403,7 +407,7 @@ impl LinkQueue {
         if self.others.follow(now, &mut self.egress) {
             self.follow_aqm();
         }
-        let carried_bytes = self.carried_bytes();
+        let carried_bytes = self.carried_bytes(now);
         let sending_bps = self.rate.step(now, carried_bytes)?;
         if self.rate_bps != sending_bps {
             self.set_rate(now, sending_bps);
@@ -443,7 +447,8 @@ impl LinkQueue {
     pub fn set_ready(&mut self, now: Instant, id: ReadyId, wants: Wants, pair: Option<PairId>) {
         // The link is not idle where bytes wait before it that have left here, or that come the
         // other way.
-        let has_backlog = self.rate.has_backlog(now, self.carried_bytes());
+        let carried_bytes = self.carried_bytes(now);
+        let has_backlog = self.rate.has_backlog(now, carried_bytes);
         let is_busy = has_backlog || self.egress.is_medium_busy(now);
         let is_late = wants == Wants::Repeat && is_busy;
         if !is_late {

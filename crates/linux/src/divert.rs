@@ -10,6 +10,7 @@ mod blame;
 mod blame_bump;
 mod diagnose;
 mod diagnosis;
+mod foresee;
 mod method;
 mod nft;
 mod owner;

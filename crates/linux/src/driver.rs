@@ -221,6 +221,7 @@ impl Driver {
             own: config.own_packets.filter(|_| bump.is_some()),
             routes: RouteCache::open()?,
             counting: Socket::open()?,
+            parents: HashMap::new(),
             journal: None,
             counters: Counters::default(),
             profile: None,

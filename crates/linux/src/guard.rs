@@ -404,7 +404,7 @@ impl Keeper {
         self.ends += 1;
         if let Suspicion::Share { .. } = suspicion {
             tracing::error!("{}. Until then connections are forwarded without being split", cause.text);
-            let tcp = self.families.iter_mut().filter(|f| f.kind == Kind::Tcp);
+            let tcp = self.families.iter_mut().filter(|f| f.kind == Kind::Tcp && !f.is_ended());
             tcp.for_each(|f| f.end(now, Ended::unsplit(now, cause.clone())));
             self.set_unsplit(true);
             return Ok(());
@@ -443,7 +443,7 @@ impl Keeper {
         }
         let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0 && f.refuses);
         let Some(Foreseen { cause, .. }) = found else { return false };
-        self.with_guard(watched, |guard| guard.end(now, Ended::foreseen(now, cause)));
+        self.with_guard(watched, |guard| guard.wait_for_change(now, cause));
         true
     }
 
@@ -452,12 +452,9 @@ impl Keeper {
         if kind == Kind::Tcp && self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed) {
             tracing::info!("connections are split again: {why}");
             self.set_unsplit(false);
-            // A family may have been found to be cut off altogether meanwhile.
-            if self.divert.families() != Families::BOTH {
-                self.divert.set_families(Families::BOTH)?;
-                self.auditor.own_change()?;
-            }
-            self.families.iter_mut().filter(|f| f.kind == Kind::Tcp).for_each(FamilyGuard::begin_trial);
+            // A family that has been found to be cut off altogether stays so.
+            let again = self.families.iter_mut().filter(|f| f.kind == Kind::Tcp && !f.is_ended());
+            again.for_each(FamilyGuard::begin_trial);
             return Ok(());
         }
         tracing::info!("{family} {} is diverted again: {why}", kind.name());

@@ -16,8 +16,8 @@ use super::{RateEstimate, Report};
 const GATEWAY_LIFETIME: Duration = Duration::from_secs(600);
 /// What one host alone has shown holds for so long, if nothing confirms it.
 pub(super) const ONE_LIFETIME: Duration = Duration::from_secs(60);
-/// Less than this part of what is declared, percent, is not believed of one host alone, where
-/// other traffic would have to bear it.
+/// Less than this part of what is declared, percent, is not believed of hosts where other traffic
+/// would have to bear it.
 const ONE_LEAST_PERCENT: u64 = 45;
 /// Acknowledgements come late by less than this for reasons of the hosts.
 pub(super) const WAIT_MIN: Duration = Duration::from_millis(20);
@@ -74,15 +74,14 @@ impl RateEstimate {
             return true;
         }
         let Some((by, beside)) = self.recent.back().map(|(_, s)| (s.by, s.beside)) else { return false };
+        // Others bear it, too, and have no say.
+        let is_bearable = !beside || rate_bps >= self.least_beside_others();
         if self.recent.iter().any(|(_, s)| s.by != by) {
             self.hosts.only = None;
-            return true;
-        }
-        if self.is_as_declared() {
+        } else if self.hosts.only != Some(by) {
             (self.hosts.only, self.hosts.second) = (Some(by), false);
         }
-        let is_one = self.hosts.only == Some(by);
-        !is_one || !beside || rate_bps >= self.least_beside_others()
+        is_bearable
     }
 
     fn least_beside_others(&self) -> u64 {
@@ -91,7 +90,7 @@ impl RateEstimate {
 
     /// No less than so much of the rate is to be sent, percent, whatever comes late.
     pub(super) fn gain_least(&self, sample: &Sample) -> u32 {
-        let doubtful = self.hosts.tell && (self.is_as_declared() || (self.hosts.are_one() && sample.beside));
+        let doubtful = self.hosts.tell && (self.is_as_declared() || sample.beside);
         if doubtful { GAIN_MIN_AS_DECLARED } else { 0 }
     }
 

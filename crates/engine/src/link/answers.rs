@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use farlink_wire::{Duration, Instant};
 
 use super::clients::place;
-use super::{Clock, Link, LinkReport, Links, RateSource};
+use super::{Clock, Link, LinkReport, Links, REPORTS_MAX, RateSource};
 use crate::net::Way;
 use crate::peer::{Arrived, Identity};
 
@@ -26,6 +26,14 @@ pub struct Acknowledged {
 /// A change by less than this part of the rate (one over it) is for new connections only.
 const RATE_NEWS_PARTS: u64 = 64;
 
+/// What comes in is looked at after so long.
+const LOOK: Duration = Duration::from_millis(250);
+/// More than this part (one over it) of what the other direction carries is more than
+/// acknowledgements take: something else is on its way there.
+const BUSY_PARTS: u64 = 8;
+/// What waits there is gone so long afterwards.
+const BUSY_FOR: Duration = Duration::from_secs(3);
+
 impl Links {
     /// An acknowledgement has come over a link: by a gateway that has told what has arrived there,
     /// or by this host, where there is no gateway.
@@ -44,7 +52,18 @@ impl Links {
             self.hear(now, way, LinkReport { arrived, sent_at, sent_again, min_rtt, of_host: false });
         } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
             let sent_at = of.rtt.map(|rtt| now - rtt);
-            self.note_report(way, LinkReport { arrived, sent_at, sent_again: false, min_rtt, of_host: true });
+            let report = LinkReport { arrived, sent_at, sent_again: false, min_rtt, of_host: true };
+            // What hosts have acknowledged counts up, so the newest of each says it all.
+            let same = |(of, old): &&mut (Way, LinkReport)| {
+                *of == way && old.of_host && old.arrived.by == report.arrived.by
+            };
+            // Those of gateways have room beside them.
+            let has_room = self.reports.len() < REPORTS_MAX / 2;
+            match self.reports.iter_mut().find(same) {
+                Some((_, old)) => *old = report,
+                None if has_room => self.note_report(way, report),
+                None => {}
+            }
         }
     }
 }
@@ -69,7 +88,8 @@ impl Link {
         self.answered_bytes = self.answered_bytes.wrapping_add(delivered);
         let is_declared =
             matches!(self.pace.source(), RateSource::Declared(_) | RateSource::Corrected { .. });
-        let counts = is_declared && self.pace.clock() == Clock::Queue && self.acks_late_by().is_zero();
+        let is_free = !self.is_way_back_busy(now) && self.acks_late_by().is_zero();
+        let counts = is_declared && self.pace.clock() == Clock::Queue && is_free;
         // Modulo 2^32 on purpose: differences count.
         let at_us = now.since(Instant::ZERO).as_micros() as u32;
         let received_bytes = self.answered_bytes;
@@ -79,6 +99,34 @@ impl Link {
             received_bytes,
         })
     }
+}
+
+impl Link {
+    /// Hosts send much by the other direction, or have until just now: acknowledgements wait behind
+    /// that, and not for the link in this one.
+    fn is_way_back_busy(&mut self, now: Instant) -> bool {
+        let WayBack { looked_at, received_bytes, busy_until } = &mut self.way_back;
+        let time = now.since(*looked_at);
+        if time >= LOOK {
+            let received = self.meter.received_bytes();
+            let bits = u128::from(received.wrapping_sub(*received_bytes)) * 8;
+            let carries_bps = self.rate_in_bps.or(self.pace.source().declared_bps()).unwrap_or(u64::MAX);
+            // A fresh look says nothing yet, and a long one is an average.
+            if bits * 1_000_000_000 > u128::from(carries_bps / BUSY_PARTS) * time.as_nanos() {
+                *busy_until = now + BUSY_FOR;
+            }
+            (*looked_at, *received_bytes) = (now, received);
+        }
+        now < *busy_until
+    }
+}
+
+/// What comes in by a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WayBack {
+    looked_at: Instant,
+    received_bytes: u64,
+    busy_until: Instant,
 }
 
 /// Hosts are told apart by this; that two share it is rare, and no harm.

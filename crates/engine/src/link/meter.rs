@@ -43,6 +43,11 @@ impl Meter {
         self.received_bytes = self.received_bytes.wrapping_add(u64::from(bytes));
     }
 
+    /// Bytes of TCP that have come in, modulo 2^64.
+    pub(super) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
     /// What a segment that has just come in leaves to be told.
     #[must_use]
     pub fn arrival(&self, now: Instant) -> Arrived {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::diagnosis::{Diagnosis, Remedy, Severity};
+use super::foresee::refuses;
 use super::nft;
 use super::passage::Suspicion;
 use super::plan::Diverted;
@@ -102,10 +103,6 @@ pub(super) struct Dropper {
     pub(super) drops_invalid: bool,
     /// It drops whatever no rule has accepted.
     pub(super) drops_the_rest: bool,
-    /// It, or a chain of its table, refuses with an answer: the host gives up at once.
-    pub(super) refuses: bool,
-    /// It, or a chain of its table, has rules for single interfaces.
-    pub(super) tells_interfaces: bool,
     /// Its table has a rule for what goes to, and for what comes from Farlink's devices.
     pub(super) knows_us: (bool, bool),
     /// Who has made it, and wants to be told in its own language.
@@ -155,12 +152,6 @@ fn drops(rule: &Value) -> bool {
 fn is_unconditional(rule: &Value) -> bool {
     let expr = rule.get("expr").and_then(Value::as_array);
     expr.is_some_and(|e| e.iter().all(|s| s.get("match").is_none()))
-}
-
-/// It looks at where a packet comes in or leaves, and not just for the loopback.
-fn tells_interfaces(rule: &Value) -> bool {
-    let expr = expression(rule);
-    ["\"iif", "\"oif"].iter().any(|key| expr.contains(key)) && !expr.contains("\"right\":\"lo\"")
 }
 
 fn names(rule: &Value, key: &str, stem: &str) -> bool {
@@ -215,8 +206,6 @@ pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &st
             hook: hook.to_owned(),
             drops_invalid: dropping.iter().any(|r| drops_invalid(r)),
             drops_the_rest: text(chain, "policy") == "drop" || dropping.iter().any(|r| is_unconditional(r)),
-            refuses: dropping.iter().any(|r| expression(r).contains("{\"reject\":")),
-            tells_interfaces: rules.iter().filter(scope).any(|r| tells_interfaces(r)),
             knows_us: (
                 rules.iter().filter(in_table).any(|r| names(r, "oifname", stem)),
                 rules.iter().filter(in_table).any(|r| names(r, "iifname", stem)),
@@ -241,25 +230,20 @@ pub(crate) struct Foreseen {
     pub(crate) refuses: bool,
 }
 
-/// Families whose diverted packets a forward chain is sure to drop: it drops what it does not know,
-/// tells interfaces apart, and knows none of ours. A chain that looks at addresses alone may let
-/// them through, so that has to be tried.
+/// Families that a firewall is sure to drop where they are diverted.
 pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Vec<Foreseen> {
-    let sure = |d: &Dropper| {
-        d.hook == "forward" && d.drops_the_rest && d.tells_interfaces && d.knows_us == (false, false)
-    };
     let of = |family| {
+        let refuses = refuses(ruleset, own_table, all, family)?;
         let found = droppers(ruleset, Some(family), own_table);
-        let first = found.iter().find(|d| sure(d))?;
+        let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
         let named = format!("{} {} {}", first.family, first.table, first.chain);
         let text = format!(
-            "the firewall (chain {named}) drops what it does not know, and it knows nothing of Farlink's devices: diverted {family} would be \
+            "the firewall (chain {named}) drops what it does not know, and it does not know Farlink's devices: diverted {family} would be \
              cut off; add {}",
             remedy(Some(first), all)
         );
         let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
-        let cause = cause.mended_by(commands(first, all));
-        Some(Foreseen { family, cause, refuses: found.iter().any(|d| sure(d) && d.refuses) })
+        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)), refuses })
     };
     Family::BOTH.into_iter().filter_map(of).collect()
 }
@@ -423,8 +407,6 @@ fn of_rules(
                 hook: "forward".to_owned(),
                 drops_invalid: false,
                 drops_the_rest: true,
-                refuses: false,
-                tells_interfaces: false,
                 knows_us: (false, false),
                 maker: Maker::Iptables,
             };
@@ -496,31 +478,6 @@ mod tests {
             "nft insert rule inet fw fwd oifname",
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");
-        }
-    }
-
-    #[test]
-    fn what_is_sure_to_be_dropped_is_foreseen() {
-        let foreseen = |accept: Value, last: Value| {
-            let chain =
-                |expr: Value| json!({"rule": {"family": "ip", "table": "fw", "chain": "fwd", "expr": expr}});
-            let ruleset = [
-                json!({"chain": {"family": "ip", "table": "fw", "name": "fwd", "hook": "forward", "policy": "accept"}}),
-                chain(json!([accept, {"accept": null}])),
-                chain(json!([last])),
-            ];
-            foresee(&ruleset, "farlink", &all())
-        };
-        let by = |key: &str, value: &str| json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": value}});
-        let (drop, reject) = (json!({"drop": null}), json!({"reject": {"expr": "admin-prohibited"}}));
-        let found = foreseen(by("iifname", "lan0"), reject);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].family == Family::V4 && found[0].refuses, "{found:?}");
-        assert!(found[0].cause.text.contains("ip fw fwd"), "{found:?}");
-        assert!(!foreseen(by("iifname", "lan0"), drop.clone())[0].refuses);
-        // The one knows us; the others may let anything through.
-        for accept in [by("oifname", "farlink*"), by("iifname", "lo"), by("mark", "7")] {
-            assert_eq!(foreseen(accept, drop.clone()), []);
         }
     }
 

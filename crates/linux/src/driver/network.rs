@@ -61,6 +61,8 @@ pub(crate) struct LinuxNetwork {
     pub(crate) routes: RouteCache,
     /// For the counters of interfaces, which are asked often.
     pub(crate) counting: Socket,
+    /// Interfaces that stand upon others, and upon which: the counters of these have both.
+    pub(crate) parents: HashMap<u32, u32>,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
     /// Where the time goes, while somebody wants to know.
@@ -246,7 +248,7 @@ impl Network for LinuxNetwork {
     }
 
     fn sent_by(&mut self, iface: IfaceId) -> Option<Sent> {
-        let index = self.port(iface)?.index?;
+        let index = self.port(iface)?.index.filter(|index| !self.parents.values().any(|of| of == index))?;
         match self.counting.link_sent(index) {
             Ok(sent) => sent.map(|Count { packets, bytes }| Sent { packets, bytes }),
             Err(error) => {

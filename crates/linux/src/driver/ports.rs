@@ -38,6 +38,10 @@ pub(super) enum Why {
 impl Driver {
     /// Something about an interface has changed, or it has come or gone.
     pub(super) fn link_changed(&mut self, link: &Link, exists: bool) {
+        match link.parent.filter(|_| exists) {
+            Some(parent) => drop(self.net.parents.insert(link.index, parent)),
+            None => drop(self.net.parents.remove(&link.index)),
+        }
         if let Some(face) = self.net.faces.of_index(link.index) {
             // One that has just been made comes up a moment later, and what is told may be old.
             let is_up = || Socket::open().and_then(|mut socket| socket.link(&link.name));

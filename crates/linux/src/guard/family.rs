@@ -205,6 +205,14 @@ impl FamilyGuard {
         self.ended = Some(ended);
     }
 
+    /// A trial would fail for sure: it waits until rules change, or as long as after a first
+    /// failure. That costs nobody anything, so it is no failure.
+    pub(super) fn wait_for_change(&mut self, now: Instant, cause: Diagnosis) {
+        if let Some(ended) = &mut self.ended {
+            (ended.trial_at, ended.cause, ended.is_convicted) = (now + RETRY, cause, true);
+        }
+    }
+
     /// It is diverted, or split, again.
     pub(super) fn begin_trial(&mut self) {
         self.ended = None;

@@ -11,6 +11,7 @@ const IFINFOMSG_BYTES: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
@@ -20,6 +21,9 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const IFLA_GROUP: u16 = 27;
+const IFLA_LINK_NETNSID: u16 = 37;
+/// Its other end is no parent.
+const VETH: &str = "veth";
 /// It only groups interfaces: their packets are routed where they come in.
 const VRF: &str = "vrf";
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
@@ -50,6 +54,9 @@ pub struct Link {
     pub ethernet: Option<[u8; 6]>,
     /// The group that it is in (`ip link set group`).
     pub group: u32,
+    /// The interface of this namespace that it stands upon, as a VLAN does: its packets are counted
+    /// there, too.
+    pub parent: Option<u32>,
     /// It is a port of a bridge or a bond: its packets are routed where that one stands.
     pub is_port: bool,
     /// It is a VRF.
@@ -84,6 +91,10 @@ impl Link {
         let kind_of = |what| info.and_then(|info| info.find_str(what));
         Some(Self {
             group: attributes.find_u32(IFLA_GROUP).unwrap_or(0),
+            parent: attributes.find_u32(IFLA_LINK).filter(|parent| {
+                let is_elsewhere = attributes.find(IFLA_LINK_NETNSID).is_some();
+                *parent != 0 && !is_elsewhere && kind_of(IFLA_INFO_KIND).is_some_and(|kind| kind != VETH)
+            }),
             is_port: kind_of(IFLA_INFO_SLAVE_KIND).is_some_and(|of| of != VRF),
             is_vrf: kind_of(IFLA_INFO_KIND).is_some_and(|kind| kind == VRF),
             is_loopback: flags & libc::IFF_LOOPBACK.cast_unsigned() != 0,
