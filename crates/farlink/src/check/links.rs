@@ -102,7 +102,10 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
         (grown("/sent_bytes"), grown("/retransmitted_bytes"), number(after, "/rate_bps"));
     let sent_bps = 8 * sent / seconds.max(1);
     let is_full = said_bps > 0 && sent_bps as f64 >= FULL_SHARE * said_bps as f64;
-    let is_known = number(after, "/estimated_bps") == 0;
+    // What has been found to be less is told by itself.
+    let (found_bps, declared_bps) = (number(after, "/estimated_bps"), number(after, "/declared_bps"));
+    let is_as_said = declared_bps > 0 && found_bps * 100 >= declared_bps * CARRIES_PERCENT;
+    let is_known = found_bps == 0 || is_as_said;
     let share = again as f64 / sent.max(1) as f64;
     if sent < SENT_MIN_BYTES || !is_full || !is_known || share < AGAIN_SHARE_MIN {
         return None;
@@ -314,6 +317,8 @@ mod tests {
             [""; 0],
             "nobody has said it"
         );
+        let nearly = json!({"estimated_bps": 7_950_000, "declared_bps": 8_000_000});
+        assert_eq!(of(2_000_000, 1_000_000, nearly), ["rate-too-high Warning"], "as said, by and large");
         assert_eq!(of(10_000, 5_000, json!({"rate_bps": 1000})), [""; 0], "too little to tell");
     }
 
