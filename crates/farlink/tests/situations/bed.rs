@@ -279,6 +279,13 @@ impl Bed {
         command.output().unwrap()
     }
 
+    /// What the gateway tells of itself.
+    pub fn status(&self) -> String {
+        let mut command = self.router.command(FARLINK);
+        let output = command.args(["status", "--json", "--socket", &self.socket()]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// What `check` says that mends it is done.
     pub fn apply(&mut self, remedy: &Value) -> Result<(), String> {
         if let Some(commands) = remedy["run"].as_array() {
