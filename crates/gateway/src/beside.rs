@@ -34,6 +34,9 @@ const COARSE_MAX: Duration = Duration::from_secs(8);
 /// counts these or their packets.
 const EVIDENCE_PACKETS: u64 = 64;
 
+/// Between bytes in a second and bits in a nanosecond.
+const BIT_NS_PER_BYTE_S: u128 = 8_000_000_000;
+
 /// What the queue has put onto the interface.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
@@ -170,7 +173,6 @@ impl Beside {
 
     /// What is not ours.
     fn other(&mut self, now: Instant, sent: Sent, own: Own) -> Sent {
-        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let own = self.counted(own);
         let (packets, bytes) = self.open;
         let packets = packets + signed(sent.packets) - signed(own.packets);
@@ -191,21 +193,15 @@ impl Beside {
 
     /// What is to be expected, and what of this time was not.
     fn foresee(&mut self, time: Duration, (wire_bytes, own_bytes): (u64, u64), rate_bps: u64) -> u64 {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let at_rate = |bps: u64, ns: u64| {
-            u64::try_from(u128::from(bps) * u128::from(ns) / 8_000_000_000).unwrap_or(u64::MAX)
-        };
-        let seen_bps = u128::from(wire_bytes) * 8_000_000_000 / u128::from(ns);
-        let (weight, smoothing) = (u128::from(ns), SMOOTHING.as_nanos());
+        let (weight, smoothing) = (time.as_nanos().max(1), SMOOTHING.as_nanos());
+        let seen_bps = u128::from(wire_bytes) * BIT_NS_PER_BYTE_S / weight;
         let bps = (u128::from(self.bps) * smoothing + seen_bps * weight) / (smoothing + weight);
         self.bps = u64::try_from(bps).unwrap_or(u64::MAX);
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
-        let unforeseen = signed(wire_bytes) - signed(at_rate(self.in_force_bps, ns));
-        let two_looks = 2 * u64::try_from(PERIOD.as_nanos()).unwrap_or(0);
-        let least = -signed(at_rate(self.in_force_bps, two_looks));
-        let most = signed(at_rate(rate_bps - rate_bps / LEAST_PARTS, two_looks));
+        let unforeseen = signed(wire_bytes) - signed(bytes_in(time, self.in_force_bps));
+        let least = -signed(bytes_in(2 * PERIOD, self.in_force_bps));
+        let most = signed(bytes_in(2 * PERIOD, rate_bps - rate_bps / LEAST_PARTS));
         // The link had room for so much more.
-        let free = signed(at_rate(rate_bps, ns).saturating_sub(own_bytes.saturating_add(wire_bytes)));
+        let free = signed(bytes_in(time, rate_bps).saturating_sub(own_bytes.saturating_add(wire_bytes)));
         let debt = self.debt_bytes.saturating_add(unforeseen);
         let debt = (debt - free.min(debt.max(0))).clamp(least, most);
         let worth_bps = if self.bps < rate_bps / NOTHING_PARTS { 0 } else { self.bps };
@@ -235,11 +231,19 @@ impl Beside {
     /// it is foreseen.
     pub fn carried_bytes(&mut self, now: Instant) -> u64 {
         let since = self.last.map_or(Duration::ZERO, |(at, ..)| now.since(at).min(PERIOD));
-        let foreseen = u128::from(self.in_force_bps) * since.as_nanos() / 8_000_000_000;
-        let carried = self.carried_bytes + u64::try_from(foreseen).unwrap_or(0);
-        self.told_bytes = self.told_bytes.max(carried);
+        self.told_bytes = self.told_bytes.max(self.carried_bytes + bytes_in(since, self.in_force_bps));
         self.told_bytes
     }
+}
+
+/// What this rate carries in this time.
+fn bytes_in(time: Duration, bps: u64) -> u64 {
+    u64::try_from(u128::from(bps) * time.as_nanos() / BIT_NS_PER_BYTE_S).unwrap_or(u64::MAX)
+}
+
+/// So far from the ends of its range that a few of them can be added.
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
 #[cfg(test)]

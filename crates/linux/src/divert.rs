@@ -22,13 +22,13 @@ mod translation;
 use std::collections::BTreeMap;
 
 pub use audit::{Auditor, Missing};
-pub(crate) use blame::Foreseen;
 pub use blame::{Cause, Lost, blame};
 pub(crate) use blame_bump::FOUND_AT_BUMP;
 pub use blame_bump::{LostAtBump, blame_bump};
 pub(crate) use diagnose::NO_INTERFACE;
 pub use diagnose::{diagnose, refusal, verify};
 pub use diagnosis::{Diagnosis, Remedy, Severity};
+pub(crate) use foresee::Foreseen;
 pub use method::Method;
 pub use passage::{Passage, Reading, Suspicion};
 pub use plan::{DivertConfig, Diverted, Families};
@@ -196,8 +196,7 @@ impl Divert {
     /// The kernel refuses. What was diverted before still is.
     pub fn change(&mut self, interfaces: Vec<Diverted>, whole: &[String], socket: &mut Socket) -> Result<()> {
         let mut config = self.plan.config.clone();
-        config.selections.retain(|selection| !selection.is_whole());
-        config.selections.extend(whole.iter().cloned().map(Selection::LeavesBy));
+        config.take_all_of(whole);
         let before = std::mem::replace(&mut self.plan, Plan::new(config, interfaces)?);
         // Marks last, so that no packet is marked without a rule that knows the mark.
         if let Err(error) = self.put_routes(socket).and_then(|()| self.put_table()) {
@@ -260,7 +259,7 @@ fn foresee(plan: &Plan) -> Vec<Foreseen> {
     let table = plan.config.table_name();
     // Where the rules cannot be read, trying tells.
     let ruleset = nft::ruleset(&table).unwrap_or_default();
-    blame::foresee(&ruleset, &table, &plan.interfaces)
+    foresee::foresee(&ruleset, &table, &plan.interfaces)
 }
 
 impl Drop for Divert {

@@ -53,7 +53,7 @@ use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
 use connection_log::ConnectionLog;
 use face::Face;
-use link_events::{ToldRate, ToldState};
+use link_events::ToldState;
 use network::LinuxNetwork;
 use profile::{Profile, Stage};
 use setup::{Maker, Setup};
@@ -172,7 +172,6 @@ pub struct Driver {
     is_unsplit: bool,
     /// What the log was told last of each declared link.
     link_states: Vec<ToldState>,
-    link_rates: Vec<ToldRate>,
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
@@ -249,7 +248,6 @@ impl Driver {
             look_at: None,
             is_unsplit: false,
             link_states: Vec::new(),
-            link_rates: Vec::new(),
             poller,
             monitor,
             waker,

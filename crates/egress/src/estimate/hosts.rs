@@ -18,7 +18,7 @@ const GATEWAY_LIFETIME: Duration = Duration::from_secs(600);
 pub(super) const ONE_LIFETIME: Duration = Duration::from_secs(60);
 /// Less than this part of what is declared, percent, is not believed of hosts where other traffic
 /// would have to bear it.
-const ONE_LEAST_PERCENT: u64 = 45;
+const LEAST_PERCENT: u64 = 45;
 /// Acknowledgements come late by less than this for reasons of the hosts.
 pub(super) const WAIT_MIN: Duration = Duration::from_millis(20);
 /// A rate is taken over so long at least: hosts acknowledge in bunches.
@@ -85,7 +85,7 @@ impl RateEstimate {
     }
 
     fn least_beside_others(&self) -> u64 {
-        self.most_bps.unwrap_or(0) / 100 * ONE_LEAST_PERCENT
+        self.most_bps.unwrap_or(0) / 100 * LEAST_PERCENT
     }
 
     /// No less than so much of the rate is to be sent, percent, whatever comes late.

@@ -18,7 +18,7 @@ use toml::Spanned;
 use super::error::{ConfigError, Source};
 use super::file::{self, File};
 use super::interfaces::{Named, is_pattern};
-use super::values::{Rate, Segments, Size};
+use super::values::{Dscp, Rate, Segments, Size};
 
 /// Everything that `farlink run` needs to know.
 #[derive(Clone, Debug)]
@@ -141,14 +141,12 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
 
 /// The class of each DSCP: of those that are not listed where a list is given, bulk.
 fn dscps(table: &file::DscpTable, source: Source<'_>) -> Result<DscpClasses, ConfigError> {
-    let is_interactive = |dscp: u8| match &table.interactive {
-        Some(listed) => listed.iter().any(|one| one.0 == dscp),
-        None => Class::of_dscp(dscp) == Class::Interactive,
-    };
-    let is_background = |dscp: u8| match &table.background {
+    let is = |listed: &Option<Vec<Spanned<Dscp>>>, class, dscp| match listed {
         Some(listed) => listed.iter().any(|one| one.get_ref().0 == dscp),
-        None => Class::of_dscp(dscp) == Class::Background,
+        None => Class::of_dscp(dscp) == class,
     };
+    let is_interactive = |dscp| is(&table.interactive, Class::Interactive, dscp);
+    let is_background = |dscp| is(&table.background, Class::Background, dscp);
     let listed = table.background.iter().flatten();
     if let Some(both) = listed.into_iter().find(|one| is_interactive(one.get_ref().0)) {
         let wrong = format!(

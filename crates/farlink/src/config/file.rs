@@ -59,7 +59,7 @@ pub struct File {
 #[serde(deny_unknown_fields)]
 pub struct DscpTable {
     #[serde(default)]
-    pub interactive: Option<Vec<Dscp>>,
+    pub interactive: Option<Vec<Spanned<Dscp>>>,
     #[serde(default)]
     pub background: Option<Vec<Spanned<Dscp>>>,
 }

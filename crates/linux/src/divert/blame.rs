@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::diagnosis::{Diagnosis, Remedy, Severity};
-use super::foresee::refuses;
 use super::nft;
 use super::passage::Suspicion;
 use super::plan::Diverted;
@@ -134,7 +133,8 @@ impl Maker {
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+/// What stands under a key, if it is text.
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -216,36 +216,6 @@ pub(super) fn droppers(ruleset: &[Value], family: Option<Family>, own_table: &st
     // Where packets are most often dropped comes first.
     found.sort_by_key(|d| d.hook != "forward");
     found
-}
-
-/// What a firewall would do to a family if it were diverted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Foreseen {
-    /// The family.
-    pub(crate) family: Family,
-    /// Who would drop it, and what helps.
-    pub(crate) cause: Diagnosis,
-    /// New connections would be refused with an answer, so that not even a trial is free: a SYN
-    /// that is dropped comes again, one that is refused does not.
-    pub(crate) refuses: bool,
-}
-
-/// Families that a firewall is sure to drop where they are diverted.
-pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Vec<Foreseen> {
-    let of = |family| {
-        let refuses = refuses(ruleset, own_table, all, family)?;
-        let found = droppers(ruleset, Some(family), own_table);
-        let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
-        let named = format!("{} {} {}", first.family, first.table, first.chain);
-        let text = format!(
-            "the firewall (chain {named}) drops what it does not know, and it does not know Farlink's devices: diverted {family} would be \
-             cut off; add {}",
-            remedy(Some(first), all)
-        );
-        let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
-        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)), refuses })
-    };
-    Family::BOTH.into_iter().filter_map(of).collect()
 }
 
 /// Tables of the old iptables, which nftables does not show.

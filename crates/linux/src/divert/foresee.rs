@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use super::blame::{commands, droppers, remedy, text};
+use super::diagnosis::{Diagnosis, Severity};
 use super::plan::Diverted;
 use crate::netlink::Family;
 
@@ -57,13 +59,39 @@ struct Ruleset<'a> {
     left: usize,
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
+/// What a firewall would do to a family if it were diverted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Foreseen {
+    /// The family.
+    pub(crate) family: Family,
+    /// Who would drop it, and what helps.
+    pub(crate) cause: Diagnosis,
+    /// New connections would be refused with an answer, so that not even a trial is free: a SYN
+    /// that is dropped comes again, one that is refused does not.
+    pub(crate) refuses: bool,
+}
+
+/// Families that a firewall is sure to drop where they are diverted.
+pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Vec<Foreseen> {
+    let of = |family| {
+        let refuses = refuses(ruleset, own_table, all, family)?;
+        let found = droppers(ruleset, Some(family), own_table);
+        let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
+        let named = format!("{} {} {}", first.family, first.table, first.chain);
+        let text = format!(
+            "the firewall (chain {named}) drops what it does not know, and it does not know Farlink's devices: diverted {family} would be \
+             cut off; add {}",
+            remedy(Some(first), all)
+        );
+        let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
+        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)), refuses })
+    };
+    Family::BOTH.into_iter().filter_map(of).collect()
 }
 
 /// What a firewall does with connections that are diverted: whether it is sure to drop each, and
 /// whether it refuses them with an answer. `None`: some may get through, or none would without us.
-pub(super) fn refuses(entries: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Option<bool> {
+fn refuses(entries: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Option<bool> {
     let mut ruleset = Ruleset { entries, own_table, left: RULES_MAX };
     let mut fate = |from: &str, to: &str| ruleset.forward(Packet { family, from, to });
     let (mut plain, mut refused) = (false, false);
@@ -242,17 +270,12 @@ fn fits(statement: &Value, packet: Packet<'_>) -> Fits {
 
 /// Whether what a rule looks at is what it wants.
 fn compare(left: &Value, right: &Value, packet: Packet<'_>) -> Fits {
-    let one_of = |fits: &dyn Fn(&str) -> Fits| match right {
-        Value::String(one) => fits(one),
-        Value::Array(all) => {
-            all.iter().map(|one| one.as_str().map_or(Fits::Maybe, fits)).max().unwrap_or(Fits::No)
+    let one_of = |fits: &dyn Fn(&str) -> Fits| {
+        let fits = |one: &Value| one.as_str().map_or(Fits::Maybe, fits);
+        match right.as_array().or_else(|| right.get("set").and_then(Value::as_array)) {
+            Some(all) => all.iter().map(fits).max().unwrap_or(Fits::No),
+            None => fits(right),
         }
-        other => match other.get("set").and_then(Value::as_array) {
-            Some(all) => {
-                all.iter().map(|one| one.as_str().map_or(Fits::Maybe, fits)).max().unwrap_or(Fits::No)
-            }
-            None => Fits::Maybe,
-        },
     };
     if let Some(key) = left.pointer("/meta/key").and_then(Value::as_str) {
         return match key {

@@ -119,6 +119,12 @@ impl DivertConfig {
         })
     }
 
+    /// Everything is diverted that leaves by these interfaces, and by no others.
+    pub(crate) fn take_all_of(&mut self, interfaces: &[String]) {
+        self.selections.retain(|selection| !selection.is_whole());
+        self.selections.extend(interfaces.iter().cloned().map(Selection::LeavesBy));
+    }
+
     pub(crate) fn tables(&self) -> std::ops::Range<u32> {
         self.table_base..self.table_base.saturating_add(self.capacity())
     }

@@ -18,19 +18,27 @@ const WINK_MAX: Duration = Duration::from_secs(1);
 const RATE_NEWS_EVERY: Duration = Duration::from_secs(10);
 const RATE_NEWS_PARTS: u64 = 10;
 
-/// What the log was told of a link's rate last: what it carries where that is less than was said.
-pub(super) struct ToldRate {
-    pub(super) link: String,
-    carries_bps: Option<u64>,
-    at: Instant,
-}
-
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
     pub(super) link: String,
     told: LinkState,
     is: LinkState,
     since: Instant,
+    /// What it carries, where the log was told last that this is less than was said; and when.
+    carries_bps: Option<u64>,
+    rate_at: Option<Instant>,
+}
+
+impl ToldState {
+    /// Of this link; nothing has been told of one that is not there.
+    fn of<'a>(all: &'a mut Vec<Self>, link: &str, now: Instant) -> Option<&'a mut Self> {
+        let place = all.iter().position(|of| of.link == link).unwrap_or_else(|| {
+            let (told, is, link) = (LinkState::Up, LinkState::Up, link.to_owned());
+            all.push(Self { link, told, is, since: now, carries_bps: None, rate_at: None });
+            all.len() - 1
+        });
+        all.get_mut(place)
+    }
 }
 
 impl Driver {
@@ -90,13 +98,7 @@ impl Driver {
         let now = clock::now();
         for (link, said) in self.gateway.link_states() {
             let state = said.state();
-            let place = self.link_states.iter().position(|of| of.link == link);
-            let place = place.unwrap_or_else(|| {
-                let (told, is) = (LinkState::Up, LinkState::Up);
-                self.link_states.push(ToldState { link: link.to_owned(), told, is, since: now });
-                self.link_states.len() - 1
-            });
-            let Some(before) = self.link_states.get_mut(place) else { return };
+            let Some(before) = ToldState::of(&mut self.link_states, link, now) else { return };
             if core::mem::replace(&mut before.is, state) != state {
                 before.since = now;
             }
@@ -114,25 +116,15 @@ impl Driver {
     pub(super) fn tell_rates(&mut self) {
         let now = clock::now();
         for (link, declared_bps, carries_bps) in self.gateway.declared_rates() {
-            let place = self.link_rates.iter().position(|of| of.link == link);
-            let told = match place.and_then(|place| self.link_rates.get_mut(place)) {
-                Some(told) => told,
-                None if carries_bps.is_none() => continue,
-                None => {
-                    let at = now - RATE_NEWS_EVERY;
-                    self.link_rates.push(ToldRate { link: link.to_owned(), carries_bps: None, at });
-                    let Some(told) = self.link_rates.last_mut() else { return };
-                    told
-                }
-            };
+            let Some(told) = ToldState::of(&mut self.link_states, link, now) else { return };
             let is_news = match (told.carries_bps, carries_bps) {
                 (Some(old), Some(new)) => old.abs_diff(new) > declared_bps / RATE_NEWS_PARTS,
                 (old, new) => old.is_some() != new.is_some(),
             };
-            if !is_news || now.since(told.at) < RATE_NEWS_EVERY {
+            if !is_news || told.rate_at.is_some_and(|at| now.since(at) < RATE_NEWS_EVERY) {
                 continue;
             }
-            (told.carries_bps, told.at) = (carries_bps, now);
+            (told.carries_bps, told.rate_at) = (carries_bps, Some(now));
             match carries_bps {
                 Some(carries_bps) => tracing::warn!(
                     link,

@@ -42,13 +42,12 @@ impl Driver {
         if self.maker.attach_to(wanted.attach, &self.finders) {
             done.applied.push("attach".to_owned());
         }
-        if self.maker.take_all_of(wanted.whole) {
+        if self.maker.take_all_of(&wanted.whole) {
             self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
         }
         self.follow_configuration();
-        let Self { gateway, link_states, link_rates, .. } = self;
+        let Self { gateway, link_states, .. } = self;
         link_states.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
-        link_rates.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
         self.ports_changed = true;
         if let Err(error) = self.look_at_links() {
             tracing::error!(%error, "interfaces cannot be listed: the next change of each will do");

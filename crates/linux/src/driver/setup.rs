@@ -132,12 +132,10 @@ impl Maker {
 
     /// Everything is taken that leaves by these interfaces from here on. Whether that is something
     /// else.
-    pub(super) fn take_all_of(&mut self, whole: Vec<String>) -> bool {
-        let selections = &mut self.divert.selections;
-        let before = selections.clone();
-        selections.retain(|selection| !selection.is_whole());
-        selections.extend(whole.into_iter().map(Selection::LeavesBy));
-        *selections != before
+    pub(super) fn take_all_of(&mut self, whole: &[String]) -> bool {
+        let before = self.divert.selections.clone();
+        self.divert.take_all_of(whole);
+        self.divert.selections != before
     }
 
     /// The same of an interface that has a bump.
