@@ -7,7 +7,7 @@ use crate::build::finish_checksums;
 use crate::bytes::{put_u16, u8_at, u16_at};
 use crate::checksum;
 use crate::edit::{write_ipv4_fragment, write_total_len};
-use crate::ip::{self, IPV6_HEADER_BYTES, PROTOCOL_UDP};
+use crate::ip::{self, Extent, PROTOCOL_UDP, Upper};
 use crate::offload::{ChecksumState, Offload};
 
 const UDP_HEADER_BYTES: usize = 8;
@@ -15,19 +15,13 @@ const UDP_HEADER_BYTES: usize = 8;
 const UDP_CHECKSUM_OFFSET: usize = 6;
 /// Where its length stands in it.
 const UDP_LENGTH_OFFSET: usize = 4;
-/// The bits of IPv4's fragment word that say that it is one.
-const FRAGMENT_BITS: u16 = 0x3fff;
 
 /// Where the UDP header of a whole datagram stands; `None`: it is something else.
 fn udp_at(packet: &[u8]) -> Option<usize> {
-    let at = match u8_at(packet, 0)? >> 4 {
-        4 => {
-            let is_udp = u8_at(packet, 9)? == PROTOCOL_UDP && u16_at(packet, 6)? & FRAGMENT_BITS == 0;
-            is_udp.then_some(usize::from(u8_at(packet, 0)? & 0xf) * 4)?
-        }
-        6 => (u8_at(packet, 6)? == PROTOCOL_UDP).then_some(IPV6_HEADER_BYTES)?,
-        _ => return None,
+    let Upper::Whole { ip, protocol: PROTOCOL_UDP } = ip::parse_ip(packet, Extent::Whole)? else {
+        return None;
     };
+    let at = usize::from(ip.header_len);
     (packet.len() >= at.checked_add(UDP_HEADER_BYTES)?).then_some(at)
 }
 

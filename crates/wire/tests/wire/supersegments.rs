@@ -156,12 +156,23 @@ fn datagrams(v6: bool, payload: &[u8]) -> (Vec<u8>, Offload) {
     (p, Offload { gso: Gso::Udp, gso_size: 1_200, checksum, ..Offload::default() })
 }
 
+/// The same with IPv6's destination options before UDP.
+fn behind_options(payload: &[u8]) -> (Vec<u8>, Offload) {
+    let (mut p, offload) = datagrams(true, payload);
+    let said = u16::from_be_bytes([p[4], p[5]]) + 8;
+    p[4..6].copy_from_slice(&said.to_be_bytes());
+    p[6] = 60;
+    p.splice(40..40, [17, 0, 1, 4, 0, 0, 0, 0]);
+    (p, Offload { checksum: ChecksumState::Partial { start: 48, offset: 6 }, ..offload })
+}
+
 #[test]
 fn of_udp_each_packet_is_a_datagram() {
-    for v6 in [false, true] {
-        let at = if v6 { 40 } else { 20 };
-        let sent = payload(1_200 * 4 + 77);
-        let (p, offload) = datagrams(v6, &sent);
+    let sent = payload(1_200 * 4 + 77);
+    for (at, (p, offload)) in
+        [(20, datagrams(false, &sent)), (40, datagrams(true, &sent)), (48, behind_options(&sent))]
+    {
+        let v6 = at > 20;
         let size = supersegment::wire_size(&p, &offload);
         assert_eq!((size.packets, size.bytes as usize), (5, 5 * (at + 8) + sent.len()));
         let mut out = Vec::new();
