@@ -34,6 +34,12 @@ const COARSE_MAX: Duration = Duration::from_secs(8);
 /// counts these or their packets.
 const EVIDENCE_PACKETS: u64 = 64;
 
+/// What is seen in one look counts as so much of the link's rate at most: a link that is overrun
+/// is, however much it is.
+const OVERRUN_FACTOR: u64 = 4;
+/// Counters that grow faster than any interface, and than an overrun link, have been set anew.
+const JUMP_BPS: u64 = 100_000_000_000;
+
 /// Between bytes in a second and bits in a nanosecond.
 const BIT_NS_PER_BYTE_S: u128 = 8_000_000_000;
 
@@ -120,7 +126,8 @@ impl Beside {
         let Some((at, before, own)) = self.last.replace((now, sent, self.own)) else { return 0 };
         let grown = sent.packets.checked_sub(before.packets).zip(sent.bytes.checked_sub(before.bytes));
         // They begin anew with the interface.
-        let Some((packets, bytes)) = grown else { return 0 };
+        let jump = bytes_in(now.since(at).max(PERIOD), JUMP_BPS.max(rate_bps.saturating_mul(OVERRUN_FACTOR)));
+        let Some((packets, bytes)) = grown.filter(|(_, bytes)| *bytes <= jump) else { return 0 };
         let own = self.own.since(own);
         self.learn(Sent { packets, bytes }, own);
         let other = self.other(now, Sent { packets, bytes }, own);
@@ -194,7 +201,8 @@ impl Beside {
     /// What is to be expected, and what of this time was not.
     fn foresee(&mut self, time: Duration, (wire_bytes, own_bytes): (u64, u64), rate_bps: u64) -> u64 {
         let (weight, smoothing) = (time.as_nanos().max(1), SMOOTHING.as_nanos());
-        let seen_bps = u128::from(wire_bytes) * BIT_NS_PER_BYTE_S / weight;
+        let most_bps = u128::from(rate_bps.saturating_mul(OVERRUN_FACTOR));
+        let seen_bps = (u128::from(wire_bytes) * BIT_NS_PER_BYTE_S / weight).min(most_bps);
         let bps = (u128::from(self.bps) * smoothing + seen_bps * weight) / (smoothing + weight);
         self.bps = u64::try_from(bps).unwrap_or(u64::MAX);
         let unforeseen = signed(wire_bytes) - signed(bytes_in(time, self.in_force_bps));
@@ -392,13 +400,27 @@ mod tests {
         }
         assert_eq!(beside.left_of(RATE_BPS), RATE_BPS);
         assert!(beside.bps() < 8_000);
+        // Counters that leap say nothing, and less of a leap is soon forgotten.
+        let mut ms = 8_000;
+        for (leap, told) in [(10_000_000_000, 0), (101_400_000, 100_000_000)] {
+            let before = beside.total().bytes;
+            interface.carries(100_000, leap);
+            assert!(interface.look(&mut beside, ms) <= 95_000);
+            assert_eq!(beside.total().bytes - before, told);
+            assert!(beside.bps() < RATE_BPS);
+            for _ in 0..20 {
+                ms += 50;
+                interface.look(&mut beside, ms);
+            }
+            assert!(beside.left_of(RATE_BPS) > RATE_BPS * 9 / 10);
+        }
         // Another interface of the same name; then none that counts.
         interface.sent = Sent::default();
-        assert_eq!(interface.look(&mut beside, 8_050), 0);
+        assert_eq!(interface.look(&mut beside, 9_050 + ms), 0);
         interface.carries(10, 10_000);
-        interface.look(&mut beside, 8_100);
+        interface.look(&mut beside, 9_100 + ms);
         assert!(beside.bps() > 0);
-        beside.look(Instant::from_millis(8_150), None, (0, RATE_BPS));
+        beside.look(Instant::from_millis(9_150 + ms), None, (0, RATE_BPS));
         assert_eq!((beside.bps(), beside.left_of(RATE_BPS)), (0, RATE_BPS));
     }
 }
