@@ -547,3 +547,47 @@ fn a_reload_changes_what_of_the_traffic_is_taken() {
         bed.ends(daemon, &before);
     });
 }
+
+/// A firewall that refuses TCP by Farlink's devices refuses the rest there, too. So that is not
+/// even tried.
+#[test]
+fn a_reload_takes_nothing_that_a_firewall_would_refuse() {
+    const NAME: &str = "a_reload_takes_nothing_that_a_firewall_would_refuse";
+    if skipped(NAME) || is_missing(NAME, "nft", "--version") {
+        return;
+    }
+    let bed = Bed::new("refused");
+    let before = bed.own();
+    bed.in_gateway(
+        "nft 'table inet fw { chain c { type filter hook forward priority 0; ct state established accept; \
+         iifname to-client oifname to-server accept; reject; }; }'",
+    );
+    let tcp = format!("{NAMES}traffic = \"tcp\"\n");
+    let daemon = bed.boot("policy", &tcp);
+    let at = |place: &str| bed.status().pointer(place).cloned().unwrap_or_default();
+    bed.eventually("it is foreseen", || at("/diversion/ipv4") == false);
+    let to = bed.server.run(|| Ok(UdpSocket::bind("10.73.2.2:0").unwrap())).unwrap();
+    let from = bed.client.run(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap())).unwrap();
+    from.connect(to.local_addr().unwrap()).unwrap();
+    to.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    bed.configure(NAMES);
+    assert_eq!(text(&bed.ask(&["reload"])), "holds now: link.to-server.traffic\n");
+    let mut buffer = [0; 8];
+    for n in 0..30 {
+        from.send(b"here").unwrap_or_else(|error| panic!("datagram {n} was refused: {error}"));
+        assert_eq!(to.recv(&mut buffer).unwrap_or_default(), 4, "datagram {n} is lost");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(at("/diversion/everything"), false);
+    assert_eq!(at("/diversion/ends"), 0, "{}", bed.log());
+    // The firewall goes: both are diverted.
+    bed.in_gateway("nft delete table inet fw");
+    bed.splits("TCP is diverted");
+    bed.eventually("all else is", || {
+        let seen = bed.count("/traffic/packets_other");
+        from.send(b"here").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        bed.count("/traffic/packets_other") > seen
+    });
+    bed.ends(daemon, &before);
+}

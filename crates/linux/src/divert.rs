@@ -190,17 +190,23 @@ impl Divert {
 
     /// Diverts what comes in by these interfaces from here on, and everything that leaves by those
     /// of `whole`, where that was chosen of any. Counters begin anew. What stays is diverted all
-    /// the while.
+    /// the while. Where nothing but TCP was taken before, a family of which that takes the ordinary
+    /// way keeps to it with all else, too.
     ///
     /// # Errors
     /// The kernel refuses. What was diverted before still is.
     pub fn change(&mut self, interfaces: Vec<Diverted>, whole: &[String], socket: &mut Socket) -> Result<()> {
         let mut config = self.plan.config.clone();
         config.take_all_of(whole);
+        let takes_more = config.takes_everything() && !self.plan.config.takes_everything();
         let before = std::mem::replace(&mut self.plan, Plan::new(config, interfaces)?);
+        let whole_before = self.now.whole;
+        if takes_more {
+            self.now.whole = self.now.families;
+        }
         // Marks last, so that no packet is marked without a rule that knows the mark.
         if let Err(error) = self.put_routes(socket).and_then(|()| self.put_table()) {
-            self.plan = before;
+            (self.plan, self.now.whole) = (before, whole_before);
             return Err(error);
         }
         for rule in before.rules().filter(|old| !self.plan.rules().any(|new| new == *old)) {

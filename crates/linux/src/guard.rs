@@ -247,7 +247,7 @@ impl Keeper {
     }
 
     fn try_tick(&mut self, now: Instant) -> Result<()> {
-        self.follow_change()?;
+        self.follow_change(now)?;
         self.repair(now)?;
         // What got through until now got through the old rules.
         self.judge(now)?;
@@ -266,9 +266,10 @@ impl Keeper {
 
     /// Diverts what comes in by other interfaces, where that is wanted. After an error it is tried
     /// again.
-    fn follow_change(&mut self) -> Result<()> {
+    fn follow_change(&mut self, now: Instant) -> Result<()> {
         let Some(change) = &self.wanted else { return Ok(()) };
         let before: Vec<Diverted> = self.divert.interfaces().to_vec();
+        let took_everything = self.divert.config().takes_everything();
         self.auditor.change(&mut self.divert, change.interfaces.clone(), &change.whole)?;
         for (n, _) in self.divert.numbered().filter(|(_, one)| !before.contains(one)) {
             self.families.iter_mut().for_each(|family| family.begin(n));
@@ -276,9 +277,24 @@ impl Keeper {
         self.pulse.diverted.set(change.number);
         self.wanted = None;
         self.families.iter_mut().for_each(FamilyGuard::counters_reset);
+        if self.divert.config().takes_everything() && !took_everything {
+            self.rest_follows_tcp(now);
+        }
         self.undiagnosed.get_or_insert(Instant::ZERO);
         self.waker.wake();
         Ok(())
+    }
+
+    /// What keeps TCP of a family from being diverted keeps all else from it, too, until the
+    /// contrary is shown.
+    fn rest_follows_tcp(&mut self, now: Instant) {
+        for family in Family::BOTH {
+            let ended = self.guard((family, Kind::Tcp)).and_then(FamilyGuard::undiverted);
+            self.with_guard((family, Kind::Rest), |rest| match ended {
+                Some(ended) => rest.end(now, ended),
+                None => rest.begin_trial(),
+            });
+        }
     }
 
     /// Puts back what is missing, unless that was done too often.

@@ -224,6 +224,11 @@ impl FamilyGuard {
         self.ended.as_ref().is_some_and(|e| !e.is_unsplit)
     }
 
+    /// Why it is not diverted.
+    pub(super) fn undiverted(&self) -> Option<Ended> {
+        self.ended.clone().filter(|ended| !ended.is_unsplit)
+    }
+
     /// Rules or routes have changed: what was lost may get through now, and the other way round.
     pub(super) fn rules_changed(&mut self, now: Instant) {
         self.passages.iter_mut().for_each(Passage::rules_changed);
