@@ -342,10 +342,14 @@ impl Controller {
         }
     }
 
-    /// The algorithm, for people; where XCP leaves the field to BBR, why.
+    /// What [`Self::said`] says of a connection that has found less room than its link has.
+    pub const GIVEN_WAY: &str = "known-rate: bbr, less room than the link has";
+
+    /// The algorithm, for people; where another one leaves the field to BBR, why.
     #[must_use]
     pub fn said(&self) -> &'static str {
         match self.doubt() {
+            None if matches!(&self.0, State::KnownRate(c) if c.has_given_way()) => Self::GIVEN_WAY,
             None => self.kind().name(),
             Some(Doubt::Silent) => "xcp: bbr, no router speaks",
             Some(Doubt::Marked) => "xcp: bbr, a queue marks packets",

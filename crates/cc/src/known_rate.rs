@@ -330,6 +330,11 @@ impl KnownRate {
         }
     }
 
+    /// Losses or waiting have shown less room than the link has.
+    pub(crate) fn has_given_way(&self) -> bool {
+        matches!(self.state, State::Beyond(..))
+    }
+
     pub(crate) fn is_probing_rtt(&self) -> bool {
         matches!(&self.state, State::Beyond(bbr, _) if bbr.is_probing_rtt())
     }

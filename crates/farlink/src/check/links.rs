@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use farlink_gateway::cc::Controller;
 use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
@@ -27,7 +28,8 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
         found.extend(declared_too_high(link));
-        found.extend(earlier.and_then(|earlier| too_fast(earlier, link, seconds)));
+        let sent_again = earlier.and_then(|earlier| too_fast(earlier, link, seconds));
+        found.extend(sent_again.or_else(|| given_way(earlier?, link, flows, seconds)));
         let is_whole = after.status.pointer("/diversion/everything").and_then(Value::as_bool);
         found.extend(earlier.and_then(|earlier| beside(earlier, link, is_whole)));
         found.extend(far_end(link, flows));
@@ -126,6 +128,37 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     Some(finding.seen("sent_again_share", format!("{share:.2}")))
 }
 
+/// Where no gateway answers, connections find themselves that there is less room. All of those that
+/// send say so: the link is slower, or what is narrow lies behind it.
+fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Option<Diagnosis> {
+    let (said_bps, interface) = (number(after, "/rate_bps"), text(after, "/interface"));
+    let sent = number(after, "/sent_bytes").saturating_sub(number(before, "/sent_bytes"));
+    let sent_bps = 8 * sent / seconds.max(1);
+    // What has been found to be less is in force, and told by itself.
+    let is_found = declared_too_high(after).is_some();
+    if sent < SENT_MIN_BYTES || is_found || sent_bps as f64 >= FULL_SHARE * said_bps as f64 {
+        return None;
+    }
+    let sending = ends(flows).filter(|e| e.is_split && e.interface == interface && e.is_sending);
+    let (narrow, wide): (Vec<_>, Vec<_>) = sending.partition(|e| e.has_given_way && !e.has_peer);
+    if narrow.is_empty() || !wide.is_empty() {
+        return None;
+    }
+    let (name, real_bps) = (text(after, "/name"), two_digits(sent_bps));
+    let said = format!(
+        "the link {name} is said to carry {}, and all that is sent over it now ({}, {} without a gateway at the other end) loses or waits \
+         more at {}: either the link is slower, or what is narrow lies behind it. If it is the link, say so: \
+         `farlink set link.{name}.rate {real_bps}`, and in the configuration",
+        rate(said_bps),
+        count(narrow.len() as u64, "connection"),
+        if narrow.len() == 1 { "which is" } else { "which are" },
+        rate(sent_bps),
+    );
+    let finding = rate_too_high(&name, real_bps, said);
+    let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);
+    Some(finding.seen("connections", narrow.len()))
+}
+
 /// Less than this part of what leaves is not worth a word.
 const BESIDE_PERCENT: u64 = 1;
 const BESIDE_MIN_BYTES: u64 = 5_000;
@@ -170,6 +203,10 @@ struct End {
     is_split: bool,
     /// Its round trip, microseconds; 0: unknown.
     rtt_us: u64,
+    /// Something is under way to it.
+    is_sending: bool,
+    /// It has found less room than the link has.
+    has_given_way: bool,
 }
 
 fn ends(flows: &[Value]) -> impl Iterator<Item = End> {
@@ -179,6 +216,8 @@ fn ends(flows: &[Value]) -> impl Iterator<Item = End> {
             has_peer: flow.pointer(&format!("/peer_{end}")) == Some(&Value::Bool(true)),
             is_split: text(flow, "/mode") == "split",
             rtt_us: number(flow, &format!("/srtt_{end}_us")),
+            is_sending: number(flow, &format!("/in_flight_{end}_bytes")) > 0,
+            has_given_way: text(flow, &format!("/controller_{end}")) == Controller::GIVEN_WAY,
         })
     })
 }
@@ -320,6 +359,25 @@ mod tests {
         let nearly = json!({"estimated_bps": 7_950_000, "declared_bps": 8_000_000});
         assert_eq!(of(2_000_000, 1_000_000, nearly), ["rate-too-high Warning"], "as said, by and large");
         assert_eq!(of(10_000, 5_000, json!({"rate_bps": 1000})), [""; 0], "too little to tell");
+    }
+
+    #[test]
+    fn connections_that_all_find_less_room_show_that_a_rate_is_too_high() {
+        let of = |controllers: &[&str], peer: bool, sent: u64| {
+            let flows = controllers.iter().map(|controller| {
+                let mut flow = flow(peer, "sat0");
+                let more = json!({"controller_b": controller, "in_flight_b_bytes": 20_000});
+                flow.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                flow
+            });
+            let found = ids(link(json!({})), link(json!({"sent_bytes": sent})), flows.collect());
+            found.into_iter().filter(|id| id.starts_with("rate")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[Controller::GIVEN_WAY], false, 400_000), ["rate-too-high Warning"]);
+        assert_eq!(of(&[Controller::GIVEN_WAY], false, 2_000_000), [""; 0], "the link is full");
+        assert_eq!(of(&[Controller::GIVEN_WAY], false, 10_000), [""; 0], "too little to tell");
+        assert_eq!(of(&[Controller::GIVEN_WAY; 2], true, 400_000), [""; 0], "the other gateway reports");
+        assert_eq!(of(&[Controller::GIVEN_WAY, "known-rate"], false, 400_000), [""; 0], "one finds room");
     }
 
     #[test]
