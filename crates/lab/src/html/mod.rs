@@ -8,6 +8,7 @@
 
 pub mod asymmetric;
 mod beside;
+mod by_kind;
 mod captured;
 mod draw;
 mod edge;
@@ -143,6 +144,7 @@ impl Writer {
         body += &beside::figures(&table);
         body += &winks::numbers_of_the_text(report);
         body += &starved::numbers_of_the_text(report);
+        body += &by_kind::table(&table);
         body += &tables::metrics(&table);
         body += &tables::failures(&table);
         body += &notes(report);

@@ -440,3 +440,23 @@ fn figures_and_clocks_of_papers_stand_beside_ours_in_a_table_and_in_plots() {
     // Without any of it, nothing is said of it.
     assert!(!self::rendered(grid("flows", &[10.0, 40.0], 1)).html.contains("Beside the papers"));
 }
+
+#[test]
+fn kinds_of_traffic_have_a_table_where_more_than_split_connections_ran() {
+    let mut cells = grid("size_bytes", &[1e6], 2);
+    assert!(!rendered(cells.clone()).html.contains("By kind of traffic"));
+    let carried = [
+        ("split_tcp_carried_bytes", 3e6),
+        ("udp_carried_bytes", 1e6),
+        ("udp_packets", 900.0),
+        ("udp_dropped_packets", 7.0),
+        ("udp_waited_mean_ms", 2.5),
+        ("udp_waited_max_ms", 12.0),
+    ];
+    for cell in cells.iter_mut().filter(|c| c.variant == "farlink") {
+        cell.metrics.extend(carried.map(|(name, value)| (name.into(), value)));
+    }
+    let html = rendered(cells).html;
+    has(&html, &["<h3>By kind of traffic</h3>", "<th>split TCP</th><td>75</td><td>-</td>"]);
+    has(&html, &["<th>UDP</th><td>25</td><td>900</td><td>7</td><td>2.5</td><td>12</td>"]);
+}

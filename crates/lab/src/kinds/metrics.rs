@@ -1,6 +1,6 @@
 //! The numbers that every kind reports: of the emulated links, of the gateways, of the captures.
 
-use super::gauges;
+use super::{by_kind, gauges};
 use crate::build::Lab;
 use crate::capture::Findings;
 use crate::report::Measured;
@@ -72,6 +72,7 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
     let (sender, receiver) = sides(cell);
     let mut memory = 0;
     let mut split = 0;
+    let mut all_links = Vec::new();
     for gateway in &lab.gateways {
         match gateway.status() {
             Ok(status) => {
@@ -81,6 +82,7 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
                 let backlog = links().filter_map(|l| l["backlog_max_bytes"].as_f64()).fold(0.0, f64::max);
                 let queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0).max(backlog);
                 measured.metric("queue_max_bytes", queue);
+                all_links.extend(links().cloned());
             }
             Err(error) => measured.failures.push(format!("{error:#}")),
         }
@@ -96,6 +98,7 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
         memory += gateway.engine_number("table_bytes").unwrap_or(0);
         split += gateway.engine_number("counters.flows_split").unwrap_or(0);
     }
+    by_kind::of_links(all_links.iter(), measured);
     if !lab.gateways.is_empty() {
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);

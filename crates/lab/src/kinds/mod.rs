@@ -4,6 +4,7 @@
 mod accuracy;
 mod applications;
 mod behaviour;
+pub(crate) mod by_kind;
 pub(crate) mod carried;
 pub(crate) mod classes;
 mod drain;

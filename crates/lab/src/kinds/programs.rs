@@ -221,7 +221,6 @@ impl Kind for ProgramsKind {
         }
         let heard = play(&session.lab, &plan)?;
         let mut measured = plan.measure(&heard);
-        of_queue(&session.lab, &mut measured);
         session.finish(cell, &mut measured)?;
         Ok(measured)
     }
@@ -280,26 +279,6 @@ fn play(lab: &Lab, plan: &Plan) -> Result<Heard> {
     });
     heard.error = stage.error.lock().unwrap_or_else(PoisonError::into_inner).take();
     Ok(heard)
-}
-
-/// What the queue of the gateway that sends has done to each kind of traffic that it forwards.
-fn of_queue(lab: &Lab, measured: &mut Measured) {
-    let Some(gateway) = lab.gateways.iter().find(|g| g.node == SENDER.0) else { return };
-    let status = match gateway.status() {
-        Ok(status) => status,
-        Err(error) => return measured.failures.push(format!("{error:#}")),
-    };
-    for kind in ["forwarded_tcp", "udp", "icmp"] {
-        let carried = &status["links"][0]["carried"][kind];
-        let number = |name: &str| carried[name].as_f64().unwrap_or(0.0);
-        let packets = number("packets");
-        if packets > 0.0 {
-            measured.metric(&format!("{kind}_packets"), packets);
-            measured.metric(&format!("{kind}_dropped_packets"), number("dropped_packets"));
-            measured.metric(&format!("{kind}_waited_mean_ms"), number("waited_us") / packets / 1e3);
-            measured.metric(&format!("{kind}_waited_max_ms"), number("waited_max_us") / 1e3);
-        }
-    }
 }
 
 #[cfg(test)]

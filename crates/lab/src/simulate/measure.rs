@@ -10,7 +10,7 @@ use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, mark_every,
     of_directions, request_after, stops, uploads,
 };
-use crate::kinds::{carried, first, returned, sets, source_clock};
+use crate::kinds::{by_kind, carried, first, returned, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -307,7 +307,7 @@ fn early_bytes(network: &mut Network, gateway: &str) -> f64 {
 
 fn of_gateways(network: &mut Network, measured: &mut Measured) {
     let (mut memory, mut split, mut doubted, mut count) = (0, 0, 0, 0);
-    let (mut peaks, mut returned) = (Vec::new(), Vec::new());
+    let (mut peaks, mut returned, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
     for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
@@ -317,6 +317,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
         peaks.push((node, status.engine.held_max_bytes, status.engine.pool_max_bytes));
         let returns = status.links.iter().map(|l| (l.returns, l.on_hand_total_bytes));
         returned.push((node, returns.fold((0, 0), |sum, l| (sum.0 + l.0, sum.1 + l.1))));
+        links.extend(status.links.iter().filter_map(|l| serde_json::to_value(l).ok()));
         memory += status.engine.pool_bytes + status.engine.table_bytes;
         split += status.engine.counters.flows_split;
         doubted += status.engine.counters.xcp_doubted;
@@ -329,6 +330,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     for (node, (times, on_hand)) in returned {
         gauges::of_returns(network.world.name(node), times, on_hand, measured);
     }
+    by_kind::of_links(links.iter(), measured);
     if count > 0 {
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);

@@ -1,0 +1,80 @@
+//! What a gateway's queue did to each kind of traffic: `udp_carried_bytes`, `udp_packets`,
+//! `udp_dropped_packets`, `udp_waited_mean_ms`, `udp_waited_max_ms`, and so on. Of a run with more
+//! than split connections, and of the link that has carried the most.
+
+use serde_json::Value;
+
+use crate::report::Measured;
+
+/// Kinds as the status names them, and for people.
+pub(crate) const KINDS: &[(&str, &str)] = &[
+    ("split_tcp", "split TCP"),
+    ("forwarded_tcp", "forwarded TCP"),
+    ("udp", "UDP"),
+    ("icmp", "ICMP"),
+    ("other", "others"),
+];
+/// Handshakes and the like are forwarded in every run: of less TCP than this nothing is said.
+const FORWARDED_SHARE_MIN: f64 = 0.01;
+
+/// `links`: all links of all gateways, as `farlink status --json` shows them.
+pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value>, measured: &mut Measured) {
+    let number = |link: &Value, kind: &str, name: &str| link["carried"][kind][name].as_f64().unwrap_or(0.0);
+    let bytes = |link: &Value| KINDS.iter().map(|(kind, _)| number(link, kind, "bytes")).sum::<f64>();
+    let Some(link) = links.max_by(|a, b| bytes(a).total_cmp(&bytes(b))) else { return };
+    let is_beside =
+        |kind: &str| ["udp", "icmp", "other"].contains(&kind) && number(link, kind, "packets") > 0.0;
+    let is_forwarded = number(link, "forwarded_tcp", "bytes") > FORWARDED_SHARE_MIN * bytes(link);
+    if !is_forwarded && !KINDS.iter().any(|(kind, _)| is_beside(kind)) {
+        return;
+    }
+    for (kind, _) in KINDS {
+        let packets = number(link, kind, "packets");
+        let dropped = number(link, kind, "dropped_packets");
+        if packets + dropped == 0.0 {
+            continue;
+        }
+        measured.metric(&format!("{kind}_carried_bytes"), number(link, kind, "bytes"));
+        measured.metric(&format!("{kind}_packets"), packets);
+        measured.metric(&format!("{kind}_dropped_packets"), dropped);
+        // Of what is made here it is not known.
+        if *kind != "split_tcp" {
+            measured.metric(
+                &format!("{kind}_waited_mean_ms"),
+                number(link, kind, "waited_us") / packets.max(1.0) / 1e3,
+            );
+            measured.metric(&format!("{kind}_waited_max_ms"), number(link, kind, "waited_max_us") / 1e3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn link(split: u64, forwarded: u64, udp: u64) -> Value {
+        let of = |bytes: u64, waited_us: u64| {
+            json!({"packets": bytes / 1000, "bytes": bytes, "dropped_packets": bytes / 10_000,
+            "waited_us": waited_us, "waited_max_us": 2 * waited_us})
+        };
+        json!({"carried": {"split_tcp": of(split, 0), "forwarded_tcp": of(forwarded, 7_000), "udp": of(udp, 9_000)}})
+    }
+
+    #[test]
+    fn the_busiest_link_counts_where_more_than_split_connections_leave_by_it() {
+        let mut measured = Measured::default();
+        of_links([link(0, 50_000, 0), link(100_000, 1_000, 30_000)].iter(), &mut measured);
+        let of = |name: &str| measured.metrics.get(name).copied();
+        assert_eq!(of("udp_carried_bytes"), Some(30_000.0));
+        assert_eq!((of("udp_dropped_packets"), of("udp_waited_mean_ms")), (Some(3.0), Some(0.3)));
+        assert_eq!((of("udp_waited_max_ms"), of("split_tcp_waited_max_ms")), (Some(18.0), None));
+        assert_eq!((of("forwarded_tcp_packets"), of("icmp_packets")), (Some(1.0), None));
+        let mut measured = Measured::default();
+        of_links([link(1_000_000, 5_000, 0)].iter(), &mut measured);
+        assert!(measured.metrics.is_empty(), "handshakes alone");
+        of_links([link(1_000_000, 50_000, 0)].iter(), &mut measured);
+        assert!(measured.metrics.contains_key("forwarded_tcp_waited_mean_ms"));
+    }
+}
