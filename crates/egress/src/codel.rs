@@ -37,6 +37,15 @@ impl Default for Aqm {
     }
 }
 
+/// How packets are managed that may not wait for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Managed {
+    /// Its sender understands marks.
+    pub can_be_marked: bool,
+    /// It is TCP.
+    pub is_tcp: bool,
+}
+
 /// What is done with the packet that is next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {

@@ -40,6 +40,8 @@ pub struct Config {
     pub rtt: Option<Duration>,
     /// How long managed packets may wait.
     pub aqm: Aqm,
+    /// The same of TCP.
+    pub aqm_of_tcp: Aqm,
 }
 
 impl Default for Config {
@@ -54,6 +56,7 @@ impl Default for Config {
             quantum_bytes: None,
             rtt: None,
             aqm: Aqm::default(),
+            aqm_of_tcp: Aqm::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use farlink_wire::WireSize;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::classes::Credits;
-use crate::codel::Aqm;
+use crate::codel::{Aqm, Managed};
 use crate::config::{Class, Config, Grant, GroupId, Lane, MAX_BURST_BYTES, Share, Stats};
 use crate::flows::{Fate, Flows, Queued, queued_bytes};
 use crate::groups::{self, At, Groups};
@@ -104,10 +104,10 @@ impl<P> Egress<P> {
         flow: u64,
         lane: impl Into<Lane>,
         size: impl Into<WireSize>,
-        (packet, can_be_marked): (P, bool),
+        (packet, managed): (P, Managed),
     ) -> Vec<P> {
         let at = self.entry(lane.into(), flow);
-        let managed = Some((now, can_be_marked));
+        let managed = Some((now, managed));
         self.push_and_limit(now, at, Queued { size: size.into(), managed, packet })
     }
 
@@ -277,8 +277,8 @@ impl<P> Egress<P> {
             let class = self.credits.choose(self.groups.waiting())?;
             let next = self.groups.next(now, class, self.quantum(class), self.lead_max(class))?;
             let Some(size) = next.packet else { break (class, next) };
-            let aqm = self.config.aqm;
-            match self.groups.flow_mut(next.at).map_or(Fate::Send, |flow| flow.judge(now, &aqm)) {
+            let of = (self.config.aqm, self.config.aqm_of_tcp);
+            match self.groups.flow_mut(next.at).map_or(Fate::Send, |flow| flow.judge(now, &of)) {
                 Fate::Drop => {
                     let dropped = self.drop_from(now, next.at);
                     self.dropped.extend(dropped);
@@ -307,9 +307,9 @@ impl<P> Egress<P> {
         self.dropped.drain(..)
     }
 
-    /// How long managed packets may wait from now on.
-    pub fn set_aqm(&mut self, aqm: Aqm) {
-        self.config.aqm = aqm;
+    /// How long managed packets may wait from now on, and those of TCP.
+    pub fn set_aqm(&mut self, aqm: Aqm, of_tcp: Aqm) {
+        (self.config.aqm, self.config.aqm_of_tcp) = (aqm, of_tcp);
     }
 
     /// In which group the flow stands that has been granted bytes; `None`: none has, or the group

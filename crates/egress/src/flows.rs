@@ -13,7 +13,7 @@ use farlink_wire::time::Instant;
 use slab::Slab;
 
 use crate::classes::{ALL, PerClass};
-use crate::codel::{Aqm, Codel, Verdict};
+use crate::codel::{Aqm, Codel, Managed, Verdict};
 use crate::config::Class;
 
 /// After so many grants in a row to new flows an old one gets its turn, so that a flood of new
@@ -59,8 +59,8 @@ struct Round {
 #[derive(Debug)]
 pub(crate) struct Queued<P> {
     pub(crate) size: WireSize,
-    /// Since when it waits, and whether it can be marked; `None`: it may wait for ever.
-    pub(crate) managed: Option<(Instant, bool)>,
+    /// Since when it waits, and how it is managed; `None`: it may wait for ever.
+    pub(crate) managed: Option<(Instant, Managed)>,
     pub(crate) packet: P,
 }
 
@@ -118,15 +118,16 @@ impl<P> Flow<P> {
         self.packets.front().map(|queued| queued.size)
     }
 
-    /// What becomes of its oldest packet.
-    pub(crate) fn judge(&mut self, now: Instant, aqm: &Aqm) -> Fate {
-        let Some((since, can_be_marked)) = self.packets.front().and_then(|queued| queued.managed) else {
+    /// What becomes of its oldest packet. `aqm`: what is too long, and for TCP.
+    pub(crate) fn judge(&mut self, now: Instant, (aqm, of_tcp): &(Aqm, Aqm)) -> Fate {
+        let Some((since, managed)) = self.packets.front().and_then(|queued| queued.managed) else {
             return Fate::Send;
         };
         let is_last = self.packets.len() == 1 && !self.ready;
+        let aqm = if managed.is_tcp { of_tcp } else { aqm };
         match self.codel.judge(now, aqm, now.since(since), is_last) {
             Verdict::Send => Fate::Send,
-            Verdict::Tell if can_be_marked => Fate::Mark,
+            Verdict::Tell if managed.can_be_marked => Fate::Mark,
             Verdict::Tell | Verdict::Drop => Fate::Drop,
         }
     }

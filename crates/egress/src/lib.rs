@@ -44,7 +44,7 @@ mod medium;
 mod sent;
 mod shaper;
 
-pub use codel::Aqm;
+pub use codel::{Aqm, Managed};
 pub use config::{
     Class, Config, DEFAULT_MTU_BYTES, Grant, GroupId, Lane, MAX_BURST_BYTES, MAX_GROUPS, MAX_WEIGHT, Share,
     Stats,

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{lcg, take_all};
-use farlink_egress::{Aqm, Class, Config, Egress, Grant, GroupId, Lane, Share};
+use farlink_egress::{Aqm, Class, Config, Egress, Grant, GroupId, Lane, Managed, Share};
 use farlink_wire::time::{Duration, Instant};
 
 /// A packet says which flow it is of and how long it is.
@@ -288,6 +288,7 @@ fn any_order_of_operations() {
             quantum_bytes: (lcg(&mut x, 2) == 0).then_some(lcg(&mut x, 5_000) as u32),
             rtt: (lcg(&mut x, 2) == 0).then_some(Duration::from_millis(lcg(&mut x, 100_000))),
             aqm: Aqm::default(),
+            aqm_of_tcp: Aqm::default(),
         });
         let mut now = Instant::from_millis(lcg(&mut x, 100));
         let (mut put, mut out, mut handed_back) = (0_u64, 0_u64, 0_u64);
@@ -430,7 +431,13 @@ fn managed(rates_bps: &[u64], weights: &[u32]) -> Vec<(f64, u64)> {
             while sent[n] * 12_000 * 1_000_000 < rate * us {
                 sent[n] += 1;
                 let lane = Lane { class: Class::Bulk, group: GroupId(n as u32) };
-                let victims = egress.enqueue_managed(now, n as u64, lane, 1_500_u32, ((n, now), false));
+                let victims = egress.enqueue_managed(
+                    now,
+                    n as u64,
+                    lane,
+                    1_500_u32,
+                    ((n, now), Managed { can_be_marked: false, is_tcp: false }),
+                );
                 assert!(victims.is_empty(), "the limit of the queue is far");
             }
         }

@@ -193,6 +193,9 @@ pub struct Link {
     pub is_xcp_router: bool,
     /// How packets that say how fast they are sent share that queue with all others.
     pub xcp_weights: XcpWeights,
+    /// How split TCP and all that is only forwarded share its queue; `None`: by how many flows
+    /// wait.
+    pub weights: Option<Weights>,
     /// Which data goes by what routers say, where `leg.cc` is [`cc::Kind::Xcp`].
     pub explicit: Explicit,
     /// Whose the allowances are that routers give (XCP).
@@ -217,6 +220,21 @@ pub struct Link {
     pub ack_filter: AckFilter,
     /// Whether what may be lost is sent again before that is known.
     pub copies: Copies,
+}
+
+/// How what is split and what is only forwarded share a link while both have something to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weights {
+    /// Of split TCP, 1 to 1000.
+    pub split: u32,
+    /// Of all else together, 1 to 1000.
+    pub forwarded: u32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { split: 1, forwarded: 1 }
+    }
 }
 
 /// Whether data that may be lost is sent into a link again before anybody can know.

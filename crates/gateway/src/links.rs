@@ -2,7 +2,7 @@
 //! bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
-use farlink_engine::config::{self, Config, Interface, XcpWeights};
+use farlink_engine::config::{self, Config, Interface, Weights, XcpWeights};
 use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
@@ -68,6 +68,8 @@ pub struct LinkQueue {
     refused: u64,
     /// The rate of the link; `None`: not known. The queue has what others leave of it.
     rate_bps: Option<u64>,
+    /// What comes back over the link, where somebody has said it.
+    rate_in_bps: Option<u64>,
     /// The rate as it is seen.
     rate: LinkRate,
     /// What leaves by the interface and does not pass the queue.
@@ -137,10 +139,11 @@ impl LinkQueue {
             interface: interface.name.clone(),
             refused: 0,
             rate_bps: link.rate_bps,
+            rate_in_bps: link.rate_in_bps,
             beside: Beside::default(),
             rate: LinkRate::new(link, !link.is_half_duplex && !link.is_xcp_router),
             kinds: Kinds::default(),
-            others: Others::default(),
+            others: Others::sharing_by(link.weights),
             is_half_duplex: link.is_half_duplex,
             router,
             shim: link.xcp_shim,
@@ -204,12 +207,9 @@ impl LinkQueue {
             }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
-                match others::is_managed(waiting.class, waiting.kind) {
-                    true => {
-                        let can_be_marked = others::can_be_marked(waiting.packet.bytes());
-                        egress.enqueue_managed(now, flow, lane, size, (waiting, can_be_marked))
-                    }
-                    false => egress.enqueue(now, flow, lane, size, waiting),
+                match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
+                    Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),
+                    None => egress.enqueue(now, flow, lane, size, waiting),
                 }
             }
         };
@@ -314,6 +314,16 @@ impl LinkQueue {
         self.router.is_some()
     }
 
+    /// How what is split and what is not share it; `None`: by how many flows wait.
+    pub fn weights(&self) -> Option<Weights> {
+        self.others.chosen()
+    }
+
+    /// They share it by these from now on.
+    pub fn set_weights(&mut self, weights: Option<Weights>) {
+        self.others.choose(weights);
+    }
+
     fn follow_aqm(&mut self) {
         let config = self.egress.config();
         let ns = |bytes: u64| config.rate_bps.map_or(0, |bps| bytes * 8_000_000_000 / bps.max(1));
@@ -321,7 +331,9 @@ impl LinkQueue {
         // Half of the link is theirs at least.
         let others = u64::try_from(self.egress.waiting_in(group::OTHERS)).unwrap_or(u64::MAX).min(CROWD_MAX);
         let round = Duration::from_nanos(ns(2 * others * u64::from(self.egress.burst_bytes())));
-        self.egress.set_aqm(others::aqm(config.rtt, packet, round));
+        let rates = (config.rate_bps, self.rate_in_bps);
+        let of_tcp = others::aqm_of_tcp(config.rtt, rates, (packet, round));
+        self.egress.set_aqm(others::aqm(config.rtt, packet, round), of_tcp);
     }
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {

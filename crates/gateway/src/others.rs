@@ -3,15 +3,17 @@
 //!
 //! It has a group of its own, so that however many connections are split, they never have more than
 //! half of the link from it. A call or a stream that needs less than that waits for nobody. Where
-//! more flows of it wait than of what is split, it has a flow's share for each.
+//! more flows of it wait than of what is split, it has a flow's share for each. An operator may
+//! choose other shares.
 //!
 //! Its queue stands here, and nobody in front of it is told to slow down but by it. So each flow's
 //! packets wait for a bounded time (CoDel, RFC 8289). What is split needs no such thing: its source
-//! waits when our buffers are full. Nor does TCP that is forwarded get it: how long its sender
-//! needs to react is not known here, where acknowledgements come back over a slow link seconds
-//! later. Its packets keep those of the same connection waiting, and are bounded by the queue.
+//! waits when our buffers are full. TCP that is forwarded is given more time: how long its sender
+//! needs to react is not known here, and it always does in the end. Where few acknowledgements fit
+//! the way back it is left alone: it would be long before it had repaired what was dropped.
 
-use farlink_egress::{Aqm, Class, Egress, Lane, MAX_WEIGHT, Share};
+use farlink_egress::{Aqm, Class, Egress, Lane, MAX_WEIGHT, Managed, Share};
+use farlink_engine::config::Weights;
 use farlink_wire::{Duration, Instant, edit, ip};
 
 use crate::group;
@@ -24,6 +26,17 @@ const INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// waits. It waits for itself alone: others have their own turns.
 const TARGET_PARTS: u32 = 8;
 const TARGET_MAX: Duration = Duration::from_millis(60);
+/// Of TCP that is forwarded the round trip is the link's and what lies behind it, and its
+/// acknowledgements may wait, too. One that slows down by a third keeps the link busy if half a
+/// round trip waits.
+const TCP_INTERVALS: u32 = 2;
+const TCP_TARGET_PARTS: u32 = 2;
+/// After a loss a host acknowledges each packet, which is such a part of it in size. Where less
+/// comes back, what is dropped costs tens of seconds: CUBIC needs 68 s for 20 MB over 8 Mbit/s and
+/// 64 kbit/s, which are 23 s without a drop.
+const ACK_PARTS: u64 = 20;
+/// Where not even the link's is known.
+const TCP_RTT: Duration = Duration::from_millis(500);
 /// What a flow that does not listen waits for.
 const BOUND: Duration = Duration::from_millis(20);
 /// An empty group costs others a little with each packet: it goes after so long.
@@ -35,9 +48,26 @@ pub struct Others {
     /// The group exists, by these weights: of what is not split, and of what is.
     weights: Option<(u32, u32)>,
     used_at: Instant,
+    /// What an operator has chosen.
+    chosen: Option<Weights>,
 }
 
 impl Others {
+    /// What is split and what is not share the link by these; `None`: by how many flows wait.
+    pub fn sharing_by(chosen: Option<Weights>) -> Self {
+        Self { chosen, ..Self::default() }
+    }
+
+    /// See [`Self::sharing_by`].
+    pub fn chosen(&self) -> Option<Weights> {
+        self.chosen
+    }
+
+    /// They share it by these from the next look on.
+    pub fn choose(&mut self, chosen: Option<Weights>) {
+        self.chosen = chosen;
+    }
+
     /// Where a packet waits that is not split.
     pub fn lane<P>(&mut self, now: Instant, class: Class, egress: &mut Egress<P>) -> Lane {
         // What keeps connections going is split or not, as it comes.
@@ -71,7 +101,10 @@ impl Others {
         }
         let plain = egress.waiting_in(group::PLAIN);
         let split = egress.waiting().saturating_sub(waiting);
-        let wanted = weights_of(waiting, (plain, split));
+        let wanted = match self.chosen {
+            Some(chosen) => weights_by(chosen, (plain, split)),
+            None => weights_of(waiting, (plain, split)),
+        };
         if wanted != weights {
             self.share(now, wanted, egress);
         }
@@ -90,6 +123,17 @@ fn weights_of(others: usize, (plain, split): (usize, usize)) -> (u32, u32) {
     (weight(others.max(split)), weight(plain))
 }
 
+/// The same where an operator has chosen.
+fn weights_by(chosen: Weights, (plain, split): (usize, usize)) -> (u32, u32) {
+    if plain == split {
+        return (chosen.forwarded, chosen.split);
+    }
+    let weight = |n: u64| u32::try_from(n).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
+    let of = |flows: usize| u64::try_from(flows).unwrap_or(u64::MAX);
+    let forwarded = of(split).saturating_mul(chosen.forwarded.into()) / u64::from(chosen.split.max(1));
+    (weight(forwarded), weight(of(plain)))
+}
+
 /// How long packets may wait, where the largest takes so long on the link, and it takes so long
 /// until all of them who wait have had a turn.
 pub fn aqm(rtt: Option<Duration>, packet: Duration, round: Duration) -> Aqm {
@@ -102,14 +146,31 @@ pub fn aqm(rtt: Option<Duration>, packet: Duration, round: Duration) -> Aqm {
     }
 }
 
-/// It waits for a bounded time (see the module).
-pub fn is_managed(class: Class, kind: Kind) -> bool {
-    class != Class::Control && kind != Kind::Tcp
+/// The same of TCP: whoever sends it listens, sooner or later. `rates`: the link's, and what comes
+/// back over it, where that is known.
+pub fn aqm_of_tcp(
+    rtt: Option<Duration>,
+    rates: (Option<u64>, Option<u64>),
+    (packet, round): (Duration, Duration),
+) -> Aqm {
+    if let (Some(bps), Some(back_bps)) = rates
+        && back_bps.saturating_mul(ACK_PARTS) < bps
+    {
+        return Aqm { target: Duration::MAX, ..Aqm::default() };
+    }
+    let rtt = rtt.unwrap_or(TCP_RTT).clamp(INTERVAL_MIN, INTERVAL_MAX);
+    Aqm {
+        target: rtt / TCP_TARGET_PARTS + packet / 2 * 3 + round,
+        interval: TCP_INTERVALS * rtt,
+        bound: Duration::MAX,
+    }
 }
 
-/// Its sender understands marks (RFC 3168).
-pub fn can_be_marked(packet: &[u8]) -> bool {
-    ip::traffic_class(packet).is_some_and(|class| class & 3 != 0)
+/// How it is managed (see the module); `None`: it waits as long as it takes.
+pub fn managed(class: Class, kind: Kind, packet: &[u8]) -> Option<Managed> {
+    // By RFC 3168 the sender of such a packet understands marks.
+    let can_be_marked = || ip::traffic_class(packet).is_some_and(|class| class & 3 != 0);
+    (class != Class::Control).then(|| Managed { can_be_marked: can_be_marked(), is_tcp: kind == Kind::Tcp })
 }
 
 /// Tells the receiver, and by it the sender, that the path is congested (RFC 3168 section 5).
@@ -133,6 +194,16 @@ mod tests {
         assert_eq!(weights_of(usize::MAX, (0, 0)), (MAX_WEIGHT, 1));
         // The forty have a group of weight 40.
         assert_eq!(weights_of(1, (0, 40)), (40, 1));
+    }
+
+    #[test]
+    fn what_an_operator_has_chosen_holds_however_many_flows_wait() {
+        let chosen = Weights { split: 3, forwarded: 1 };
+        assert_eq!(weights_by(chosen, (40, 40)), (1, 3));
+        assert_eq!(weights_by(chosen, (0, 0)), (1, 3));
+        // Of thirty-six two are in the default group, and the others in groups of a weight each.
+        assert_eq!(weights_by(chosen, (2, 36)), (12, 2));
+        assert_eq!(weights_by(Weights { split: 1000, forwarded: 1 }, (0, 5)), (1, 1));
     }
 
     #[test]
@@ -167,6 +238,10 @@ mod tests {
         assert_eq!((satellite.interval, satellite.target, satellite.bound), (ms(500), ms(63), ms(24)));
         let unknown = aqm(None, ms(0), ms(0));
         assert_eq!((unknown.interval, unknown.target), (ms(100), Duration::from_micros(12_500)));
+        let tcp = aqm_of_tcp(Some(ms(500)), (Some(8_000_000), Some(400_000)), (ms(2), ms(0)));
+        assert_eq!((tcp.interval, tcp.target, tcp.bound), (ms(1000), ms(253), Duration::MAX));
+        let starved = aqm_of_tcp(Some(ms(500)), (Some(8_000_000), Some(300_000)), (ms(2), ms(0)));
+        assert_eq!(starved.target, Duration::MAX);
         let crowd = aqm(Some(ms(500)), ms(2), ms(120));
         assert_eq!((crowd.target, crowd.bound), (ms(183), ms(144)));
     }

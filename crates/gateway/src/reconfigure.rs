@@ -1,7 +1,7 @@
 //! Another configuration, while the gateway runs: what differs is applied, and no connection is
 //! dropped for it.
 
-use farlink_engine::config::{Config, Interface, LegConfig, Limits, Link};
+use farlink_engine::config::{Config, Interface, LegConfig, Limits, Link, Weights};
 use farlink_engine::link::Change;
 use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::Instant;
@@ -244,6 +244,15 @@ impl Gateway {
                 link.set_xcp_weights(now, after.xcp_weights);
             }
         });
+        let differs = |which: fn(Weights) -> u32| before.weights.map(which) != after.weights.map(which);
+        let weights = (differs(|weights| weights.split), differs(|weights| weights.forwarded));
+        for (what, differs) in [("split_weight", weights.0), ("forwarded_weight", weights.1)] {
+            done.apply(differs, &key(what), || {
+                if let Some(link) = self.outlet.link_mut(way) {
+                    link.set_weights(after.weights);
+                }
+            });
+        }
         done.apply(before.xcp_context != after.xcp_context, &key("xcp_context"), || {
             self.engine.set_xcp_context(way, after.xcp_context);
         });
@@ -322,6 +331,7 @@ fn link_in_force(before: &Link, after: &Link) -> Link {
         action: after.action,
         is_half_duplex: after.is_half_duplex,
         xcp_weights: after.xcp_weights,
+        weights: after.weights,
         xcp_context: after.xcp_context,
         copies: after.copies,
         ..before.clone()

@@ -4,7 +4,7 @@ use farlink_cc::Kind;
 use farlink_egress::MAX_WEIGHT;
 use farlink_engine::config::{
     Action, INITIAL_WINDOW_SEGMENTS, INITIAL_WINDOW_SEGMENTS_MAX, InitialWindow, Limits, LinkAction,
-    OnLongPaths, XcpWeights,
+    OnLongPaths, Weights, XcpWeights,
 };
 use farlink_engine::link::{Change, Link, Witness};
 use farlink_engine::net::Way;
@@ -41,7 +41,7 @@ use Setting::{PerLink, PerRule, Whole};
 
 /// All that can be changed while the gateway runs. The laboratory's settings stand in a table like
 /// this one: `crates/lab/src/settings/table.rs`.
-const SETTINGS: [Setting; 22] = [
+const SETTINGS: [Setting; 24] = [
     PerLink(
         "rate_bps",
         "its rate, or unknown (`rate` is the same)",
@@ -96,6 +96,18 @@ const SETTINGS: [Setting; 22] = [
         "and for all others",
         |_, link| weight_text(link, |weights| weights.plain),
         |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.plain),
+    ),
+    PerLink(
+        "split_weight",
+        "parts of the link for split TCP while other traffic wants it, too, or auto: by flows",
+        |_, link| share_text(link, |weights| weights.split),
+        |gateway, _, way, value| gateway.set_weight(way, value, |w| &mut w.split),
+    ),
+    PerLink(
+        "forwarded_weight",
+        "and for all other traffic",
+        |_, link| share_text(link, |weights| weights.forwarded),
+        |gateway, _, way, value| gateway.set_weight(way, value, |w| &mut w.forwarded),
     ),
     PerLink(
         "xcp_context",
@@ -272,9 +284,19 @@ fn read_link_rate(gateway: &Gateway, link: &LinkQueue) -> String {
 
 /// What is said of links that are no XCP routers.
 const NO_WEIGHT: &str = "none";
+/// By how many flows wait.
+const AUTO: &str = "auto";
 
 fn weight_text(link: &LinkQueue, which: fn(XcpWeights) -> u32) -> String {
     link.xcp_weights().map_or_else(|| NO_WEIGHT.into(), |weights| which(weights).to_string())
+}
+
+fn share_text(link: &LinkQueue, which: fn(Weights) -> u32) -> String {
+    link.weights().map_or_else(|| AUTO.into(), |weights| which(weights).to_string())
+}
+
+fn weight_of(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|weight| (1..=MAX_WEIGHT).contains(weight))
 }
 
 fn read_link_cc(gateway: &Gateway, link: &LinkQueue) -> String {
@@ -439,8 +461,7 @@ impl Gateway {
             // As it is said of links that are no routers.
             return Ok(());
         }
-        let weight = value.parse().ok().filter(|weight| (1..=MAX_WEIGHT).contains(weight));
-        let weight = weight.ok_or_else(|| format!("`{value}`: allowed are 1 to {MAX_WEIGHT}"))?;
+        let weight = weight_of(value).ok_or_else(|| format!("`{value}`: allowed are 1 to {MAX_WEIGHT}"))?;
         let (Some(link), Some(mut weights)) = (link, weights) else {
             return Err(
                 "it is no XCP router, so nothing shares by weights; allowed: with `xcp_router = true`".into(),
@@ -448,6 +469,24 @@ impl Gateway {
         };
         *which(&mut weights) = weight;
         link.set_xcp_weights(now, weights);
+        Ok(())
+    }
+
+    fn set_weight(
+        &mut self,
+        way: Way,
+        value: &str,
+        which: fn(&mut Weights) -> &mut u32,
+    ) -> Result<(), String> {
+        let Some(link) = self.outlet.link_mut(way) else { return Ok(()) };
+        let mut chosen = None;
+        if value != AUTO {
+            let allowed = || format!("`{value}`: allowed are 1 to {MAX_WEIGHT} and {AUTO}");
+            let mut weights = link.weights().unwrap_or_default();
+            *which(&mut weights) = weight_of(value).ok_or_else(allowed)?;
+            chosen = Some(weights);
+        }
+        link.set_weights(chosen);
         Ok(())
     }
 

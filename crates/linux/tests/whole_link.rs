@@ -34,6 +34,7 @@ fn gateway(everything: bool, method: Method) -> DriverConfig {
         is_half_duplex: false,
         is_xcp_router: false,
         xcp_weights: Default::default(),
+        weights: None,
         explicit: Default::default(),
         xcp_context: XcpContext::default(),
         xcp_shim: None,

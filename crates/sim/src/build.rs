@@ -140,6 +140,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             is_half_duplex: false,
             is_xcp_router: false,
             xcp_weights: Default::default(),
+            weights: None,
             explicit: Default::default(),
             xcp_context: XcpContext::default(),
             xcp_shim: xcp_shim(gap),

@@ -221,6 +221,7 @@ pub(super) fn link(
             xcp: l.xcp_weight.map_or(usual.xcp, |n| n.0 as u32),
             plain: l.plain_weight.map_or(usual.plain, |n| n.0 as u32),
         },
+        weights: weights(l),
         explicit: engine::Explicit {
             sources: l.xcp_sources.iter().map(|p| (p.0, p.1)).collect(),
             destinations: l.xcp_destinations.iter().map(|p| (p.0, p.1)).collect(),
@@ -264,6 +265,17 @@ fn copies(l: &file::Link, source: Source<'_>) -> Result<engine::Copies, ConfigEr
         (Some(file::EarlyRepetition::Off), _) | (None, true) => Ok(engine::Copies::Off),
         (Some(file::EarlyRepetition::Auto) | None, false) => Ok(engine::Copies::Auto),
     }
+}
+
+/// `None`: nobody has chosen any.
+fn weights(l: &file::Link) -> Option<engine::Weights> {
+    let split = l.split_weight.as_ref().map(|n| n.0 as u32);
+    let forwarded = l.forwarded_weight.as_ref().map(|n| n.0 as u32);
+    let usual = engine::Weights::default();
+    split.or(forwarded).map(|_| engine::Weights {
+        split: split.unwrap_or(usual.split),
+        forwarded: forwarded.unwrap_or(usual.forwarded),
+    })
 }
 
 /// The IP protocol of XCP's own header; `None`: options are used.

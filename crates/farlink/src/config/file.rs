@@ -118,6 +118,10 @@ pub struct Link {
     #[serde(default)]
     pub plain_weight: Option<Number<1, 1000>>,
     #[serde(default)]
+    pub split_weight: Option<Number<1, 1000>>,
+    #[serde(default)]
+    pub forwarded_weight: Option<Number<1, 1000>>,
+    #[serde(default)]
     pub xcp_sources: Vec<Prefix>,
     #[serde(default)]
     pub xcp_destinations: Vec<Prefix>,

@@ -3,7 +3,7 @@
 use crate::script::network::{SPARE, TO_A, TO_B};
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Rule};
+use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Rule, Weights};
 use farlink_gateway::{IfaceId, Reconfigured, SELECTORS_FROM};
 
 /// A link towards b, and rules.
@@ -85,13 +85,18 @@ fn the_rate_of_a_link_changes_and_what_it_cannot_is_named() {
         c.limits.flows_max += 1;
         for link in c.interfaces.iter_mut().filter_map(|i| i.link.as_mut()) {
             link.rate_bps = Some(4_000_000);
+            link.weights = Some(Weights { split: 3, forwarded: 1 });
             link.overhead_bytes = 18;
         }
     });
-    assert_eq!(done.applied, ["limits.pool_bytes", "link.sat.rate"]);
+    let applied =
+        ["limits.pool_bytes", "link.sat.rate", "link.sat.split_weight", "link.sat.forwarded_weight"];
+    assert_eq!(done.applied, applied);
     assert_eq!(done.at_restart, ["limits.flows_max", "link.sat.overhead_bytes"]);
     let settings = t.with_gateway(|g, _, _| g.settings());
-    assert!(settings.contains(&("link.sat.rate_bps".into(), "4000000".into())), "{settings:?}");
+    for (key, value) in [("rate_bps", "4000000"), ("split_weight", "3"), ("forwarded_weight", "1")] {
+        assert!(settings.contains(&(format!("link.sat.{key}"), value.into())), "{key}: {settings:?}");
+    }
     let again = reconfigure(&mut t, |_| {});
     assert_eq!(again, Reconfigured::default(), "nothing differs");
     carries(&mut t);

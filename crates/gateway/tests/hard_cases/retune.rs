@@ -168,6 +168,7 @@ fn what_is_in_force_is_told_as_set_takes_it() {
     let wanted = "link.sat.rate_bps=unknown link.sat.cc=cubic link.sat.initial_window_segments=auto \
                   link.sat.long_path_initial_window_segments=same link.sat.up=true link.sat.contact=true link.sat.action=default link.sat.duplex=full \
                   link.sat.xcp_weight=none link.sat.plain_weight=none \
+                  link.sat.split_weight=auto link.sat.forwarded_weight=auto \
                   link.sat.xcp_context=pair \
                   default_action=split send_ahead=off ordinary.cc=cubic ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
                   flow_control.queue_drop=false limits.relay_bytes=65535 limits.pool_bytes=536870912";
@@ -181,6 +182,8 @@ fn what_is_in_force_is_told_as_set_takes_it() {
         ("link.sat.contact", "false"),
         ("link.sat.action", "auto"),
         ("link.sat.duplex", "half"),
+        ("link.sat.forwarded_weight", "3"),
+        ("link.sat.split_weight", "2"),
         ("default_action", "custody"),
         ("ordinary.cc", "vegas"),
         ("ordinary.initial_window_segments", "auto"),
@@ -219,6 +222,7 @@ fn quantities_are_read_as_people_type_them() {
     for (key, typed, wrong) in [
         ("link.sat.rate_bps", "0", "too little"),
         ("link.sat.rate_bps", "8 parsec", "unknown unit `parsec`"),
+        ("link.sat.split_weight", "0", "1 to 1000 and auto"),
         ("link.sat.rate", "6", "needs a unit"),
         ("link.sat.rate", "6 Mbaud", "unknown unit `Mbaud`; allowed: a rate"),
         ("limits.pool_bytes", "1k", "`1k`"),

@@ -83,6 +83,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         is_half_duplex: a & 3 == 3 && b & 0x80 != 0,
         is_xcp_router: b & 0x40 != 0,
         xcp_weights: Default::default(),
+        weights: None,
         explicit: Explicit {
             destinations: if b & 0x90 == 0x10 { vec![("10.0.0.0".parse().unwrap(), 9)] } else { vec![] },
             ..Explicit::default()

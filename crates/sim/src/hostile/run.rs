@@ -392,6 +392,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             is_half_duplex: false,
             is_xcp_router: false,
             xcp_weights: Default::default(),
+            weights: None,
             explicit: Default::default(),
             xcp_context: XcpContext::default(),
             xcp_shim: plan.link.xcp_in_shim.then_some(SHIM_PROTOCOL),
