@@ -591,3 +591,67 @@ fn a_reload_takes_nothing_that_a_firewall_would_refuse() {
     });
     bed.ends(daemon, &before);
 }
+
+/// Whether diversion would work is tried with new connections: what is open is left alone. This
+/// firewall cannot be seen through from its rules.
+#[test]
+fn a_trial_leaves_open_connections_alone() {
+    const NAME: &str = "a_trial_leaves_open_connections_alone";
+    if skipped(NAME) || is_missing(NAME, "nft", "--version") || is_missing(NAME, "ss", "-V") {
+        return;
+    }
+    let bed = Bed::new("trial");
+    let before = bed.own();
+    bed.in_gateway(
+        "nft 'table inet fw { chain c { type filter hook forward priority 0; policy drop; ip dscp 0x3f accept; \
+         iifname to-client oifname to-server accept; iifname to-server oifname to-client accept; }; }'",
+    );
+    let daemon = bed.boot("policy", &format!("{NAMES}traffic = \"tcp\"\n"));
+    let at = |place: &str| bed.status().pointer(place).cloned().unwrap_or_default();
+    bed.eventually("it is let go", || {
+        let _ = bed.transfer();
+        at("/diversion/ipv4") == false
+    });
+    let listener = bed.server.run(|| Ok(TcpListener::bind("10.73.2.2:0").unwrap())).unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::copy(&mut stream.try_clone().unwrap(), &mut stream).unwrap();
+    });
+    let mut open = bed.client.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
+    let port = open.local_addr().unwrap().port();
+    let mut speak = || {
+        let mut heard = [0; 4];
+        open.write_all(b"here").unwrap();
+        open.read_exact(&mut heard).unwrap();
+    };
+    speak();
+    // A change of the firewall brings a trial.
+    let ends = at("/diversion/ends").as_u64().unwrap();
+    bed.in_gateway("nft add table inet another");
+    std::thread::scope(|scope| {
+        let connects = scope.spawn(|| {
+            bed.eventually("it was tried", || {
+                let _ = bed.transfer();
+                at("/diversion/ends").as_u64().unwrap() > ends
+            });
+        });
+        while !connects.is_finished() {
+            speak();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let filter = format!("sport = :{port}");
+    let sockets =
+        bed.client.run(|| Ok(Command::new("ss").args(["-tinOH", &filter]).output().unwrap())).unwrap();
+    let said = text(&sockets);
+    assert!(said.contains("rtt:") && !said.contains("retrans:"), "something was lost: {said}");
+    drop(open);
+    server.join().unwrap();
+    bed.in_gateway("nft 'delete table inet fw; delete table inet another'");
+    bed.eventually("connections are split", || {
+        let split = bed.count("/engine/counters/flows_split");
+        bed.transfer().is_ok() && bed.count("/engine/counters/flows_split") > split
+    });
+    bed.ends(daemon, &before);
+}

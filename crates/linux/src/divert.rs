@@ -67,7 +67,8 @@ pub struct Divert {
 impl Divert {
     /// Checks that nobody else uses our numbers, removes what a killed predecessor left behind,
     /// then diverts. The TUNs must exist and have a reader: packets come from here on. A family
-    /// that a firewall is sure to drop takes the ordinary way.
+    /// that a firewall is sure to drop takes the ordinary way; where its rules do not say, it is
+    /// tried with new connections first.
     pub fn apply(config: DivertConfig, interfaces: Vec<Diverted>) -> Result<Self> {
         let plan = Plan::new(config, interfaces)?;
         let mut socket = Socket::open()?;
@@ -77,8 +78,8 @@ impl Divert {
             return Err(Error::Refused(problem.text));
         }
         remove_leftovers(&plan.config)?;
-        let foreseen = foresee(&plan);
-        let mut now = Now::ALL;
+        let (foreseen, unknown) = foresee(&plan);
+        let mut now = Now { trials: unknown, ..Now::ALL };
         for Foreseen { family, .. } in &foreseen {
             let is_whole = !plan.config.takes_everything();
             now.families = now.families.with(*family, false);
@@ -105,7 +106,7 @@ impl Divert {
 
     /// Which families a firewall would drop if they were diverted now. Runs `nft` once.
     pub(crate) fn foresee(&self) -> Vec<Foreseen> {
-        foresee(&self.plan)
+        foresee(&self.plan).0
     }
 
     /// The families that took the ordinary way from the start.
@@ -145,11 +146,24 @@ impl Divert {
         self.owned.is_some()
     }
 
-    /// Diverts these families from here on, and lets the others take the ordinary way. Counters
-    /// begin anew.
-    pub fn set_families(&mut self, families: Families) -> Result<()> {
-        self.now.families = families;
+    /// Diverts this family from here on, or lets it take the ordinary way. Counters begin anew.
+    pub(crate) fn set_family(&mut self, family: Family, on: bool) -> Result<()> {
+        self.now.families = self.now.families.with(family, on);
+        self.now.trials = self.now.trials.with(family, false);
         self.put_table()
+    }
+
+    /// Diverts new connections of a family until [`Self::set_family`], so that it shows whether
+    /// they come out. Those that are open take the ordinary way meanwhile. Counters begin anew.
+    pub(crate) fn try_out(&mut self, family: Family) -> Result<()> {
+        self.now.families = self.now.families.with(family, true);
+        self.now.trials = self.now.trials.with(family, true);
+        self.put_table()
+    }
+
+    /// The families of which new connections alone are diverted.
+    pub(crate) fn trials(&self) -> Families {
+        self.now.trials
     }
 
     /// Diverts everything that leaves by the chosen interfaces of these families from here on, of
@@ -260,12 +274,13 @@ impl Divert {
     }
 }
 
-/// See [`Divert::foresee`].
-fn foresee(plan: &Plan) -> Vec<Foreseen> {
+/// See [`Divert::foresee`]; and the families of which the rules do not say it.
+fn foresee(plan: &Plan) -> (Vec<Foreseen>, Families) {
     let table = plan.config.table_name();
     // Where the rules cannot be read, trying tells.
     let ruleset = nft::ruleset(&table).unwrap_or_default();
-    foresee::foresee(&ruleset, &table, &plan.interfaces)
+    let all = &plan.interfaces;
+    (foresee::foresee(&ruleset, &table, all), foresee::unknown(&ruleset, &table, all))
 }
 
 impl Drop for Divert {

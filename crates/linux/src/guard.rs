@@ -31,8 +31,6 @@ use repairs::Repairs;
 /// A kind of traffic of a family.
 type Watched = (Family, Kind);
 
-const NEITHER: Families = Families { v4: false, v6: false };
-
 /// Packets written into a TUN, of one family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
@@ -344,6 +342,7 @@ impl Keeper {
                 continue;
             }
             let mut plain = vec![(0, 0); self.pulse.ports.len()];
+            let mut is_tried = kind == Kind::Tcp && self.divert.trials().has(family);
             for (n, port) in self.divert.numbered().filter_map(|(n, _)| Some((n, self.pulse.ports.get(n)?))) {
                 let of = |what: &str| packets(counter_name(what, family, n));
                 let traffic = port.of(family);
@@ -369,6 +368,10 @@ impl Keeper {
                         Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
                     };
                 }
+                if is_tried && reading.syns_left > 0 {
+                    steps.push(((family, kind), Step::Keep));
+                    is_tried = false;
+                }
                 // While the loop stands still nothing is read, and the firewall is not to blame.
                 let step = guard.look(now, n, is_turning.then_some(reading));
                 if kind == Kind::Tcp && guard.is_losing(n) {
@@ -384,6 +387,7 @@ impl Keeper {
                 Step::Acquit => self.resume(watched, "it is refused here without diversion, too")?,
                 Step::Try if self.would_be_refused(now, watched) => {}
                 Step::Try => self.resume(watched, "it is tried again")?,
+                Step::Keep => self.set_diverted(watched, true)?,
             }
         }
         Ok(())
@@ -443,21 +447,24 @@ impl Keeper {
 
     fn set_diverted(&mut self, (family, kind): Watched, on: bool) -> Result<()> {
         match kind {
-            Kind::Tcp => self.divert.set_families(self.divert.families().with(family, on))?,
+            Kind::Tcp => self.divert.set_family(family, on)?,
             Kind::Rest => self.divert.set_whole(self.divert.whole().with(family, on))?,
         }
+        self.changed_by_us()
+    }
+
+    fn changed_by_us(&mut self) -> Result<()> {
         self.auditor.own_change()?;
         self.families.iter_mut().for_each(FamilyGuard::counters_reset);
         Ok(())
     }
 
-    /// Whether a firewall would refuse new connections if this were tried; it then waits longer.
-    /// Where it drops them a trial is allowed: a SYN that is lost comes again.
+    /// Whether a firewall is sure to let nothing through if this were tried; it then waits longer.
     fn would_be_refused(&mut self, now: Instant, watched: Watched) -> bool {
         if self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
             return false;
         }
-        let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0 && f.refuses);
+        let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0);
         let Some(Foreseen { cause, .. }) = found else { return false };
         self.with_guard(watched, |guard| guard.wait_for_change(now, cause));
         true
@@ -474,7 +481,13 @@ impl Keeper {
             return Ok(());
         }
         tracing::info!("{family} {} is diverted again: {why}", kind.name());
-        self.set_diverted(watched, true)?;
+        match kind {
+            Kind::Tcp => {
+                self.divert.try_out(family)?;
+                self.changed_by_us()?;
+            }
+            Kind::Rest => self.set_diverted(watched, true)?,
+        }
         self.with_guard(watched, FamilyGuard::begin_trial);
         Ok(())
     }
@@ -525,7 +538,7 @@ impl Keeper {
             in_place: self.is_whole && split && families == Families::BOTH,
             ipv4: families.v4,
             ipv6: families.v6,
-            everything: everything.then(|| self.divert.whole() != NEITHER),
+            everything: everything.then(|| self.divert.whole() != Families::NEITHER),
             split,
             repairs: self.repairs.count(),
             ends: self.ends,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::blame::{commands, droppers, remedy, text};
 use super::diagnosis::{Diagnosis, Severity};
-use super::plan::Diverted;
+use super::plan::{Diverted, Families};
 use crate::netlink::Family;
 
 /// Chains within chains, at most: nft allows no more.
@@ -46,8 +46,8 @@ impl Fits {
 struct Fate {
     /// A rule may let it through.
     may_pass: bool,
-    /// One that refuses it with an answer may be reached.
-    may_be_refused: bool,
+    /// One does, or nothing is there that would not. Rules that may drop it are not thought of.
+    passes: bool,
     /// Nothing gets beyond this chain.
     ends: bool,
 }
@@ -66,15 +66,20 @@ pub(crate) struct Foreseen {
     pub(crate) family: Family,
     /// Who would drop it, and what helps.
     pub(crate) cause: Diagnosis,
-    /// New connections would be refused with an answer, so that not even a trial is free: a SYN
-    /// that is dropped comes again, one that is refused does not.
-    pub(crate) refuses: bool,
+}
+
+/// Families of which the rules do not say whether a firewall would drop them.
+pub(super) fn unknown(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Families {
+    let is_unknown = |family| outlook(ruleset, own_table, all, family) == Outlook::Unknown;
+    Families { v4: is_unknown(Family::V4), v6: is_unknown(Family::V6) }
 }
 
 /// Families that a firewall is sure to drop where they are diverted.
 pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Vec<Foreseen> {
     let of = |family| {
-        let refuses = refuses(ruleset, own_table, all, family)?;
+        if outlook(ruleset, own_table, all, family) != Outlook::CutOff {
+            return None;
+        }
         let found = droppers(ruleset, Some(family), own_table);
         let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
         let named = format!("{} {} {}", first.family, first.table, first.chain);
@@ -84,34 +89,43 @@ pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> V
             remedy(Some(first), all)
         );
         let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
-        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)), refuses })
+        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)) })
     };
     Family::BOTH.into_iter().filter_map(of).collect()
 }
 
-/// What a firewall does with connections that are diverted: whether it is sure to drop each, and
-/// whether it refuses them with an answer. `None`: some may get through, or none would without us.
-fn refuses(entries: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Option<bool> {
+/// What becomes of new connections that are diverted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outlook {
+    /// Some get through, or none would without us.
+    Free,
+    /// It is more than can be read from the rules.
+    Unknown,
+    /// None gets through, and some would without us.
+    CutOff,
+}
+
+/// What becomes of a family that is diverted.
+fn outlook(entries: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Outlook {
     let mut ruleset = Ruleset { entries, own_table, left: RULES_MAX };
     let mut fate = |from: &str, to: &str| ruleset.forward(Packet { family, from, to });
-    let (mut plain, mut refused) = (false, false);
+    let (mut plain, mut may_pass) = (false, false);
     for one in all {
         let others = || all.iter().filter(|other| other.interface != one.interface);
         plain |= others().any(|other| fate(&one.interface, &other.interface).may_pass);
-        let entry = fate(&one.interface, &one.tun);
-        refused |= entry.may_be_refused;
-        if !entry.may_pass {
-            continue;
-        }
-        for other in others() {
-            let exit = fate(&one.tun, &other.interface);
-            refused |= exit.may_be_refused;
-            if exit.may_pass {
-                return None;
+        let enters = fate(&one.interface, &one.tun);
+        for leaves in others().map(|other| fate(&one.tun, &other.interface)) {
+            if enters.passes && leaves.passes {
+                return Outlook::Free;
             }
+            may_pass |= enters.may_pass && leaves.may_pass;
         }
     }
-    plain.then_some(refused)
+    match (may_pass, plain) {
+        (true, _) => Outlook::Unknown,
+        (false, true) => Outlook::CutOff,
+        (false, false) => Outlook::Free,
+    }
 }
 
 impl Ruleset<'_> {
@@ -122,7 +136,7 @@ impl Ruleset<'_> {
             Family::V6 => "ip6",
         };
         let entries = self.entries;
-        let mut all = Fate { may_pass: true, ..Fate::default() };
+        let mut all = Fate { may_pass: true, passes: true, ..Fate::default() };
         for chain in entries.iter().filter_map(|entry| entry.get("chain")) {
             let (family, table) = (text(chain, "family"), text(chain, "table"));
             let is_on_the_way = text(chain, "hook") == "forward" && table != self.own_table;
@@ -130,9 +144,11 @@ impl Ruleset<'_> {
                 continue;
             }
             let mut fate = self.walk((family, table, text(chain, "name")), packet, 0);
-            fate.may_pass |= !fate.ends && text(chain, "policy") != "drop";
+            let falls_through = !fate.ends && text(chain, "policy") != "drop";
+            fate.may_pass |= falls_through;
+            fate.passes |= falls_through;
             all.may_pass &= fate.may_pass;
-            all.may_be_refused |= fate.may_be_refused;
+            all.passes &= fate.passes;
         }
         all
     }
@@ -159,7 +175,7 @@ impl Ruleset<'_> {
                 continue;
             }
             for (verdict, fits) in verdicts(statements, packet).map(|(v, own)| (v, own.min(fits))) {
-                let end = self.apply(verdict, chain, packet, depth, &mut fate);
+                let end = self.apply((verdict, fits), chain, packet, depth, &mut fate);
                 if fits == Fits::Yes
                     && let Some(ends) = end
                 {
@@ -175,21 +191,23 @@ impl Ruleset<'_> {
     /// behind the chain, either.
     fn apply(
         &mut self,
-        verdict: Verdict<'_>,
+        (verdict, fits): (Verdict<'_>, Fits),
         (family, table, _): (&str, &str, &str),
         packet: Packet<'_>,
         depth: usize,
         fate: &mut Fate,
     ) -> Option<bool> {
         match verdict {
-            Verdict::Accept => fate.may_pass = true,
+            Verdict::Accept => {
+                fate.may_pass = true;
+                fate.passes |= fits == Fits::Yes;
+            }
             Verdict::Drop => {}
-            Verdict::Reject => fate.may_be_refused = true,
             Verdict::Return => return Some(false),
             Verdict::Jump(to, is_goto) => {
                 let inner = self.walk((family, table, to), packet, depth + 1);
                 fate.may_pass |= inner.may_pass;
-                fate.may_be_refused |= inner.may_be_refused;
+                fate.passes |= inner.passes && fits == Fits::Yes;
                 // From where a goto leads nothing comes back here.
                 return (inner.ends || is_goto).then_some(inner.ends);
             }
@@ -203,7 +221,6 @@ impl Ruleset<'_> {
 enum Verdict<'a> {
     Accept,
     Drop,
-    Reject,
     Return,
     Jump(&'a str, bool),
 }
@@ -214,10 +231,8 @@ impl<'a> Verdict<'a> {
         let target = |key: &str| statement.get(key).map(|to| text(to, "target"));
         if has("accept") {
             Some(Self::Accept)
-        } else if has("drop") {
+        } else if has("drop") || has("reject") {
             Some(Self::Drop)
-        } else if has("reject") {
-            Some(Self::Reject)
         } else if has("return") {
             Some(Self::Return)
         } else {
@@ -334,7 +349,7 @@ mod tests {
     }
 
     /// A base chain of this policy with these rules, and one that is jumped to.
-    fn judged(policy: &str, rules: &[Value], inner: &[Value]) -> Option<bool> {
+    fn judged(policy: &str, rules: &[Value], inner: &[Value]) -> Outlook {
         let chain = |name: &str| json!({"family": "inet", "table": "fw", "name": name});
         let mut base = chain("onward");
         base["hook"] = json!("forward");
@@ -343,7 +358,7 @@ mod tests {
         let rule = |chain: &str, expr: &Value| json!({"rule": {"family": "inet", "table": "fw", "chain": chain, "expr": expr}});
         entries.extend(rules.iter().map(|expr| rule("onward", expr)));
         entries.extend(inner.iter().map(|expr| rule("inner", expr)));
-        refuses(&entries, "farlink", &all(), Family::V4)
+        outlook(&entries, "farlink", &all(), Family::V4)
     }
 
     fn established() -> Value {
@@ -361,17 +376,17 @@ mod tests {
 
     #[test]
     fn a_chain_that_knows_single_interfaces_drops_ours() {
-        assert_eq!(judged("drop", &[established(), out()], &[]), Some(false));
-        assert_eq!(judged("accept", &[established(), out(), reject()], &[]), Some(true));
+        assert_eq!(judged("drop", &[established(), out()], &[]), Outlook::CutOff);
+        assert_eq!(judged("accept", &[established(), out(), reject()], &[]), Outlook::CutOff);
         // Half of the way is not enough.
         let to_us = json!([by("oifname", "farlink*"), {"accept": null}]);
-        assert_eq!(judged("drop", &[out(), to_us.clone()], &[]), Some(false));
+        assert_eq!(judged("drop", &[out(), to_us.clone()], &[]), Outlook::CutOff);
         let from_us = json!([by("iifname", "farlink0"), by("oif", "sat0"), {"accept": null}]);
-        assert_eq!(judged("drop", &[out(), to_us, from_us], &[]), None);
+        assert_eq!(judged("drop", &[out(), to_us, from_us], &[]), Outlook::Free);
         // Zones as firewalld has them.
         let map = json!([{"vmap": {"key": {"meta": {"key": "iifname"}}, "data": {"set": [["lan0", {"goto": {"target": "inner"}}]]}}}]);
         let accepts = json!([by("oifname", "sat0"), {"accept": null}]);
-        assert_eq!(judged("accept", &[established(), map, reject()], &[accepts, reject()]), Some(true));
+        assert_eq!(judged("accept", &[established(), map, reject()], &[accepts, reject()]), Outlook::CutOff);
     }
 
     #[test]
@@ -380,20 +395,21 @@ mod tests {
             [["established", {"accept": null}], ["invalid", {"drop": null}]]}}}]);
         let limited = json!([{"limit": {"rate": 5}}, {"drop": null}]);
         let invalid = json!([{"xt": {"type": "match", "name": "conntrack"}}, {"drop": null}]);
-        assert_eq!(judged("accept", &[state_map, limited, invalid], &[]), None);
+        assert_eq!(judged("accept", &[state_map, limited, invalid], &[]), Outlook::Free);
         // What another interface would have to bear.
         let jump = json!([by("iifname", "ppp0"), {"jump": {"target": "inner"}}]);
-        assert_eq!(judged("accept", &[jump], &[established(), reject()]), None);
+        assert_eq!(judged("accept", &[jump], &[established(), reject()]), Outlook::Free);
         for accept in [
             json!([by("iifname", "@lans"), {"accept": null}]),
-            json!([{"match": {"op": "!=", "left": {"meta": {"key": "iifname"}}, "right": "sat0"}}, {"accept": null}]),
             json!([{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.0.0.0/8"}}, {"accept": null}]),
             json!([{"queue": {"num": 1}}]),
         ] {
-            assert_eq!(judged("drop", &[out(), accept.clone()], &[]), None, "{accept}");
+            assert_eq!(judged("drop", &[out(), accept.clone()], &[]), Outlook::Unknown, "{accept}");
         }
+        let all_but_one = json!([{"match": {"op": "!=", "left": {"meta": {"key": "iifname"}}, "right": "sat0"}}, {"accept": null}]);
+        assert_eq!(judged("drop", &[out(), all_but_one], &[]), Outlook::Free);
         // Nobody gets through: that is not for our sake.
-        assert_eq!(judged("drop", &[established()], &[]), None);
-        assert_eq!(judged("accept", &[], &[]), None);
+        assert_eq!(judged("drop", &[established()], &[]), Outlook::Free);
+        assert_eq!(judged("accept", &[], &[]), Outlook::Free);
     }
 }

@@ -174,6 +174,8 @@ pub struct Families {
 impl Families {
     /// Both of them.
     pub const BOTH: Self = Self { v4: true, v6: true };
+    /// None of them.
+    pub const NEITHER: Self = Self { v4: false, v6: false };
 
     /// Whether this one is among them.
     #[must_use]
@@ -201,11 +203,15 @@ pub(crate) struct Now {
     /// Of which families everything that leaves by an interface, where that was chosen; of the
     /// others TCP alone.
     pub(crate) whole: Families,
+    /// Of which families it is only being tried: of their TCP SYNs alone. If these are lost they
+    /// come again, and whatever is open is left alone.
+    pub(crate) trials: Families,
 }
 
 impl Now {
     /// All that was chosen.
-    pub(crate) const ALL: Self = Self { families: Families::BOTH, whole: Families::BOTH };
+    pub(crate) const ALL: Self =
+        Self { families: Families::BOTH, whole: Families::BOTH, trials: Families::NEITHER };
 }
 
 /// Name of a counter of the `n`-th interface.
@@ -296,7 +302,7 @@ impl Plan {
     /// sees each packet once, on its way out of the TUN (so that NAT and stateful filters work as
     /// without us).
     pub(crate) fn script(&self, notrack: bool, now: Now) -> Script {
-        let Now { families, whole } = now;
+        let Now { families, whole, trials } = now;
         let mut b = Builder::fresh_table(&self.config.table_name());
         b.counter("ip_options");
         if self.interfaces.is_empty() {
@@ -321,6 +327,10 @@ impl Plan {
         );
         for family in Family::BOTH.into_iter().filter(|f| !families.has(*f)) {
             b.rule("prerouting", vec![of(family), Statement::Return(())]);
+        }
+        for family in Family::BOTH.into_iter().filter(|f| trials.has(*f)) {
+            let tcp = is(TCP, meta("l4proto"));
+            b.rule("prerouting", vec![of(family), tcp, is_no_syn(), Statement::Return(())]);
         }
         exclusions(&mut b);
         for selection in &self.config.selections {
@@ -563,6 +573,8 @@ mod tests {
         let partly = plan.script(true, Now { families: Families { v4: false, v6: true }, ..Now::ALL });
         assert!(partly.to_json().unwrap().contains("plain_ipv4"));
         assert!(partly.rule_count() > plan.script(true, Now::ALL).rule_count());
+        let trial = plan.script(true, Now { trials: Families { v4: true, v6: false }, ..Now::ALL });
+        assert_eq!(trial.rule_count(), plan.script(true, Now::ALL).rule_count() + 1, "SYNs alone");
     }
 
     #[test]

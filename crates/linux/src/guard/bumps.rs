@@ -279,6 +279,8 @@ impl Keeper {
                 Step::Suspect { n, .. } => self.suspect(now, family, n)?,
                 Step::Acquit => self.resume(family, "it is refused here without diversion, too")?,
                 Step::Try => self.resume(family, "it is tried again")?,
+                // A bump is not tried with new connections alone.
+                Step::Keep => {}
             }
         }
         Ok(())

@@ -59,6 +59,8 @@ pub(super) enum Step {
     Acquit,
     /// Try to divert again.
     Try,
+    /// What is tried comes out: divert all of it.
+    Keep,
 }
 
 /// Why and since when something is not done.
