@@ -328,9 +328,10 @@ impl LinkQueue {
         let config = self.egress.config();
         let ns = |bytes: u64| config.rate_bps.map_or(0, |bps| bytes * 8_000_000_000 / bps.max(1));
         let packet = Duration::from_nanos(ns(u64::from(config.mtu_bytes)));
-        // Half of the link is theirs at least.
+        // So many times their own turn passes until all have had one.
         let others = u64::try_from(self.egress.waiting_in(group::OTHERS)).unwrap_or(u64::MAX).min(CROWD_MAX);
-        let round = Duration::from_nanos(ns(2 * others * u64::from(self.egress.burst_bytes())));
+        let round =
+            Duration::from_nanos(ns(self.others.turns() * others * u64::from(self.egress.burst_bytes())));
         let rates = (config.rate_bps, self.rate_in_bps);
         let of_tcp = others::aqm_of_tcp(config.rtt, rates, (packet, round));
         self.egress.set_aqm(others::aqm(config.rtt, packet, round), of_tcp);

@@ -63,6 +63,12 @@ impl Others {
         self.chosen
     }
 
+    /// In how many turns of the link one is theirs, at least.
+    pub fn turns(&self) -> u64 {
+        let Weights { split, forwarded } = self.chosen.unwrap_or_default();
+        1 + u64::from(split.div_ceil(forwarded.max(1)))
+    }
+
     /// They share it by these from the next look on.
     pub fn choose(&mut self, chosen: Option<Weights>) {
         self.chosen = chosen;
@@ -130,7 +136,7 @@ fn weights_by(chosen: Weights, (plain, split): (usize, usize)) -> (u32, u32) {
     }
     let weight = |n: u64| u32::try_from(n).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
     let of = |flows: usize| u64::try_from(flows).unwrap_or(u64::MAX);
-    let forwarded = of(split).saturating_mul(chosen.forwarded.into()) / u64::from(chosen.split.max(1));
+    let forwarded = of(split).saturating_mul(chosen.forwarded.into()).div_ceil(chosen.split.max(1).into());
     (weight(forwarded), weight(of(plain)))
 }
 

@@ -104,9 +104,10 @@ impl Divert {
         Ok(divert)
     }
 
-    /// Which families a firewall would drop if they were diverted now. Runs `nft` once.
-    pub(crate) fn foresee(&self) -> Vec<Foreseen> {
-        foresee(&self.plan).0
+    /// Which families a firewall would drop if they were diverted now, and of which its rules do
+    /// not say. Runs `nft` once.
+    pub(crate) fn foresee(&self) -> (Vec<Foreseen>, Families) {
+        foresee(&self.plan)
     }
 
     /// The families that took the ordinary way from the start.

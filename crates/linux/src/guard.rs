@@ -193,6 +193,8 @@ struct Keeper {
     failed_at: Option<Instant>,
     /// Other interfaces are to be diverted, and are not yet.
     wanted: Option<Change>,
+    /// The families of which the firewall's rules did not say what becomes of them.
+    unknown: Families,
 }
 
 impl Keeper {
@@ -231,6 +233,7 @@ impl Keeper {
             said: Vec::new(),
             failed_at: None,
             wanted: None,
+            unknown: Families::NEITHER,
         }
     }
 
@@ -290,6 +293,7 @@ impl Keeper {
             let ended = self.guard((family, Kind::Tcp)).and_then(FamilyGuard::undiverted);
             self.with_guard((family, Kind::Rest), |rest| match ended {
                 Some(ended) => rest.end(now, ended),
+                // Where TCP is only being tried it waits for that.
                 None => rest.begin_trial(),
             });
         }
@@ -338,11 +342,14 @@ impl Keeper {
         let mut steps: Vec<(Watched, Step)> = Vec::new();
         for guard in &mut self.families {
             let (family, kind) = (guard.family, guard.kind);
-            if kind == Kind::Rest && !self.divert.config().takes_everything() {
+            let is_tried = self.divert.trials().has(family);
+            // What is no TCP takes the ordinary way in a trial, and while TCP does it is not tried.
+            let follows = is_tried || !self.divert.families().has(family);
+            if kind == Kind::Rest && (follows || !self.divert.config().takes_everything()) {
                 continue;
             }
             let mut plain = vec![(0, 0); self.pulse.ports.len()];
-            let mut is_tried = kind == Kind::Tcp && self.divert.trials().has(family);
+            let (mut written_syns, mut left_syns) = (0, 0);
             for (n, port) in self.divert.numbered().filter_map(|(n, _)| Some((n, self.pulse.ports.get(n)?))) {
                 let of = |what: &str| packets(counter_name(what, family, n));
                 let traffic = port.of(family);
@@ -368,10 +375,8 @@ impl Keeper {
                         Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
                     };
                 }
-                if is_tried && reading.syns_left > 0 {
-                    steps.push(((family, kind), Step::Keep));
-                    is_tried = false;
-                }
+                written_syns += reading.syns;
+                left_syns += reading.syns_left;
                 // While the loop stands still nothing is read, and the firewall is not to blame.
                 let step = guard.look(now, n, is_turning.then_some(reading));
                 if kind == Kind::Tcp && guard.is_losing(n) {
@@ -380,6 +385,9 @@ impl Keeper {
                 steps.extend(step.map(|step| ((family, kind), step)));
             }
             steps.extend(guard.trial(now, &plain).map(|step| ((family, kind), step)));
+            if is_tried && kind == Kind::Tcp && guard.may_keep(now, (written_syns, left_syns)) {
+                steps.push(((family, kind), Step::Keep));
+            }
         }
         for (watched, step) in steps {
             match step {
@@ -387,6 +395,8 @@ impl Keeper {
                 Step::Acquit => self.resume(watched, "it is refused here without diversion, too")?,
                 Step::Try if self.would_be_refused(now, watched) => {}
                 Step::Try => self.resume(watched, "it is tried again")?,
+                // It may have been ended a moment ago.
+                Step::Keep if self.guard(watched).is_none_or(FamilyGuard::is_ended) => {}
                 Step::Keep => self.set_diverted(watched, true)?,
             }
         }
@@ -464,7 +474,9 @@ impl Keeper {
         if self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
             return false;
         }
-        let found = self.divert.foresee().into_iter().find(|f| f.family == watched.0);
+        let (found, unknown) = self.divert.foresee();
+        self.unknown = unknown;
+        let found = found.into_iter().find(|f| f.family == watched.0);
         let Some(Foreseen { cause, .. }) = found else { return false };
         self.with_guard(watched, |guard| guard.wait_for_change(now, cause));
         true
@@ -481,12 +493,11 @@ impl Keeper {
             return Ok(());
         }
         tracing::info!("{family} {} is diverted again: {why}", kind.name());
-        match kind {
-            Kind::Tcp => {
-                self.divert.try_out(family)?;
-                self.changed_by_us()?;
-            }
-            Kind::Rest => self.set_diverted(watched, true)?,
+        if kind == Kind::Tcp && self.unknown.has(family) {
+            self.divert.try_out(family)?;
+            self.changed_by_us()?;
+        } else {
+            self.set_diverted(watched, true)?;
         }
         self.with_guard(watched, FamilyGuard::begin_trial);
         Ok(())
@@ -535,7 +546,10 @@ impl Keeper {
         let split = !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed);
         let status = DiversionStatus {
             method: Method::Policy.name(),
-            in_place: self.is_whole && split && families == Families::BOTH,
+            in_place: self.is_whole
+                && split
+                && families == Families::BOTH
+                && self.divert.trials() == Families::NEITHER,
             ipv4: families.v4,
             ipv6: families.v6,
             everything: everything.then(|| self.divert.whole() != Families::NEITHER),

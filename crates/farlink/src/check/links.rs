@@ -132,7 +132,8 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
 /// send say so: the link is slower, or what is narrow lies behind it.
 fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Option<Diagnosis> {
     let (said_bps, interface) = (number(after, "/rate_bps"), text(after, "/interface"));
-    let sent = number(after, "/sent_bytes").saturating_sub(number(before, "/sent_bytes"));
+    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let sent = grown("/sent_bytes") + grown("/beside_bytes");
     let sent_bps = 8 * sent / seconds.max(1);
     // What has been found to be less is in force, and told by itself.
     let is_found = declared_too_high(after).is_some();
@@ -203,7 +204,7 @@ struct End {
     is_split: bool,
     /// Its round trip, microseconds; 0: unknown.
     rtt_us: u64,
-    /// Something is under way to it.
+    /// Something is under way to it, and there would be more but for the way.
     is_sending: bool,
     /// It has found less room than the link has.
     has_given_way: bool,
@@ -211,12 +212,13 @@ struct End {
 
 fn ends(flows: &[Value]) -> impl Iterator<Item = End> {
     flows.iter().flat_map(|flow| {
-        ["a", "b"].map(|end| End {
+        let is_held = ["link", "loss"].contains(&text(flow, "/limited_by").as_str());
+        ["a", "b"].map(move |end| End {
             interface: text(flow, &format!("/out_{end}")),
             has_peer: flow.pointer(&format!("/peer_{end}")) == Some(&Value::Bool(true)),
             is_split: text(flow, "/mode") == "split",
             rtt_us: number(flow, &format!("/srtt_{end}_us")),
-            is_sending: number(flow, &format!("/in_flight_{end}_bytes")) > 0,
+            is_sending: number(flow, &format!("/in_flight_{end}_bytes")) > 0 && is_held,
             has_given_way: text(flow, &format!("/controller_{end}")) == Controller::GIVEN_WAY,
         })
     })
@@ -366,7 +368,8 @@ mod tests {
         let of = |controllers: &[&str], peer: bool, sent: u64| {
             let flows = controllers.iter().map(|controller| {
                 let mut flow = flow(peer, "sat0");
-                let more = json!({"controller_b": controller, "in_flight_b_bytes": 20_000});
+                let more =
+                    json!({"controller_b": controller, "in_flight_b_bytes": 20_000, "limited_by": "link"});
                 flow.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
                 flow
             });

@@ -21,6 +21,8 @@ struct Packet<'a> {
     family: Family,
     from: &'a str,
     to: &'a str,
+    /// It is on its way into a TUN, and connection tracking is told to leave it alone.
+    is_untracked: bool,
 }
 
 /// Whether a rule is about it.
@@ -48,6 +50,8 @@ struct Fate {
     may_pass: bool,
     /// One does, or nothing is there that would not. Rules that may drop it are not thought of.
     passes: bool,
+    /// One that refuses it with an answer may be reached.
+    may_be_refused: bool,
     /// Nothing gets beyond this chain.
     ends: bool,
 }
@@ -99,22 +103,26 @@ pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> V
 enum Outlook {
     /// Some get through, or none would without us.
     Free,
-    /// It is more than can be read from the rules.
+    /// It is more than can be read from the rules. Those that do not get through are dropped, and
+    /// may be tried: a SYN that is dropped comes again, one that is refused does not.
     Unknown,
-    /// None gets through, and some would without us.
+    /// None gets through as far as can be read, and some would without us.
     CutOff,
 }
 
 /// What becomes of a family that is diverted.
 fn outlook(entries: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Outlook {
     let mut ruleset = Ruleset { entries, own_table, left: RULES_MAX };
-    let mut fate = |from: &str, to: &str| ruleset.forward(Packet { family, from, to });
-    let (mut plain, mut may_pass) = (false, false);
+    let mut fate =
+        |from: &str, to: &str, is_untracked: bool| ruleset.forward(Packet { family, from, to, is_untracked });
+    let (mut plain, mut may_pass, mut may_be_refused) = (false, false, false);
     for one in all {
         let others = || all.iter().filter(|other| other.interface != one.interface);
-        plain |= others().any(|other| fate(&one.interface, &other.interface).may_pass);
-        let enters = fate(&one.interface, &one.tun);
-        for leaves in others().map(|other| fate(&one.tun, &other.interface)) {
+        plain |= others().any(|other| fate(&one.interface, &other.interface, false).may_pass);
+        let enters = fate(&one.interface, &one.tun, true);
+        may_be_refused |= enters.may_be_refused;
+        for leaves in others().map(|other| fate(&one.tun, &other.interface, false)) {
+            may_be_refused |= leaves.may_be_refused;
             if enters.passes && leaves.passes {
                 return Outlook::Free;
             }
@@ -122,9 +130,9 @@ fn outlook(entries: &[Value], own_table: &str, all: &[Diverted], family: Family)
         }
     }
     match (may_pass, plain) {
-        (true, _) => Outlook::Unknown,
-        (false, true) => Outlook::CutOff,
-        (false, false) => Outlook::Free,
+        (true, _) if !may_be_refused => Outlook::Unknown,
+        (_, true) => Outlook::CutOff,
+        (_, false) => Outlook::Free,
     }
 }
 
@@ -149,6 +157,7 @@ impl Ruleset<'_> {
             fate.passes |= falls_through;
             all.may_pass &= fate.may_pass;
             all.passes &= fate.passes;
+            all.may_be_refused |= fate.may_be_refused;
         }
         all
     }
@@ -203,11 +212,13 @@ impl Ruleset<'_> {
                 fate.passes |= fits == Fits::Yes;
             }
             Verdict::Drop => {}
+            Verdict::Reject => fate.may_be_refused = true,
             Verdict::Return => return Some(false),
             Verdict::Jump(to, is_goto) => {
                 let inner = self.walk((family, table, to), packet, depth + 1);
                 fate.may_pass |= inner.may_pass;
                 fate.passes |= inner.passes && fits == Fits::Yes;
+                fate.may_be_refused |= inner.may_be_refused;
                 // From where a goto leads nothing comes back here.
                 return (inner.ends || is_goto).then_some(inner.ends);
             }
@@ -221,6 +232,7 @@ impl Ruleset<'_> {
 enum Verdict<'a> {
     Accept,
     Drop,
+    Reject,
     Return,
     Jump(&'a str, bool),
 }
@@ -231,8 +243,10 @@ impl<'a> Verdict<'a> {
         let target = |key: &str| statement.get(key).map(|to| text(to, "target"));
         if has("accept") {
             Some(Self::Accept)
-        } else if has("drop") || has("reject") {
+        } else if has("drop") {
             Some(Self::Drop)
+        } else if has("reject") {
+            Some(Self::Reject)
         } else if has("return") {
             Some(Self::Return)
         } else {
@@ -280,6 +294,10 @@ fn fits(statement: &Value, packet: Packet<'_>) -> Fits {
     let (Some(left), Some(right)) = (condition.get("left"), condition.get("right")) else {
         return Fits::Maybe;
     };
+    // Whatever it looks at there, a packet of another protocol has none.
+    if is_of_another_protocol(left, packet.family) {
+        return Fits::No;
+    }
     compare(left, right, packet).unless(text(condition, "op") == "!=")
 }
 
@@ -304,16 +322,24 @@ fn compare(left: &Value, right: &Value, packet: Packet<'_>) -> Fits {
         };
     }
     match left.pointer("/ct/key").and_then(Value::as_str) {
-        Some("state") => return one_of(&|state| yes(state == "new")),
+        Some("state") => {
+            return one_of(&|state| yes(state == if packet.is_untracked { "untracked" } else { "new" }));
+        }
         // What is translated on its way in is the lesser part.
         Some("status") => return one_of(&|status| if status == "dnat" { Fits::No } else { Fits::Maybe }),
         _ => {}
     }
+    Fits::Maybe
+}
+
+/// What a rule looks at stands in the header of a protocol that a TCP packet of this family does
+/// not have.
+fn is_of_another_protocol(left: &Value, family: Family) -> bool {
     match left.pointer("/payload/protocol").and_then(Value::as_str) {
-        Some("udp" | "icmp" | "icmpv6" | "sctp" | "dccp" | "esp" | "ah") => Fits::No,
-        Some("ip") if packet.family == Family::V6 => Fits::No,
-        Some("ip6") if packet.family == Family::V4 => Fits::No,
-        _ => Fits::Maybe,
+        Some("udp" | "icmp" | "icmpv6" | "sctp" | "dccp" | "esp" | "ah") => true,
+        Some("ip") => family == Family::V6,
+        Some("ip6") => family == Family::V4,
+        _ => false,
     }
 }
 

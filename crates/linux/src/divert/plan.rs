@@ -203,8 +203,8 @@ pub(crate) struct Now {
     /// Of which families everything that leaves by an interface, where that was chosen; of the
     /// others TCP alone.
     pub(crate) whole: Families,
-    /// Of which families it is only being tried: of their TCP SYNs alone. If these are lost they
-    /// come again, and whatever is open is left alone.
+    /// Of which families it is only being tried: of their TCP SYNs alone, whatever was chosen. If
+    /// these are lost they come again, and whatever is open is left alone.
     pub(crate) trials: Families,
 }
 
@@ -302,7 +302,10 @@ impl Plan {
     /// sees each packet once, on its way out of the TUN (so that NAT and stateful filters work as
     /// without us).
     pub(crate) fn script(&self, notrack: bool, now: Now) -> Script {
-        let Now { families, whole, trials } = now;
+        let Now { families, mut whole, trials } = now;
+        for family in Family::BOTH.into_iter().filter(|f| trials.has(*f)) {
+            whole = whole.with(family, false);
+        }
         let mut b = Builder::fresh_table(&self.config.table_name());
         b.counter("ip_options");
         if self.interfaces.is_empty() {

@@ -18,6 +18,9 @@ const RETRY_AFTER_CHANGE: Duration = Duration::from_secs(1);
 const RETRY_SPACING: Duration = Duration::from_secs(2);
 /// A trial that has lasted for so long was a success.
 const GOOD_AFTER: Duration = Duration::from_secs(60);
+/// Where nobody opens a connection for so long, a trial with new connections shows nothing: all is
+/// diverted.
+const QUIET_TRIAL: Duration = Duration::from_secs(5);
 /// So many SYNs that take the ordinary way and are refused, over so much time, show that it is not
 /// diversion that refuses them.
 const REFUSED_SYNS: u64 = 3;
@@ -112,6 +115,8 @@ pub(super) struct FamilyGuard {
     failures: u32,
     /// When the last trial began.
     tried_at: Option<Instant>,
+    /// In a trial with new connections alone: SYNs that were written, and since when it is so many.
+    syns: Option<(u64, Instant)>,
     last_now: Instant,
 }
 
@@ -126,6 +131,7 @@ impl FamilyGuard {
             ended: None,
             failures: 0,
             tried_at: None,
+            syns: None,
             last_now: Instant::ZERO,
         }
     }
@@ -182,6 +188,15 @@ impl FamilyGuard {
         None
     }
 
+    /// In a trial with new connections alone: whether all may be diverted. `written`, `left`: SYNs
+    /// of all interfaces, in all and since the trial began.
+    pub(super) fn may_keep(&mut self, now: Instant, (written, left): (u64, u64)) -> bool {
+        let since = self.syns.filter(|(known, _)| *known == written).map_or(now, |(_, since)| since);
+        self.syns = Some((written, since));
+        let is_losing = self.passages.iter().any(Passage::is_losing);
+        !is_losing && (left > 0 || now.since(since) >= QUIET_TRIAL)
+    }
+
     /// The same for counters that never begin anew.
     pub(super) fn trial_since(&mut self, now: Instant, plain: &[(u64, u64)]) -> Option<Step> {
         if self.ended.is_none() {
@@ -203,7 +218,7 @@ impl FamilyGuard {
     pub(super) fn end(&mut self, now: Instant, mut ended: Ended) {
         ended.trial_at = now + (RETRY * (1 << self.failures.min(10))).min(RETRY_MAX);
         self.failures = self.failures.saturating_add(1);
-        self.tried_at = None;
+        (self.tried_at, self.syns) = (None, None);
         self.ended = Some(ended);
     }
 
@@ -211,14 +226,15 @@ impl FamilyGuard {
     /// failure. That costs nobody anything, so it is no failure.
     pub(super) fn wait_for_change(&mut self, now: Instant, cause: Diagnosis) {
         if let Some(ended) = &mut self.ended {
-            (ended.trial_at, ended.cause, ended.is_convicted) = (now + RETRY, cause, true);
+            (ended.since, ended.trial_at) = (now, now + RETRY);
+            (ended.cause, ended.is_convicted) = (cause, true);
         }
     }
 
     /// It is diverted, or split, again.
     pub(super) fn begin_trial(&mut self) {
         self.ended = None;
-        self.tried_at = Some(self.last_now);
+        (self.tried_at, self.syns) = (Some(self.last_now), None);
         self.start_anew();
     }
 
@@ -323,6 +339,24 @@ mod tests {
         assert!(guard.cause().unwrap().text.contains("IPv4 TCP is not diverted now: a chain"));
         guard.rules_changed(at(ms + 5000));
         assert_eq!(wait(&mut guard, ms + 5000, (0, 0)), (1000, Step::Try));
+    }
+
+    #[test]
+    fn a_trial_ends_when_syns_come_out_and_none_is_lost_or_when_nobody_connects() {
+        let mut guard = FamilyGuard::new(Family::V4, Kind::Tcp, vec![Passage::default(); 2]);
+        assert!(!guard.may_keep(at(0), (7, 0)));
+        assert!(!guard.may_keep(at(4_000), (8, 0)), "somebody tries");
+        assert!(!guard.may_keep(at(8_750), (8, 0)));
+        assert!(guard.may_keep(at(9_000), (8, 0)), "nobody for five seconds");
+        guard.begin_trial();
+        assert!(!guard.may_keep(at(9_250), (8, 0)), "another trial");
+        assert!(guard.may_keep(at(9_500), (9, 1)));
+        // One direction passes, and the other does not.
+        for (n, ms) in [(1, 9_750), (2, 10_000)] {
+            let lost = Reading { diverted: n, arrived: n, syns: n, ..Reading::default() };
+            guard.look(at(ms), 1, Some(lost));
+        }
+        assert!(guard.is_losing(1) && !guard.may_keep(at(10_000), (9, 1)));
     }
 
     #[test]
