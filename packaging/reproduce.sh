@@ -11,12 +11,12 @@ git diff --quiet HEAD || { echo 'there are changes that are not committed' >&2; 
 clone=$work/somewhere/else
 git clone --quiet . "$clone"
 
-# sums DIRECTORY WHAT: the SHA-256, size and name of what is made there.
+# sums DIRECTORY WHAT: the SHA-256, size and name of what is made there. What else is printed (a target that is installed) is left out.
 sums() {
     case $2 in
     deb | rpm) (cd "$1" && "packaging/$2.sh") ;;
     *) (cd "$1" && packaging/build.sh "$2") ;;
-    esac | sed 's|\(bytes  \).*/target/|\1|; s|\(bytes  \)target/|\1|'
+    esac | sed -n 's|\(bytes  \).*/target/|\1|; s|\(bytes  \)target/|\1|; /bytes  /p'
 }
 
 outcome=0
