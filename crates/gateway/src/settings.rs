@@ -88,25 +88,25 @@ const SETTINGS: [Setting; 24] = [
     PerLink(
         "xcp_weight",
         "parts of an XCP router's link for those that are told how fast, while all want it",
-        |_, link| weight_text(link, |weights| weights.xcp),
+        |_, link| weight_text(link.xcp_weights(), |weights| weights.xcp, NO_WEIGHT),
         |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.xcp),
     ),
     PerLink(
         "plain_weight",
         "and for all others",
-        |_, link| weight_text(link, |weights| weights.plain),
+        |_, link| weight_text(link.xcp_weights(), |weights| weights.plain, NO_WEIGHT),
         |gateway, now, way, value| gateway.set_xcp_weight(now, way, value, |w| &mut w.plain),
     ),
     PerLink(
         "split_weight",
         "parts of the link for split TCP while other traffic wants it, too, or auto: by flows",
-        |_, link| share_text(link, |weights| weights.split),
+        |_, link| weight_text(link.weights(), |weights| weights.split, AUTO),
         |gateway, _, way, value| gateway.set_weight(way, value, |w| &mut w.split),
     ),
     PerLink(
         "forwarded_weight",
         "and for all other traffic",
-        |_, link| share_text(link, |weights| weights.forwarded),
+        |_, link| weight_text(link.weights(), |weights| weights.forwarded, AUTO),
         |gateway, _, way, value| gateway.set_weight(way, value, |w| &mut w.forwarded),
     ),
     PerLink(
@@ -287,12 +287,8 @@ const NO_WEIGHT: &str = "none";
 /// By how many flows wait.
 const AUTO: &str = "auto";
 
-fn weight_text(link: &LinkQueue, which: fn(XcpWeights) -> u32) -> String {
-    link.xcp_weights().map_or_else(|| NO_WEIGHT.into(), |weights| which(weights).to_string())
-}
-
-fn share_text(link: &LinkQueue, which: fn(Weights) -> u32) -> String {
-    link.weights().map_or_else(|| AUTO.into(), |weights| which(weights).to_string())
+fn weight_text<W>(weights: Option<W>, which: fn(W) -> u32, otherwise: &str) -> String {
+    weights.map_or_else(|| otherwise.into(), |weights| which(weights).to_string())
 }
 
 fn weight_of(value: &str) -> Option<u32> {

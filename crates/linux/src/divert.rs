@@ -280,8 +280,7 @@ fn foresee(plan: &Plan) -> (Vec<Foreseen>, Families) {
     let table = plan.config.table_name();
     // Where the rules cannot be read, trying tells.
     let ruleset = nft::ruleset(&table).unwrap_or_default();
-    let all = &plan.interfaces;
-    (foresee::foresee(&ruleset, &table, all), foresee::unknown(&ruleset, &table, all))
+    foresee::foresee(&ruleset, &table, &plan.interfaces)
 }
 
 impl Drop for Divert {

@@ -27,9 +27,10 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
-        found.extend(declared_too_high(link));
-        let sent_again = earlier.and_then(|earlier| too_fast(earlier, link, seconds));
-        found.extend(sent_again.or_else(|| given_way(earlier?, link, flows, seconds)));
+        // What has been found out is in force, and told by itself.
+        let too_high = declared_too_high(link);
+        let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
+        found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         let is_whole = after.status.pointer("/diversion/everything").and_then(Value::as_bool);
         found.extend(earlier.and_then(|earlier| beside(earlier, link, is_whole)));
         found.extend(far_end(link, flows));
@@ -91,6 +92,11 @@ fn rate_too_high(name: &str, real_bps: u64, said: String) -> Diagnosis {
     finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}")))
 }
 
+/// By so much a counter has grown.
+fn grown(before: &Value, after: &Value, key: &str) -> u64 {
+    number(after, key).saturating_sub(number(before, key))
+}
+
 /// As much as a few seconds tell.
 fn two_digits(bps: u64) -> u64 {
     let digits = 10_u64.pow(bps.max(10).ilog10() - 1);
@@ -99,7 +105,7 @@ fn two_digits(bps: u64) -> u64 {
 
 /// A queue that is filled faster than the link empties it is somebody else's, and overflows.
 fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
-    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let grown = |key: &str| grown(before, after, key);
     let (sent, again, said_bps) =
         (grown("/sent_bytes"), grown("/retransmitted_bytes"), number(after, "/rate_bps"));
     let sent_bps = 8 * sent / seconds.max(1);
@@ -132,12 +138,10 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
 /// send say so: the link is slower, or what is narrow lies behind it.
 fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Option<Diagnosis> {
     let (said_bps, interface) = (number(after, "/rate_bps"), text(after, "/interface"));
-    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let grown = |key: &str| grown(before, after, key);
     let sent = grown("/sent_bytes") + grown("/beside_bytes");
     let sent_bps = 8 * sent / seconds.max(1);
-    // What has been found to be less is in force, and told by itself.
-    let is_found = declared_too_high(after).is_some();
-    if sent < SENT_MIN_BYTES || is_found || sent_bps as f64 >= FULL_SHARE * said_bps as f64 {
+    if sent < SENT_MIN_BYTES || sent_bps as f64 >= FULL_SHARE * said_bps as f64 {
         return None;
     }
     let sending = ends(flows).filter(|e| e.is_split && e.interface == interface && e.is_sending);
@@ -167,7 +171,7 @@ const BESIDE_MIN_BYTES: u64 = 5_000;
 /// What leaves by the interface and is not seen. `is_whole`: everything that leaves by links is
 /// diverted, or would be; `None`: nobody wants that.
 fn beside(before: &Value, after: &Value, is_whole: Option<bool>) -> Option<Diagnosis> {
-    let grown = |key: &str| number(after, key).saturating_sub(number(before, key));
+    let grown = |key: &str| grown(before, after, key);
     let (unseen, seen) = (grown("/beside_bytes"), grown("/sent_bytes"));
     let percent = 100 * unseen / (unseen + seen).max(1);
     if unseen < BESIDE_MIN_BYTES || percent < BESIDE_PERCENT {

@@ -72,30 +72,32 @@ pub(crate) struct Foreseen {
     pub(crate) cause: Diagnosis,
 }
 
-/// Families of which the rules do not say whether a firewall would drop them.
-pub(super) fn unknown(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Families {
-    let is_unknown = |family| outlook(ruleset, own_table, all, family) == Outlook::Unknown;
-    Families { v4: is_unknown(Family::V4), v6: is_unknown(Family::V6) }
+/// Families that a firewall is sure to drop where they are diverted, and those of which its rules
+/// do not say it.
+pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> (Vec<Foreseen>, Families) {
+    let (mut foreseen, mut unknown) = (Vec::new(), Families::NEITHER);
+    for family in Family::BOTH {
+        match outlook(ruleset, own_table, all, family) {
+            Outlook::Free => {}
+            Outlook::Unknown => unknown = unknown.with(family, true),
+            Outlook::CutOff => foreseen.extend(named(ruleset, own_table, all, family)),
+        }
+    }
+    (foreseen, unknown)
 }
 
-/// Families that a firewall is sure to drop where they are diverted.
-pub(super) fn foresee(ruleset: &[Value], own_table: &str, all: &[Diverted]) -> Vec<Foreseen> {
-    let of = |family| {
-        if outlook(ruleset, own_table, all, family) != Outlook::CutOff {
-            return None;
-        }
-        let found = droppers(ruleset, Some(family), own_table);
-        let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
-        let named = format!("{} {} {}", first.family, first.table, first.chain);
-        let text = format!(
-            "the firewall (chain {named}) drops what it does not know, and it does not know Farlink's devices: diverted {family} would be \
-             cut off; add {}",
-            remedy(Some(first), all)
-        );
-        let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
-        Some(Foreseen { family, cause: cause.mended_by(commands(first, all)) })
-    };
-    Family::BOTH.into_iter().filter_map(of).collect()
+/// Who drops it, where a chain does.
+fn named(ruleset: &[Value], own_table: &str, all: &[Diverted], family: Family) -> Option<Foreseen> {
+    let found = droppers(ruleset, Some(family), own_table);
+    let first = found.iter().find(|d| d.hook == "forward" && d.drops_the_rest)?;
+    let named = format!("{} {} {}", first.family, first.table, first.chain);
+    let text = format!(
+        "the firewall (chain {named}) drops what it does not know, and it does not know Farlink's devices: diverted {family} would be \
+         cut off; add {}",
+        remedy(Some(first), all)
+    );
+    let cause = Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named);
+    Some(Foreseen { family, cause: cause.mended_by(commands(first, all)) })
 }
 
 /// What becomes of new connections that are diverted.
@@ -277,6 +279,9 @@ fn of_map<'a>(map: &'a Value, packet: Packet<'a>) -> Vec<(Verdict<'a>, Fits)> {
     let anything = || vec![(Verdict::Accept, Fits::Maybe)];
     let Some(elements) = map.pointer("/data/set").and_then(Value::as_array) else { return anything() };
     let Some(key) = map.get("key") else { return anything() };
+    if is_of_another_protocol(key, packet.family) {
+        return Vec::new();
+    }
     let of = |element: &'a Value| {
         let (wanted, verdict) = (element.get(0)?, Verdict::of(element.get(1)?)?);
         let fits = compare(key, wanted, packet);
@@ -434,6 +439,11 @@ mod tests {
         }
         let all_but_one = json!([{"match": {"op": "!=", "left": {"meta": {"key": "iifname"}}, "right": "sat0"}}, {"accept": null}]);
         assert_eq!(judged("drop", &[out(), all_but_one], &[]), Outlook::Free);
+        // What a packet of another protocol would have says nothing of TCP.
+        let port = json!({"payload": {"protocol": "udp", "field": "dport"}});
+        let map = json!([{"vmap": {"key": port, "data": {"set": [[53, {"accept": null}]]}}}]);
+        let all_but_dns = json!([{"match": {"op": "!=", "left": port, "right": 53}}, {"accept": null}]);
+        assert_eq!(judged("drop", &[out(), map, all_but_dns], &[]), Outlook::CutOff);
         // Nobody gets through: that is not for our sake.
         assert_eq!(judged("drop", &[established()], &[]), Outlook::Free);
         assert_eq!(judged("accept", &[], &[]), Outlook::Free);
