@@ -193,8 +193,6 @@ struct Keeper {
     failed_at: Option<Instant>,
     /// Other interfaces are to be diverted, and are not yet.
     wanted: Option<Change>,
-    /// The families of which the firewall's rules did not say what becomes of them.
-    unknown: Families,
 }
 
 impl Keeper {
@@ -233,7 +231,6 @@ impl Keeper {
             said: Vec::new(),
             failed_at: None,
             wanted: None,
-            unknown: Families::NEITHER,
         }
     }
 
@@ -392,9 +389,11 @@ impl Keeper {
         for (watched, step) in steps {
             match step {
                 Step::Suspect { n, suspicion } => self.suspect(now, watched, n, suspicion)?,
-                Step::Acquit => self.resume(watched, "it is refused here without diversion, too")?,
-                Step::Try if self.would_be_refused(now, watched) => {}
-                Step::Try => self.resume(watched, "it is tried again")?,
+                Step::Acquit => {
+                    let (_, unknown) = self.divert.foresee();
+                    self.resume(watched, unknown, "it is refused here without diversion, too")?;
+                }
+                Step::Try => self.try_again(now, watched)?,
                 // It may have been ended a moment ago.
                 Step::Keep if self.guard(watched).is_none_or(FamilyGuard::is_ended) => {}
                 Step::Keep => self.set_diverted(watched, true)?,
@@ -469,20 +468,21 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether a firewall is sure to let nothing through if this were tried; it then waits longer.
-    fn would_be_refused(&mut self, now: Instant, watched: Watched) -> bool {
-        if self.guard(watched).is_none_or(|guard| !guard.is_ended()) {
-            return false;
-        }
+    /// Unless a firewall is sure to let nothing through: it then waits longer.
+    fn try_again(&mut self, now: Instant, watched: Watched) -> Result<()> {
         let (found, unknown) = self.divert.foresee();
-        self.unknown = unknown;
-        let found = found.into_iter().find(|f| f.family == watched.0);
-        let Some(Foreseen { cause, .. }) = found else { return false };
-        self.with_guard(watched, |guard| guard.wait_for_change(now, cause));
-        true
+        let is_ended = self.guard(watched).is_some_and(FamilyGuard::is_ended);
+        match found.into_iter().find(|foreseen| is_ended && foreseen.family == watched.0) {
+            Some(Foreseen { cause, .. }) => {
+                self.with_guard(watched, |guard| guard.wait_for_change(now, cause));
+                Ok(())
+            }
+            None => self.resume(watched, unknown, "it is tried again"),
+        }
     }
 
-    fn resume(&mut self, watched: Watched, why: &str) -> Result<()> {
+    /// `unknown`: the families of which the firewall's rules do not say what becomes of them.
+    fn resume(&mut self, watched: Watched, unknown: Families, why: &str) -> Result<()> {
         let (family, kind) = watched;
         if kind == Kind::Tcp && self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed) {
             tracing::info!("connections are split again: {why}");
@@ -493,7 +493,7 @@ impl Keeper {
             return Ok(());
         }
         tracing::info!("{family} {} is diverted again: {why}", kind.name());
-        if kind == Kind::Tcp && self.unknown.has(family) {
+        if kind == Kind::Tcp && unknown.has(family) {
             self.divert.try_out(family)?;
             self.changed_by_us()?;
         } else {

@@ -28,6 +28,8 @@ pub struct Lost {
 pub enum Cause {
     /// There is no route, with or without diversion.
     NoRoute,
+    /// No rule of the machine drops anything: a device was down for a moment, or a route away.
+    NoRule,
     /// Something on this machine, with what helps.
     Machine(Diagnosis),
 }
@@ -41,9 +43,34 @@ pub fn blame(socket: &mut Socket, own_table: &str, all: &[Diverted], lost: &Lost
     {
         return cause;
     }
-    let ruleset = nft::ruleset(own_table).unwrap_or_default();
+    let ruleset = nft::ruleset(own_table);
+    let is_read = ruleset.is_ok();
+    let ruleset = ruleset.unwrap_or_default();
     let found = droppers(&ruleset, Some(lost.family), own_table);
-    Cause::Machine(of_rules(&found, &legacy_tables(), all, one, lost))
+    let legacy = legacy_tables();
+    let may_drop = !is_read || !found.is_empty() || legacy.iter().any(|of| of == name_of(lost.family));
+    // A part of what connections carry is lost only by rules, such as those against what connection
+    // tracking calls invalid.
+    if matches!(lost.suspicion, Suspicion::Share { .. }) && !may_drop && !hands_on(&ruleset) {
+        return Cause::NoRule;
+    }
+    Cause::Machine(of_rules(&found, &legacy, all, one, lost))
+}
+
+/// What nftables calls a family, and what the old iptables does.
+const fn name_of(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ip",
+        Family::V6 => "ip6",
+    }
+}
+
+/// Whether there are rules that leave it to something else what becomes of a packet: a map with
+/// verdicts, or a program.
+fn hands_on(ruleset: &[Value]) -> bool {
+    let has_verdicts = |entry: &Value| entry.get("map").is_some_and(|map| text(map, "map") == "verdict");
+    let asks = |entry: &Value| entry.get("rule").is_some_and(|rule| expression(rule).contains("{\"queue\":"));
+    ruleset.iter().any(|entry| has_verdicts(entry) || asks(entry))
 }
 
 /// What routing itself says of the sample; `None`: it lets it through.
@@ -351,7 +378,7 @@ fn of_rules(
         Suspicion::Entry => format!("goes from {} to {}", one.interface, one.tun),
         _ => format!("comes out of {}, which stands for {}", one.tun, one.interface),
     };
-    let family = if lost.family == Family::V6 { "ip6" } else { "ip" };
+    let family = name_of(lost.family);
     let by_firewall = |text: String, dropper: &Dropper| {
         let finding =
             Diagnosis::new("lost-by-firewall", Severity::Problem, text).seen("chain", named(dropper));
@@ -463,6 +490,15 @@ mod tests {
             text.contains("30 of 90") && text.contains("inet fw fwd") && text.contains("be_liberal=1"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_left_to_others_is_seen() {
+        let rule =
+            |expr: Value| json!({"rule": {"family": "inet", "table": "fw", "chain": "fwd", "expr": expr}});
+        assert!(!hands_on(&[rule(json!([{"accept": null}])), json!({"map": {"name": "m", "map": "mark"}})]));
+        assert!(hands_on(&[json!({"map": {"name": "m", "type": "ct_state", "map": "verdict"}})]));
+        assert!(hands_on(&[rule(json!([{"queue": {"num": 0}}]))]));
     }
 
     #[test]

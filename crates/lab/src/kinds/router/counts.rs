@@ -49,9 +49,16 @@ impl Count {
 
     /// Whether these are `payload` bytes, each once, with the headers of so many packets. A
     /// super-segment is one packet. One byte in 200 may ask for a window.
-    pub(super) fn is_once(self, payload: u64) -> bool {
+    fn is_once(self, payload: u64) -> bool {
         let most = payload + payload / 200 + self.packets * HEADER_BYTES + EDGE_BYTES;
         (payload..=most).contains(&self.bytes)
+    }
+
+    /// Whether these are `payload` bytes, each once, or some of them again: not all, as where
+    /// packets are counted twice.
+    pub(super) fn is_of(self, payload: u64, has_repetitions: bool) -> bool {
+        let most = payload / 2 * 3 + self.packets * HEADER_BYTES;
+        self.is_once(payload) || has_repetitions && (payload..=most).contains(&self.bytes)
     }
 
     /// Whether these are headers only.
