@@ -60,6 +60,11 @@ impl Waiting {
         self.control + self.interactive + self.bulk + self.background + self.spare
     }
 
+    /// Without those of [`Class::Control`], which take no share of the link.
+    pub(crate) fn sharing(&self) -> usize {
+        self.total() - self.control
+    }
+
     pub(crate) fn any(&self) -> bool {
         self.total() > 0
     }

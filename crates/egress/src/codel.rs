@@ -4,8 +4,8 @@
 //! CoDel tells a sender by a drop, or a mark, that its packets have waited for longer than the
 //! target for a whole interval, and tells it ever more often until they do not. One that slows down
 //! keeps a short queue. One that does not would keep a long one: the control law takes seconds to
-//! minutes to drop as much as is too much. After two intervals of telling in vain, what has waited
-//! for longer than the bound is dropped, until the queue has been short.
+//! minutes to drop as much as is too much. After two intervals of telling in vain, half a second at
+//! least, what has waited for longer than the bound is dropped, until the queue has been short.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ const RESUME_INTERVALS: u32 = 16;
 /// A flow that is told for so many intervals, and whose packets wait for longer than the bound all
 /// the same, does not listen.
 const PATIENCE_INTERVALS: u32 = 2;
+/// But not sooner: its round trip may be longer than the link's.
+const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
 /// What is too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +100,8 @@ impl Codel {
             self.telling_since = None;
             return Verdict::Send;
         }
-        if now.since(since) >= PATIENCE_INTERVALS * aqm.interval && waited > aqm.bound.max(aqm.target) {
+        let patience = (PATIENCE_INTERVALS * aqm.interval).max(PATIENCE_MIN);
+        if now.since(since) >= patience && waited > aqm.bound.max(aqm.target) {
             (self.is_deaf, self.telling_since, self.above_until) = (true, None, None);
             return Verdict::Drop;
         }
@@ -171,11 +174,11 @@ mod tests {
     fn who_does_not_listen_waits_no_longer_than_the_bound_until_the_queue_is_short() {
         let mut codel = Codel::default();
         let first = (0..1_000).find(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop);
-        assert_eq!(first, Some(300), "an interval, and two in vain");
-        assert_eq!(judge(&mut codel, 301, 21), Verdict::Drop);
-        assert_eq!(judge(&mut codel, 302, 19), Verdict::Send);
-        assert_eq!(judge(&mut codel, 303, 21), Verdict::Drop, "still deaf");
-        assert_eq!(judge(&mut codel, 304, 9), Verdict::Send);
-        assert_eq!(judge(&mut codel, 305, 40), Verdict::Send, "a new beginning");
+        assert_eq!(first, Some(600), "an interval, and half a second in vain");
+        assert_eq!(judge(&mut codel, 601, 21), Verdict::Drop);
+        assert_eq!(judge(&mut codel, 602, 19), Verdict::Send);
+        assert_eq!(judge(&mut codel, 603, 21), Verdict::Drop, "still deaf");
+        assert_eq!(judge(&mut codel, 604, 9), Verdict::Send);
+        assert_eq!(judge(&mut codel, 605, 40), Verdict::Send, "a new beginning");
     }
 }

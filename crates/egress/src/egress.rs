@@ -202,17 +202,18 @@ impl<P> Egress<P> {
         self.groups.backlog_bytes(group)
     }
 
-    /// How many flows wait in this group, in all classes together; zero where there is no such
-    /// group.
+    /// How many flows wait in this group, in all classes together but [`Class::Control`]; zero
+    /// where there is no such group.
     #[must_use]
     pub fn waiting_in(&self, group: GroupId) -> usize {
         self.groups.waiting_in(group)
     }
 
-    /// How many flows wait that may send, in all groups together.
+    /// How many flows wait that may send, in all groups together, and in all classes but
+    /// [`Class::Control`].
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.groups.waiting().total()
+        self.groups.waiting().sharing()
     }
 
     /// What the link carries now, in bits per second: its rate, less what the other direction takes

@@ -78,8 +78,8 @@ const LOWERING_AFTER: Duration = Duration::from_secs(12);
 const LOWERING_GAIN: u32 = 95;
 /// Percent of the estimate that is sent at least, however much waits before the link.
 const GAIN_MIN: u32 = 10;
-/// The same where the rate is declared: a queue that is known to be there is soon gone.
-const GAIN_MIN_DECLARED: u32 = 40;
+/// What is too much before the link goes within a round trip over this.
+const DRAIN_PARTS: u128 = 3;
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;
@@ -91,6 +91,8 @@ const LOG_PARTS: u32 = 512;
 const ROOM_PERCENT: u64 = 104;
 /// Gateways that report over one link.
 const PEERS_MAX: usize = 64;
+/// A host that was heard within this time does not give way to another.
+const HOST_KEPT: Duration = Duration::from_secs(2);
 /// The RTT that counts while none has been measured.
 const RTT_DEFAULT: Duration = Duration::from_millis(100);
 const NS_PER_S: u128 = 1_000_000_000;
@@ -500,8 +502,8 @@ impl RateEstimate {
             self.gain = gain;
             self.changed_at = now;
         }
-        // Where nobody has said the rate, silence ends by a probe, or by forgetting.
-        self.gain_until = (self.is_declared && gain < 100).then(|| now + 2 * self.beat() + left);
+        let silence = self.beat() * if self.is_declared { 2 } else { 4 };
+        self.gain_until = (gain < 100).then(|| now + silence + left);
         if busy
             && !self.is_as_declared()
             && self.probe_until.is_none()
@@ -598,11 +600,8 @@ impl RateEstimate {
             return if busy { 102 } else { 100 };
         }
         let excess = waited.saturating_sub(wanted);
-        // What is too much goes within a round trip; half of it, where nobody has said the rate: it
-        // may be that of a moment.
-        let (part, least) = if self.is_declared { (100, GAIN_MIN_DECLARED) } else { (50, GAIN_MIN) };
-        let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
-        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(least)
+        let percent = 100 * DRAIN_PARTS * excess.as_nanos() / self.beat().as_nanos().max(1);
+        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(GAIN_MIN)
     }
 
     fn start_probe(&mut self, now: Instant) {
@@ -622,14 +621,28 @@ impl RateEstimate {
         sent: Option<Sent>,
     ) -> Option<&mut Peer> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
-        let known = self.peers.iter().position(|p| p.id == report.peer);
+        let mut known = self.peers.iter().position(|p| p.id == report.peer);
         if report.sent_again && known.is_none() {
             return None;
         }
+        let has_restarted = |at: usize| {
+            let last = self.peers.get(at).map(|peer| &peer.last);
+            !report.sent_again
+                && last.is_some_and(|last| last.is_of_another_clock(report.arrived_us, sent_at))
+        };
+        if let Some(at) = known.filter(|at| has_restarted(*at)) {
+            self.peers.swap_remove(at);
+            known = None;
+        }
         let Some(at) = known else {
             if self.peers.len() >= PEERS_MAX {
-                let oldest = (0..self.peers.len()).min_by_key(|&i| self.peers.get(i).map(|p| p.heard_at))?;
-                self.peers.swap_remove(oldest);
+                let oldest = self.peers.iter().enumerate().min_by_key(|(_, peer)| peer.heard_at);
+                let (at, heard_at) = oldest.map(|(at, peer)| (at, peer.heard_at))?;
+                // So many hosts are enough, and whoever is heard in turn would never be known.
+                if report.of_host && now.since(heard_at) < HOST_KEPT {
+                    return None;
+                }
+                self.peers.swap_remove(at);
             }
             self.peers.push(Peer {
                 id: report.peer,

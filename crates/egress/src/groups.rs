@@ -302,13 +302,13 @@ impl<P> Groups<P> {
         &self.waiting
     }
 
-    /// What waits in this group, held or not.
+    /// What waits for a share of the link in this group, held or not.
     pub(crate) fn waiting_in(&self, id: GroupId) -> usize {
         let Some(index) = self.by_id.get(&id) else { return 0 };
         if self.is_alone {
-            return self.waiting.total();
+            return self.waiting.sharing();
         }
-        self.groups.get(*index).map_or(0, |group| group.waiting.total())
+        self.groups.get(*index).map_or(0, |group| group.waiting.sharing())
     }
 
     /// When the first of the groups that are held may go; [`Instant::FAR_FUTURE`]: never, at its

@@ -216,6 +216,17 @@ fn what_is_declared_too_high_is_noticed_by_acknowledgements() {
     }
 }
 
+/// No more of them are known at once than there is room for.
+#[test]
+fn a_crowd_of_hosts_tells_as_a_few_do() {
+    let mut m = Model::declared(120);
+    for _ in 0..100 {
+        m.add_host(100 * RATE_BPS).window_bytes = RATE_BPS / 400;
+    }
+    m.run(Duration::from_secs(20));
+    assert!((95..=102).contains(&m.percent()), "{} %", m.percent());
+}
+
 #[test]
 fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     let mut m = Model::declared(100).with_host(100 * RATE_BPS);

@@ -205,7 +205,9 @@ impl Beside {
         let seen_bps = (u128::from(wire_bytes) * BIT_NS_PER_BYTE_S / weight).min(most_bps);
         let bps = (u128::from(self.bps) * smoothing + seen_bps * weight) / (smoothing + weight);
         self.bps = u64::try_from(bps).unwrap_or(u64::MAX);
-        let unforeseen = signed(wire_bytes) - signed(bytes_in(time, self.in_force_bps));
+        // What is foreseen is bounded, so this is, too.
+        let most_bytes = bytes_in(time, rate_bps.saturating_mul(OVERRUN_FACTOR));
+        let unforeseen = signed(wire_bytes.min(most_bytes)) - signed(bytes_in(time, self.in_force_bps));
         let least = -signed(bytes_in(2 * PERIOD, self.in_force_bps));
         let most = signed(bytes_in(2 * PERIOD, rate_bps - rate_bps / LEAST_PARTS));
         // The link had room for so much more.
@@ -383,6 +385,21 @@ mod tests {
             }
             assert_eq!(beside.total(), Sent::default());
         }
+    }
+
+    /// A backup to a host beside the modem, which does not even cross the link.
+    #[test]
+    fn the_queue_keeps_its_part_beside_far_more_than_the_link_carries() {
+        let mut interface = Interface::default();
+        let mut beside = Beside::default();
+        for ms in (0..10_000).step_by(50) {
+            // 96 Mbit/s.
+            interface.carries(400, 400 * 1_500);
+            let taken = interface.look(&mut beside, ms);
+            // A 64th of what the link carries meanwhile, at most.
+            assert!(ms < 5_000 || taken < 800, "{ms}: {taken}");
+        }
+        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS / 20);
     }
 
     #[test]

@@ -23,9 +23,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Split, Self::Tcp, Self::Udp, Self::Icmp, Self::Other];
+    /// Of which every packet is one.
+    pub const ALL: [Self; 5] = [Self::Split, Self::Tcp, Self::Udp, Self::Icmp, Self::Other];
 
-    /// For people, and for machines.
+    /// For machines: in the status, and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,6 +35,18 @@ impl Kind {
             Self::Udp => "udp",
             Self::Icmp => "icmp",
             Self::Other => "other",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Split => "split TCP",
+            Self::Tcp => "forwarded TCP",
+            Self::Udp => "UDP",
+            Self::Icmp => "ICMP",
+            Self::Other => "others",
         }
     }
 

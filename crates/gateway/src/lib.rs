@@ -53,7 +53,7 @@ pub use farlink_engine::record::{RECORD_BYTES, Record};
 pub use farlink_engine::status as engine_status;
 pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use interfaces::SELECTORS_FROM;
-pub use kinds::Passed;
+pub use kinds::{Kind, Passed};
 pub use left_behind::Fates;
 pub use network::{Network, Sent, Transmit};
 pub use reconfigure::Reconfigured;

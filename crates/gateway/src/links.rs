@@ -326,12 +326,15 @@ impl LinkQueue {
 
     fn follow_aqm(&mut self) {
         let config = self.egress.config();
-        let ns = |bytes: u64| config.rate_bps.map_or(0, |bps| bytes * 8_000_000_000 / bps.max(1));
+        let ns = |bytes: u64| {
+            let ns = config.rate_bps.map(|bps| u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1)));
+            u64::try_from(ns.unwrap_or(0)).unwrap_or(u64::MAX)
+        };
         let packet = Duration::from_nanos(ns(u64::from(config.mtu_bytes)));
         // So many times their own turn passes until all have had one.
         let others = u64::try_from(self.egress.waiting_in(group::OTHERS)).unwrap_or(u64::MAX).min(CROWD_MAX);
-        let round =
-            Duration::from_nanos(ns(self.others.turns() * others * u64::from(self.egress.burst_bytes())));
+        let turns = self.others.turns().saturating_mul(others);
+        let round = Duration::from_nanos(ns(turns.saturating_mul(self.egress.burst_bytes().into())));
         let rates = (config.rate_bps, self.rate_in_bps);
         let of_tcp = others::aqm_of_tcp(config.rtt, rates, (packet, round));
         self.egress.set_aqm(others::aqm(config.rtt, packet, round), of_tcp);

@@ -125,7 +125,6 @@ fn weights_of(others: usize, (plain, split): (usize, usize)) -> (u32, u32) {
     if plain == split && others <= split {
         return (1, 1);
     }
-    let weight = |flows: usize| u32::try_from(flows).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
     (weight(others.max(split)), weight(plain))
 }
 
@@ -134,10 +133,12 @@ fn weights_by(chosen: Weights, (plain, split): (usize, usize)) -> (u32, u32) {
     if plain == split {
         return (chosen.forwarded, chosen.split);
     }
-    let weight = |n: u64| u32::try_from(n).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT);
-    let of = |flows: usize| u64::try_from(flows).unwrap_or(u64::MAX);
-    let forwarded = of(split).saturating_mul(chosen.forwarded.into()).div_ceil(chosen.split.max(1).into());
-    (weight(forwarded), weight(of(plain)))
+    let [forwarded_parts, split_parts] = [chosen.forwarded, chosen.split].map(|parts| parts as usize);
+    (weight(split.saturating_mul(forwarded_parts).div_ceil(split_parts.max(1))), weight(plain))
+}
+
+fn weight(flows: usize) -> u32 {
+    u32::try_from(flows).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT)
 }
 
 /// How long packets may wait, where the largest takes so long on the link, and it takes so long
@@ -235,6 +236,25 @@ mod tests {
         assert_eq!(egress.take_packets(now).len(), 12);
         others.follow(now + Duration::from_secs(60), &mut egress);
         assert_eq!(others.weights, None);
+    }
+
+    #[test]
+    fn acknowledgements_that_wait_are_no_flows_that_share_the_link() {
+        let rate_bps = Some(1_000_000);
+        let mut egress = Egress::<u8>::new(farlink_egress::Config { rate_bps, ..Default::default() });
+        let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
+        crate::acks::follow(now, &mut egress);
+        let lane = others.lane(now, Class::Bulk, &mut egress);
+        assert!(egress.enqueue(now, 1, lane, 1_500_u32, 0).is_empty());
+        egress.set_ready(now, 2, Class::Bulk);
+        for flow in 3..13 {
+            egress.set_ready(now, flow, Lane { class: Class::Control, group: group::GATEWAY_ACKS });
+        }
+        others.follow(now, &mut egress);
+        assert_eq!(others.weights, Some((1, 1)));
+        others.choose(Some(Weights { split: 3, forwarded: 1 }));
+        others.follow(now, &mut egress);
+        assert_eq!(others.weights, Some((1, 3)));
     }
 
     #[test]

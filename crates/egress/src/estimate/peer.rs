@@ -3,11 +3,14 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-use super::{LIFETIME, NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
+use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
 
 /// Where the rate is declared, packets have to arrive faster or more slowly than they left by this
 /// part (one over it), or they show no rate.
 const SHOWS_PARTS: u32 = 64;
+
+/// Packets overtake each other by less than this.
+const OVERTAKEN_MAX: Duration = Duration::from_secs(1);
 
 /// What is more than this part of all that leaves (one over it) is much. Less may be what the link
 /// layer adds.
@@ -23,6 +26,15 @@ pub(super) struct Mark {
     pub(super) waited: Duration,
     /// What had been sent by then; `None`: not known.
     pub(super) sent: Option<Sent>,
+}
+
+impl Mark {
+    /// A packet that left later by so much seems to have arrived earlier: the clock there has begun
+    /// anew, or has gone around in half an hour of silence.
+    pub(super) fn is_of_another_clock(&self, arrived_us: u32, sent_at: Instant) -> bool {
+        let is_earlier = arrived_us.wrapping_sub(self.arrived_us) > i32::MAX as u32;
+        is_earlier && sent_at.since(self.sent_at) > OVERTAKEN_MAX
+    }
 }
 
 /// Bytes that had been sent into the link in all.
@@ -120,11 +132,6 @@ impl Peer {
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
         let mark = Mark { arrived_us, received_bytes, sent_at, waited, sent };
         if took_us == 0 || took_us > i32::MAX as u32 || sent_at < self.last.sent_at {
-            // After half an hour of silence its clock seems to have gone back.
-            if sent_at.since(self.last.sent_at) > LIFETIME {
-                self.last = mark;
-                self.unbroken = true;
-            }
             return None;
         }
         let took = Duration::from_micros(u64::from(took_us));

@@ -41,6 +41,8 @@ pub struct Model {
     pub demand_bps: u64,
     /// The gateway tells nothing any more.
     pub is_silent: bool,
+    /// By its clock it is so much later than here, microseconds modulo 2^32.
+    pub clock_us: u32,
     pub received_bytes: u32,
     last: Option<(Instant, Instant)>,
     last_counted: Option<Instant>,
@@ -80,6 +82,7 @@ impl Model {
             others_are_known: true,
             demand_bps: u64::MAX,
             is_silent: false,
+            clock_us: 0xfff0_0000,
             received_bytes: u32::MAX - 20_000,
             last: None,
             last_counted: None,
@@ -134,7 +137,7 @@ impl Model {
         let Some((arrived, sent_at)) = self.last.take() else { return };
         let report = Report {
             peer: 1,
-            arrived_us: (arrived.since(Instant::ZERO).as_micros() as u32).wrapping_add(0xfff0_0000),
+            arrived_us: (arrived.since(Instant::ZERO).as_micros() as u32).wrapping_add(self.clock_us),
             received_bytes: self.received_bytes,
             sent_at: Some(sent_at),
             sent_again: false,

@@ -1,8 +1,9 @@
 //! What gateways' queues did to each kind of traffic: who had the link, who waited, who lost.
 
+use farlink_gateway::Kind;
+
 use super::subjects::{Point, Table, mean};
 use super::words::{conditions, escaped, short};
-use crate::kinds::by_kind::KINDS;
 
 /// A line for each kind of each cell that has more than split connections.
 pub(super) fn table(table: &Table) -> String {
@@ -24,16 +25,17 @@ pub(super) fn table(table: &Table) -> String {
 }
 
 fn of_point(of: &str, point: &Point) -> String {
-    let number = |kind: &str, what: &str| mean(point.metrics.get(&format!("{kind}_{what}"))?);
-    let all: f64 = KINDS.iter().filter_map(|(kind, _)| number(kind, "carried_bytes")).sum();
+    let number = |kind: Kind, what: &str| mean(point.metrics.get(&format!("{}_{what}", kind.name()))?);
+    let all: f64 = Kind::ALL.into_iter().filter_map(|kind| number(kind, "carried_bytes")).sum();
     let mut rows = String::new();
-    for (kind, name) in KINDS {
+    for kind in Kind::ALL {
         let Some(bytes) = number(kind, "carried_bytes") else { continue };
         let cell = |what: &str| number(kind, what).map_or("-".into(), short);
         rows += &format!(
-            "<tr><th>{}</th><th>{}</th><th>{name}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+            "<tr><th>{}</th><th>{}</th><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
             escaped(of),
             escaped(&point.subject.name),
+            kind.title(),
             short(100.0 * bytes / all.max(1.0)),
             cell("packets"),
             cell("dropped_packets"),

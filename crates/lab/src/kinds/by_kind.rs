@@ -2,48 +2,42 @@
 //! `udp_dropped_packets`, `udp_waited_mean_ms`, `udp_waited_max_ms`, and so on. Of a run with more
 //! than split connections, and of the link that has carried the most.
 
+use farlink_gateway::Kind;
 use serde_json::Value;
 
 use crate::report::Measured;
 
-/// Kinds as the status names them, and for people.
-pub(crate) const KINDS: &[(&str, &str)] = &[
-    ("split_tcp", "split TCP"),
-    ("forwarded_tcp", "forwarded TCP"),
-    ("udp", "UDP"),
-    ("icmp", "ICMP"),
-    ("other", "others"),
-];
 /// Handshakes and the like are forwarded in every run: of less TCP than this nothing is said.
 const FORWARDED_SHARE_MIN: f64 = 0.01;
 
 /// `links`: all links of all gateways, as `farlink status --json` shows them.
 pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value>, measured: &mut Measured) {
-    let number = |link: &Value, kind: &str, name: &str| link["carried"][kind][name].as_f64().unwrap_or(0.0);
-    let bytes = |link: &Value| KINDS.iter().map(|(kind, _)| number(link, kind, "bytes")).sum::<f64>();
+    let number =
+        |link: &Value, kind: Kind, name: &str| link["carried"][kind.name()][name].as_f64().unwrap_or(0.0);
+    let bytes = |link: &Value| Kind::ALL.into_iter().map(|kind| number(link, kind, "bytes")).sum::<f64>();
     let Some(link) = links.max_by(|a, b| bytes(a).total_cmp(&bytes(b))) else { return };
-    let is_beside =
-        |kind: &str| ["udp", "icmp", "other"].contains(&kind) && number(link, kind, "packets") > 0.0;
-    let is_forwarded = number(link, "forwarded_tcp", "bytes") > FORWARDED_SHARE_MIN * bytes(link);
-    if !is_forwarded && !KINDS.iter().any(|(kind, _)| is_beside(kind)) {
+    let is_there = |kind| number(link, kind, "packets") > 0.0;
+    let is_forwarded = number(link, Kind::Tcp, "bytes") > FORWARDED_SHARE_MIN * bytes(link);
+    if !is_forwarded && ![Kind::Udp, Kind::Icmp, Kind::Other].into_iter().any(is_there) {
         return;
     }
-    for (kind, _) in KINDS {
+    for kind in Kind::ALL {
+        let name = kind.name();
         let packets = number(link, kind, "packets");
         let dropped = number(link, kind, "dropped_packets");
         if packets + dropped == 0.0 {
             continue;
         }
-        measured.metric(&format!("{kind}_carried_bytes"), number(link, kind, "bytes"));
-        measured.metric(&format!("{kind}_packets"), packets);
-        measured.metric(&format!("{kind}_dropped_packets"), dropped);
+        measured.metric(&format!("{name}_carried_bytes"), number(link, kind, "bytes"));
+        measured.metric(&format!("{name}_packets"), packets);
+        measured.metric(&format!("{name}_dropped_packets"), dropped);
         // Of what is made here it is not known.
-        if *kind != "split_tcp" {
+        if kind != Kind::Split {
             measured.metric(
-                &format!("{kind}_waited_mean_ms"),
+                &format!("{name}_waited_mean_ms"),
                 number(link, kind, "waited_us") / packets.max(1.0) / 1e3,
             );
-            measured.metric(&format!("{kind}_waited_max_ms"), number(link, kind, "waited_max_us") / 1e3);
+            measured.metric(&format!("{name}_waited_max_ms"), number(link, kind, "waited_max_us") / 1e3);
         }
     }
 }
