@@ -30,6 +30,8 @@ pub(crate) struct Gauge {
     pub(crate) waiting: u64,
     /// Blocks of the buffer pool.
     pub(crate) blocks: u64,
+    /// The rate in force of its first link that has one, bit/s; 0: none has.
+    pub(crate) rate_bps: u64,
 }
 
 /// One look.
@@ -47,11 +49,18 @@ impl Gauge {
     pub(crate) fn of_status(node: &str, status: &Value) -> Self {
         let engine = status.get("engine").or_else(|| status.get("gateway")?.get("engine"));
         let number = |name: &str| engine.and_then(|e| e.get(name)?.as_u64()).unwrap_or(0);
-        Self::new(node, number("custody_bytes"), number("in_flight_bytes"), number("pool_bytes"))
+        let links = status["links"].as_array().into_iter().flatten();
+        let rates = links.filter_map(|link| link["rate_bps"].as_u64());
+        Self::new(node, number("custody_bytes"), number("in_flight_bytes"), number("pool_bytes")).at(rates)
     }
 
     pub(crate) fn new(node: &str, held: u64, in_flight: u64, blocks: u64) -> Self {
-        Self { node: node.into(), held, waiting: held.saturating_sub(in_flight), blocks }
+        Self { node: node.into(), held, waiting: held.saturating_sub(in_flight), blocks, rate_bps: 0 }
+    }
+
+    /// With the rates in force of its links, bit/s.
+    pub(crate) fn at(self, mut rates: impl Iterator<Item = u64>) -> Self {
+        Self { rate_bps: rates.find(|bps| *bps > 0).unwrap_or(0), ..self }
     }
 }
 
@@ -78,7 +87,8 @@ pub(super) fn watch(lab: &Lab, arrived: &AtomicU64, total: u64) -> Vec<Sample> {
 /// The metrics: `egress_bps`, payload that came out at the far end from its first byte until the
 /// first transfer was over; and of each gateway the most that it held (`..._held_shared_bytes`),
 /// that waited (`..._waiting_shared_bytes`) and that its blocks took (`..._blocks_shared_bytes`)
-/// from eight round trips on until then.
+/// from eight round trips on until then. Of each that has a link with a rate, the least and the
+/// highest that was in force meanwhile (`..._rate_least_bps`, `..._rate_most_bps`).
 pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured: &mut Measured) {
     let until = samples.iter().rposition(|s| s.at_s <= over_s);
     let Some(until) = until else { return };
@@ -95,6 +105,14 @@ pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured:
             let name = format!("{}_{what}_shared_bytes", gauge.node);
             let most = measured.metrics.get(&name).copied().unwrap_or(0.0);
             measured.metric(&name, most.max(bytes as f64));
+        }
+        if gauge.rate_bps > 0 {
+            let rate = gauge.rate_bps as f64;
+            let [least, most] = ["least", "most"].map(|what| format!("{}_rate_{what}_bps", gauge.node));
+            let so_far = |name: &str| measured.metrics.get(name).copied().unwrap_or(rate);
+            let bounds = (so_far(&least).min(rate), so_far(&most).max(rate));
+            measured.metric(&least, bounds.0);
+            measured.metric(&most, bounds.1);
         }
     }
 }
@@ -124,7 +142,7 @@ mod tests {
         let sample = |at_s: f64, payload: u64, held: u64| Sample {
             at_s,
             payload,
-            gateways: vec![Gauge::new("gw1", held, 100, 2 * held)],
+            gateways: vec![Gauge::new("gw1", held, 100, 2 * held).at([0, 8 * payload, 3].into_iter())],
         };
         let samples = [
             sample(0.0, 0, 0),
@@ -139,5 +157,7 @@ mod tests {
         assert_eq!(measured.metrics["gw1_held_shared_bytes"], 700.0);
         assert_eq!(measured.metrics["gw1_waiting_shared_bytes"], 600.0);
         assert_eq!(measured.metrics["gw1_blocks_shared_bytes"], 1400.0);
+        assert_eq!(measured.metrics["gw1_rate_least_bps"], 8000.0);
+        assert_eq!(measured.metrics["gw1_rate_most_bps"], 16000.0);
     }
 }

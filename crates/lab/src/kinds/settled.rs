@@ -14,6 +14,8 @@ const SHARE_ROUND_TRIPS: f64 = 10.0;
 const STEP_FACTOR: f64 = 1.4;
 /// Seconds after which a load has begun.
 const STARTED_S: f64 = 5.0;
+/// Little waits before a link: this part of its bandwidth-delay product.
+const LITTLE: f64 = 0.1;
 /// The link is full when it carries this share of its rate.
 const FULL: f64 = 0.95;
 
@@ -77,8 +79,9 @@ fn of_shares(carried: &Carried, (from, to): (f64, f64), rtt_s: f64, measured: &m
 }
 
 /// After each step down: the longest queue within the round trips that it may take, and after them,
-/// in bandwidth-delay products of the rate before. After each step up: round trips until the link
-/// is full. Over all changes: what was carried from the twentieth round trip on, of what could be.
+/// in bandwidth-delay products of the rate before, and round trips until little waits. After each
+/// step up: round trips until the link is full. Over all changes: what was carried from the
+/// twentieth round trip on, of what could be.
 fn of_steps(
     config: &ChannelConfig,
     carried: &Carried,
@@ -100,6 +103,8 @@ fn of_steps(
         if before >= STEP_FACTOR * bps && *at < until {
             let queue = most_of(&carried.queue_bytes, *at, until.min(settled));
             most_metric("step_queue_products", queue / product, measured);
+            let rounds = rounds_to_little(carried, (*at, until), LITTLE * bps * rtt_s / 8.0, rtt_s);
+            most_metric("step_round_trips_to_drain", rounds, measured);
             if settled + rtt_s < until {
                 let queue = most_of(&carried.queue_bytes, settled, until);
                 most_metric("step_settled_queue_products", queue / product, measured);
@@ -135,6 +140,18 @@ fn rounds_to_full(carried: &Carried, (from, until): (f64, f64), rate_bps: f64, r
         carried_bps(carried, at, at + rtt_s) >= FULL * rate_bps
     };
     f64::from((0..quarters).find(is_full).unwrap_or(quarters)) / 4.0 + 1.0
+}
+
+/// Round trips from a time until no more than so much waits, for a round trip; as many as there
+/// were if it never came to that.
+fn rounds_to_little(carried: &Carried, (from, until): (f64, f64), bytes: f64, rtt_s: f64) -> f64 {
+    let step_s = CARRIED_INTERVAL_MS as f64 / 1e3;
+    let steps = ((until - from) / step_s).floor().max(0.0) as u32;
+    let is_little = |n: &u32| {
+        let at = from + f64::from(*n) * step_s;
+        most_of(&carried.queue_bytes, at, at + rtt_s) <= bytes
+    };
+    f64::from((0..steps).find(is_little).unwrap_or(steps)) * step_s / rtt_s
 }
 
 /// The worst of several.
@@ -224,6 +241,7 @@ mod tests {
         let is = |name: &str| measured.metrics[name];
         assert!((is("step_queue_products") - 0.5).abs() < 1e-9);
         assert!((is("step_settled_queue_products") - 0.02).abs() < 1e-9);
+        assert!((is("step_round_trips_to_drain") - 25.0).abs() < 1e-9, "{}", is("step_round_trips_to_drain"));
         assert!((is("step_round_trips_to_95") - 5.0).abs() < 1e-9, "{}", is("step_round_trips_to_95"));
         let used = is("use_of_schedule");
         let lost = 0.4 * 0.5 / (3.0 + 2.5 + 4.9);

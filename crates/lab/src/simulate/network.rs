@@ -396,8 +396,10 @@ impl Network {
         for node in self.world.gateways() {
             let name = self.world.name(node).to_string();
             if let Some(gateway) = self.running(node) {
-                let e = gateway.status().engine;
-                gauges.push(Gauge::new(&name, e.custody_bytes, e.in_flight_bytes, e.pool_bytes));
+                let status = gateway.status();
+                let (e, rates) = (&status.engine, status.links.iter().map(|link| link.rate_bps));
+                let gauge = Gauge::new(&name, e.custody_bytes, e.in_flight_bytes, e.pool_bytes);
+                gauges.push(gauge.at(rates));
             }
         }
         gauges
