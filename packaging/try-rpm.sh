@@ -23,7 +23,8 @@ newer() { not rpm -U --nodeps --test /old.rpm && rpm -U --nodeps --test --oldpac
 # verified: nothing is missing or changed, but for the configuration in the end.
 verified() { test -z "$(rpm -V --nodeps farlink | grep -v ' c /etc/farlink/farlink.toml')"; }
 # listed WHAT: the package has such files.
-listed() { rpm -q "$1" farlink | grep -q "$2"; }
+# Read to its end: rpm must not be cut off by what was found.
+listed() { grep -q "$2" <<<"$(rpm -q "$1" farlink)"; }
 
 packages_of rpm "$@"
 fresh_root nftables,iproute2,systemd,logrotate,rpm

@@ -246,7 +246,7 @@ pub struct RunArgs {
     /// Admin socket [default: the file's, else /run/farlink/farlink.sock]
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// By which means traffic is diverted: auto, bump, policy [default: the file's, else policy]
+    /// By which means traffic is diverted: auto, bump, policy [default: the file's, else auto]
     #[arg(long, value_name = "METHOD")]
     pub divert: Option<farlink_linux::divert::Method>,
     /// How much to log: error, warn, info, debug, trace, or a filter such as

@@ -242,8 +242,9 @@ fn status_text(status: &Value) -> String {
             counters.row([name.replace('_', " "), value.to_string()]);
         }
     }
-    for found in list(status, "/diversion/found").iter().filter_map(Value::as_str) {
-        out += &format!("problem:     {found}\n");
+    for found in list(status, "/diversion/found") {
+        let kind = if text(found, "/severity") == "problem" { "problem:" } else { "warning:" };
+        out += &format!("{kind:<12} {}\n", text(found, "/text"));
     }
     for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
         .iter()
@@ -454,7 +455,10 @@ mod tests {
         value["driver"] = serde_json::json!({"profile": [
             {"name": "write", "calls": 100, "ns": 200_000, "histogram": [0, 0, 98, 0, 2]},
         ]});
+        value["diversion"] =
+            serde_json::json!({"found": [{"severity": "problem", "text": "IPv4 is not diverted"}]});
         let text = status_text(&value);
+        assert!(text.contains("problem:     IPv4 is not diverted\n"), "{text}");
         for part in ["receiver 31", "hybla", "write", "2.0 us", "1.0 us", "more"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }

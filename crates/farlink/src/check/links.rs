@@ -79,7 +79,7 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
     let (name, real_bps) = (text(after, "/name"), two_digits(carries_bps));
     let said = format!(
         "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If \
-         it stays so, say so: `farlink set link.{name}.rate {real_bps}`, and in the configuration",
+         it stays so, say so: `farlink set link.{name}.rate_bps {real_bps}`, and in the configuration",
         rate(declared_bps),
         rate(carries_bps),
     );
@@ -89,7 +89,7 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
 
 fn rate_too_high(name: &str, real_bps: u64, said: String) -> Diagnosis {
     let finding = Diagnosis::new("rate-too-high", Severity::Warning, said).seen("link", name);
-    finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate {real_bps}")))
+    finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate_bps {real_bps}")))
 }
 
 /// By so much a counter has grown.
@@ -122,7 +122,7 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     let real_bps = two_digits(8 * sent.saturating_sub(again) / seconds.max(1));
     let said = format!(
         "the link {name} is said to carry {}, and of the {} that were sent {:.0} % was sent again: either it carries less (about {}), or it \
-         loses that much. If it is slower, say so: `farlink set link.{name}.rate {}`, and in the configuration",
+         loses that much. If it is slower, say so: `farlink set link.{name}.rate_bps {}`, and in the configuration",
         rate(said_bps),
         rate(sent_bps),
         100.0 * share,
@@ -153,7 +153,7 @@ fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Op
     let said = format!(
         "the link {name} is said to carry {}, and all that is sent over it now ({}, {} without a gateway at the other end) loses or waits \
          more at {}: either the link is slower, or what is narrow lies behind it. If it is the link, say so: \
-         `farlink set link.{name}.rate {real_bps}`, and in the configuration",
+         `farlink set link.{name}.rate_bps {real_bps}`, and in the configuration",
         rate(said_bps),
         count(narrow.len() as u64, "connection"),
         if narrow.len() == 1 { "which is" } else { "which are" },
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(found[0].id, "rate-too-high");
         let text = found[0].text.replace('\u{a0}', " ");
         assert!(text.contains("declared with 8.8 Mbit/s and carries 8.0 Mbit/s"), "{text}");
-        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 8000000")]);
+        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate_bps 8000000")]);
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
             &sample(json!({"sent_bytes": 2_000_000, "retransmitted_bytes": 973_000})),
             2,
         );
-        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate 4100000")]);
+        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate_bps 4100000")]);
     }
 
     #[test]

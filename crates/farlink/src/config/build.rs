@@ -127,7 +127,7 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
         divert: DivertConfig {
             method: method(file, quick),
-            ..divert(file, source, (gateway.interfaces.len(), gateway.shims()))?
+            ..divert(file, source, quick, (gateway.interfaces.len(), gateway.shims()))?
         },
         gateway,
         finders,
@@ -522,6 +522,7 @@ fn attach(file: &File) -> Vec<String> {
 fn divert(
     file: &File,
     source: Source<'_>,
+    quick: &Quick,
     (interfaces, xcp): (usize, ShimProtocols),
 ) -> Result<DivertConfig, ConfigError> {
     let d = &file.divert;
@@ -537,6 +538,7 @@ fn divert(
         rule_priority: d.rule_priority.as_ref().map_or(default.rule_priority, |p| p.get_ref().0 as u32),
         selections: (default.selections.iter().cloned().chain(Selection::shims(xcp)))
             .chain(file.link.iter().filter_map(whole))
+            .chain(quick.rate.iter().flat_map(|_| quick.links.iter().cloned().map(Selection::LeavesBy)))
             .collect(),
         attach: attach(file),
         ..default

@@ -407,6 +407,9 @@ fn interfaces_are_found_only_when_none_is_named() {
     let s = settings_with("", &quick).unwrap();
     assert_eq!(s.gateway.interfaces[0].link.as_ref().unwrap().rate_bps, Some(1_000_000));
     assert_eq!(diverted(&s), (vec!["sat0".into()], "all".to_owned()));
+    assert!(s.divert.takes_everything(), "as with a rate in the file");
+    let quick = Quick { links: vec!["sat0".into()], ..Quick::default() };
+    assert!(!settings_with("", &quick).unwrap().divert.takes_everything());
 }
 
 #[test]
