@@ -78,8 +78,8 @@ const LOWERING_AFTER: Duration = Duration::from_secs(12);
 const LOWERING_GAIN: u32 = 95;
 /// Percent of the estimate that is sent at least, however much waits before the link.
 const GAIN_MIN: u32 = 10;
-/// What is too much before the link goes within a round trip over this.
-const DRAIN_PARTS: u128 = 3;
+/// The same where the rate is declared: a queue that is known to be there is soon gone.
+const GAIN_MIN_DECLARED: u32 = 40;
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;
@@ -600,8 +600,11 @@ impl RateEstimate {
             return if busy { 102 } else { 100 };
         }
         let excess = waited.saturating_sub(wanted);
-        let percent = 100 * DRAIN_PARTS * excess.as_nanos() / self.beat().as_nanos().max(1);
-        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(GAIN_MIN)
+        // What is too much goes within a round trip; half of it, where nobody has said the rate: it
+        // may be that of a moment.
+        let (part, least) = if self.is_declared { (100, GAIN_MIN_DECLARED) } else { (50, GAIN_MIN) };
+        let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
+        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(least)
     }
 
     fn start_probe(&mut self, now: Instant) {
