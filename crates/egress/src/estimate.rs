@@ -502,8 +502,8 @@ impl RateEstimate {
             self.gain = gain;
             self.changed_at = now;
         }
-        let silence = self.beat() * if self.is_declared { 2 } else { 4 };
-        self.gain_until = (gain < 100).then(|| now + silence + left);
+        // Where nobody has said the rate, silence ends by a probe, or by forgetting.
+        self.gain_until = (self.is_declared && gain < 100).then(|| now + 2 * self.beat() + left);
         if busy
             && !self.is_as_declared()
             && self.probe_until.is_none()

@@ -164,20 +164,6 @@ fn what_nobody_confirms_is_forgotten() {
     assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (None, None));
 }
 
-/// A queue stands before the link when the far gateway ends: what was to drain it does not go on.
-#[test]
-fn who_was_told_to_wait_goes_on_when_nobody_tells_anything() {
-    let mut m = Model::new(8_000_000, 500);
-    m.run(Duration::from_secs(10));
-    m.rate_bps /= 4;
-    m.run(Duration::from_millis(1_100));
-    m.is_silent = true;
-    m.run(Duration::from_millis(300));
-    assert!(m.estimate.sending_bps() < m.estimate.rate_bps(), "{:?}", m.estimate.sending_bps());
-    m.run(Duration::from_secs(20));
-    assert!(m.estimate.sending_bps() >= m.estimate.rate_bps(), "{:?}", m.estimate.sending_bps());
-}
-
 /// The far gateway starts again, by a name that it had before: its clock begins anew.
 #[test]
 fn a_clock_that_begins_anew_is_noticed_at_once() {
