@@ -79,9 +79,10 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
     let (name, real_bps) = (text(after, "/name"), two_digits(carries_bps));
     let said = format!(
         "the link {name} is declared with {} and carries {}: no more is sent, and the declared rate is tried again now and then. If \
-         it stays so, say so: `farlink set link.{name}.rate_bps {real_bps}`, and in the configuration",
+         it stays so, say so: `{}`, and in the configuration",
         rate(declared_bps),
         rate(carries_bps),
+        set_rate(&name, real_bps),
     );
     let finding = rate_too_high(&name, real_bps, said);
     Some(finding.seen("declared_bps", declared_bps).seen("carries_bps", carries_bps))
@@ -89,7 +90,12 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
 
 fn rate_too_high(name: &str, real_bps: u64, said: String) -> Diagnosis {
     let finding = Diagnosis::new("rate-too-high", Severity::Warning, said).seen("link", name);
-    finding.mended_by(Remedy::run(format!("farlink set link.{name}.rate_bps {real_bps}")))
+    finding.mended_by(Remedy::run(set_rate(name, real_bps)))
+}
+
+/// The command that says what a link carries.
+fn set_rate(name: &str, real_bps: u64) -> String {
+    format!("farlink set link.{name}.rate_bps {real_bps}")
 }
 
 /// By so much a counter has grown.
@@ -122,12 +128,12 @@ fn too_fast(before: &Value, after: &Value, seconds: u64) -> Option<Diagnosis> {
     let real_bps = two_digits(8 * sent.saturating_sub(again) / seconds.max(1));
     let said = format!(
         "the link {name} is said to carry {}, and of the {} that were sent {:.0} % was sent again: either it carries less (about {}), or it \
-         loses that much. If it is slower, say so: `farlink set link.{name}.rate_bps {}`, and in the configuration",
+         loses that much. If it is slower, say so: `{}`, and in the configuration",
         rate(said_bps),
         rate(sent_bps),
         100.0 * share,
         rate(real_bps),
-        real_bps,
+        set_rate(&name, real_bps),
     );
     let finding = rate_too_high(&name, real_bps, said);
     let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);
@@ -153,11 +159,12 @@ fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Op
     let said = format!(
         "the link {name} is said to carry {}, and all that is sent over it now ({}, {} without a gateway at the other end) loses or waits \
          more at {}: either the link is slower, or what is narrow lies behind it. If it is the link, say so: \
-         `farlink set link.{name}.rate_bps {real_bps}`, and in the configuration",
+         `{}`, and in the configuration",
         rate(said_bps),
         count(narrow.len() as u64, "connection"),
         if narrow.len() == 1 { "which is" } else { "which are" },
         rate(sent_bps),
+        set_rate(&name, real_bps),
     );
     let finding = rate_too_high(&name, real_bps, said);
     let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);

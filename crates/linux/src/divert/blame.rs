@@ -58,7 +58,7 @@ pub fn blame(socket: &mut Socket, own_table: &str, all: &[Diverted], lost: &Lost
 }
 
 /// What nftables calls a family, and what the old iptables does.
-const fn name_of(family: Family) -> &'static str {
+pub(super) const fn name_of(family: Family) -> &'static str {
     match family {
         Family::V4 => "ip",
         Family::V6 => "ip6",

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::blame::{commands, droppers, remedy, text};
+use super::blame::{commands, droppers, name_of, remedy, text};
 use super::diagnosis::{Diagnosis, Severity};
 use super::plan::{Diverted, Families};
 use crate::netlink::Family;
@@ -141,10 +141,7 @@ fn outlook(entries: &[Value], own_table: &str, all: &[Diverted], family: Family)
 impl Ruleset<'_> {
     /// Through all base chains of the hook: each of them may drop it.
     fn forward(&mut self, packet: Packet<'_>) -> Fate {
-        let of_family = match packet.family {
-            Family::V4 => "ip",
-            Family::V6 => "ip6",
-        };
+        let of_family = name_of(packet.family);
         let entries = self.entries;
         let mut all = Fate { may_pass: true, passes: true, ..Fate::default() };
         for chain in entries.iter().filter_map(|entry| entry.get("chain")) {
