@@ -5,7 +5,8 @@
 //! target for a whole interval, and tells it ever more often until they do not. One that slows down
 //! keeps a short queue. One that does not would keep a long one: the control law takes seconds to
 //! minutes to drop as much as is too much. After two intervals of telling in vain, half a second at
-//! least, what has waited for longer than the bound is dropped, until the queue has been short.
+//! least, what has waited for longer than the bound is dropped, until the queue has been short for
+//! an interval.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -71,17 +72,15 @@ pub(crate) struct Codel {
     last_count: u32,
     /// It has been told in vain.
     is_deaf: bool,
+    /// Since when its packets have not waited for long all the same.
+    short_since: Option<Instant>,
 }
 
 impl Codel {
     /// The packet that is next has waited for so long. `is_last`: nothing else waits in its flow.
     pub(crate) fn judge(&mut self, now: Instant, aqm: &Aqm, waited: Duration, is_last: bool) -> Verdict {
         if self.is_deaf {
-            if waited > aqm.bound && !is_last {
-                return Verdict::Drop;
-            }
-            self.is_deaf = waited > aqm.bound / 2;
-            return Verdict::Send;
+            return self.judge_deaf(now, aqm, waited, is_last);
         }
         let too_long = self.waits_too_long(now, aqm, waited, is_last);
         let Some(since) = self.telling_since else {
@@ -111,6 +110,19 @@ impl Codel {
         self.count = self.count.saturating_add(1);
         self.next_at += self.spacing(aqm);
         Verdict::Tell
+    }
+
+    /// One that only pauses has a short queue for a moment, too.
+    fn judge_deaf(&mut self, now: Instant, aqm: &Aqm, waited: Duration, is_last: bool) -> Verdict {
+        if waited > aqm.bound / 2 {
+            self.short_since = None;
+            return if waited > aqm.bound && !is_last { Verdict::Drop } else { Verdict::Send };
+        }
+        let since = *self.short_since.get_or_insert(now);
+        if now.since(since) >= aqm.interval {
+            (self.is_deaf, self.short_since) = (false, None);
+        }
+        Verdict::Send
     }
 
     fn waits_too_long(&mut self, now: Instant, aqm: &Aqm, waited: Duration, is_last: bool) -> bool {
@@ -171,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_listen_waits_no_longer_than_the_bound_until_the_queue_is_short() {
+    fn who_does_not_listen_waits_no_longer_than_the_bound_until_the_queue_stays_short() {
         let mut codel = Codel::default();
         let first = (0..1_000).find(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop);
         assert_eq!(first, Some(600), "an interval, and half a second in vain");
@@ -179,6 +191,10 @@ mod tests {
         assert_eq!(judge(&mut codel, 602, 19), Verdict::Send);
         assert_eq!(judge(&mut codel, 603, 21), Verdict::Drop, "still deaf");
         assert_eq!(judge(&mut codel, 604, 9), Verdict::Send);
-        assert_eq!(judge(&mut codel, 605, 40), Verdict::Send, "a new beginning");
+        assert_eq!(judge(&mut codel, 605, 40), Verdict::Drop, "a pause of a moment");
+        for ms in 610..=710 {
+            assert_eq!(judge(&mut codel, ms, 9), Verdict::Send);
+        }
+        assert_eq!(judge(&mut codel, 711, 40), Verdict::Send, "a new beginning");
     }
 }

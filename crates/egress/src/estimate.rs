@@ -19,6 +19,7 @@
 
 mod hosts;
 mod peer;
+mod steer;
 
 use std::collections::VecDeque;
 
@@ -27,6 +28,7 @@ use farlink_wire::time::{Duration, Instant};
 use crate::sent::SentLog;
 use hosts::Hosts;
 use peer::{Mark, Peer, Sample, Sent, Terms, is_less, micros};
+use steer::Presence;
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -54,11 +56,6 @@ const PROBE_PARTS: u32 = 64;
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
-/// Where the rate is declared the first probes are so far apart, in parts of this, and after each
-/// one that fails twice as far.
-const PROBE_GAP_MAX: u32 = 16;
-/// Less than this part of a declared rate, percent, is no mistake of who declared it.
-const MISTAKEN_PERCENT: u64 = 75;
 /// Less than this part of it is another rate. A smaller error is made up for
 /// by what waits before the link.
 const DECLARED_PERCENT: u64 = 98;
@@ -67,19 +64,6 @@ const WAIT_MIN: Duration = Duration::from_millis(2);
 /// Nor are those that wait for less than this, where the rate is declared: the machine,
 /// or the medium, may be late.
 const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
-/// What waits for so many round trips, though less is sent than the link carries, does not wait:
-/// the path has become longer.
-const DRAIN_ROUNDS: u32 = 4;
-/// Where bytes have waited for so long without a break, a little less is sent for a while than the
-/// link carries. Else the queue that stands would be taken for a part of the path, and another one
-/// be built on it.
-const LOWERING_AFTER: Duration = Duration::from_secs(12);
-/// So much is sent then, percent, at most.
-const LOWERING_GAIN: u32 = 95;
-/// Percent of the estimate that is sent at least, however much waits before the link.
-const GAIN_MIN: u32 = 10;
-/// The same where the rate is declared: a queue that is known to be there is soon gone.
-const GAIN_MIN_DECLARED: u32 = 40;
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;
@@ -160,8 +144,9 @@ pub struct RateEstimate {
     probe_gap: u32,
     /// When nothing, or next to nothing, waited before the link last.
     empty_at: Instant,
-    /// The queue is lowered until then.
-    lowered_until: Instant,
+    /// The queue is lowered until then, by so much to send, percent.
+    lowered: (Instant, u32),
+    presence: Presence,
     /// Since when less is sent than the link carries, and how long bytes waited then.
     draining: Option<(Instant, Duration)>,
     /// Hosts tell of the link, for want of a gateway.
@@ -289,6 +274,7 @@ impl RateEstimate {
         if !self.admit(now, report) {
             return;
         }
+        self.note_presence(now, busy_since);
         let terms = Terms {
             patience: self.beat().max(PATIENCE_MIN),
             wait_min: self.wait_min(),
@@ -482,105 +468,6 @@ impl RateEstimate {
         much_less.or_else(|| most(round / 8 * 5).filter(is_less))
     }
 
-    /// How fast to send, by what waits before the link.
-    fn steer(&mut self, now: Instant, sample: &Sample, busy: bool) {
-        // A queue stands; a machine that is late now and then does not make one.
-        let waited = self.lately().map(|s| s.waited).min().unwrap_or(sample.waited);
-        let left = self.lately().filter_map(|s| self.waits_now(now, (s.sent_at, s.waited))).min();
-        if left.is_none() && sample.sent_at < self.changed_at {
-            // What was sent before the last change does not say how fast to send now.
-            return;
-        }
-        let left = left.unwrap_or(waited);
-        let lowering = self.lowering(now, sample.waited);
-        let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
-            true => 100,
-            false => self.gain_for(left, busy).min(lowering),
-        };
-        let gain = gain.max(self.gain_least(sample));
-        if gain != self.gain {
-            self.gain = gain;
-            self.changed_at = now;
-        }
-        // Where nobody has said the rate, silence ends by a probe, or by forgetting.
-        self.gain_until = (self.is_declared && gain < 100).then(|| now + 2 * self.beat() + left);
-        if busy
-            && !self.is_as_declared()
-            && self.probe_until.is_none()
-            && now >= self.next_probe_at
-            && waited.max(left) < self.waiting_wanted() * if self.is_mistaken() { 1 } else { 2 }
-        {
-            self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
-            self.start_probe(now);
-            if self.is_declared {
-                self.next_probe_at += (self.next_probe_at.since(now)) * self.probe_gap;
-                let most = if self.is_mistaken() { PROBE_GAP_MAX } else { 1 };
-                self.probe_gap = (2 * self.probe_gap).clamp(1, most);
-            }
-        }
-    }
-
-    /// What is declared is somewhat too high, a trial has failed, and others are likely to. A link
-    /// that carries much less has become slower, and may become faster again.
-    fn is_mistaken(&self) -> bool {
-        let is_near = |most: u64| self.rate_bps.is_some_and(|rate| rate >= most / 100 * MISTAKEN_PERCENT);
-        self.is_declared && self.probe_gap > 0 && self.most_bps.is_some_and(is_near)
-    }
-
-    /// Percent of the estimate that may be sent, so that the queue before the link is empty now and
-    /// then.
-    fn lowering(&mut self, now: Instant, waited: Duration) -> u32 {
-        // After a silence nobody knows how long something has stood.
-        if waited <= self.next_to_nothing() || self.recent.len() < 2 {
-            self.empty_at = now;
-        }
-        if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
-            self.empty_at = now;
-            self.lowered_until = now + self.beat();
-        }
-        if now < self.lowered_until { LOWERING_GAIN } else { u32::MAX }
-    }
-
-    /// What waits seems to wait for as long as it did before less was sent than the link carries.
-    /// Then that is what bytes need from now on.
-    fn is_drained_in_vain(
-        &mut self,
-        now: Instant,
-        (sent_at, waited): (Instant, Duration),
-        left: Duration,
-    ) -> bool {
-        if self.gain >= 100 {
-            self.draining = None;
-            return false;
-        }
-        let (since, before) = *self.draining.get_or_insert((now, left));
-        if waited.max(left) > before / 4 * 5 {
-            // It still grows.
-            self.draining = Some((now, waited.max(left)));
-            return false;
-        }
-        let lasted = sent_at.since(since);
-        if lasted < DRAIN_ROUNDS * self.beat() {
-            return false;
-        }
-        if (self.is_as_declared() || self.hosts.tell) && self.gain > LOWERING_GAIN {
-            // So little less that it may be just what the link carries: it is to show.
-            self.draining = Some((now, waited.max(left)));
-            self.lowered_until = now + (DRAIN_ROUNDS + 2) * self.beat();
-            return false;
-        }
-        self.draining = None;
-        // Most of it stands, and less than half of what should have gone has.
-        let gone = lasted / 100 * (100 - self.gain);
-        if waited < before / 4 * 3 || (self.is_declared && waited < before.saturating_sub(gone / 2)) {
-            return false;
-        }
-        for peer in &mut self.peers {
-            peer.rebase(now, waited);
-        }
-        true
-    }
-
     /// The link was full for the first time.
     fn found(&mut self, now: Instant, rate_bps: u64) {
         self.confirmed_at = now;
@@ -591,20 +478,6 @@ impl RateEstimate {
         self.gain = 100;
         self.probe_gain = PROBE_GAIN;
         self.start_probe(now);
-    }
-
-    /// Percent of the estimate, for bytes that wait so long before the link.
-    fn gain_for(&self, waited: Duration, busy: bool) -> u32 {
-        let wanted = self.waiting_wanted();
-        if waited < wanted / 2 {
-            return if busy { 102 } else { 100 };
-        }
-        let excess = waited.saturating_sub(wanted);
-        // What is too much goes within a round trip; half of it, where nobody has said the rate: it
-        // may be that of a moment.
-        let (part, least) = if self.is_declared { (100, GAIN_MIN_DECLARED) } else { (50, GAIN_MIN) };
-        let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
-        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(least)
     }
 
     fn start_probe(&mut self, now: Instant) {

@@ -11,8 +11,9 @@
 //! - `groups.rs` which group of the class is next, by weight and by a rate of its own; with nothing
 //!   set up there is one group
 //! - `estimate.rs` the rate of a link that nobody has told us, or that is not what was said, from
-//!   the reports of the gateways at its other end: one of them, `estimate/peer.rs`; what had been
-//!   sent by when, `sent.rs`
+//!   the reports of the gateways at its other end: one of them, `estimate/peer.rs`, and hosts where
+//!   there is none, `estimate/hosts.rs`; how fast to send by what waits, `estimate/steer.rs`; what
+//!   had been sent by when, `sent.rs`
 //! - `flows.rs` which flow of the group is next (deficit round robin), and whose packet is dropped
 //!   where too many wait
 //! - `codel.rs` when a flow's packets have waited too long

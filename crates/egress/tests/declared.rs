@@ -76,6 +76,35 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     }
 }
 
+/// Whether the rate is declared, or found.
+#[test]
+fn what_stands_before_a_link_that_became_slower_is_gone_after_four_round_trips() {
+    for mut m in [declared(100), Model::new(RATE_BPS, RTT_MS)] {
+        m.run(Duration::from_secs(10));
+        m.rate_bps = RATE_BPS / 2;
+        m.run(m.rtt() * 3 / 2);
+        assert!(m.waits() > m.rtt() / 2, "there is something to drain");
+        m.run(m.rtt() * 5 / 2);
+        assert!(m.waits() < m.rtt() / 10, "declared {}: {:?}", m.estimate.is_declared(), m.waits());
+        let used = m.use_percent(m.rtt() * 10);
+        assert!(used >= 97, "declared {}: {used} %", m.estimate.is_declared());
+    }
+}
+
+/// What stands before it may be less than it seems, each time.
+#[test]
+fn a_link_that_comes_and_goes_is_not_left_idle_for_a_queue() {
+    let mut m = declared(100);
+    m.run(Duration::from_secs(10));
+    m.interrupt(Duration::from_secs(2));
+    m.rate_bps = RATE_BPS / 2;
+    for _ in 0..100 {
+        m.run(Duration::from_millis(100));
+        let (sending, rate) = (m.estimate.sending_bps().unwrap(), m.estimate.rate_bps().unwrap());
+        assert!(sending * 100 >= rate * 40, "{sending} of {rate} bit/s");
+    }
+}
+
 /// Each trial costs those that wait: who knows that they fail tries less.
 #[test]
 fn the_declared_rate_is_tried_again_and_ever_less_often() {
@@ -135,14 +164,15 @@ fn little_to_send_is_no_slow_link() {
 /// Somebody has filled the queue for a moment, and then nobody tells anything any more.
 #[test]
 fn who_was_told_to_wait_goes_on_when_nobody_tells_anything() {
-    let mut m = declared(100);
-    m.run(Duration::from_secs(10));
-    m.rate_bps = RATE_BPS / 4;
-    m.run(Duration::from_millis(900));
-    m.is_silent = true;
-    assert!(m.estimate.sending_bps() < Some(RATE_BPS / 4));
-    m.run(Duration::from_secs(20));
-    assert_eq!(m.estimate.sending_bps(), m.estimate.rate_bps(), "all that is believed of the link");
+    for mut m in [declared(100), Model::new(RATE_BPS, RTT_MS)] {
+        m.run(Duration::from_secs(10));
+        m.rate_bps = RATE_BPS / 4;
+        m.run(Duration::from_millis(900));
+        m.is_silent = true;
+        assert!(m.estimate.sending_bps() < Some(RATE_BPS / 4));
+        m.run(Duration::from_secs(20));
+        assert_eq!(m.estimate.sending_bps(), m.estimate.rate_bps(), "all that is believed of the link");
+    }
 }
 
 /// What is lost has been carried.

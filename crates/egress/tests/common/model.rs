@@ -112,7 +112,7 @@ impl Model {
         self.estimate.note_sent(self.now, self.sent_bytes(), self.other_bytes);
         self.sent += 1;
         let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / self.rate_bps);
-        self.waited_max = self.waited_max.max(self.link_free.since(self.now.min(self.link_free)));
+        self.waited_max = self.waited_max.max(self.waits());
         self.link_free = self.link_free.max(self.now) + took;
         let lost = self.lost();
         let is_other = self.sent * self.other_percent / 100 > (self.sent - 1) * self.other_percent / 100;
@@ -198,6 +198,19 @@ impl Model {
             } else {
                 self.send();
             }
+        }
+    }
+
+    /// How long a packet that leaves now waits before the link.
+    pub fn waits(&self) -> Duration {
+        self.link_free.since(self.now.min(self.link_free))
+    }
+
+    /// The link carries nothing for so long, and loses nothing.
+    pub fn interrupt(&mut self, time: Duration) {
+        self.link_free = self.link_free.max(self.now) + time;
+        for packet in &mut self.flying {
+            packet.arrives += time;
         }
     }
 

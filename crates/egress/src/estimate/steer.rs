@@ -1,0 +1,191 @@
+//! How fast to send, by what waits before the link: above the estimate while nothing does, below it
+//! while too much does.
+//!
+//! What is too much is gone soon, if the rate is what it is taken for. Where a link comes and goes
+//! it may be another one each time, and then a queue that is taken for longer than it is leaves the
+//! link idle. So after an interruption less is drained at a time.
+
+use farlink_wire::time::{Duration, Instant};
+
+use super::peer::Sample;
+use super::{PROBE_GAIN, PROBE_GAIN_DECLARED, RateEstimate};
+
+/// Where the rate is declared the first probes are so far apart, in parts of this, and after each
+/// one that fails twice as far.
+const PROBE_GAP_MAX: u32 = 16;
+/// Less than this part of a declared rate, percent, is no mistake of who declared it.
+const MISTAKEN_PERCENT: u64 = 75;
+/// What waits for so many round trips, though less is sent than the link carries, does not wait:
+/// the path has become longer.
+const DRAIN_ROUNDS: u32 = 4;
+/// Where bytes have waited for so long without a break, a little less is sent for a while than the
+/// link carries. Else the queue that stands would be taken for a part of the path, and another one
+/// be built on it.
+const LOWERING_AFTER: Duration = Duration::from_secs(12);
+/// So much is sent then, percent, at most, for a round trip.
+const LOWERING_GAIN: u32 = 95;
+/// The same while the link carries what is declared, for two and a half: it is not to seem to carry
+/// less.
+const LOWERING_GAIN_AS_DECLARED: u32 = 98;
+/// Percent of the estimate that is sent at least, however much waits before the link.
+const GAIN_MIN: u32 = 10;
+/// The same after an interruption, where the rate is declared.
+const GAIN_MIN_RESTLESS: u32 = 40;
+/// Less is sent for so many round trips in which nobody tells anything, where the rate is declared.
+const SILENCE_ROUNDS_DECLARED: u32 = 2;
+/// And where it is found: who tells the rate may be busy in the other direction.
+const SILENCE_ROUNDS: u32 = 16;
+/// Nothing is heard for so many round trips, though something waits for the link all the time: it
+/// was interrupted.
+const SILENT_ROUNDS: u32 = 2;
+/// And for so many more its rate may be another one.
+const RESTLESS_ROUNDS: u32 = 32;
+
+/// Whether the link has been there all the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Presence {
+    heard_at: Option<Instant>,
+    /// It was away, and has been heard again then.
+    back_at: Option<Instant>,
+}
+
+impl RateEstimate {
+    /// A report came. `busy_since`: since when something has been waiting for the link.
+    pub(super) fn note_presence(&mut self, now: Instant, busy_since: Option<Instant>) {
+        let Some(heard_at) = self.presence.heard_at.replace(now) else { return };
+        let was_busy = busy_since.is_some_and(|since| since <= heard_at);
+        if was_busy && now.since(heard_at) > SILENT_ROUNDS * self.beat() {
+            self.presence.back_at = Some(now);
+        }
+    }
+
+    /// The link was away a short time ago.
+    fn is_restless(&self) -> bool {
+        let Presence { heard_at, back_at } = self.presence;
+        let times = heard_at.zip(back_at);
+        times.is_some_and(|(heard, back)| heard.since(back) < RESTLESS_ROUNDS * self.beat())
+    }
+
+    /// How fast to send, by what waits before the link.
+    pub(super) fn steer(&mut self, now: Instant, sample: &Sample, busy: bool) {
+        // A queue stands; a machine that is late now and then does not make one.
+        let waited = self.lately().map(|s| s.waited).min().unwrap_or(sample.waited);
+        let left = self.lately().filter_map(|s| self.waits_now(now, (s.sent_at, s.waited))).min();
+        if left.is_none() && sample.sent_at < self.changed_at {
+            // What was sent before the last change does not say how fast to send now.
+            return;
+        }
+        let left = left.unwrap_or(waited);
+        let lowering = self.lowering(now, sample.waited);
+        let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
+            true => 100,
+            false => self.gain_for(left, busy).min(lowering),
+        };
+        let gain = gain.max(self.gain_least(sample));
+        if gain != self.gain {
+            self.gain = gain;
+            self.changed_at = now;
+        }
+        let rounds = if self.is_declared { SILENCE_ROUNDS_DECLARED } else { SILENCE_ROUNDS };
+        self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
+        if busy
+            && !self.is_as_declared()
+            && self.probe_until.is_none()
+            && now >= self.next_probe_at
+            && waited.max(left) < self.waiting_wanted() * if self.is_mistaken() { 1 } else { 2 }
+        {
+            self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
+            self.start_probe(now);
+            if self.is_declared {
+                self.next_probe_at += (self.next_probe_at.since(now)) * self.probe_gap;
+                let most = if self.is_mistaken() { PROBE_GAP_MAX } else { 1 };
+                self.probe_gap = (2 * self.probe_gap).clamp(1, most);
+            }
+        }
+    }
+
+    /// What is declared is somewhat too high, a trial has failed, and others are likely to. A link
+    /// that carries much less has become slower, and may become faster again.
+    fn is_mistaken(&self) -> bool {
+        let is_near = |most: u64| self.rate_bps.is_some_and(|rate| rate >= most / 100 * MISTAKEN_PERCENT);
+        self.is_declared && self.probe_gap > 0 && self.most_bps.is_some_and(is_near)
+    }
+
+    /// Percent of the estimate that may be sent, so that the queue before the link is empty now and
+    /// then.
+    fn lowering(&mut self, now: Instant, waited: Duration) -> u32 {
+        // After a silence nobody knows how long something has stood.
+        if waited <= self.next_to_nothing() || self.recent.len() < 2 {
+            self.empty_at = now;
+        }
+        if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
+            self.empty_at = now;
+            self.lowered = match self.is_as_declared() {
+                true => (now + self.beat() * 5 / 2, LOWERING_GAIN_AS_DECLARED),
+                false => (now + self.beat(), LOWERING_GAIN),
+            };
+        }
+        let (until, gain) = self.lowered;
+        if now < until { gain } else { u32::MAX }
+    }
+
+    /// What waits seems to wait for as long as it did before less was sent than the link carries.
+    /// Then that is what bytes need from now on.
+    fn is_drained_in_vain(
+        &mut self,
+        now: Instant,
+        (sent_at, waited): (Instant, Duration),
+        left: Duration,
+    ) -> bool {
+        if self.gain >= 100 {
+            self.draining = None;
+            return false;
+        }
+        let (since, before) = *self.draining.get_or_insert((now, left));
+        if waited.max(left) > before / 4 * 5 {
+            // It still grows.
+            self.draining = Some((now, waited.max(left)));
+            return false;
+        }
+        let lasted = sent_at.since(since);
+        if lasted < DRAIN_ROUNDS * self.beat() {
+            return false;
+        }
+        if (self.is_as_declared() || self.hosts.tell) && self.gain > LOWERING_GAIN {
+            // So little less that it may be just what the link carries: it is to show.
+            self.draining = Some((now, waited.max(left)));
+            self.lowered = (now + (DRAIN_ROUNDS + 2) * self.beat(), LOWERING_GAIN);
+            return false;
+        }
+        self.draining = None;
+        // Most of it stands, and less than half of what should have gone has.
+        let gone = lasted / 100 * (100 - self.gain);
+        if waited < before / 4 * 3 || (self.is_declared && waited < before.saturating_sub(gone / 2)) {
+            return false;
+        }
+        for peer in &mut self.peers {
+            peer.rebase(now, waited);
+        }
+        true
+    }
+
+    /// Percent of the estimate, for bytes that wait so long before the link.
+    fn gain_for(&self, waited: Duration, busy: bool) -> u32 {
+        let wanted = self.waiting_wanted();
+        if waited < wanted / 2 {
+            return if busy { 102 } else { 100 };
+        }
+        let excess = waited.saturating_sub(wanted);
+        // What is too much goes within a third of a round trip, and within half of one where nobody
+        // has said the rate: it may be that of a moment. After an interruption within three times
+        // and four times as long.
+        let (part, least) = match (self.is_restless(), self.is_declared) {
+            (false, true) => (300, GAIN_MIN),
+            (false, false) => (200, GAIN_MIN),
+            (true, true) => (100, GAIN_MIN_RESTLESS),
+            (true, false) => (50, GAIN_MIN),
+        };
+        let percent = excess.as_nanos() * part / self.beat().as_nanos().max(1);
+        100_u32.saturating_sub(u32::try_from(percent).unwrap_or(100)).max(least)
+    }
+}
