@@ -5,8 +5,8 @@
 //! target for a whole interval, and tells it ever more often until they do not. One that slows down
 //! keeps a short queue. One that does not would keep a long one: the control law takes seconds to
 //! minutes to drop as much as is too much. After two intervals of telling in vain, half a second at
-//! least, what has waited for longer than the bound is dropped, until the queue has been short for
-//! an interval.
+//! least, and if the queue does not become shorter, what has waited for longer than the bound is
+//! dropped, until the queue has been short for an interval.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ const RESUME_INTERVALS: u32 = 16;
 const PATIENCE_INTERVALS: u32 = 2;
 /// But not sooner: its round trip may be longer than the link's.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
+
+/// A queue whose packets wait for less than before by such a part (one over it) becomes shorter.
+const FALLS_PARTS: u32 = 8;
 
 /// What is too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +70,10 @@ pub(crate) struct Codel {
     above_until: Option<Instant>,
     /// Since when the sender is told.
     telling_since: Option<Instant>,
+    /// How long packets waited when an interval of that began last.
+    waited: (Instant, Duration),
+    /// In the interval before, that has become less: the sender listens.
+    falls: bool,
     next_at: Instant,
     count: u32,
     last_count: u32,
@@ -92,6 +99,7 @@ impl Codel {
             self.count = if resumes { grown } else { 1 };
             self.last_count = self.count;
             self.telling_since = Some(now);
+            (self.waited, self.falls) = ((now, waited), false);
             self.next_at = now + self.spacing(aqm);
             return Verdict::Tell;
         };
@@ -99,8 +107,12 @@ impl Codel {
             self.telling_since = None;
             return Verdict::Send;
         }
+        if now.since(self.waited.0) >= aqm.interval {
+            self.falls = waited < self.waited.1 / FALLS_PARTS * (FALLS_PARTS - 1);
+            self.waited = (now, waited);
+        }
         let patience = (PATIENCE_INTERVALS * aqm.interval).max(PATIENCE_MIN);
-        if now.since(since) >= patience && waited > aqm.bound.max(aqm.target) {
+        if now.since(since) >= patience && waited > aqm.bound.max(aqm.target) && !self.falls {
             (self.is_deaf, self.telling_since, self.above_until) = (true, None, None);
             return Verdict::Drop;
         }
@@ -180,6 +192,18 @@ mod tests {
             let waited = Duration::from_millis(500);
             assert_eq!(codel.judge(at(ms), &Aqm::default(), waited, true), Verdict::Send, "after {ms} ms");
         }
+    }
+
+    #[test]
+    fn who_has_listened_is_not_taken_for_deaf_while_the_queue_becomes_shorter() {
+        let mut codel = Codel::default();
+        // A slow start that ends when its first loss is heard of.
+        let waits = |ms: u64| if ms < 400 { ms / 2 + 10 } else { 210 - (ms - 400) / 2 };
+        let dropped = (0..760).filter(|ms| judge(&mut codel, *ms, waits(*ms)) == Verdict::Drop).count();
+        assert_eq!(dropped, 0);
+        // It has stopped to become shorter.
+        let dropped = (760..1_300).filter(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop).count();
+        assert!(dropped > 100, "{dropped}");
     }
 
     #[test]

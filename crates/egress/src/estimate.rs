@@ -28,7 +28,7 @@ use farlink_wire::time::{Duration, Instant};
 use crate::sent::SentLog;
 use hosts::Hosts;
 use peer::{Mark, Peer, Sample, Sent, Terms, is_less, micros};
-use steer::Presence;
+use steer::{Draining, Presence};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -67,6 +67,8 @@ const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;
+/// And so much of it is sent at least, one over it, whatever seems to wait before the link.
+const LEAST_SENT_PART: u64 = 4 * LEAST_PART;
 /// Samples that are kept.
 const RECENT_MAX: usize = 64;
 /// What has left is remembered by so many points of a round trip.
@@ -147,8 +149,8 @@ pub struct RateEstimate {
     /// The queue is lowered until then, by so much to send, percent.
     lowered: (Instant, u32),
     presence: Presence,
-    /// Since when less is sent than the link carries, and how long bytes waited then.
-    draining: Option<(Instant, Duration)>,
+    /// Less is sent than the link carries.
+    draining: Option<Draining>,
     /// Hosts tell of the link, for want of a gateway.
     hosts: Hosts,
 }
@@ -172,6 +174,28 @@ impl RateEstimate {
             probe_gain: PROBE_GAIN,
             ..Self::default()
         }
+    }
+
+    /// The operator says that it is this from now on, in bits per second. Where it is what was said
+    /// before, what has been found stays. Else it is held against what arrives anew, but what is
+    /// known of the way to those who report stays: bytes that wait before the link now still wait.
+    pub fn declare(&mut self, now: Instant, rate_bps: u64) {
+        if self.is_declared && self.most_bps == Some(rate_bps) {
+            return;
+        }
+        *self = Self {
+            confirmed_at: now,
+            changed_at: now,
+            peers: core::mem::take(&mut self.peers),
+            rtt: self.rtt,
+            sent: core::mem::take(&mut self.sent),
+            uncounted: core::mem::take(&mut self.uncounted),
+            samples: self.samples,
+            empty_at: self.empty_at,
+            presence: self.presence,
+            hosts: self.hosts.without_shown(),
+            ..Self::declared(rate_bps)
+        };
     }
 
     /// The operator has said it.
@@ -204,7 +228,9 @@ impl RateEstimate {
             return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
-        self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(u64::from(gain)) / 100).max(1))
+        let least = self.most_bps.filter(|_| self.is_declared).map_or(1, |most| most / LEAST_SENT_PART);
+        let sent = |rate: u64| self.at_most(rate.saturating_mul(u64::from(gain)) / 100);
+        self.rate_bps.map(|rate| sent(rate).max(least.min(rate)).max(1))
     }
 
     fn at_most(&self, rate_bps: u64) -> u64 {
@@ -281,6 +307,7 @@ impl RateEstimate {
             took_min: self.took_min(report.of_host),
             strong_only: self.rate_bps.is_none() || self.searching,
             is_declared: self.is_declared,
+            is_slowed: self.gain < 100,
             sent: self.sent_by(now, sent_at),
         };
         let peer = self.peer(now, report, sent_at, terms.sent);

@@ -91,6 +91,34 @@ fn what_stands_before_a_link_that_became_slower_is_gone_after_four_round_trips()
     }
 }
 
+/// A modem says at once what it carries from now on. What stands before it by then is no path.
+#[test]
+fn who_declares_another_rate_still_has_what_stands_before_the_link_drained() {
+    let mut m = declared(100);
+    m.run(Duration::from_secs(10));
+    m.rate_bps = RATE_BPS / 2;
+    m.run(m.rtt() / 2);
+    m.estimate.declare(m.now, RATE_BPS / 2);
+    assert_eq!(m.estimate.sending_bps(), Some(RATE_BPS / 2), "in force at once");
+    m.run(m.rtt() * 3);
+    assert!(m.waits() < m.rtt() / 10, "{:?}", m.waits());
+    assert!(m.estimate.is_as_declared());
+}
+
+/// As a script does that asks a modem each second.
+#[test]
+fn who_declares_the_same_again_changes_nothing() {
+    let mut m = declared(110);
+    m.run(Duration::from_secs(5));
+    m.waited_max = Duration::ZERO;
+    for _ in 0..60 {
+        m.estimate.declare(m.now, RATE_BPS / 100 * 110);
+        m.run(Duration::from_secs(1));
+        assert!((96..=101).contains(&m.percent()), "{} %", m.percent());
+    }
+    assert!(m.waited_max < Duration::from_millis(45), "{:?}", m.waited_max);
+}
+
 /// What stands before it may be less than it seems, each time.
 #[test]
 fn a_link_that_comes_and_goes_is_not_left_idle_for_a_queue() {
@@ -135,6 +163,51 @@ fn a_path_that_becomes_longer_is_no_queue_for_long() {
     let used = m.use_percent(Duration::from_secs(20));
     assert!(used >= 99, "{used} %");
     assert!(m.estimate.is_as_declared(), "{} %", m.percent());
+}
+
+/// Connections that were there before go on with the round trip that they have measured.
+#[test]
+fn a_path_that_becomes_much_longer_does_not_slow_down_what_is_sent_for_long() {
+    for (mut m, longer) in [
+        (declared(100), 100),
+        (Model::new(RATE_BPS, RTT_MS), 100),
+        (declared(100), 250),
+        (Model::new(RATE_BPS, RTT_MS), 250),
+    ] {
+        m.run(Duration::from_secs(10));
+        m.measured_rtt = m.rtt();
+        m.one_way += Duration::from_millis(longer);
+        m.run(Duration::from_secs(5));
+        let what = format!("declared {}, {longer} ms", m.estimate.is_declared());
+        let used = m.use_percent(Duration::from_secs(20));
+        assert!(used >= 95, "{what}: {used} %");
+    }
+}
+
+/// It was short by a part of a round trip only, and a little more of it was taken for a part of the
+/// path every half a minute.
+#[test]
+fn a_queue_that_stands_before_a_short_link_is_not_taken_for_the_path() {
+    for percent in [101, 110] {
+        let mut m = Model::declared(RATE_BPS, 50, percent);
+        m.run(Duration::from_secs(600));
+        m.waited_max = Duration::ZERO;
+        let used = m.use_percent(Duration::from_secs(60));
+        assert!(used >= 97, "{percent} %: {used} %");
+        assert!(m.waited_max < Duration::from_millis(45), "{percent} %: {:?}", m.waited_max);
+    }
+}
+
+/// It drifts by too little to show.
+#[test]
+fn a_rate_that_falls_by_a_percent_does_not_build_a_queue() {
+    let mut m = declared(125);
+    m.run(Duration::from_secs(10));
+    m.rate_bps = RATE_BPS / 80 * 79;
+    for _ in 0..60 {
+        m.run(Duration::from_secs(1));
+        assert!(m.waits() < Duration::from_millis(120), "{:?}", m.waits());
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ macro_rules! after_help {
         concat!(
             "Examples:
   farlink run --link sat0                    divert forwarded TCP, treat sat0 as the hard link
-  farlink run --link sat0 --rate '8 Mbit/s'  the same, shaped at the rate that you know
+  farlink run --link sat0 --rate '8 Mbit/s'  the same; all that leaves by sat0, UDP too, is shaped at this rate
   farlink check                              can this host do it, and is traffic really being split?
 ",
             $lab,
@@ -145,7 +145,7 @@ Exit status: 0 the file is good, 1 it is not, or cannot be read, 2 for a wrong c
   farlink top --sort custody --filter 10.1.2.
   farlink top --once --limit 20       as text, for scripts
 
-Keys: q quits, s sorts by the next column, / filters, space pauses, arrows and page keys scroll.
+Keys: q quits, s sorts by the next column, t shows kinds of traffic or not, / filters, space pauses, arrows and page keys scroll.
 Rates are those of the last interval; what a connection waits for is explained in the last column.")]
     Top(TopArgs),
     /// Follow one connection packet by packet: what is sent, sent again and acknowledged, windows,
@@ -233,10 +233,11 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Declare an interface as a hard link; without --interface, TCP of all other interfaces that
-    /// forward is diverted too
+    /// forward is diverted too. With --rate, UDP, ICMP and tunnels that leave by it pass its queue,
+    /// too: they wait there for a bounded time, and may be dropped
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
-    /// Rate of the interfaces named by --link, such as '8 Mbit/s'
+    /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'
     #[arg(short, long, value_name = "RATE", requires = "links")]
     pub rate: Option<Rate>,
     /// Divert forwarded TCP that comes in by this interface, or by all of a pattern such as 'wan*'

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use farlink_gateway::Passed;
 use serde_json::Value;
 
 use crate::admin::client::{NoGateway, ask};
@@ -255,36 +256,96 @@ fn status_text(status: &Value) -> String {
     out
 }
 
+/// The kind that is made here.
+pub const SPLIT_TCP: &str = "split_tcp";
+/// What leaves by a link's interface, and is not seen by its queue.
+pub const PAST_THE_QUEUE: &str = "past the queue";
+
+/// What a link has carried of each kind since the start, with the kind's name in the status.
+pub fn carried_by_kind(link: &Value) -> impl Iterator<Item = (&str, Passed)> {
+    let kinds = link.get("carried").and_then(Value::as_object).into_iter().flatten();
+    kinds.map(|(name, kind)| {
+        let passed = Passed {
+            packets: number(kind, "/packets"),
+            bytes: number(kind, "/bytes"),
+            dropped_packets: number(kind, "/dropped_packets"),
+            waited_us: number(kind, "/waited_us"),
+            waited_max_us: number(kind, "/waited_max_us"),
+        };
+        (name.as_str(), passed)
+    })
+}
+
+/// Whether anything of a kind was sent or dropped.
+pub fn is_used(passed: &Passed) -> bool {
+    passed.packets + passed.dropped_packets > 0
+}
+
+/// A kind's name, for people.
+pub fn kind_in_words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// What has left by a link since the start, in words; `-` where nothing is known.
+pub struct Figures {
+    pub packets: String,
+    pub bytes: String,
+    pub dropped: String,
+    pub mean_wait: String,
+    pub longest_wait: String,
+}
+
+impl Figures {
+    /// Of the kind with this name in the status.
+    pub fn of_kind(name: &str, passed: &Passed) -> Self {
+        // What is made here waits as what is held for the connection.
+        let waits = |us: u64| if name == SPLIT_TCP { "-".into() } else { view::microseconds(us) };
+        Self {
+            packets: passed.packets.to_string(),
+            bytes: bytes(passed.bytes),
+            dropped: passed.dropped_packets.to_string(),
+            mean_wait: waits(passed.waited_us / passed.packets.max(1)),
+            longest_wait: waits(passed.waited_max_us),
+        }
+    }
+
+    /// Of so much that has left past the queue, so that the queue knows no more of it.
+    pub fn past_the_queue(packets: u64, passed_bytes: u64) -> Self {
+        let nothing = || "-".to_owned();
+        Self {
+            packets: packets.to_string(),
+            bytes: bytes(passed_bytes),
+            dropped: nothing(),
+            mean_wait: nothing(),
+            longest_wait: nothing(),
+        }
+    }
+
+    /// Below these headings: PACKETS, BYTES, DROPPED, MEAN WAIT, LONGEST WAIT.
+    pub fn cells(self) -> [String; 5] {
+        let Self { packets, bytes, dropped, mean_wait, longest_wait } = self;
+        [packets, bytes, dropped, mean_wait, longest_wait]
+    }
+}
+
 /// What links have carried, by kind, where that is more than split TCP.
 fn carried(status: &Value) -> Table {
     let mut table =
         Table::new(&["LINK", "CARRIED", "PACKETS", "BYTES", "DROPPED", "MEAN WAIT", "LONGEST WAIT"]);
     for link in list(status, "/links") {
-        let kinds = || link.get("carried").and_then(Value::as_object).into_iter().flatten();
-        let is_used = |kind: &Value| number(kind, "/packets") + number(kind, "/dropped_packets") > 0;
+        let used = || carried_by_kind(link).filter(|(_, passed)| is_used(passed));
         let beside = number(link, "/beside_packets");
-        if beside == 0 && !kinds().any(|(name, kind)| name != "split_tcp" && is_used(kind)) {
+        if beside == 0 && used().all(|(name, _)| name == SPLIT_TCP) {
             continue;
         }
-        for (name, kind) in kinds().filter(|(_, kind)| is_used(kind)) {
-            // What is made here waits as what is held for the connection.
-            let waits = |us: u64| if name == "split_tcp" { "-".into() } else { view::microseconds(us) };
-            let packets = number(kind, "/packets");
-            table.row([
-                text(link, "/name"),
-                name.replace('_', " "),
-                packets.to_string(),
-                bytes(number(kind, "/bytes")),
-                number(kind, "/dropped_packets").to_string(),
-                waits(number(kind, "/waited_us") / packets.max(1)),
-                waits(number(kind, "/waited_max_us")),
-            ]);
+        for (name, passed) in used() {
+            let of = [text(link, "/name"), kind_in_words(name)];
+            table.row(of.into_iter().chain(Figures::of_kind(name, &passed).cells()));
         }
         if beside > 0 {
-            let name = format!("past the queue, now {}", view::rate(number(link, "/beside_bps")));
-            let of = [beside.to_string(), bytes(number(link, "/beside_bytes"))];
-            let nothing = ["-".to_owned(), "-".to_owned(), "-".to_owned()];
-            table.row([text(link, "/name"), name].into_iter().chain(of).chain(nothing));
+            let name = format!("{PAST_THE_QUEUE}, now {}", view::rate(number(link, "/beside_bps")));
+            let figures = Figures::past_the_queue(beside, number(link, "/beside_bytes"));
+            table.row([text(link, "/name"), name].into_iter().chain(figures.cells()));
         }
     }
     table
@@ -464,6 +525,34 @@ mod tests {
         }
         status.engine.draining = true;
         assert!(status_text(&serde_json::to_value(&status).unwrap()).contains("DRAINING"));
+    }
+
+    /// A link that has carried split TCP alone says no more than the table of links.
+    #[test]
+    fn what_links_carry_stands_by_kind_where_it_is_more_than_split_tcp() {
+        let split = Passed { packets: 9, bytes: 9_000, ..Passed::default() };
+        let mut status = Status::default();
+        status.links.push(LinkStatus {
+            name: "geo".into(),
+            carried: [("split_tcp", split), ("udp", Passed::default())].into(),
+            ..Default::default()
+        });
+        assert!(carried(&serde_json::to_value(&status).unwrap()).is_empty());
+        let udp =
+            Passed { packets: 10, bytes: 5_000, dropped_packets: 3, waited_us: 20_000, waited_max_us: 7_000 };
+        status.links[0].carried.insert("udp", udp);
+        (status.links[0].beside_packets, status.links[0].beside_bps) = (4, 64_000);
+        let table = carried(&serde_json::to_value(&status).unwrap()).to_string();
+        let words: Vec<_> =
+            table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            words[1..],
+            [
+                "geo split tcp 9 9.0 kB 0 - -",
+                "geo udp 10 5.0 kB 3 2.0 ms 7.0 ms",
+                "geo past the queue, now 64.0 kbit/s 4 0 B - - -"
+            ]
+        );
     }
 
     #[test]

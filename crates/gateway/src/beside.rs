@@ -222,9 +222,11 @@ impl Beside {
         u64::try_from(debt).unwrap_or(0)
     }
 
-    /// What of a rate stays with the queue.
-    pub fn left_of(&self, rate_bps: u64) -> u64 {
-        rate_bps.saturating_sub(self.in_force_bps).max(rate_bps / LEAST_PARTS)
+    /// What of a rate stays with the queue; `carried_bps`: what the link is thought to carry. The
+    /// queue has a part of that, however little is to be sent for a while.
+    pub fn left_of(&self, rate_bps: u64, carried_bps: u64) -> u64 {
+        let least = (carried_bps / LEAST_PARTS).min(rate_bps);
+        rate_bps.saturating_sub(self.in_force_bps).max(least)
     }
 
     /// How much it is now, bits per second, with what the link adds to packets.
@@ -314,7 +316,7 @@ mod tests {
                 "{counts_writes} {framing}"
             );
             assert!(beside.bps().abs_diff(2_947_200) < 30_000, "{} {framing}", beside.bps());
-            assert_eq!(beside.left_of(RATE_BPS), RATE_BPS - beside.in_force_bps);
+            assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS - beside.in_force_bps);
             // The link had room for all of that.
             assert_eq!(taken, 0);
             assert_eq!(interface.look(&mut beside, 7_000), 0);
@@ -381,7 +383,7 @@ mod tests {
                     told = interface.sent;
                 }
                 assert_eq!(beside.look(Instant::from_millis(ms), Some(told), (0, RATE_BPS)), 0);
-                assert_eq!(beside.left_of(RATE_BPS), RATE_BPS, "{ms}");
+                assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS, "{ms}");
             }
             assert_eq!(beside.total(), Sent::default());
         }
@@ -399,7 +401,7 @@ mod tests {
             // A 64th of what the link carries meanwhile, at most.
             assert!(ms < 5_000 || taken < 800, "{ms}: {taken}");
         }
-        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS / 20);
+        assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS / 20);
     }
 
     #[test]
@@ -411,11 +413,11 @@ mod tests {
             let taken = interface.look(&mut beside, ms);
             assert!(taken <= 95_000, "{taken}");
         }
-        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS / 20);
+        assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS / 20);
         for ms in (5_000..8_000).step_by(50) {
             interface.look(&mut beside, ms);
         }
-        assert_eq!(beside.left_of(RATE_BPS), RATE_BPS);
+        assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS);
         assert!(beside.bps() < 8_000);
         // Counters that leap say nothing, and less of a leap is soon forgotten.
         let mut ms = 8_000;
@@ -429,7 +431,7 @@ mod tests {
                 ms += 50;
                 interface.look(&mut beside, ms);
             }
-            assert!(beside.left_of(RATE_BPS) > RATE_BPS * 9 / 10);
+            assert!(beside.left_of(RATE_BPS, RATE_BPS) > RATE_BPS * 9 / 10);
         }
         // Another interface of the same name; then none that counts.
         interface.sent = Sent::default();
@@ -438,6 +440,6 @@ mod tests {
         interface.look(&mut beside, 9_100 + ms);
         assert!(beside.bps() > 0);
         beside.look(Instant::from_millis(9_150 + ms), None, (0, RATE_BPS));
-        assert_eq!((beside.bps(), beside.left_of(RATE_BPS)), (0, RATE_BPS));
+        assert_eq!((beside.bps(), beside.left_of(RATE_BPS, RATE_BPS)), (0, RATE_BPS));
     }
 }

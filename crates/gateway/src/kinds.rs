@@ -4,7 +4,6 @@ use farlink_wire::{Duration, ShimProtocols, WireSize, ip};
 
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
-const FRAGMENT: u8 = 44;
 const ICMPV6: u8 = 58;
 
 /// A kind of traffic.
@@ -54,13 +53,7 @@ impl Kind {
     /// TCP.
     #[must_use]
     pub fn of(bytes: &[u8], shims: ShimProtocols) -> Self {
-        let byte = |at: usize| bytes.get(at).copied();
-        let protocol = match byte(0).map(|first| first >> 4) {
-            Some(4) => byte(9),
-            // The fragment header begins with what follows it.
-            _ => byte(6).and_then(|next| if next == FRAGMENT { byte(40) } else { Some(next) }),
-        };
-        match protocol {
+        match ip::upper_layer(bytes).map(|upper| upper.protocol) {
             Some(ip::PROTOCOL_TCP) => Self::Tcp,
             Some(protocol) if shims.has(protocol) => Self::Tcp,
             Some(UDP) => Self::Udp,
@@ -139,6 +132,7 @@ mod tests {
             (bytes[0], bytes[6], bytes[40]) = (0x60, next, behind);
             Kind::of(&bytes, ShimProtocols::NONE)
         };
+        assert_eq!((v6(60, 17), v6(43, 6), v6(0, 58)), (Kind::Udp, Kind::Tcp, Kind::Icmp), "extensions");
         assert_eq!((v4(6), v4(17), v4(1), v4(47)), (Kind::Tcp, Kind::Udp, Kind::Icmp, Kind::Other));
         assert_eq!((v6(6, 0), v6(58, 0), v6(44, 17)), (Kind::Tcp, Kind::Icmp, Kind::Udp));
         assert_eq!(Kind::of(&[], ShimProtocols::NONE), Kind::Other);

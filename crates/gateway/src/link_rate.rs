@@ -22,13 +22,15 @@ impl LinkRate {
     pub fn new(link: &config::Link, is_own: bool) -> Self {
         let most_bps = link.rate_max_bps;
         let mut rate = Self { estimate: None, corrects: link.corrects_rate, most_bps, counted_bytes: 0 };
-        rate.follow(Pace::declared(link), is_own);
+        rate.follow(Instant::ZERO, Pace::declared(link), is_own);
         rate
     }
 
-    /// Another source, or another clock: what was found out so far is forgotten. `is_own`: neither
-    /// the other direction nor routers have a say in how fast it is.
-    pub fn follow(&mut self, pace: Pace, is_own: bool) {
+    /// Another source, or another clock: what was found out so far is forgotten, unless it is of
+    /// the same declared rate. `is_own`: neither the other direction nor routers have a say in how
+    /// fast it is.
+    pub fn follow(&mut self, now: Instant, pace: Pace, is_own: bool) {
+        let before = self.estimate.take().filter(RateEstimate::is_declared);
         self.estimate = match (pace.source(), pace.clock()) {
             (RateSource::Estimated(_), _) => {
                 Some(self.most_bps.map_or_else(RateEstimate::default, RateEstimate::below))
@@ -36,7 +38,9 @@ impl LinkRate {
             (RateSource::Declared(bps) | RateSource::Corrected { declared_bps: bps, .. }, Clock::Queue)
                 if self.corrects && is_own =>
             {
-                Some(RateEstimate::declared(bps))
+                let mut estimate = before.unwrap_or_else(|| RateEstimate::declared(bps));
+                estimate.declare(now, bps);
+                Some(estimate)
             }
             _ => None,
         };
@@ -118,6 +122,11 @@ impl LinkRate {
     pub fn found_bps(&self) -> u64 {
         let found = self.estimate.as_ref().filter(|estimate| !estimate.is_as_declared());
         found.and_then(RateEstimate::rate_bps).unwrap_or(0)
+    }
+
+    /// What the link is thought to carry, bits per second; `None`: nothing is looked at.
+    pub fn carried_bps(&self) -> Option<u64> {
+        self.estimate.as_ref().and_then(RateEstimate::rate_bps)
     }
 
     /// When [`Self::step`] wants attention.

@@ -7,6 +7,7 @@ use farlink_egress::Class;
 use farlink_engine::classes::Label;
 use farlink_engine::config::{Class as FlowClass, DscpClasses, Rule};
 use farlink_engine::net::IfaceId;
+use farlink_wire::ip::UpperLayer;
 use farlink_wire::shim::SHIM_BYTES;
 use farlink_wire::{FragmentInfo, Parsed, Shim, ShimProtocols, TcpSegment, ip, parse_with};
 
@@ -62,7 +63,11 @@ impl Place {
     /// ones first.
     pub fn of_other(bytes: &[u8], shims: ShimProtocols) -> Self {
         let Some(label) = label(bytes, shims) else { return Self { what: What::Data, hash: 0 } };
-        let ports = label.ports.map_or(0, |(src, dst)| u64::from(src) << 16 | u64::from(dst));
+        let ports = match label.ports {
+            Some((src, dst)) => u64::from(src) << 16 | u64::from(dst),
+            // A tunnel hides the ports, but its sender may tell the flows apart (RFC 6438).
+            None => ip::flow_label(bytes).unwrap_or(0).into(),
+        };
         let what = u64::from(label.protocol) << 32 | ports;
         Self { what: What::Data, hash: mix(of_addresses(label.src, label.dst), what) }
     }
@@ -100,10 +105,7 @@ impl Place {
 fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
     let (src, dst) = ip::addresses(bytes)?;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    let (protocol, ports_at, is_fragment) = match src {
-        IpAddr::V4(_) => (byte(9), usize::from(byte(0) & 0x0f) * 4, (byte(6) & 0x3f) | byte(7) > 0),
-        IpAddr::V6(_) => (byte(6), 40, false),
-    };
+    let UpperLayer { protocol, at: ports_at, is_fragment } = ip::upper_layer(bytes)?;
     let shim = bytes.get(ports_at..).filter(|_| src.is_ipv4() && !is_fragment && shims.has(protocol));
     let (protocol, ports_at) = match shim.and_then(Shim::read) {
         Some((next, _)) => (next, ports_at + SHIM_BYTES),
@@ -173,14 +175,37 @@ mod tests {
         assert_ne!(udp, v4(50, [0, 0], 1), "nor do others stand in its place");
         assert_eq!(v4(50, [0, 0], 1), v4(50, [0, 0], 2), "a protocol without ports");
         assert_eq!(v4(17, [0x20, 0], 1), v4(17, [0, 9], 2), "fragments of a datagram stay together");
-        let v6 = |port: u8| {
-            let mut bytes = vec![0x60, 0, 0, 0, 0, 8, 17, 63];
+    }
+
+    #[test]
+    fn conversations_of_ipv6_are_told_apart_as_those_of_ipv4() {
+        let v6 = |next: u8, label: u8, behind: &[&[u8]]| {
+            let payload = behind.concat();
+            let mut bytes = vec![0x60, 0, 0, label, 0, payload.len() as u8, next, 63];
             bytes.extend_from_slice(&[1; 32]);
-            bytes.extend_from_slice(&[0, port, 0, 53, 0, 8, 0, 0]);
+            bytes.extend_from_slice(&payload);
             Place::of_packet(&bytes, ShimProtocols::NONE)
         };
-        assert_eq!(v6(1), v6(1));
-        assert_ne!(v6(1), v6(2));
+        let udp = |port: u8| [0, port, 0, 53, 0, 8, 0, 0];
+        assert_eq!(v6(17, 0, &[&udp(1)]), v6(17, 9, &[&udp(1)]), "ports say enough");
+        assert_ne!(v6(17, 0, &[&udp(1)]), v6(17, 0, &[&udp(2)]));
+        let options = [17, 0, 1, 4, 0, 0, 0, 0];
+        assert_ne!(v6(60, 0, &[&options, &udp(1)]), v6(60, 0, &[&options, &udp(2)]), "behind options");
+        let fragment = |offset: u8, more: u8| [17, 0, 0, offset << 3 | more, 0, 0, 0, 7];
+        let (first, last) = (v6(44, 3, &[&fragment(0, 1), &udp(1)]), v6(44, 3, &[&fragment(1, 0), &[5; 8]]));
+        assert_eq!(first, last, "fragments of a datagram stay together");
+        assert_ne!(first, v6(44, 4, &[&fragment(0, 1), &udp(1)]), "those of two flows do not");
+        assert_ne!(v6(50, 1, &[&[7; 16]]), v6(50, 2, &[&[7; 16]]), "two flows in a tunnel");
+    }
+
+    /// As of IPv4.
+    #[test]
+    fn a_rule_for_udp_matches_fragments_of_ipv6() {
+        let mut bytes = vec![0x60, 0, 0, 0, 0, 16, 44, 63];
+        bytes.extend_from_slice(&[1; 32]);
+        bytes.extend_from_slice(&[17, 0, 0, 9, 0, 0, 0, 7, 5, 5, 5, 5, 5, 5, 5, 5]);
+        let label = label(&bytes, ShimProtocols::NONE).unwrap();
+        assert_eq!((label.protocol, label.ports), (17, None));
     }
 
     #[test]

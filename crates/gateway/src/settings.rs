@@ -44,7 +44,7 @@ use Setting::{PerLink, PerRule, Whole};
 const SETTINGS: [Setting; 24] = [
     PerLink(
         "rate_bps",
-        "its rate, or unknown (`rate` is the same)",
+        "its rate (a number alone is bit/s), or unknown; `rate` is the same, and needs a unit",
         read_link_rate,
         |gateway, now, way, value| gateway.set_link_rate(now, way, value, Bare::Base),
     ),
@@ -99,7 +99,7 @@ const SETTINGS: [Setting; 24] = [
     ),
     PerLink(
         "split_weight",
-        "parts of the link for split TCP while other traffic wants it, too, or auto: by flows",
+        "parts of the link for split TCP while others want it, too; auto: half, less if more others wait",
         |_, link| weight_text(link.weights(), |weights| weights.split, AUTO),
         |gateway, _, way, value| gateway.set_weight(way, value, |w| &mut w.split),
     ),
@@ -517,6 +517,11 @@ impl Gateway {
                 format!("{wrong}; allowed: a rate above zero such as `8M` or `8 Mbit/s`{number} or `unknown`")
             })?),
         };
+        let declared = self.engine.links().get(way).and_then(|link| link.pace().source().declared_bps());
+        if rate.is_some() && rate == declared {
+            // A modem that says it again has said nothing new.
+            return Ok(());
+        }
         self.engine.apply(now, way, Change::Rate(rate));
         self.follow_rate_source(now, way);
         Ok(())

@@ -54,7 +54,8 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// Who says that it is down: `kernel`, `operator`, `contact plan`, `silence`.
     pub down_by: Vec<&'static str>,
-    /// Shaping rate in bit/s; 0 when unknown.
+    /// The rate in force for all that leaves by it, bit/s; its queue sends at what `beside_bps`
+    /// leaves of it. 0 when unknown.
     pub rate_bps: u64,
     /// The rate that the operator has said, bit/s; 0: none.
     pub declared_bps: u64,

@@ -395,6 +395,51 @@ fn extension_len(packet: &[u8], at: usize) -> Option<usize> {
     Some((usize::from(u8_at(packet, at.saturating_add(1))?) + 1) * 8)
 }
 
+/// The header behind those of IP, as far as it can be told without any check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpperLayer {
+    /// Its protocol.
+    pub protocol: u8,
+    /// Where it begins, in bytes from the packet's start. In a fragment after the first it does
+    /// not.
+    pub at: usize,
+    /// The packet is a fragment.
+    pub is_fragment: bool,
+}
+
+/// Find the header of the upper layer, past the extension headers of IPv6 (RFC 8200 section 4), up
+/// to [`EXTENSION_HEADERS_MAX`] of them. Of a fragment it is what the fragment header names. `None`
+/// when cut short.
+#[must_use]
+pub fn upper_layer(packet: &[u8]) -> Option<UpperLayer> {
+    if u8_at(packet, 0)? >> 4 == 4 {
+        let at = usize::from(u8_at(packet, 0)? & 0x0f) * 4;
+        let is_fragment = u16_at(packet, 6)? & 0x3fff != 0;
+        return Some(UpperLayer { protocol: u8_at(packet, 9)?, at, is_fragment });
+    }
+    let (mut protocol, mut at) = (u8_at(packet, 6)?, IPV6_HEADER_BYTES);
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        let len = match protocol {
+            EXT_HOP_BY_HOP | EXT_DESTINATION | EXT_ROUTING => extension_len(packet, at)?,
+            EXT_FRAGMENT => {
+                let (protocol, at) = (u8_at(packet, at)?, at.saturating_add(IPV6_FRAGMENT_HEADER_BYTES));
+                return Some(UpperLayer { protocol, at, is_fragment: true });
+            }
+            _ => break,
+        };
+        protocol = u8_at(packet, at)?;
+        at = at.saturating_add(len);
+    }
+    Some(UpperLayer { protocol, at, is_fragment: false })
+}
+
+/// The flow label of an IPv6 packet (RFC 6437); `None`: it has none, or is of IPv4.
+#[must_use]
+pub fn flow_label(packet: &[u8]) -> Option<u32> {
+    let label = u32_at(packet, 0).filter(|first| first >> 28 == 6)? & 0x000f_ffff;
+    (label != 0).then_some(label)
+}
+
 /// Where the 32-bit length of an IPv6 jumbogram stands (RFC 2675 section 2); `None` for any other
 /// packet.
 pub(crate) fn jumbo_len_at(packet: &[u8]) -> Option<usize> {

@@ -41,6 +41,11 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
+    /// Who tells, and nothing of what they have shown.
+    pub(super) fn without_shown(self) -> Self {
+        Self { only: None, second: false, ..self }
+    }
+
     /// What one host alone has shown is in force.
     pub(super) fn are_one(&self) -> bool {
         self.only.is_some()

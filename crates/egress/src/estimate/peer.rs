@@ -55,6 +55,8 @@ pub(super) struct Terms {
     /// Nothing is known but what the link has carried.
     pub(super) strong_only: bool,
     pub(super) is_declared: bool,
+    /// Less is sent than the link is thought to carry.
+    pub(super) is_slowed: bool,
     /// A rate is taken over so long at least.
     pub(super) took_min: Duration,
     pub(super) sent: Option<Sent>,
@@ -118,7 +120,7 @@ impl Peer {
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
-        let Terms { patience, wait_min, strong_only, is_declared, took_min, sent } = *terms;
+        let Terms { patience, wait_min, strong_only, is_declared, is_slowed, took_min, sent } = *terms;
         let base_us = match self.delay_before_us {
             Some(before) if is_less(before, self.delay_us) => before,
             _ => self.delay_us,
@@ -169,7 +171,7 @@ impl Peer {
         let some = time_of(6_000, rate_bps).max(wait_min);
         let waiting = waited > some && (before.waited > some / 2 || grown > took / 8);
         // What arrives as fast as it was sent shows how fast it was sent.
-        let shows = !is_declared || took.abs_diff(sending) > took / SHOWS_PARTS;
+        let shows = !(is_declared || is_slowed) || took.abs_diff(sending) > took / SHOWS_PARTS;
         let saturated = (waiting && shows) || (strong_only && burst);
         let all_bytes = now.total_bytes.zip(then.total_bytes).map(|(now, then)| now.saturating_sub(then));
         let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);

@@ -10,8 +10,8 @@ use farlink_wire::time::{Duration, Instant};
 use super::peer::Sample;
 use super::{PROBE_GAIN, PROBE_GAIN_DECLARED, RateEstimate};
 
-/// Where the rate is declared the first probes are so far apart, in parts of this, and after each
-/// one that fails twice as far.
+/// Where what is declared is a mistake, each probe that fails makes the next one wait twice as
+/// long, up to so many times the usual time.
 const PROBE_GAP_MAX: u32 = 16;
 /// Less than this part of a declared rate, percent, is no mistake of who declared it.
 const MISTAKEN_PERCENT: u64 = 75;
@@ -41,10 +41,22 @@ const SILENT_ROUNDS: u32 = 2;
 /// And for so many more its rate may be another one.
 const RESTLESS_ROUNDS: u32 = 32;
 
+/// Less is sent than the link carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draining {
+    since: Instant,
+    /// How long bytes waited then.
+    waited: Duration,
+    /// The time in which a change showed then.
+    beat: Duration,
+}
+
 /// Whether the link has been there all the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Presence {
     heard_at: Option<Instant>,
+    /// Something waited for it then, and had for a while.
+    was_wanted: bool,
     /// It was away, and has been heard again then.
     back_at: Option<Instant>,
 }
@@ -52,16 +64,17 @@ pub(super) struct Presence {
 impl RateEstimate {
     /// A report came. `busy_since`: since when something has been waiting for the link.
     pub(super) fn note_presence(&mut self, now: Instant, busy_since: Option<Instant>) {
+        let is_wanted = busy_since.is_some_and(|since| now.since(since) >= self.beat());
+        let was_wanted = core::mem::replace(&mut self.presence.was_wanted, is_wanted);
         let Some(heard_at) = self.presence.heard_at.replace(now) else { return };
-        let was_busy = busy_since.is_some_and(|since| since <= heard_at);
-        if was_busy && now.since(heard_at) > SILENT_ROUNDS * self.beat() {
+        if was_wanted && now.since(heard_at) > SILENT_ROUNDS * self.beat() {
             self.presence.back_at = Some(now);
         }
     }
 
     /// The link was away a short time ago.
     fn is_restless(&self) -> bool {
-        let Presence { heard_at, back_at } = self.presence;
+        let Presence { heard_at, back_at, .. } = self.presence;
         let times = heard_at.zip(back_at);
         times.is_some_and(|(heard, back)| heard.since(back) < RESTLESS_ROUNDS * self.beat())
     }
@@ -87,6 +100,7 @@ impl RateEstimate {
             self.changed_at = now;
         }
         let rounds = if self.is_declared { SILENCE_ROUNDS_DECLARED } else { SILENCE_ROUNDS };
+        let left = left.min(SILENCE_ROUNDS * self.beat());
         self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
         if busy
             && !self.is_as_declared()
@@ -97,9 +111,9 @@ impl RateEstimate {
             self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
             self.start_probe(now);
             if self.is_declared {
-                self.next_probe_at += (self.next_probe_at.since(now)) * self.probe_gap;
-                let most = if self.is_mistaken() { PROBE_GAP_MAX } else { 1 };
-                self.probe_gap = (2 * self.probe_gap).clamp(1, most);
+                let gap = if self.is_mistaken() { self.probe_gap } else { 1 };
+                self.next_probe_at = now + (self.next_probe_at.since(now)) * gap.max(1);
+                self.probe_gap = (2 * gap).clamp(2, PROBE_GAP_MAX);
             }
         }
     }
@@ -120,10 +134,13 @@ impl RateEstimate {
         }
         if now.since(self.empty_at) > LOWERING_AFTER.max(16 * self.beat()) {
             self.empty_at = now;
-            self.lowered = match self.is_as_declared() {
-                true => (now + self.beat() * 5 / 2, LOWERING_GAIN_AS_DECLARED),
-                false => (now + self.beat(), LOWERING_GAIN),
+            // As long as it takes until nothing stands.
+            let (beats, gain) = match self.is_as_declared() {
+                true => (self.beat() * 5 / 2, LOWERING_GAIN_AS_DECLARED),
+                false => (self.beat(), LOWERING_GAIN),
             };
+            let lasts = beats.max(waited * 100 / (100 - gain)).min(LOWERING_AFTER);
+            self.lowered = (now + lasts, gain);
         }
         let (until, gain) = self.lowered;
         if now < until { gain } else { u32::MAX }
@@ -141,19 +158,21 @@ impl RateEstimate {
             self.draining = None;
             return false;
         }
-        let (since, before) = *self.draining.get_or_insert((now, left));
+        let anew = Draining { since: now, waited: waited.max(left), beat: self.beat() };
+        let begun = *self.draining.get_or_insert(Draining { waited: left, ..anew });
+        let before = begun.waited;
         if waited.max(left) > before / 4 * 5 {
             // It still grows.
-            self.draining = Some((now, waited.max(left)));
+            self.draining = Some(anew);
             return false;
         }
-        let lasted = sent_at.since(since);
-        if lasted < DRAIN_ROUNDS * self.beat() {
+        let lasted = sent_at.since(begun.since);
+        if lasted < DRAIN_ROUNDS * begun.beat {
             return false;
         }
-        if (self.is_as_declared() || self.hosts.tell) && self.gain > LOWERING_GAIN {
+        if self.is_declared && self.gain > LOWERING_GAIN {
             // So little less that it may be just what the link carries: it is to show.
-            self.draining = Some((now, waited.max(left)));
+            self.draining = Some(anew);
             self.lowered = (now + (DRAIN_ROUNDS + 2) * self.beat(), LOWERING_GAIN);
             return false;
         }

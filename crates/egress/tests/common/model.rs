@@ -41,6 +41,9 @@ pub struct Model {
     pub demand_bps: u64,
     /// The gateway tells nothing any more.
     pub is_silent: bool,
+    /// The gateway here has measured this round trip, whatever the way is like now; zero: it knows
+    /// at once.
+    pub measured_rtt: Duration,
     /// By its clock it is so much later than here, microseconds modulo 2^32.
     pub clock_us: u32,
     pub received_bytes: u32,
@@ -82,6 +85,7 @@ impl Model {
             others_are_known: true,
             demand_bps: u64::MAX,
             is_silent: false,
+            measured_rtt: Duration::ZERO,
             clock_us: 0xfff0_0000,
             received_bytes: u32::MAX - 20_000,
             last: None,
@@ -141,7 +145,7 @@ impl Model {
             received_bytes: self.received_bytes,
             sent_at: Some(sent_at),
             sent_again: false,
-            min_rtt: Some(2 * self.one_way),
+            min_rtt: Some(if self.measured_rtt.is_zero() { self.rtt() } else { self.measured_rtt }),
             of_host: false,
         };
         if !self.is_silent {

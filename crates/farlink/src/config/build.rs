@@ -183,7 +183,10 @@ pub(super) fn link(
                 source.error(Some(again.span()), "the rate is given twice; allowed: `rate` or `rate_bps`")
             );
         }
-        (Some(rate), None) => Some(rate.get_ref().0),
+        (Some(rate), None) => match rate.get_ref() {
+            file::LinkRate::Auto => None,
+            file::LinkRate::Declared(bps) => Some(*bps),
+        },
         (None, Some(bps)) => Some(bps.get_ref().0),
         (None, None) => None,
     };
@@ -193,6 +196,11 @@ pub(super) fn link(
     if let (true, Some(most)) = (rate_bps.is_some() || named.is_some(), &l.rate_max) {
         let wrong = "there is no rate to find out where it is said, or where a controller is named; allowed: `rate_max` without `rate` and `cc`";
         return Err(source.error(Some(most.span()), wrong));
+    }
+    if let (Some(rate), None, Some(_)) = (&l.rate, rate_bps, named) {
+        let wrong =
+            "no rate is found out where a controller is named; allowed: `rate = \"auto\"` without `cc`";
+        return Err(source.error(Some(rate.span()), wrong));
     }
     let cc = controller(named, source, leg.cc, cc::Kind::ALL)?;
     if let (cc::Kind::FixedRate, None, Some(name)) = (cc, rate_bps, named) {

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::units::{Bps, Bytes, In, Ms};
-pub use super::values::Oversize;
 use super::values::{
     Dscp, GatewayId, Group, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time,
 };
+pub use super::values::{LinkRate, Oversize};
 
 /// The whole file. What is absent has the default that the engine states.
 #[derive(Deserialize, Debug, Default)]
@@ -88,7 +88,7 @@ pub struct Link {
     #[serde(default)]
     pub name: Option<Spanned<String>>,
     #[serde(default)]
-    pub rate: Option<Spanned<Rate>>,
+    pub rate: Option<Spanned<LinkRate>>,
     #[serde(default)]
     pub rate_bps: Option<Spanned<In<Bps, 1, { u64::MAX >> 1 }>>>,
     #[serde(default)]

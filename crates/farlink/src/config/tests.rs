@@ -196,9 +196,11 @@ fn links_and_interfaces_become_the_gateways() {
         (link.rate_bps, link.rtt, link.leg.cc),
         (Some(8_000_000), Some(Duration::from_millis(500)), cc::Kind::FixedRate)
     );
-    let unknown_rate = settings("[[link]]\ninterface='sat0'").unwrap();
-    let link = unknown_rate.gateway.interfaces[0].link.as_ref().unwrap();
-    assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Bbr, true));
+    for unknown in ["", "rate='auto'"] {
+        let unknown = settings(&format!("[[link]]\ninterface='sat0'\n{unknown}")).unwrap();
+        let link = unknown.gateway.interfaces[0].link.as_ref().unwrap();
+        assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Bbr, true));
+    }
     // `auto` is what stands for the absence of the key, as in `farlink set`.
     for more in ["", "rate='8 Mbit/s'\n"] {
         let absent = settings(&format!("[[link]]\ninterface='sat0'\n{more}")).unwrap();
@@ -206,6 +208,8 @@ fn links_and_interfaces_become_the_gateways() {
         let link = |s: &Settings| s.gateway.interfaces[0].link.clone().map(|l| (l.leg.cc, l.estimate_rate));
         assert_eq!(link(&auto), link(&absent));
     }
+    let wrong = refused("[[link]]\ninterface='sat0'\nrate='auto'\ncc='cubic'");
+    assert!(wrong.contains("3:6") && wrong.contains("without `cc`"), "{wrong}");
     let own = settings("[[link]]\ninterface='sat0'\ncc='cubic'").unwrap();
     let link = own.gateway.interfaces[0].link.as_ref().unwrap();
     assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Cubic, false));
@@ -218,6 +222,7 @@ fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     assert!(!of("").takes_everything());
     // A rate is that of the link, and not of TCP alone.
     assert_eq!(of("rate='8M'"), of("rate='8M'\ntraffic='everything'"));
+    assert!(of("rate='auto'").takes_everything(), "it is found out, and that is the link's, too");
     assert!(of("rate_bps=8000000").takes_everything() && of("rate_max='8M'").takes_everything());
     assert!(!of("rate='8M'\ntraffic='tcp'").takes_everything() && !of("rtt_ms=500").takes_everything());
     assert_eq!(of("traffic='everything'").whole_interfaces().collect::<Vec<_>>(), ["sat0"]);

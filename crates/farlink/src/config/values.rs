@@ -16,6 +16,15 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
+/// The rate of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkRate {
+    /// It is to be found out.
+    Auto,
+    /// The operator says it, in bits per second.
+    Declared(u64),
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub u64);
@@ -129,7 +138,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo);
+value!(Rate LinkRate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo);
 
 impl Value for Group {
     const ALLOWED: &'static str = "a number, or a name that stands in /etc/iproute2/group";
@@ -167,6 +176,20 @@ impl Value for Rate {
     }
     fn from_number(number: i64) -> Result<Self, String> {
         Err(format!("the number {number} has no unit (the key `rate_bps` takes plain bit/s)"))
+    }
+}
+
+impl Value for LinkRate {
+    const ALLOWED: &'static str =
+        "a rate above zero such as \"384 kbit/s\", \"8 Mbit/s\", \"8M\" or \"1.5 Gbit/s\", or \"auto\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => Rate::from_text(text).map(|rate| Self::Declared(rate.0)),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Rate::from_number(number).map(|rate| Self::Declared(rate.0))
     }
 }
 

@@ -237,7 +237,7 @@ pub const FAMILIES: &[Family] = &[
         gauge(
             "farlink_link_rate_bytes_per_second",
             OfLink("rate_bps"),
-            "Rate at which the queue of the link sends, as said or found out; 0 while unknown.",
+            "Rate in force for all that leaves by the link, as declared or found out; 0 while unknown.",
         ),
         Unit::Bits,
     ),
@@ -245,7 +245,7 @@ pub const FAMILIES: &[Family] = &[
         gauge(
             "farlink_link_estimated_bytes_per_second",
             OfLink("estimated_bps"),
-            "Rate of the link, as found out; 0 while unknown, or where it carries what was said.",
+            "Rate of the link, as found out; 0 while unknown, or where it carries what is declared.",
         ),
         Unit::Bits,
     ),

@@ -4,16 +4,15 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use ratatui::widgets::Paragraph;
 
-use super::model::{Flow, Link, Model, Sort};
+use super::links::{LinkLines, link_lines};
+use super::model::{Flow, Model, Sort};
 use crate::view::{bytes, microseconds, rate, seconds, wrap};
 
 /// Below this there is no room for a table.
 const WIDTH_MIN: u16 = 50;
 const HEIGHT_MIN: u16 = 8;
-/// From here on there is room for all that is told of a link.
-const WIDTH_WIDE: u16 = 130;
 
 /// What the keys have changed.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +26,18 @@ pub struct Choice {
     pub first: usize,
     /// The screen stands still.
     pub paused: bool,
+    /// What links carry by kind is not shown.
+    pub hides_kinds: bool,
 }
 
 /// A rate that is known to be zero.
 pub fn speed(bps: f64) -> String {
     if bps < 0.5 { "0 bit/s".into() } else { rate(bps.round() as u64) }
+}
+
+/// A share, `-` where it is unknown.
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share))
 }
 
 /// Draws it. `trouble` says why there is nothing new.
@@ -43,23 +49,22 @@ pub fn draw(frame: &mut Frame<'_>, model: Option<&Model>, choice: &Choice, troub
         frame.render_widget(Paragraph::new(text), area);
         return;
     }
-    let links = model.map_or(0, |m| m.links.len()).min(usize::from(area.height) / 3);
-    let links_height = if links == 0 { 0 } else { u16::try_from(links).unwrap_or(0) + 2 };
+    let links = model.map_or_else(LinkLines::default, |m| link_lines(&m.links, area, choice.hides_kinds));
+    // An empty line stands below them.
+    let links_height = links.lines.len() + usize::from(!links.lines.is_empty());
     let [head, link_area, flow_area, foot] = Layout::vertical([
         Constraint::Length(2),
-        Constraint::Length(links_height),
+        Constraint::Length(u16::try_from(links_height).unwrap_or(area.height)),
         Constraint::Min(2),
         Constraint::Length(1),
     ])
     .areas(area);
     frame.render_widget(Paragraph::new(heading(model, trouble)), head);
+    frame.render_widget(Paragraph::new(links.lines), link_area);
     if let Some(model) = model {
-        if links > 0 {
-            frame.render_widget(link_table(&model.links, area.width), link_area);
-        }
         flow_table(frame, flow_area, model, choice);
     }
-    frame.render_widget(Paragraph::new(keys(choice)), foot);
+    frame.render_widget(Paragraph::new(keys(choice, links.lacks_room)), foot);
 }
 
 fn bold(text: impl Into<String>) -> Span<'static> {
@@ -93,44 +98,9 @@ fn heading(model: Option<&Model>, trouble: Option<&str>) -> Vec<Line<'static>> {
     vec![Line::from(first), Line::from(second)]
 }
 
-fn right(text: String) -> Cell<'static> {
-    Cell::from(Line::from(text).right_aligned())
-}
-
-/// A column of the links' table: heading, width, whether it holds words, the screen that it takes,
-/// and what stands in it.
-type LinkColumn = (&'static str, u16, bool, u16, fn(&Link) -> Cell<'static>);
-
-const LINK_COLUMNS: [LinkColumn; 10] = [
-    ("LINK", 10, true, 0, |l| Cell::from(l.name.clone())),
-    ("INTERFACE", 12, true, WIDTH_WIDE, |l| Cell::from(l.interface.clone())),
-    ("STATE", 5, true, 0, |l| {
-        if l.up { Cell::from("up") } else { Cell::from("down").style(Style::new().fg(Color::Red)) }
-    }),
-    ("RATE", 11, false, 0, |l| right(rate(l.rate_bps))),
-    ("NOW", 11, false, 0, |l| right(speed(l.sent_bps))),
-    ("USED", 6, false, 0, |l| right(l.used().map_or("-".into(), |u| format!("{:.0} %", 100.0 * u)))),
-    ("WAITING", 8, false, 60, |l| right(bytes(l.waiting_bytes))),
-    ("MOST", 8, false, WIDTH_WIDE, |l| right(bytes(l.waiting_max_bytes))),
-    ("DROPPED", 8, false, 75, |l| right(l.dropped.to_string())),
-    ("FLOWS", 6, false, 66, |l| right(l.flows.to_string())),
-];
-
-/// As many columns as have room for all that stands in them.
-fn link_table(links: &[Link], width: u16) -> Table<'static> {
-    let columns: Vec<&LinkColumn> = LINK_COLUMNS.iter().filter(|c| c.3 <= width).collect();
-    let rows = links.iter().map(|l| Row::new(columns.iter().map(|c| (c.4)(l)).collect::<Vec<_>>()));
-    let widths: Vec<_> = columns.iter().map(|c| Constraint::Length(c.1)).collect();
-    Table::new(rows, widths).header(head(columns.iter().map(|c| (c.0, c.2))))
-}
-
-/// The first line of a table: its headings, and whether words stand below them or figures.
-fn head(columns: impl Iterator<Item = (&'static str, bool)>) -> Row<'static> {
-    let cells = columns.map(|(name, is_words)| {
-        let line = Line::from(name);
-        Cell::from(if is_words { line } else { line.right_aligned() })
-    });
-    Row::new(cells.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::REVERSED))
+/// The first line of a table.
+pub fn table_head(headings: &str, width: usize) -> Line<'static> {
+    Line::styled(format!("{headings:width$}"), Style::new().add_modifier(Modifier::REVERSED))
 }
 
 /// A figure of a connection: its heading, its width, and what it says.
@@ -229,8 +199,7 @@ fn flow_lines(flows: &[Flow], first: usize, area: Rect) -> Vec<Line<'static>> {
     if columns.has_reason {
         head += " LIMITED BY";
     }
-    let mut lines =
-        vec![Line::styled(format!("{head:width$}"), Style::new().add_modifier(Modifier::REVERSED))];
+    let mut lines = vec![table_head(&head, width)];
     for f in flows.iter().skip(first).take(usize::from(area.height)) {
         let line = columns.line(&f.client, &f.server, columns.figures.iter().map(|(.., of)| of(f)));
         let why = format!("{}: {}", f.limited_by, f.why);
@@ -247,7 +216,7 @@ fn flow_lines(flows: &[Flow], first: usize, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// Text of at most `width` characters: both ends of an address say more than its middle.
-fn fit(text: &str, width: usize) -> String {
+pub fn fit(text: &str, width: usize) -> String {
     let all = text.chars().count();
     if all <= width {
         return text.to_string();
@@ -284,7 +253,8 @@ pub fn age(s: u64) -> String {
     }
 }
 
-fn keys(choice: &Choice) -> Line<'static> {
+/// `lacks_room`: what links carry by kind is left out.
+fn keys(choice: &Choice, lacks_room: bool) -> Line<'static> {
     if choice.typing {
         return Line::from(vec![
             bold("show only: "),
@@ -293,6 +263,11 @@ fn keys(choice: &Choice) -> Line<'static> {
         ]);
     }
     let filter = if choice.filter.is_empty() { "all".to_string() } else { format!("`{}`", choice.filter) };
+    let kinds = match (choice.hides_kinds, lacks_room) {
+        (true, _) => "off",
+        (false, true) => "no room",
+        (false, false) => "on",
+    };
     Line::from(vec![
         bold("q"),
         Span::raw(" quit  "),
@@ -302,6 +277,8 @@ fn keys(choice: &Choice) -> Line<'static> {
         Span::raw(format!(" filter: {filter}  ")),
         bold("space"),
         Span::raw(if choice.paused { " PAUSED  " } else { " pause  " }),
+        bold("t"),
+        Span::raw(format!(" kinds: {kinds}  ")),
         bold("up down"),
         Span::raw(" scroll"),
     ])
@@ -309,7 +286,10 @@ fn keys(choice: &Choice) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kinds::Carried;
+    use super::super::model::Link;
     use super::*;
+    use farlink_gateway::Passed;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -381,6 +361,88 @@ mod tests {
             "q quit",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    /// A link that carries split TCP, UDP and something past its queue, and has dropped ICMP.
+    fn with_kinds() -> Model {
+        let mut model = model(20);
+        let passed = |packets, dropped_packets, waited_us, waited_max_us| Passed {
+            packets,
+            bytes: 1_000 * packets,
+            dropped_packets,
+            waited_us,
+            waited_max_us,
+        };
+        let carried = |passed, sent_bps: f64| Carried { passed, sent_bps, share: Some(sent_bps / 8e6) };
+        let link = &mut model.links[0];
+        link.carried = [
+            ("icmp", carried(passed(0, 2, 0, 0), 0.0)),
+            ("other", carried(passed(0, 0, 0, 0), 0.0)),
+            ("split_tcp", carried(passed(5_000, 0, 0, 0), 7.2e6)),
+            ("udp", carried(passed(100, 3, 200_000, 9_000), 400_000.0)),
+        ]
+        .map(|(name, kind)| (name.to_owned(), kind))
+        .into();
+        link.retransmitted_bytes = 1_200_000;
+        (link.beside_packets, link.beside_bytes, link.beside_sent_bps) = (7, 9_000, 80_000.0);
+        link.beside_share = Some(0.01);
+        model
+    }
+
+    #[test]
+    fn what_a_link_carries_stands_below_it_by_kind() {
+        let model = with_kinds();
+        let line = |name: &str, now: &str, used: &str, wait: &str, dropped: &str| {
+            format!("{name:28} {now:>11} {used:>6} {wait:>8} {dropped:>8}")
+        };
+        let wanted = [
+            line("  icmp", "0 bit/s", "0 %", "-", "2"),
+            line("  split tcp, 1.2 MB again", "7.2 Mbit/s", "90 %", "-", "0"),
+            line("  udp", "400 kbit/s", "5 %", "2.0 ms", "3"),
+            line("  past the queue", "80.0 kbit/s", "1 %", "-", "-"),
+        ];
+        let text = screen(80, 24, Some(&model), &Choice::default(), None);
+        let lines: Vec<_> = text.lines().collect();
+        let first = lines.iter().position(|line| line.starts_with("geo ")).unwrap() + 1;
+        assert_eq!(lines[first..first + 4], wanted, "{text}");
+        assert!(!text.contains("other") && text.contains("t kinds: on"), "{text}");
+        let below = lines.iter().position(|line| line.starts_with("CLIENT")).unwrap();
+        assert!((first + 5..=12).contains(&below), "connections have half of the screen\n{text}");
+
+        let text = screen(160, 24, Some(&model), &Choice::default(), None);
+        assert!(text.contains("  2.0 ms   9.0 ms        3\n"), "the longest wait, too\n{text}");
+        let text = screen(50, 24, Some(&model), &Choice::default(), None);
+        assert!(text.contains(&format!("{:28}  400 kbit/s    5 %\n", "  udp")), "{text}");
+    }
+
+    #[test]
+    fn kinds_give_way_to_connections_and_to_a_key() {
+        let model = with_kinds();
+        let cases = [(24, true, "kinds: off"), (16, false, "kinds: no room"), (12, false, "kinds: no room")];
+        for (height, hides_kinds, says) in cases {
+            let choice = Choice { hides_kinds, ..Choice::default() };
+            let text = screen(80, height, Some(&model), &choice, None);
+            assert!(text.contains("geo ") && text.contains(says), "{text}");
+            assert!(!text.contains("udp") && !text.contains("icmp"), "all of them or none\n{text}");
+        }
+        let text = screen(80, 17, Some(&model), &Choice::default(), None);
+        assert!(text.contains("udp") && text.contains("kinds: on"), "{text}");
+        for (width, height) in [(50, 8), (51, 9), (300, 100)] {
+            screen(width, height, Some(&model), &Choice::default(), None);
+        }
+    }
+
+    #[test]
+    fn a_link_that_carries_less_than_is_declared_shows_both_rates() {
+        let mut model = model(1);
+        model.links[0].declared_bps = 8_800_000;
+        let text = screen(100, 24, Some(&model), &Choice::default(), None);
+        assert!(text.contains("8.0 Mbit/s (declared 8.8 Mbit/s)  7.6 Mbit/s   95 %"), "{text}");
+        for width in [50, 80] {
+            let text = screen(width, 24, Some(&model), &Choice::default(), None);
+            let below = format!("\n{:>28}\n", "declared 8.8 Mbit/s");
+            assert!(text.contains("8.0 Mbit/s  7.6 Mbit/s   95 %") && text.contains(&below), "{text}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! `farlink top`: a live view of links and flows, over the admin socket.
 
 mod draw;
+mod kinds;
+mod links;
 mod model;
 
 use std::io::IsTerminal;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use self::draw::{Choice, age, draw, speed};
+use self::draw::{Choice, age, draw, percent, speed};
 pub use self::model::Sort;
 use self::model::{Model, Snapshot};
 use crate::admin::client::{NoGateway, ask};
@@ -138,6 +140,7 @@ fn press(key: KeyEvent, choice: &mut Choice) -> bool {
         KeyCode::Char('q') => return true,
         KeyCode::Char('s') => choice.sort = choice.sort.next(),
         KeyCode::Char('/' | 'f') => choice.typing = true,
+        KeyCode::Char('t') => choice.hides_kinds = !choice.hides_kinds,
         KeyCode::Char(' ' | 'p') => choice.paused = !choice.paused,
         KeyCode::Up | KeyCode::Char('k') => choice.first = choice.first.saturating_sub(1),
         KeyCode::Down | KeyCode::Char('j') => choice.first += 1,
@@ -168,10 +171,10 @@ fn once(model: &Model, limit: usize) -> String {
         links.row([
             l.name.clone(),
             l.interface.clone(),
-            if l.up { "up" } else { "down" }.to_owned(),
+            l.state().to_owned(),
             l.rate(),
             speed(l.sent_bps),
-            l.used().map_or("-".into(), |u| format!("{:.0} %", 100.0 * u)),
+            percent(l.used()),
             bytes(l.waiting_bytes),
             bytes(l.waiting_max_bytes),
             l.dropped.to_string(),
@@ -214,7 +217,7 @@ fn once(model: &Model, limit: usize) -> String {
         bytes(model.custody_bytes),
         if model.draining { "; DRAINING" } else { "" }
     );
-    for table in [links, flows].iter().filter(|t| !t.is_empty()) {
+    for table in [links, kinds::table(&model.links), flows].iter().filter(|t| !t.is_empty()) {
         out += &format!("\n{table}");
     }
     let shown = model.flows.len().min(limit);
@@ -241,6 +244,8 @@ mod tests {
         }
         assert_eq!((choice.filter.as_str(), choice.typing), ("q1", true));
         press(key(KeyCode::Enter), &mut choice);
+        assert!(!press(key(KeyCode::Char('t')), &mut choice) && choice.hides_kinds);
+        assert!(!press(key(KeyCode::Char('t')), &mut choice) && !choice.hides_kinds);
         press(key(KeyCode::Down), &mut choice);
         press(key(KeyCode::Char(' ')), &mut choice);
         assert_eq!((choice.first, choice.paused, choice.typing), (1, true, false));
@@ -250,8 +255,30 @@ mod tests {
         assert!(press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &mut choice));
     }
 
+    /// One that is found to carry less than is declared.
+    fn link() -> model::Link {
+        let passed = farlink_gateway::Passed {
+            packets: 10,
+            bytes: 5_000,
+            dropped_packets: 3,
+            waited_us: 20_000,
+            waited_max_us: 7_000,
+        };
+        let udp = kinds::Carried { passed, sent_bps: 400_000.0, share: Some(0.05) };
+        model::Link {
+            name: "geo".into(),
+            up: true,
+            rate_bps: 8_000_000,
+            declared_bps: 8_800_000,
+            carried: [("udp".to_owned(), udp), ("icmp".to_owned(), kinds::Carried::default())].into(),
+            beside_packets: 4,
+            beside_bytes: 2_000,
+            ..model::Link::default()
+        }
+    }
+
     #[test]
-    fn text_for_scripts_has_links_flows_and_reasons() {
+    fn text_for_scripts_has_links_kinds_flows_and_reasons() {
         let flow = model::Flow {
             client: "10.0.0.1:1".into(),
             server: "10.0.0.2:80".into(),
@@ -260,13 +287,38 @@ mod tests {
             why: "has all of geo".into(),
             ..model::Flow::default()
         };
-        let link =
-            model::Link { name: "geo".into(), up: true, rate_bps: 8_000_000, ..model::Link::default() };
         let model =
-            Model { flows: vec![flow.clone(), flow], links: vec![link], hidden: 3, ..Model::default() };
+            Model { flows: vec![flow.clone(), flow], links: vec![link()], hidden: 3, ..Model::default() };
         let text = once(&model, 1);
-        for part in ["geo", "10.0.0.1:1", "7.5 Mbit/s", "has all of geo", "1 of 5 connections shown"] {
-            assert!(text.contains(part), "{part} is missing in\n{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "10.0.0.1:1",
+            "7.5 Mbit/s",
+            "has all of geo",
+            "1 of 5 connections shown",
+            "geo up 8.0 Mbit/s (declared 8.8 Mbit/s)",
+            "geo udp 400 kbit/s 5 % 10 5.0 kB 3 2.0 ms 7.0 ms",
+            "geo past the queue 0 bit/s - 4 2.0 kB - - -",
+        ] {
+            assert!(words.contains(part), "{part} is missing in\n{text}");
         }
+        assert!(!text.contains("icmp"), "{text}");
+    }
+
+    #[test]
+    fn programs_find_kinds_by_the_names_of_the_status() {
+        let model = Model { links: vec![link()], ..Model::default() };
+        let json = serde_json::to_value(&model).unwrap();
+        let link = &json["links"][0];
+        assert_eq!(
+            link["carried"]["udp"],
+            serde_json::json!({
+                "packets": 10, "bytes": 5_000, "dropped_packets": 3, "waited_us": 20_000, "waited_max_us": 7_000,
+                "sent_bps": 400_000.0, "share": 0.05,
+            })
+        );
+        assert_eq!(link["beside_packets"], 4);
+        assert_eq!(link["beside_bytes"], 2_000);
+        assert_eq!(link["carried"]["icmp"]["packets"], 0, "those that have carried nothing, too");
     }
 }

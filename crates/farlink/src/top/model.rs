@@ -1,12 +1,15 @@
 //! What `farlink top` shows, as plain values: two snapshots of the gateway become rates, shares and
 //! reasons.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
+use farlink_gateway::Passed;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::kinds::Carried;
+use crate::show::carried_by_kind;
 use crate::view::{bytes, list, microseconds, number, rate, text};
 
 /// The gateway at a moment.
@@ -37,9 +40,24 @@ pub struct Link {
     pub waiting_max_bytes: u64,
     pub dropped: u64,
     pub flows: u64,
+    /// Payload sent into it again since the start.
+    pub retransmitted_bytes: u64,
+    /// By kind, named as in the status.
+    pub carried: BTreeMap<String, Carried>,
+    /// What has left past its queue since the start, what does now, bit/s, and what share of the
+    /// rate that is.
+    pub beside_packets: u64,
+    pub beside_bytes: u64,
+    pub beside_sent_bps: f64,
+    pub beside_share: Option<f64>,
 }
 
 impl Link {
+    /// In a word.
+    pub fn state(&self) -> &'static str {
+        if self.up { "up" } else { "down" }
+    }
+
     /// Its rate in words.
     pub fn rate(&self) -> String {
         match self.declared_bps {
@@ -50,8 +68,13 @@ impl Link {
 
     /// Share of the rate that is used; `None` where the rate is unknown.
     pub fn used(&self) -> Option<f64> {
-        (self.rate_bps > 0).then(|| self.sent_bps / self.rate_bps as f64)
+        share(self.sent_bps, self.rate_bps)
     }
+}
+
+/// What share of a rate it is; `None` where the rate is unknown.
+fn share(bps: f64, rate_bps: u64) -> Option<f64> {
+    (rate_bps > 0).then(|| bps / rate_bps as f64)
 }
 
 /// A connection.
@@ -180,24 +203,38 @@ fn sent_by(link: &Value) -> u64 {
 }
 
 fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
-    let sent_before = |name: &str| {
-        let links = before.map_or(&[][..], |b| list(&b.status, "/links"));
-        links.iter().find(|l| text(l, "/name") == name).map(sent_by)
-    };
+    let earlier = before.map_or(&[][..], |b| list(&b.status, "/links"));
     let link = |l: &Value| {
         let name = text(l, "/name");
-        let sent = sent_by(l);
+        let was = earlier.iter().find(|e| text(e, "/name") == name);
+        // A link that was not there before has no rate yet.
+        let bps = |count: &dyn Fn(&Value) -> u64| {
+            8.0 * was.map_or(0.0, |was| per_second(count(l), count(was), seconds))
+        };
         let found = number(l, "/estimated_bps");
+        let rate_bps = if found > 0 { found } else { number(l, "/rate_bps") };
+        let of_kind = |(kind, passed): (&str, Passed)| {
+            let pointer = format!("/carried/{kind}/bytes");
+            let sent_bps = bps(&|link: &Value| number(link, &pointer));
+            (kind.to_owned(), Carried { passed, sent_bps, share: share(sent_bps, rate_bps) })
+        };
+        let beside_sent_bps = bps(&|link: &Value| number(link, "/beside_bytes"));
         Link {
-            sent_bps: 8.0 * sent_before(&name).map_or(0.0, |b| per_second(sent, b, seconds)),
+            sent_bps: bps(&sent_by),
             interface: text(l, "/interface"),
             up: l.pointer("/up") == Some(&Value::Bool(true)),
-            rate_bps: if found > 0 { found } else { number(l, "/rate_bps") },
+            rate_bps,
             declared_bps: if found > 0 { number(l, "/declared_bps") } else { 0 },
             waiting_bytes: number(l, "/backlog_bytes"),
             waiting_max_bytes: number(l, "/backlog_max_bytes"),
             dropped: number(l, "/dropped_packets"),
             flows: number(l, "/flows"),
+            retransmitted_bytes: number(l, "/retransmitted_bytes"),
+            carried: carried_by_kind(l).map(of_kind).collect(),
+            beside_packets: number(l, "/beside_packets"),
+            beside_bytes: number(l, "/beside_bytes"),
+            beside_sent_bps,
+            beside_share: share(beside_sent_bps, rate_bps),
             name,
         }
     };
@@ -315,7 +352,14 @@ mod tests {
         let status = json!({
             "version": "0.1.0", "uptime_seconds": 61,
             "engine": { "flows_split": 2, "counters": { "payload_out_bytes": sent, "retransmitted_bytes": sent / 10 } },
-            "links": [{ "name": "geo", "interface": "sat0", "up": true, "rate_bps": 8_000_000, "sent_bytes": sent, "flows": 2 }],
+            "links": [{
+                "name": "geo", "interface": "sat0", "up": true, "rate_bps": 8_000_000, "sent_bytes": sent, "flows": 2,
+                "retransmitted_bytes": sent / 10,
+                "carried": {
+                    "split_tcp": { "packets": sent / 1_000, "bytes": sent - sent / 4 },
+                    "udp": { "packets": 10, "bytes": sent / 4, "dropped_packets": 3, "waited_us": 20_000, "waited_max_us": 7_000 },
+                },
+            }],
         });
         Snapshot { at, status, flows }
     }
@@ -349,6 +393,39 @@ mod tests {
         assert_eq!(m.repeated, Some(0.1));
         let shown: Vec<_> = m.flows.iter().map(|f| (f.client.as_str(), f.down_bps)).collect();
         assert_eq!(shown, [("10.0.0.2:2", 1.2e6), ("10.0.0.1:1", 4e5), ("10.0.0.3:3", 0.0)]);
+    }
+
+    #[test]
+    fn each_kind_has_its_part_of_the_rate_and_all_that_the_status_says_of_it() {
+        let m = model(Sort::Rate, "");
+        let link = &m.links[0];
+        let [split, udp] = ["split_tcp", "udp"].map(|kind| &link.carried[kind]);
+        assert_eq!((split.sent_bps, split.share), (3e6, Some(0.375)));
+        assert_eq!((udp.sent_bps, udp.share), (1e6, Some(0.125)));
+        let passed = Passed {
+            packets: 10,
+            bytes: 250_000,
+            dropped_packets: 3,
+            waited_us: 20_000,
+            waited_max_us: 7_000,
+        };
+        assert_eq!((udp.passed, link.retransmitted_bytes), (passed, 100_000));
+    }
+
+    #[test]
+    fn what_goes_past_the_queue_is_told_by_itself_and_counts_as_sent() {
+        let start = Instant::now();
+        let [before, now] = [(0, 0_u64), (2, 500_000)].map(|(after_seconds, beside)| {
+            let at = start + Duration::from_secs(after_seconds);
+            let mut looked = snapshot(at, 2 * beside, json!([]));
+            looked.status["links"][0]["beside_bytes"] = json!(beside);
+            looked.status["links"][0]["beside_packets"] = json!(beside / 500);
+            looked
+        });
+        let m = Model::of(&now, Some(&before), Sort::Rate, "");
+        let link = &m.links[0];
+        assert_eq!((link.sent_bps, link.beside_sent_bps, link.beside_share), (6e6, 2e6, Some(0.25)));
+        assert_eq!((link.beside_packets, link.beside_bytes), (1_000, 500_000));
     }
 
     #[test]
@@ -403,5 +480,6 @@ mod tests {
         let now = snapshot(Instant::now(), 5_000, json!([flow("10.0.0.1:1", 9_999, "link")]));
         let m = Model::of(&now, None, Sort::Rate, "");
         assert_eq!((m.flows[0].rate_bps(), m.links[0].sent_bps), (0.0, 0.0));
+        assert_eq!(m.links[0].carried["udp"].sent_bps, 0.0);
     }
 }

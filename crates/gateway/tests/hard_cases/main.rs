@@ -34,6 +34,7 @@ mod keepalive;
 mod kept;
 mod killed;
 mod limits;
+mod marks;
 mod memory;
 mod one_sided;
 mod opening;

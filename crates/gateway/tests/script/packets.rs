@@ -161,7 +161,11 @@ impl Script {
                 }
             }
             Parsed::Fragment(f) => format!("fragment {}:{}", f.offset, f.end()),
-            Parsed::Other => format!("other, {} bytes", p.bytes.len()),
+            Parsed::Other => {
+                let is_marked = farlink_wire::ip::traffic_class(&p.bytes).is_some_and(|class| class & 3 == 3);
+                let mark = if is_marked { ", congestion experienced" } else { "" };
+                format!("other, {} bytes{mark}", p.bytes.len())
+            }
         };
         Arrival::Other(other)
     }

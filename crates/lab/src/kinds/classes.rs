@@ -125,9 +125,6 @@ impl Plan {
         if even_bytes.is_some_and(|bytes| !(64..=1_500).contains(&bytes)) {
             bail!("message_bytes from 64 to 1500");
         }
-        if cell.v6() && carrier == Carrier::Udp {
-            bail!("messages over IPv6 go over TCP: transport = \"tcp\"");
-        }
         let mut draw = Draw::new(seed.wrapping_mul(0x1000_0001).wrapping_add(8));
         let (least, most) = MESSAGE_BYTES;
         let mean_bytes = carrier.wire_bytes(even_bytes.unwrap_or((least + most) / 2)) as f64;
@@ -273,6 +270,23 @@ mod tests {
             assert_eq!(measured.metrics["p99_added_ms"], 0.0);
             assert!(!measured.failures.is_empty(), "nothing of the transfer has arrived");
         }
+    }
+
+    #[test]
+    fn datagrams_over_ipv6_are_packets_of_the_same_sizes_and_times() {
+        let cells = Scenario::find("whole-link").unwrap().cells().unwrap();
+        let plan = |ip: u64| {
+            let is_it = |c: &&Cell| {
+                c.variant == "farlink"
+                    && c.number("ip", 0) == ip
+                    && (c.number("load_bps", 0), c.number("flows", 0)) == (3_000_000, 1)
+            };
+            Plan::new(cells.iter().find(is_it).unwrap(), 1).unwrap()
+        };
+        let (four, six) = (plan(4), plan(6));
+        assert_eq!((four.v6, six.v6), (false, true));
+        assert_eq!((four.carrier, six.carrier), (Carrier::Udp, Carrier::Udp));
+        assert_eq!(four.messages, six.messages);
     }
 
     #[test]

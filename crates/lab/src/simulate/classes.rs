@@ -27,7 +27,7 @@ pub(super) fn play(plan: &Plan, has_bulk: bool) -> Rc<Play> {
         Carrier::Udp => {
             let datagram =
                 |m: &Message| Datagram { at: nanos(m.at), bytes: u16::try_from(m.bytes).unwrap_or(u16::MAX) };
-            datagrams = Datagrams::new(plan.messages.iter().map(datagram).collect(), message_dscp);
+            datagrams = Datagrams::new(plan.messages.iter().map(datagram).collect(), message_dscp, plan.v6);
         }
         Carrier::Tcp => transfers.extend((0..CONNECTIONS).map(|connection| {
             let own = plan.messages.iter().filter(|m| m.connection == connection);

@@ -69,7 +69,7 @@ pub(super) fn datagrams(scenario: &Scenario, cell: &Cell) -> Datagrams {
     let lasts_s = 3.0 * limit_of(scenario, cell).seconds() + 10.0;
     let at = |n: u32| Duration::from_secs_f64(apart_s * f64::from(n));
     let all = (0..(lasts_s / apart_s) as u32).map(|n| Datagram { at: at(n), bytes: BYTES });
-    Datagrams::new(all.collect(), NO_DSCP)
+    Datagrams::new(all.collect(), NO_DSCP, cell.v6())
 }
 
 /// When a scenario's clock started; `None`: it has not yet.

@@ -13,8 +13,8 @@ use crate::netlink::{Event, Link, Socket};
 /// A link that is silent for no longer than this is not worth a line of the log.
 const WINK_MAX: Duration = Duration::from_secs(1);
 
-/// The log is not told more often that a link carries less than was said, and of changes only from
-/// such a part on.
+/// The log is not told more often that a link carries less than is declared, and of changes only
+/// from such a part on.
 const RATE_NEWS_EVERY: Duration = Duration::from_secs(10);
 const RATE_NEWS_PARTS: u64 = 10;
 
@@ -24,7 +24,7 @@ pub(super) struct ToldState {
     told: LinkState,
     is: LinkState,
     since: Instant,
-    /// What it carries, where the log was told last that this is less than was said; and when.
+    /// What it carries, where the log was told last that this is less than is declared; and when.
     carries_bps: Option<u64>,
     rate_at: Option<Instant>,
 }
@@ -112,7 +112,8 @@ impl Driver {
         }
     }
 
-    /// The log is told when a link is found to carry less than was said, and when it no longer is.
+    /// The log is told when a link is found to carry less than is declared, and when it no longer
+    /// is.
     pub(super) fn tell_rates(&mut self) {
         let now = clock::now();
         for (link, declared_bps, carries_bps) in self.gateway.declared_rates() {
@@ -130,9 +131,9 @@ impl Driver {
                     link,
                     declared_bps,
                     carries_bps,
-                    "the link carries less than was said: no more is sent, and the declared rate is tried again"
+                    "the link carries less than declared: no more is sent, and the declared rate is tried again"
                 ),
-                None => tracing::info!(link, declared_bps, "the link carries what was said"),
+                None => tracing::info!(link, declared_bps, "the link carries what is declared"),
             }
         }
     }

@@ -1,24 +1,28 @@
-//! Datagrams that the client sends to the server at given times (UDP, IPv4), and when each arrived.
+//! Datagrams that the client sends to the server at given times (UDP), and when each arrived.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use farlink_wire::{Duration, Instant, checksum, ip};
+use farlink_wire::ip::{IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, PROTOCOL_UDP};
+use farlink_wire::{Duration, Instant, checksum};
 
-const IPV4_HEADER_BYTES: usize = 20;
+use super::host::{CLIENT, SERVER};
+use crate::host::address;
+
 const UDP_HEADER_BYTES: usize = 8;
-const PROTOCOL_UDP: u8 = 17;
+/// Each datagram carries its number.
+const NUMBER_BYTES: usize = size_of::<u32>();
+/// TTL, or hop limit.
+const HOPS: u8 = 64;
 /// Ports of client and server.
 const PORTS: [u16; 2] = [40_000, 5002];
-/// Each datagram carries its number, so none is smaller.
-pub const BYTES_MIN: u16 = (IPV4_HEADER_BYTES + UDP_HEADER_BYTES + size_of::<u32>()) as u16;
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
     /// When it is sent.
     pub at: Duration,
-    /// Bytes of the IP packet, at least [`BYTES_MIN`].
+    /// Bytes of the IP packet: its headers and four bytes at least.
     pub bytes: u16,
 }
 
@@ -29,6 +33,8 @@ pub struct Datagrams {
     pub all: Vec<Datagram>,
     /// DSCP of each.
     pub dscp: u8,
+    /// Over IPv6.
+    pub v6: bool,
     /// When each arrived.
     pub arrived: RefCell<Vec<Option<Instant>>>,
     sent: Cell<usize>,
@@ -37,9 +43,9 @@ pub struct Datagrams {
 impl Datagrams {
     /// None of them is sent yet.
     #[must_use]
-    pub fn new(all: Vec<Datagram>, dscp: u8) -> Self {
+    pub fn new(all: Vec<Datagram>, dscp: u8, v6: bool) -> Self {
         let arrived = RefCell::new(vec![None; all.len()]);
-        Self { all, dscp, arrived, sent: Cell::new(0) }
+        Self { all, dscp, v6, arrived, sent: Cell::new(0) }
     }
 
     /// When the next one is due.
@@ -48,39 +54,32 @@ impl Datagrams {
     }
 
     /// The next one, if it is due.
-    pub(super) fn next(&self, now: Instant, (from, to): (IpAddr, IpAddr)) -> Option<Vec<u8>> {
+    pub(super) fn next(&self, now: Instant) -> Option<Vec<u8>> {
         let number = self.sent.get();
         let due = self.all.get(number).filter(|d| Instant::ZERO + d.at <= now)?;
         self.sent.set(number + 1);
-        let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else { return None };
-        let len = due.bytes.max(BYTES_MIN);
-        let mut packet = vec![0; usize::from(len)];
-        packet[0] = 0x45;
-        packet[1] = self.dscp << 2;
-        packet[2..4].copy_from_slice(&len.to_be_bytes());
-        packet[8] = 64;
-        packet[9] = PROTOCOL_UDP;
-        packet[12..16].copy_from_slice(&from.octets());
-        packet[16..20].copy_from_slice(&to.octets());
-        let check = !checksum::sum(&packet[..IPV4_HEADER_BYTES]);
-        packet[10..12].copy_from_slice(&check.to_be_bytes());
-        let udp = &mut packet[IPV4_HEADER_BYTES..];
+        let [from, to] = [CLIENT, SERVER].map(|host| address(host, self.v6));
+        let at = if self.v6 { IPV6_HEADER_BYTES } else { IPV4_HEADER_BYTES };
+        let len = usize::from(due.bytes).max(at + UDP_HEADER_BYTES + NUMBER_BYTES);
+        let udp_len = (len - at) as u16;
+        let mut packet = vec![0; len];
+        write_ip_header(&mut packet, self.dscp, (from, to));
+        let udp = &mut packet[at..];
         udp[..2].copy_from_slice(&PORTS[0].to_be_bytes());
         udp[2..4].copy_from_slice(&PORTS[1].to_be_bytes());
-        // No checksum: what a channel damages is lost.
-        udp[4..6].copy_from_slice(&(len - IPV4_HEADER_BYTES as u16).to_be_bytes());
-        udp[UDP_HEADER_BYTES..UDP_HEADER_BYTES + 4].copy_from_slice(&(number as u32).to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        udp[UDP_HEADER_BYTES..][..NUMBER_BYTES].copy_from_slice(&(number as u32).to_be_bytes());
+        let pseudo = checksum::pseudo_header(from, to, PROTOCOL_UDP, u32::from(udp_len));
+        let check = !checksum::add(pseudo, checksum::sum(udp));
+        // 0 says that there is none (RFC 768), which IPv6 forbids (RFC 8200 section 8.1).
+        let check = if check == 0 { u16::MAX } else { check };
+        udp[6..8].copy_from_slice(&check.to_be_bytes());
         Some(packet)
     }
 
     /// A packet that is no TCP arrives at the server.
     pub(super) fn receive(&self, now: Instant, packet: &[u8]) {
-        let at = IPV4_HEADER_BYTES + UDP_HEADER_BYTES;
-        let is_ours = ip::addresses(packet).is_some_and(|(src, _)| src.is_ipv4())
-            && packet.get(9) == Some(&PROTOCOL_UDP)
-            && packet.get(at - 6..at - 4) == Some(&PORTS[1].to_be_bytes());
-        let number = packet.get(at..).and_then(|b| b.first_chunk()).map(|b| u32::from_be_bytes(*b));
-        if let Some(number) = number.filter(|_| is_ours)
+        if let Some(number) = number_of(packet)
             && let Some(arrived) = self.arrived.borrow_mut().get_mut(number as usize)
         {
             arrived.get_or_insert(now);
@@ -88,24 +87,75 @@ impl Datagrams {
     }
 }
 
+/// The header of a packet of this length, between addresses of one family.
+fn write_ip_header(packet: &mut [u8], dscp: u8, ends: (IpAddr, IpAddr)) {
+    let len = packet.len();
+    match ends {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            packet[0] = 0x45;
+            packet[1] = dscp << 2;
+            packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+            packet[8] = HOPS;
+            packet[9] = PROTOCOL_UDP;
+            packet[12..16].copy_from_slice(&from.octets());
+            packet[16..20].copy_from_slice(&to.octets());
+            let check = !checksum::sum(&packet[..IPV4_HEADER_BYTES]);
+            packet[10..12].copy_from_slice(&check.to_be_bytes());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            packet[..2].copy_from_slice(&(0x6000 | u16::from(dscp) << 6).to_be_bytes());
+            packet[4..6].copy_from_slice(&((len - IPV6_HEADER_BYTES) as u16).to_be_bytes());
+            packet[6] = PROTOCOL_UDP;
+            packet[7] = HOPS;
+            packet[8..24].copy_from_slice(&from.octets());
+            packet[24..40].copy_from_slice(&to.octets());
+        }
+        _ => {}
+    }
+}
+
+/// The number that a datagram of ours carries; `None`: it is another packet.
+fn number_of(packet: &[u8]) -> Option<u32> {
+    let (protocol, at) = match packet.first()? >> 4 {
+        4 => (*packet.get(9)?, IPV4_HEADER_BYTES),
+        6 => (*packet.get(6)?, IPV6_HEADER_BYTES),
+        _ => return None,
+    };
+    let udp = packet.get(at..)?;
+    let is_ours = protocol == PROTOCOL_UDP && udp.get(2..4)? == PORTS[1].to_be_bytes();
+    let number = u32::from_be_bytes(*udp.get(UDP_HEADER_BYTES..)?.first_chunk()?);
+    is_ours.then_some(number)
+}
+
 #[cfg(test)]
 mod tests {
+    use farlink_wire::ip;
+
     use super::*;
 
     #[test]
     fn each_leaves_in_its_time_and_is_known_when_it_arrives() {
         let ms = Duration::from_millis;
         let one = |at, bytes| Datagram { at: ms(at), bytes };
-        let datagrams = Datagrams::new(vec![one(5, 200), one(5, 0), one(7, 1_000)], 46);
-        let ends = ("10.0.1.2".parse().unwrap(), "10.0.2.2".parse().unwrap());
         let at = |t| Instant::ZERO + ms(t);
-        assert_eq!((datagrams.next(at(4), ends), datagrams.deadline()), (None, Some(at(5))));
-        let packets: Vec<_> = std::iter::from_fn(|| datagrams.next(at(5), ends)).collect();
-        assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [200, usize::from(BYTES_MIN)]);
-        assert!(packets.iter().all(|p| crate::packet::router_accepts(p) && p[1] >> 2 == 46));
-        datagrams.receive(at(9), &packets[1]);
-        datagrams.receive(at(10), &packets[1]);
-        assert_eq!(*datagrams.arrived.borrow(), [None, Some(at(9)), None]);
-        assert_eq!(datagrams.deadline(), Some(at(7)));
+        for (v6, header_bytes) in [(false, 20), (true, 40)] {
+            let datagrams = Datagrams::new(vec![one(5, 200), one(5, 0), one(7, 1_000)], 46, v6);
+            assert_eq!((datagrams.next(at(4)), datagrams.deadline()), (None, Some(at(5))));
+            let packets: Vec<_> = std::iter::from_fn(|| datagrams.next(at(5))).collect();
+            assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [200, header_bytes + 12]);
+            for packet in &packets {
+                assert!(crate::packet::router_accepts(packet));
+                assert_eq!(ip::traffic_class(packet), Some(46 << 2));
+                let (from, to) = ip::addresses(packet).unwrap();
+                assert_eq!((from, to), (address(CLIENT, v6), address(SERVER, v6)));
+                let udp = &packet[header_bytes..];
+                let pseudo = checksum::pseudo_header(from, to, PROTOCOL_UDP, udp.len() as u32);
+                assert_eq!(checksum::add(pseudo, checksum::sum(udp)), 0xffff);
+            }
+            datagrams.receive(at(9), &packets[1]);
+            datagrams.receive(at(10), &packets[1]);
+            assert_eq!(*datagrams.arrived.borrow(), [None, Some(at(9)), None]);
+            assert_eq!(datagrams.deadline(), Some(at(7)));
+        }
     }
 }

@@ -558,9 +558,8 @@ impl Host for LinuxHost {
             self.out.extend(flood.next(now));
         }
         if self.number == CLIENT {
-            let ends = (address(CLIENT, false), address(SERVER, false));
             let play = &self.play;
-            self.out.extend(std::iter::from_fn(|| play.datagrams.next(now, ends)));
+            self.out.extend(std::iter::from_fn(|| play.datagrams.next(now)));
         }
     }
 

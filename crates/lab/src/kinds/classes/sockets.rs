@@ -1,7 +1,7 @@
 //! Messages and transfers with sockets, in the namespaces of a laboratory.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +17,8 @@ use crate::workload::socket::{self, Options};
 
 /// Ports of the server: of datagrams, of messages over TCP, of the transfers.
 const PORTS: [u16; 3] = [5002, 5003, 5004];
-/// Headers of a datagram, IPv4 and UDP.
-const UDP_HEADERS_BYTES: u64 = 28;
+/// Headers of a datagram, IP and UDP: over IPv4, and over IPv6.
+const UDP_HEADERS_BYTES: [u64; 2] = [28, 48];
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A read looks so often whether all is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -84,11 +84,11 @@ fn connect(lab: &Lab, plan: &Plan, to: IpAddr, port: u16, dscp: u8) -> Result<(T
 /// Runs the messages of a plan once, and the transfers beside them if they are wanted.
 pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
     let to = lab.address("server", plan.v6)?;
-    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let here = lab.ns("client").enter(|| Ok(UdpSocket::bind(any)?))?;
+    let any: IpAddr = if plan.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let here = lab.ns("client").enter(|| Ok(UdpSocket::bind((any, 0))?))?;
     let (message_dscp, bulk_dscp) = plan.dscps();
-    socket::set_dscp(here.as_raw_fd(), false, message_dscp)?;
-    let there = lab.ns("server").enter(|| Ok(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORTS[0]))?))?;
+    socket::set_dscp(here.as_raw_fd(), plan.v6, message_dscp)?;
+    let there = lab.ns("server").enter(|| Ok(UdpSocket::bind((any, PORTS[0]))?))?;
     there.set_read_timeout(Some(LOOK_EVERY))?;
     let count = if plan.carrier == Carrier::Tcp { CONNECTIONS } else { 0 };
     let talks: Vec<_> =
@@ -143,8 +143,9 @@ pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
 }
 
 fn send_datagrams(shared: &Shared<'_>, socket: &UdpSocket, to: SocketAddr) {
+    let headers_bytes = UDP_HEADERS_BYTES[usize::from(shared.plan.v6)];
     shared.send(|number, message| {
-        let mut bytes = vec![0; (message.bytes - UDP_HEADERS_BYTES) as usize];
+        let mut bytes = vec![0; (message.bytes - headers_bytes) as usize];
         bytes[..4].copy_from_slice(&(number as u32).to_be_bytes());
         socket.send_to(&bytes, to).map(drop)
     });
