@@ -38,7 +38,7 @@ const ACK_PARTS: u64 = 20;
 /// Where not even the link's is known.
 const TCP_RTT: Duration = Duration::from_millis(500);
 /// What a flow that does not listen waits for.
-const BOUND: Duration = Duration::from_millis(15);
+const BOUND: Duration = Duration::from_millis(10);
 /// An empty group costs others a little with each packet: it goes after so long.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -281,7 +281,7 @@ mod tests {
     fn the_target_follows_the_round_trip_and_the_packet() {
         let ms = Duration::from_millis;
         let satellite = aqm(Some(ms(500)), ms(2), ms(0));
-        assert_eq!((satellite.interval, satellite.target, satellite.bound), (ms(500), ms(63), ms(19)));
+        assert_eq!((satellite.interval, satellite.target, satellite.bound), (ms(500), ms(63), ms(14)));
         let unknown = aqm(None, ms(0), ms(0));
         assert_eq!((unknown.interval, unknown.target), (ms(100), Duration::from_micros(12_500)));
         let tcp = aqm_of_tcp(Some(ms(500)), (Some(8_000_000), Some(400_000)), (ms(2), ms(0)));
@@ -289,6 +289,6 @@ mod tests {
         let starved = aqm_of_tcp(Some(ms(500)), (Some(8_000_000), Some(300_000)), (ms(2), ms(0)));
         assert_eq!(starved.target, Duration::MAX);
         let crowd = aqm(Some(ms(500)), ms(2), ms(120));
-        assert_eq!((crowd.target, crowd.bound), (ms(183), ms(139)));
+        assert_eq!((crowd.target, crowd.bound), (ms(183), ms(134)));
     }
 }
