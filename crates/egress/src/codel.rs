@@ -4,9 +4,9 @@
 //! CoDel tells a sender by a drop, or a mark, that its packets have waited for longer than the
 //! target for a whole interval, and tells it ever more often until they do not. One that slows down
 //! keeps a short queue. One that does not would keep a long one: the control law takes seconds to
-//! minutes to drop as much as is too much. After two intervals of telling in vain, half a second at
-//! least, and if the queue does not become shorter, what has waited for longer than the bound is
-//! dropped, until the queue has been short for an interval.
+//! minutes to drop as much as is too much. After four intervals of telling in vain, half a second
+//! at least, and if the queue does not become shorter, what has waited for longer than the bound is
+//! dropped, until the queue has been short for a tenth of a second.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -14,10 +14,13 @@ use farlink_wire::time::{Duration, Instant};
 const RESUME_INTERVALS: u32 = 16;
 /// A flow that is told for so many intervals, and whose packets wait for longer than the bound all
 /// the same, does not listen.
-const PATIENCE_INTERVALS: u32 = 2;
+const PATIENCE_INTERVALS: u32 = 4;
 /// But not sooner: its round trip may be longer than the link's.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
+/// Whoever did not listen is taken to listen when the queue has been short for so long. A sender
+/// that is only late for once has a short queue for a moment, too.
+const SHORT_FOR: Duration = Duration::from_millis(100);
 /// A queue whose packets wait for less than before by such a part (one over it) becomes shorter.
 const FALLS_PARTS: u32 = 8;
 
@@ -131,7 +134,7 @@ impl Codel {
             return if waited > aqm.bound && !is_last { Verdict::Drop } else { Verdict::Send };
         }
         let since = *self.short_since.get_or_insert(now);
-        if now.since(since) >= aqm.interval {
+        if now.since(since) >= aqm.interval.min(SHORT_FOR) {
             (self.is_deaf, self.short_since) = (false, None);
         }
         Verdict::Send
