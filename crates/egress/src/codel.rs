@@ -17,7 +17,6 @@ const RESUME_INTERVALS: u32 = 16;
 const PATIENCE_INTERVALS: u32 = 4;
 /// But not sooner: its round trip may be longer than the link's.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
-
 /// Whoever did not listen is taken to listen when the queue has been short for so long. A sender
 /// that is only late for once has a short queue for a moment, too.
 const SHORT_FOR: Duration = Duration::from_millis(100);
@@ -127,14 +126,14 @@ impl Codel {
         Verdict::Tell
     }
 
-    /// One that only pauses has a short queue for a moment, too.
+    /// The same of a flow that does not listen.
     fn judge_deaf(&mut self, now: Instant, aqm: &Aqm, waited: Duration, is_last: bool) -> Verdict {
         if waited > aqm.bound / 2 {
             self.short_since = None;
             return if waited > aqm.bound && !is_last { Verdict::Drop } else { Verdict::Send };
         }
         let since = *self.short_since.get_or_insert(now);
-        if now.since(since) >= aqm.interval.min(SHORT_FOR) {
+        if now.since(since) >= SHORT_FOR {
             (self.is_deaf, self.short_since) = (false, None);
         }
         Verdict::Send
@@ -204,7 +203,7 @@ mod tests {
         let waits = |ms: u64| if ms < 400 { ms / 2 + 10 } else { 210 - (ms - 400) / 2 };
         let dropped = (0..760).filter(|ms| judge(&mut codel, *ms, waits(*ms)) == Verdict::Drop).count();
         assert_eq!(dropped, 0);
-        // It has stopped to become shorter.
+        // It becomes no shorter any more.
         let dropped = (760..1_300).filter(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop).count();
         assert!(dropped > 100, "{dropped}");
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use farlink_gateway::Passed;
+use farlink_gateway::{Kind, Passed};
 use serde_json::Value;
 
 use crate::admin::client::{NoGateway, ask};
@@ -257,7 +257,7 @@ fn status_text(status: &Value) -> String {
 }
 
 /// The kind that is made here.
-pub const SPLIT_TCP: &str = "split_tcp";
+pub const SPLIT_TCP: &str = Kind::Split.name();
 /// What leaves by a link's interface, and is not seen by its queue.
 pub const PAST_THE_QUEUE: &str = "past the queue";
 

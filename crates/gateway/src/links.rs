@@ -342,8 +342,7 @@ impl LinkQueue {
 
     fn set_rate(&mut self, now: Instant, rate_bps: Option<u64>) {
         self.rate_bps = rate_bps;
-        let carried_bps = |sent_bps: u64| self.rate.carried_bps().unwrap_or(sent_bps);
-        let left_bps = rate_bps.map(|bps| self.beside.left_of(bps, carried_bps(bps)));
+        let left_bps = rate_bps.map(|bps| self.beside.left_of(bps, self.rate.carried_bps().unwrap_or(bps)));
         if self.egress.config().rate_bps == left_bps {
             return;
         }
@@ -399,8 +398,8 @@ impl LinkQueue {
     /// The rate is known from somewhere else now, or somebody else is the clock: what was found out
     /// so far is forgotten, unless it is of the same declared rate.
     pub fn follow_pace(&mut self, now: Instant, pace: Pace) {
-        self.set_rate(now, pace.source().declared_bps());
         self.rate.follow(now, pace, !self.is_half_duplex && self.router.is_none());
+        self.set_rate(now, pace.source().declared_bps());
     }
 
     /// What the configuration says of the rate, beside the rate itself.

@@ -37,7 +37,7 @@ const SILENCE_ROUNDS_DECLARED: u32 = 2;
 const SILENCE_ROUNDS: u32 = 16;
 /// Nothing is heard for so many round trips, though something waits for the link all the time: it
 /// was interrupted.
-const SILENT_ROUNDS: u32 = 2;
+const INTERRUPTED_ROUNDS: u32 = 2;
 /// And for so many more its rate may be another one.
 const RESTLESS_ROUNDS: u32 = 32;
 
@@ -67,16 +67,14 @@ impl RateEstimate {
         let is_wanted = busy_since.is_some_and(|since| now.since(since) >= self.beat());
         let was_wanted = core::mem::replace(&mut self.presence.was_wanted, is_wanted);
         let Some(heard_at) = self.presence.heard_at.replace(now) else { return };
-        if was_wanted && now.since(heard_at) > SILENT_ROUNDS * self.beat() {
+        if was_wanted && now.since(heard_at) > INTERRUPTED_ROUNDS * self.beat() {
             self.presence.back_at = Some(now);
         }
     }
 
     /// The link was away a short time ago.
-    fn is_restless(&self) -> bool {
-        let Presence { heard_at, back_at, .. } = self.presence;
-        let times = heard_at.zip(back_at);
-        times.is_some_and(|(heard, back)| heard.since(back) < RESTLESS_ROUNDS * self.beat())
+    fn is_restless(&self, now: Instant) -> bool {
+        self.presence.back_at.is_some_and(|back| now.since(back) < RESTLESS_ROUNDS * self.beat())
     }
 
     /// How fast to send, by what waits before the link.
@@ -92,7 +90,7 @@ impl RateEstimate {
         let lowering = self.lowering(now, sample.waited);
         let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
             true => 100,
-            false => self.gain_for(left, busy).min(lowering),
+            false => self.gain_for(now, left, busy).min(lowering),
         };
         let gain = gain.max(self.gain_least(sample));
         if gain != self.gain {
@@ -112,8 +110,8 @@ impl RateEstimate {
             self.start_probe(now);
             if self.is_declared {
                 let gap = if self.is_mistaken() { self.probe_gap } else { 1 };
-                self.next_probe_at = now + (self.next_probe_at.since(now)) * gap.max(1);
-                self.probe_gap = (2 * gap).clamp(2, PROBE_GAP_MAX);
+                self.next_probe_at = now + self.next_probe_at.since(now) * gap;
+                self.probe_gap = (2 * gap).min(PROBE_GAP_MAX);
             }
         }
     }
@@ -189,7 +187,7 @@ impl RateEstimate {
     }
 
     /// Percent of the estimate, for bytes that wait so long before the link.
-    fn gain_for(&self, waited: Duration, busy: bool) -> u32 {
+    fn gain_for(&self, now: Instant, waited: Duration, busy: bool) -> u32 {
         let wanted = self.waiting_wanted();
         if waited < wanted / 2 {
             return if busy { 102 } else { 100 };
@@ -198,7 +196,7 @@ impl RateEstimate {
         // What is too much goes within a third of a round trip, and within half of one where nobody
         // has said the rate: it may be that of a moment. After an interruption within three times
         // and four times as long.
-        let (part, least) = match (self.is_restless(), self.is_declared) {
+        let (part, least) = match (self.is_restless(now), self.is_declared) {
             (false, true) => (300, GAIN_MIN),
             (false, false) => (200, GAIN_MIN),
             (true, true) => (100, GAIN_MIN_RESTLESS),

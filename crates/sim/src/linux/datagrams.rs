@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use farlink_wire::ip::{IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, PROTOCOL_UDP};
-use farlink_wire::{Duration, Instant, checksum};
+use farlink_wire::{Duration, Instant, checksum, ip};
 
 use super::host::{CLIENT, SERVER};
 use crate::host::address;
@@ -63,7 +63,7 @@ impl Datagrams {
         let len = usize::from(due.bytes).max(at + UDP_HEADER_BYTES + NUMBER_BYTES);
         let udp_len = (len - at) as u16;
         let mut packet = vec![0; len];
-        write_ip_header(&mut packet, self.dscp, (from, to));
+        write_ip_header(&mut packet, (self.dscp, PROTOCOL_UDP), (from, to));
         let udp = &mut packet[at..];
         udp[..2].copy_from_slice(&PORTS[0].to_be_bytes());
         udp[2..4].copy_from_slice(&PORTS[1].to_be_bytes());
@@ -88,7 +88,7 @@ impl Datagrams {
 }
 
 /// The header of a packet of this length, between addresses of one family.
-fn write_ip_header(packet: &mut [u8], dscp: u8, ends: (IpAddr, IpAddr)) {
+pub(super) fn write_ip_header(packet: &mut [u8], (dscp, protocol): (u8, u8), ends: (IpAddr, IpAddr)) {
     let len = packet.len();
     match ends {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -96,7 +96,7 @@ fn write_ip_header(packet: &mut [u8], dscp: u8, ends: (IpAddr, IpAddr)) {
             packet[1] = dscp << 2;
             packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             packet[8] = HOPS;
-            packet[9] = PROTOCOL_UDP;
+            packet[9] = protocol;
             packet[12..16].copy_from_slice(&from.octets());
             packet[16..20].copy_from_slice(&to.octets());
             let check = !checksum::sum(&packet[..IPV4_HEADER_BYTES]);
@@ -105,7 +105,7 @@ fn write_ip_header(packet: &mut [u8], dscp: u8, ends: (IpAddr, IpAddr)) {
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             packet[..2].copy_from_slice(&(0x6000 | u16::from(dscp) << 6).to_be_bytes());
             packet[4..6].copy_from_slice(&((len - IPV6_HEADER_BYTES) as u16).to_be_bytes());
-            packet[6] = PROTOCOL_UDP;
+            packet[6] = protocol;
             packet[7] = HOPS;
             packet[8..24].copy_from_slice(&from.octets());
             packet[24..40].copy_from_slice(&to.octets());
@@ -116,21 +116,15 @@ fn write_ip_header(packet: &mut [u8], dscp: u8, ends: (IpAddr, IpAddr)) {
 
 /// The number that a datagram of ours carries; `None`: it is another packet.
 fn number_of(packet: &[u8]) -> Option<u32> {
-    let (protocol, at) = match packet.first()? >> 4 {
-        4 => (*packet.get(9)?, IPV4_HEADER_BYTES),
-        6 => (*packet.get(6)?, IPV6_HEADER_BYTES),
-        _ => return None,
-    };
-    let udp = packet.get(at..)?;
-    let is_ours = protocol == PROTOCOL_UDP && udp.get(2..4)? == PORTS[1].to_be_bytes();
+    let upper = ip::upper_layer(packet).filter(|upper| !upper.is_fragment)?;
+    let udp = packet.get(upper.at..)?;
+    let is_ours = upper.protocol == PROTOCOL_UDP && udp.get(2..4)? == PORTS[1].to_be_bytes();
     let number = u32::from_be_bytes(*udp.get(UDP_HEADER_BYTES..)?.first_chunk()?);
     is_ours.then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
-    use farlink_wire::ip;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use farlink_wire::{Duration, Instant, checksum};
 
+use super::datagrams::write_ip_header;
+
 /// After so long the next request leaves without an answer to the one before.
 const INTERVAL: Duration = Duration::from_millis(10);
 const IPV4_HEADER_BYTES: usize = 20;
@@ -55,13 +57,7 @@ impl Flood {
         self.sent = self.sent.wrapping_add(1);
         let icmp = IPV4_HEADER_BYTES;
         let mut packet = vec![0; IPV4_HEADER_BYTES + ICMP_HEADER_BYTES + self.data_bytes];
-        packet[0] = 0x45;
-        let len = packet.len() as u16;
-        packet[2..4].copy_from_slice(&len.to_be_bytes());
-        packet[8] = 64;
-        packet[9] = PROTOCOL_ICMP;
-        packet[12..16].copy_from_slice(&self.from.octets());
-        packet[16..20].copy_from_slice(&self.to.octets());
+        write_ip_header(&mut packet, (0, PROTOCOL_ICMP), (self.from.into(), self.to.into()));
         packet[icmp] = ECHO_REQUEST;
         packet[icmp + 4..icmp + 6].copy_from_slice(&self.id.to_be_bytes());
         packet[icmp + 6..icmp + 8].copy_from_slice(&self.sent.to_be_bytes());
