@@ -326,8 +326,9 @@ impl Split<'_> {
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         if let Some(link) = cx.links.get_mut(out) {
-            if happened.progress && towards.tx.rtt().srtt().is_some() {
-                link.note_rtt(now, towards.tx.rtt().min_rtt());
+            // Not the smallest of its life, which may be long: a way that becomes longer shows.
+            if let Some(rtt) = happened.rtt {
+                link.note_rtt(now, rtt);
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();

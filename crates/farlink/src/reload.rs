@@ -66,17 +66,18 @@ impl<'a> Source<'a> {
         let mut config = new.gateway;
         let was_whole = attendance.whole();
         // Chosen at the start, by chance where nobody says it.
-        let running = attendance.gateway().configuration();
+        let running = attendance.gateway().configuration().clone();
         config.seed = running.seed;
         if config.identity == 0 {
             config.identity = running.identity;
         }
         let whole: Vec<String> = new.divert.whole_interfaces().map(str::to_owned).collect();
-        let traffic = traffic_changed(running, &config, (&was_whole, &whole));
+        let wanted = config.clone();
         let differ = differ(&old.divert.selections, &new.divert.selections);
         let divert = DivertConfig {
             attach: old.divert.attach.clone(),
             selections: old.divert.selections.clone(),
+            whole_when_known: old.divert.whole_when_known.clone(),
             ..new.divert.clone()
         };
         let Reconfigured { applied, at_restart } = attendance.reconfigure(Wanted {
@@ -85,7 +86,9 @@ impl<'a> Source<'a> {
             selectors: new.selectors,
             attach: new.divert.attach,
             whole,
+            whole_when_known: new.divert.whole_when_known,
         });
+        let traffic = traffic_changed(&running, &wanted, (&was_whole, &attendance.whole()));
         let mut outcome = Outcome { applied, at_restart };
         outcome.applied.extend(traffic);
         outcome.leave(differ, "`xcp_form` of a link");

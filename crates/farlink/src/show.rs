@@ -311,14 +311,13 @@ impl Figures {
 
     /// Of so much that has left past the queue, so that the queue knows no more of it.
     pub fn past_the_queue(packets: u64, passed_bytes: u64) -> Self {
-        let nothing = || "-".to_owned();
-        Self {
-            packets: packets.to_string(),
-            bytes: bytes(passed_bytes),
-            dropped: nothing(),
-            mean_wait: nothing(),
-            longest_wait: nothing(),
-        }
+        Self { packets: packets.to_string(), bytes: bytes(passed_bytes), ..Self::unknown() }
+    }
+
+    /// Nobody knows how much.
+    fn unknown() -> Self {
+        let [packets, bytes, dropped, mean_wait, longest_wait] = std::array::from_fn(|_| "-".to_owned());
+        Self { packets, bytes, dropped, mean_wait, longest_wait }
     }
 
     /// Below these headings: PACKETS, BYTES, DROPPED, MEAN WAIT, LONGEST WAIT.
@@ -334,21 +333,39 @@ fn carried(status: &Value) -> Table {
         Table::new(&["LINK", "CARRIED", "PACKETS", "BYTES", "DROPPED", "MEAN WAIT", "LONGEST WAIT"]);
     for link in list(status, "/links") {
         let used = || carried_by_kind(link).filter(|(_, passed)| is_used(passed));
-        let beside = number(link, "/beside_packets");
-        if beside == 0 && used().all(|(name, _)| name == SPLIT_TCP) {
+        let past = past_the_queue(link);
+        if past.is_none() && used().all(|(name, _)| name == SPLIT_TCP) {
             continue;
         }
         for (name, passed) in used() {
             let of = [text(link, "/name"), kind_in_words(name)];
             table.row(of.into_iter().chain(Figures::of_kind(name, &passed).cells()));
         }
-        if beside > 0 {
-            let name = format!("{PAST_THE_QUEUE}, now {}", view::rate(number(link, "/beside_bps")));
-            let figures = Figures::past_the_queue(beside, number(link, "/beside_bytes"));
+        if let Some((name, figures)) = past {
             table.row([text(link, "/name"), name].into_iter().chain(figures.cells()));
         }
     }
     table
+}
+
+/// What has left past a link's queue, in words. Where the interface's counters do not tell, that is
+/// said; a gateway of an older version does not say it.
+fn past_the_queue(link: &Value) -> Option<(String, Figures)> {
+    let packets = number(link, "/beside_packets");
+    // Of an interface that is away there is nothing to tell.
+    let is = |key: &str, wanted: bool| link.pointer(key) == Some(&Value::Bool(wanted));
+    let is_metered = !is("/beside_metered", false) || !is("/up", true);
+    let now = match is_metered {
+        true if packets == 0 => return None,
+        true => format!("now {}", view::rate(number(link, "/beside_bps"))),
+        false => "not metered".to_owned(),
+    };
+    // They may have told before.
+    let figures = match packets {
+        0 => Figures::unknown(),
+        _ => Figures::past_the_queue(packets, number(link, "/beside_bytes")),
+    };
+    Some((format!("{PAST_THE_QUEUE}, {now}"), figures))
 }
 
 /// The gateways that were heard at the other end of a link, with the version of their messages.
@@ -360,13 +377,16 @@ fn gateways_of(link: &Value) -> String {
     }
 }
 
-/// A link's rate, as said or as found out.
+/// A link's rate, as said or as found out, and what its queue sends at where that is another.
 fn rate_of(link: &Value) -> String {
-    match (number(link, "/estimated_bps"), number(link, "/declared_bps")) {
-        (0, _) => view::rate(number(link, "/rate_bps")),
+    let (rate_bps, queue_bps) = (number(link, "/rate_bps"), number(link, "/queue_bps"));
+    let rate = match (number(link, "/estimated_bps"), number(link, "/declared_bps")) {
+        (0, _) => view::rate(rate_bps),
         (found, 0) => format!("{} (found out)", view::rate(found)),
         (carries, declared) => format!("{} (declared {})", view::rate(carries), view::rate(declared)),
-    }
+    };
+    let is_another = queue_bps > 0 && queue_bps.abs_diff(rate_bps) > rate_bps / 100;
+    if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate }
 }
 
 /// The profile, while it is on.
@@ -535,6 +555,7 @@ mod tests {
         status.links.push(LinkStatus {
             name: "geo".into(),
             carried: [("split_tcp", split), ("udp", Passed::default())].into(),
+            beside_metered: true,
             ..Default::default()
         });
         assert!(carried(&serde_json::to_value(&status).unwrap()).is_empty());
@@ -553,6 +574,46 @@ mod tests {
                 "geo past the queue, now 64.0 kbit/s 4 0 B - - -"
             ]
         );
+    }
+
+    #[test]
+    fn an_interface_that_does_not_tell_what_leaves_past_the_queue_is_said() {
+        let split = Passed { packets: 9, bytes: 9_000, ..Passed::default() };
+        let link = LinkStatus {
+            name: "geo".into(),
+            carried: [("split_tcp", split)].into(),
+            up: true,
+            ..LinkStatus::default()
+        };
+        let mut status = serde_json::to_value(Status { links: vec![link], ..Status::default() }).unwrap();
+        let lines = |status: &Value| {
+            let table = carried(status).to_string();
+            let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            table.lines().skip(1).map(words).collect::<Vec<_>>()
+        };
+        let counted = "geo split tcp 9 9.0 kB 0 - -";
+        assert_eq!(lines(&status), [counted, "geo past the queue, not metered - - - - -"]);
+        status["links"][0]["beside_packets"] = serde_json::json!(4);
+        assert_eq!(lines(&status), [counted, "geo past the queue, not metered 4 0 B - - -"]);
+        status["links"][0]["beside_packets"] = serde_json::json!(0);
+        status["links"][0].as_object_mut().unwrap().remove("beside_metered");
+        assert!(lines(&status).is_empty(), "an older gateway does not say it");
+    }
+
+    #[test]
+    fn what_the_queue_sends_at_is_shown_where_it_is_another_rate() {
+        let shown = |rate_bps, queue_bps, estimated_bps, declared_bps| {
+            let link = LinkStatus { rate_bps, queue_bps, estimated_bps, declared_bps, ..Default::default() };
+            rate_of(&serde_json::to_value(link).unwrap())
+        };
+        assert_eq!(shown(8_000_000, 7_600_000, 0, 8_000_000), "8.0 Mbit/s, queue 7.6 Mbit/s");
+        assert_eq!(shown(8_000_000, 7_920_000, 0, 8_000_000), "8.0 Mbit/s", "the same, but for a hundredth");
+        assert_eq!(
+            shown(6_000_000, 5_600_000, 6_000_000, 8_000_000),
+            "6.0 Mbit/s (declared 8.0 Mbit/s), queue 5.6 Mbit/s"
+        );
+        assert_eq!(shown(8_000_000, 0, 0, 8_000_000), "8.0 Mbit/s", "an older gateway does not say it");
+        assert_eq!(shown(0, 0, 0, 0), "unknown");
     }
 
     #[test]

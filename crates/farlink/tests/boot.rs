@@ -44,6 +44,17 @@ impl Bed {
         self.status().pointer(at).and_then(Value::as_u64).unwrap_or(0)
     }
 
+    /// Datagrams pass through the gateway, or take the ordinary way.
+    fn takes_datagrams(&self, what: &str, wanted: bool) {
+        let socket = self.client.run(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap())).unwrap();
+        self.eventually(what, || {
+            let seen = self.count("/traffic/packets_other");
+            socket.send_to(&[7; 100], "10.73.2.2:9").unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            (self.count("/traffic/packets_other") > seen) == wanted
+        });
+    }
+
     /// A connection that carries something, there and back.
     fn transfer(&self) -> std::io::Result<()> {
         let at = "10.73.2.2:0".parse::<SocketAddr>().unwrap();
@@ -523,15 +534,7 @@ fn a_reload_changes_what_of_the_traffic_is_taken() {
         let bed = Bed::new("taken");
         let before = bed.own();
         let daemon = bed.boot(method, NAMES);
-        let socket = bed.client.run(|| Ok(UdpSocket::bind("0.0.0.0:0").unwrap())).unwrap();
-        let is_taken = |what: &str, wanted: bool| {
-            bed.eventually(what, || {
-                let seen = bed.count("/traffic/packets_other");
-                socket.send_to(&[7; 100], "10.73.2.2:9").unwrap();
-                std::thread::sleep(Duration::from_millis(50));
-                (bed.count("/traffic/packets_other") > seen) == wanted
-            });
-        };
+        let is_taken = |what: &str, wanted: bool| bed.takes_datagrams(what, wanted);
         is_taken("a link with a rate has everything", true);
         let tcp = format!("{NAMES}traffic = \"tcp\"\n");
         for round in 0..2 {
@@ -544,6 +547,31 @@ fn a_reload_changes_what_of_the_traffic_is_taken() {
             is_taken("it passes the queue again", true);
             bed.splits(&format!("TCP and all else, round {round}"));
         }
+        bed.ends(daemon, &before);
+    });
+}
+
+#[test]
+fn everything_is_taken_once_the_rate_of_a_link_is_known() {
+    by_both_methods("everything_is_taken_once_the_rate_of_a_link_is_known", |method| {
+        let bed = Bed::new("known");
+        let before = bed.own();
+        let nobody_knows = NAMES.replace("rate = \"500 Mbit/s\"\n", "");
+        let daemon = bed.boot(method, &nobody_knows);
+        bed.splits("while nobody knows the rate");
+        bed.takes_datagrams("a link of unknown rate has TCP alone", false);
+        let set = |rate: &str| assert!(bed.ask(&["set", "link.to-server.rate", rate]).status.success());
+        set("500 Mbit/s");
+        bed.takes_datagrams("a link of known rate has everything", true);
+        assert!(bed.log().contains("the rate of the link is known"), "{}", bed.log());
+        // What an operator has said holds beyond a reload of the same file, and this by it.
+        assert_eq!(text(&bed.ask(&["reload"])), "nothing differs\n");
+        bed.takes_datagrams("nothing has changed", true);
+        bed.splits("TCP and all else");
+        set("unknown");
+        bed.takes_datagrams("what has begun stays so", true);
+        assert_eq!(text(&bed.ask(&["reload"])), "holds now: link.to-server.traffic\n");
+        bed.takes_datagrams("nobody knows the rate any more", false);
         bed.ends(daemon, &before);
     });
 }

@@ -107,6 +107,11 @@ impl Beside {
         self.asked_at.is_none_or(|at| now.since(at) >= PERIOD)
     }
 
+    /// The counters tell how much it is, or have not been asked.
+    pub fn is_metered(&self) -> bool {
+        self.last.is_some() || self.asked_at.is_none()
+    }
+
     /// The interface has sent so much in all; `None`: nobody can say. The link adds
     /// `overhead_bytes` to a packet, and carries `rate_bps`. Returns the bytes that the queue has
     /// to make up for.

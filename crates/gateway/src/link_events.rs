@@ -48,6 +48,12 @@ impl Gateway {
         })
     }
 
+    /// The rate of the link at this interface is known: it was said, or has been found out.
+    #[must_use]
+    pub fn knows_rate_of(&self, interface: &str) -> bool {
+        self.declared().any(|link| link.interface() == interface && link.rate_bps().is_some())
+    }
+
     /// A link or an ordinary interface is down or silent, or has been until just now.
     #[must_use]
     pub fn knows_of_outage(&self) -> bool {

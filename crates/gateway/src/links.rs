@@ -185,6 +185,11 @@ impl LinkQueue {
         &self.interface
     }
 
+    /// The rate in force for all that leaves by it, bits per second.
+    pub fn rate_bps(&self) -> Option<u64> {
+        self.rate_bps
+    }
+
     /// Its interface has this name now.
     pub fn call_interface(&mut self, name: &str) {
         name.clone_into(&mut self.interface);
@@ -502,6 +507,8 @@ impl LinkQueue {
             state: said.state().name(),
             down_by: said.names(),
             rate_bps: self.rate_bps.unwrap_or(0),
+            queue_bps: self.egress.config().rate_bps.unwrap_or(0),
+            beside_metered: self.beside.is_metered(),
             beside_bps: self.beside.bps(),
             beside_packets: self.beside.total().packets,
             beside_bytes: self.beside.total().bytes,

@@ -54,14 +54,21 @@ pub struct LinkStatus {
     pub state: &'static str,
     /// Who says that it is down: `kernel`, `operator`, `contact plan`, `silence`.
     pub down_by: Vec<&'static str>,
-    /// The rate in force for all that leaves by it, bit/s; its queue sends at what `beside_bps`
-    /// leaves of it. 0 when unknown.
+    /// The rate in force for all that leaves by it, bit/s: a little less or more than is known
+    /// while a queue in the modem is emptied or the rate is tried. Its queue sends at what
+    /// `beside_bps` leaves of it. 0 when unknown.
     pub rate_bps: u64,
     /// The rate that the operator has said, bit/s; 0: none.
     pub declared_bps: u64,
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when nothing
     /// is known yet, or it carries what the operator has said.
     pub estimated_bps: u64,
+    /// What its queue sends at now, bit/s: the rate in force without `beside_bps`. 0: as fast as it
+    /// gets.
+    pub queue_bps: u64,
+    /// The counters of its interface tell what leaves past its queue. Those of an interface that
+    /// others stand on (VLANs) do not.
+    pub beside_metered: bool,
     /// What leaves by its interface past its queue now, bit/s, with `overhead` for each packet. The
     /// queue has the rest of the rate.
     pub beside_bps: u64,

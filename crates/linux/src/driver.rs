@@ -441,6 +441,7 @@ impl Driver {
         }
         self.tell_link_states();
         self.tell_rates();
+        self.follow_known_rates();
         self.tell_fates();
         if let Some(log) = &mut self.net.connection_log {
             log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));

@@ -84,6 +84,8 @@ pub struct GatewayNode {
     pub records: BTreeMap<u32, Record>,
     /// Ports of links into which all traffic is diverted, not only TCP.
     pub whole: Vec<usize>,
+    /// The same once the rate of the link is known.
+    pub whole_when_known: Vec<usize>,
     /// Receive offload.
     pub merger: Option<Merger>,
     /// The gateway has been handed something since its last flush.
@@ -312,6 +314,7 @@ impl GatewayNode {
             gateway: None,
             records: BTreeMap::new(),
             whole: Vec::new(),
+            whole_when_known: Vec::new(),
             merger: merge.map(Merger::new),
             dirty: false,
             drain_limit: None,
@@ -347,10 +350,23 @@ impl GatewayNode {
         self.dirty = true;
     }
 
-    /// The same where all that leaves by these ports is diverted.
+    /// The same where all that leaves by these ports is diverted, from the start on or once the
+    /// rate of their link is known.
     #[must_use]
-    pub fn with_whole(self, whole: Vec<usize>) -> Self {
-        Self { whole, ..self }
+    pub fn with_whole(self, whole: Vec<usize>, whole_when_known: Vec<usize>) -> Self {
+        Self { whole, whole_when_known, ..self }
+    }
+
+    /// All that leaves by a port is diverted. What has begun stays so.
+    pub(crate) fn takes_all_of(&mut self, port: usize) -> bool {
+        if let Some(gateway) = &self.gateway
+            && let Some(at) = self.whole_when_known.iter().position(|of| *of == port)
+            && let Some(interface) = self.config.interfaces.iter().find(|i| usize::from(i.id.0) == port)
+            && gateway.knows_rate_of(&interface.name)
+        {
+            self.whole.push(self.whole_when_known.swap_remove(at));
+        }
+        self.whole.contains(&port)
     }
 
     /// A packet is diverted to the gateway.

@@ -413,7 +413,7 @@ impl World {
             self.forward(node, bytes, corrupted);
             return;
         };
-        let is_whole = out.is_some_and(|port| g.whole.contains(&port));
+        let is_whole = out.is_some_and(|port| g.takes_all_of(port));
         if g.gateway.is_none() || !(is_whole || is_diverted(&bytes)) {
             self.forward(node, bytes, corrupted);
             return;

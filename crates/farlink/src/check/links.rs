@@ -8,6 +8,7 @@ use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
 use super::live::Sample;
+use super::past;
 use crate::view::{count, list, microseconds, number, rate, text};
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
@@ -31,8 +32,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let too_high = declared_too_high(link);
         let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
-        let is_whole = after.status.pointer("/diversion/everything").and_then(Value::as_bool);
-        found.extend(earlier.and_then(|earlier| beside(earlier, link, is_whole)));
+        found.extend(past::findings(earlier, link, after, seconds));
         found.extend(far_end(link, flows));
         found.extend(elsewhere(link, flows));
     }
@@ -99,7 +99,7 @@ fn set_rate(name: &str, real_bps: u64) -> String {
 }
 
 /// By so much a counter has grown.
-fn grown(before: &Value, after: &Value, key: &str) -> u64 {
+pub(super) fn grown(before: &Value, after: &Value, key: &str) -> u64 {
     number(after, key).saturating_sub(number(before, key))
 }
 
@@ -169,40 +169,6 @@ fn given_way(before: &Value, after: &Value, flows: &[Value], seconds: u64) -> Op
     let finding = rate_too_high(&name, real_bps, said);
     let finding = finding.seen("rate_bps", said_bps).seen("sent_bps", sent_bps);
     Some(finding.seen("connections", narrow.len()))
-}
-
-/// Less than this part of what leaves is not worth a word.
-const BESIDE_PERCENT: u64 = 1;
-const BESIDE_MIN_BYTES: u64 = 5_000;
-
-/// What leaves by the interface and is not seen. `is_whole`: everything that leaves by links is
-/// diverted, or would be; `None`: nobody wants that.
-fn beside(before: &Value, after: &Value, is_whole: Option<bool>) -> Option<Diagnosis> {
-    let grown = |key: &str| grown(before, after, key);
-    let (unseen, seen) = (grown("/beside_bytes"), grown("/sent_bytes"));
-    let percent = 100 * unseen / (unseen + seen).max(1);
-    if unseen < BESIDE_MIN_BYTES || percent < BESIDE_PERCENT {
-        return None;
-    }
-    let why = match is_whole {
-        None => "only TCP passes it (`traffic = \"tcp\"`), and UDP, ICMP and tunnels do not",
-        Some(false) => "what is no TCP is not diverted now (see above)",
-        Some(true) => {
-            "it is what this machine sends itself, multicast, what has IP options, what is bridged or offloaded, or what comes in by an \
-             interface that is not configured"
-        }
-    };
-    let name = text(after, "/name");
-    let text = format!(
-        "{percent} % of what leaves by the link {name} does not pass its queue: {why}. The queue has the rest of the rate, and cannot say \
-         who goes first"
-    );
-    let finding = Diagnosis::new("past-the-queue", Severity::Note, text).seen("link", name);
-    let finding = finding.seen("bytes_past", unseen).seen("bytes_through", seen);
-    Some(match is_whole {
-        None => finding.mended_by(Remedy::configure("link.traffic", "\"everything\"")),
-        Some(_) => finding,
-    })
 }
 
 /// One end of a connection.
@@ -327,8 +293,11 @@ mod tests {
     use serde_json::json;
 
     fn ids(before: Value, after: Value, flows: Value) -> Vec<String> {
-        let sample =
-            |links: Value| Sample { counters: None, status: json!({ "links": links }), flows: flows.clone() };
+        let sample = |links: Value| Sample {
+            status: json!({ "links": links }),
+            flows: flows.clone(),
+            ..Sample::default()
+        };
         let found = findings(&sample(before), &sample(after), 2);
         found.into_iter().map(|d| format!("{} {:?}", d.id, d.severity)).collect()
     }
@@ -408,26 +377,6 @@ mod tests {
         let text = found[0].text.replace('\u{a0}', " ");
         assert!(text.contains("declared with 8.8 Mbit/s and carries 8.0 Mbit/s"), "{text}");
         assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate_bps 8000000")]);
-    }
-
-    #[test]
-    fn what_leaves_past_the_queue_is_told_with_the_reason() {
-        let of = |unseen: u64, everything: Value| {
-            let after = link(json!({"sent_bytes": 300_000, "beside_bytes": unseen}));
-            let sample = |links: Value| Sample {
-                status: json!({"links": links, "diversion": {"everything": everything}}),
-                ..Sample::default()
-            };
-            findings(&sample(link(json!({}))), &sample(after), 2)
-        };
-        assert!(of(2_000, json!(null)).is_empty(), "now and then a packet");
-        let found = of(100_000, json!(null));
-        assert_eq!((&*found[0].id, found[0].severity), ("past-the-queue", Severity::Note));
-        assert!(found[0].text.contains("25 % of what leaves by the link geo"), "{}", found[0].text);
-        assert_eq!(found[0].remedies, [Remedy::configure("link.traffic", "\"everything\"")]);
-        let found = of(100_000, json!(true));
-        assert!(found[0].text.contains("this machine sends itself") && found[0].remedies.is_empty());
-        assert!(of(100_000, json!(false))[0].text.contains("is not diverted now"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod host;
 mod judge;
 mod links;
 mod live;
+mod past;
 pub mod watch;
 
 use std::path::Path;
@@ -97,6 +98,7 @@ impl Running {
             table_base: self.table_base,
             rule_priority: self.rule_priority,
             selections: selections(&self.whole, &self.shims),
+            whole_when_known: Vec::new(),
             method: if self.has_bumps() { Method::Bump } else { Method::Policy },
             attach: Vec::new(),
         }

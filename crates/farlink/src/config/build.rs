@@ -502,12 +502,24 @@ fn timers(t: &file::Timers, source: Source<'_>) -> Result<engine::Timers, Config
     })
 }
 
+/// Something about the rate of a link is said. It is that of the link, and not that of TCP alone.
+fn has_rate(link: &file::Link) -> bool {
+    link.rate.is_some() || link.rate_bps.is_some() || link.rate_max.is_some()
+}
+
 /// Everything that leaves by a link, where that is wanted. Where nobody has said what is, a rate
-/// says it: it is that of the link, and not that of TCP alone.
+/// says it.
 fn whole(link: &file::Link) -> Option<Selection> {
-    let has_rate = link.rate.is_some() || link.rate_bps.is_some() || link.rate_max.is_some();
-    let is_wanted = link.traffic.map_or(has_rate, |traffic| traffic == file::LinkTraffic::Everything);
+    let is_wanted =
+        link.traffic.map_or_else(|| has_rate(link), |traffic| traffic == file::LinkTraffic::Everything);
     is_wanted.then(|| Selection::LeavesBy(link.interface.get_ref().clone()))
+}
+
+/// The interfaces of links of which nobody has said anything.
+fn whole_when_known(file: &File, quick: &Quick) -> Vec<String> {
+    let says_nothing = |link: &&file::Link| link.traffic.is_none() && !has_rate(link);
+    let of_file = file.link.iter().filter(says_nothing).map(|link| link.interface.get_ref().clone());
+    of_file.chain(quick.links.iter().filter(|_| quick.rate.is_none()).cloned()).collect()
 }
 
 /// By which means traffic is diverted.
@@ -548,6 +560,7 @@ fn divert(
             .chain(file.link.iter().filter_map(whole))
             .chain(quick.rate.iter().flat_map(|_| quick.links.iter().cloned().map(Selection::LeavesBy)))
             .collect(),
+        whole_when_known: whole_when_known(file, quick),
         attach: attach(file),
         ..default
     };

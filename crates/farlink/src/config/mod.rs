@@ -80,7 +80,8 @@ pub fn gateway_of(text: &str) -> anyhow::Result<farlink_lab::simulate::Read> {
         farlink_linux::divert::Selection::LeavesBy(name) => of(name),
         _ => None,
     });
-    Ok(farlink_lab::simulate::Read { whole: whole.collect(), gateway: settings.gateway })
+    let whole_when_known = settings.divert.whole_when_known.iter().filter_map(|name| of(name)).collect();
+    Ok(farlink_lab::simulate::Read { whole: whole.collect(), whole_when_known, gateway: settings.gateway })
 }
 
 /// Reads a file's text.

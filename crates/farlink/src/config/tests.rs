@@ -155,9 +155,11 @@ fn the_defaults_that_manual_and_example_state_are_the_real_ones() {
     let view = |s: &Settings| {
         let g = &s.gateway;
         let engine = (&g.limits, &g.timers, &g.ordinary, g.pinned, g.flow_control, g.default_action, g.dscps);
-        // A link of the example has XCP's own header, which no link has by default.
+        // A link of the example has XCP's own header, which no link has by default. And where there
+        // is no link, none has a rate that nobody knows.
         let mut divert = s.divert.clone();
         divert.selections.truncate(Selection::tcp().len());
+        divert.whole_when_known.clear();
         format!(
             "{engine:?} {:?} {:?} {:?} {:?} {}",
             divert, s.drain_timeout, s.socket, s.journal, s.queue_packets
@@ -218,8 +220,10 @@ fn links_and_interfaces_become_the_gateways() {
 #[test]
 fn everything_that_leaves_by_a_link_is_diverted_where_that_is_wanted() {
     let of = |keys: &str| settings(&format!("[[link]]\ninterface='sat0'\n{keys}")).unwrap().divert;
-    assert_eq!(of(""), of("traffic='tcp'"));
-    assert!(!of("").takes_everything());
+    let later = |keys: &str| of(keys).whole_when_known;
+    assert!(!of("").takes_everything() && !of("traffic='tcp'").takes_everything());
+    assert_eq!((later(""), later("cc='bbr'")), (vec!["sat0".to_owned()], vec!["sat0".to_owned()]));
+    assert_eq!((later("traffic='tcp'"), later("rate='8M'"), later("rate='auto'")), Default::default());
     // A rate is that of the link, and not of TCP alone.
     assert_eq!(of("rate='8M'"), of("rate='8M'\ntraffic='everything'"));
     assert!(of("rate='auto'").takes_everything(), "it is found out, and that is the link's, too");
@@ -414,7 +418,8 @@ fn interfaces_are_found_only_when_none_is_named() {
     assert_eq!(diverted(&s), (vec!["sat0".into()], "all".to_owned()));
     assert!(s.divert.takes_everything(), "as with a rate in the file");
     let quick = Quick { links: vec!["sat0".into()], ..Quick::default() };
-    assert!(!settings_with("", &quick).unwrap().divert.takes_everything());
+    let divert = settings_with("", &quick).unwrap().divert;
+    assert_eq!((divert.takes_everything(), &divert.whole_when_known[..]), (false, &["sat0".to_owned()][..]));
 }
 
 #[test]

@@ -259,6 +259,19 @@ pub const FAMILIES: &[Family] = &[
     ),
     in_unit(
         gauge(
+            "farlink_link_queue_bytes_per_second",
+            OfLink("queue_bps"),
+            "What the link's queue sends at now: the rate without what leaves past it; 0: as fast as it gets.",
+        ),
+        Unit::Bits,
+    ),
+    gauge(
+        "farlink_link_beside_metered",
+        OfLink("beside_metered"),
+        "1 where the counters of the link's interface tell what leaves past its queue.",
+    ),
+    in_unit(
+        gauge(
             "farlink_link_beside_bytes_per_second",
             OfLink("beside_bps"),
             "What leaves by the link's interface past its queue now; the queue has the rest of the rate.",

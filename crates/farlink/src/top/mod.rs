@@ -270,6 +270,7 @@ mod tests {
             up: true,
             rate_bps: 8_000_000,
             declared_bps: 8_800_000,
+            queue_bps: 7_600_000,
             carried: [("udp".to_owned(), udp), ("icmp".to_owned(), kinds::Carried::default())].into(),
             beside_packets: 4,
             beside_bytes: 2_000,
@@ -317,6 +318,7 @@ mod tests {
                 "sent_bps": 400_000.0, "share": 0.05,
             })
         );
+        assert_eq!(link["queue_bps"], 7_600_000);
         assert_eq!(link["beside_packets"], 4);
         assert_eq!(link["beside_bytes"], 2_000);
         assert_eq!(link["carried"]["icmp"]["packets"], 0, "those that have carried nothing, too");

@@ -33,6 +33,8 @@ pub struct Link {
     pub rate_bps: u64,
     /// What was said, where it is found to carry less, bit/s; else 0.
     pub declared_bps: u64,
+    /// What its queue sends at, bit/s; 0: as fast as it gets, or a gateway of an older version.
+    pub queue_bps: u64,
     /// What it carries now, what goes past its queue with it, bit/s.
     pub sent_bps: f64,
     /// Bytes that wait, and most that ever waited.
@@ -225,6 +227,7 @@ fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
             up: l.pointer("/up") == Some(&Value::Bool(true)),
             rate_bps,
             declared_bps: if found > 0 { number(l, "/declared_bps") } else { 0 },
+            queue_bps: number(l, "/queue_bps"),
             waiting_bytes: number(l, "/backlog_bytes"),
             waiting_max_bytes: number(l, "/backlog_max_bytes"),
             dropped: number(l, "/dropped_packets"),
@@ -420,12 +423,14 @@ mod tests {
             let mut looked = snapshot(at, 2 * beside, json!([]));
             looked.status["links"][0]["beside_bytes"] = json!(beside);
             looked.status["links"][0]["beside_packets"] = json!(beside / 500);
+            looked.status["links"][0]["queue_bps"] = json!(8_000_000 - 4 * beside);
             looked
         });
         let m = Model::of(&now, Some(&before), Sort::Rate, "");
         let link = &m.links[0];
         assert_eq!((link.sent_bps, link.beside_sent_bps, link.beside_share), (6e6, 2e6, Some(0.25)));
         assert_eq!((link.beside_packets, link.beside_bytes), (1_000, 500_000));
+        assert_eq!((link.rate_bps, link.queue_bps), (8_000_000, 6_000_000));
     }
 
     #[test]

@@ -110,3 +110,35 @@ fn a_host_that_claims_to_be_a_gateway_is_governed_like_one() {
     let window = window_towards_b(&mut t);
     assert!(window < 150_000, "{window}");
 }
+
+/// A connection that lives for hours has seen a shorter way once, which has long been gone.
+#[test]
+fn the_round_trip_of_a_link_grows_while_one_old_connection_lives() {
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() });
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         +100
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         ~1
+         drop",
+    );
+    let mut at = 1;
+    let mut talk = |t: &mut Script, rounds: u32, rtt_ms: u32| {
+        for _ in 0..rounds {
+            let (from, to) = (at, at + 1_000);
+            at = to;
+            t.play(&format!("a > P. {from}:{to} ack 1\n ~{rtt_ms}\n drop"));
+            t.play(&format!("b > . 1 ack {to} win 8192\n ~5000\n drop"));
+        }
+        t.with_gateway(|g, _, _| g.status()).links[0].rtt_us / 1_000
+    };
+    assert_eq!(talk(&mut t, 20, 100), 100);
+    assert_eq!(talk(&mut t, 20, 180), 100, "it may be a queue");
+    // Twice five minutes.
+    assert_eq!(talk(&mut t, 120, 180), 180);
+}

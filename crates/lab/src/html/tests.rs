@@ -456,7 +456,15 @@ fn kinds_of_traffic_have_a_table_where_more_than_split_connections_ran() {
     for cell in cells.iter_mut().filter(|c| c.variant == "farlink") {
         cell.metrics.extend(carried.map(|(name, value)| (name.into(), value)));
     }
-    let html = rendered(cells).html;
+    let html = rendered(cells.clone()).html;
     has(&html, &["<h3>By kind of traffic</h3>", "<th>split TCP</th><td>75</td><td>-</td>"]);
     has(&html, &["<th>UDP</th><td>25</td><td>900</td><td>7</td><td>2.5</td><td>12</td>"]);
+    assert!(!html.contains("<th>past the queue</th>"));
+    let past = [("past_the_queue_bytes", 1e6), ("past_the_queue_packets", 800.0)];
+    for cell in cells.iter_mut().filter(|c| c.variant == "farlink") {
+        cell.metrics.extend(past.map(|(name, value)| (name.into(), value)));
+    }
+    let html = rendered(cells).html;
+    has(&html, &["<th>split TCP</th><td>60</td>", "<th>UDP</th><td>20</td><td>900</td>"]);
+    has(&html, &["<th>past the queue</th><td>20</td><td>800</td><td>-</td><td>-</td><td>-</td>"]);
 }

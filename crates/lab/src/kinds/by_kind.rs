@@ -1,6 +1,7 @@
 //! What a gateway's queue did to each kind of traffic: `udp_carried_bytes`, `udp_packets`,
-//! `udp_dropped_packets`, `udp_waited_mean_ms`, `udp_waited_max_ms`, and so on. Of a run with more
-//! than split connections, and of the link that has carried the most.
+//! `udp_dropped_packets`, `udp_waited_mean_ms`, `udp_waited_max_ms`, and so on. And what has left
+//! past it: `past_the_queue_bytes`, `past_the_queue_packets`. Of a run with more than split
+//! connections, and of the link by which the most has left.
 
 use farlink_gateway::Kind;
 use serde_json::Value;
@@ -9,17 +10,26 @@ use crate::report::Measured;
 
 /// Handshakes and the like are forwarded in every run: of less TCP than this nothing is said.
 const FORWARDED_SHARE_MIN: f64 = 0.01;
+/// Neighbours are asked for in every run, and the queue does not see it.
+const PAST_SHARE_MIN: f64 = 0.01;
 
 /// `links`: all links of all gateways, as `farlink status --json` shows them.
 pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value>, measured: &mut Measured) {
     let number =
         |link: &Value, kind: Kind, name: &str| link["carried"][kind.name()][name].as_f64().unwrap_or(0.0);
-    let bytes = |link: &Value| Kind::ALL.into_iter().map(|kind| number(link, kind, "bytes")).sum::<f64>();
-    let Some(link) = links.max_by(|a, b| bytes(a).total_cmp(&bytes(b))) else { return };
+    let past = |link: &Value, name: &str| link[name].as_f64().unwrap_or(0.0);
+    let carried = |link: &Value| Kind::ALL.into_iter().map(|kind| number(link, kind, "bytes")).sum::<f64>();
+    let all = |link: &Value| carried(link) + past(link, "beside_bytes");
+    let Some(link) = links.max_by(|a, b| all(a).total_cmp(&all(b))) else { return };
     let is_there = |kind| number(link, kind, "packets") > 0.0;
-    let is_forwarded = number(link, Kind::Tcp, "bytes") > FORWARDED_SHARE_MIN * bytes(link);
-    if !is_forwarded && ![Kind::Udp, Kind::Icmp, Kind::Other].into_iter().any(is_there) {
+    let is_forwarded = number(link, Kind::Tcp, "bytes") > FORWARDED_SHARE_MIN * carried(link);
+    let is_past = past(link, "beside_bytes") > PAST_SHARE_MIN * all(link);
+    if !is_forwarded && !is_past && ![Kind::Udp, Kind::Icmp, Kind::Other].into_iter().any(is_there) {
         return;
+    }
+    if is_past {
+        measured.metric("past_the_queue_bytes", past(link, "beside_bytes"));
+        measured.metric("past_the_queue_packets", past(link, "beside_packets"));
     }
     for kind in Kind::ALL {
         let name = kind.name();
@@ -70,5 +80,30 @@ mod tests {
         assert!(measured.metrics.is_empty(), "handshakes alone");
         of_links([link(1_000_000, 50_000, 0)].iter(), &mut measured);
         assert!(measured.metrics.contains_key("forwarded_tcp_waited_mean_ms"));
+        assert!(!measured.metrics.contains_key("past_the_queue_bytes"));
+    }
+
+    #[test]
+    fn what_leaves_past_the_queue_counts_where_it_is_more_than_a_hundredth() {
+        let with_past = |split: u64, bytes: u64| {
+            let mut link = link(split, 0, 0);
+            link["beside_bytes"] = json!(bytes);
+            link["beside_packets"] = json!(bytes / 500);
+            link
+        };
+        let measured = |links: &[Value]| {
+            let mut measured = Measured::default();
+            of_links(links.iter(), &mut measured);
+            measured.metrics
+        };
+        assert!(measured(&[with_past(1_000_000, 10_000)]).is_empty(), "neighbours that are asked for");
+        let found = measured(&[with_past(1_000_000, 50_000)]);
+        let of = |name: &str| found.get(name).copied();
+        assert_eq!(of("past_the_queue_bytes"), Some(50_000.0));
+        assert_eq!(of("past_the_queue_packets"), Some(100.0));
+        assert_eq!(of("split_tcp_carried_bytes"), Some(1_000_000.0), "what it is a part of");
+        // The link by which the most leaves is the one with the most past its queue.
+        let found = measured(&[with_past(1_000_000, 0), with_past(600_000, 500_000)]);
+        assert_eq!(found.get("past_the_queue_bytes"), Some(&500_000.0));
     }
 }

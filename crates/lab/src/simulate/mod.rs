@@ -40,6 +40,8 @@ pub struct Read {
     pub gateway: farlink_gateway::Config,
     /// Links into which everything is diverted, not only TCP.
     pub whole: Vec<farlink_gateway::IfaceId>,
+    /// The same once their rate is known.
+    pub whole_when_known: Vec<farlink_gateway::IfaceId>,
 }
 
 /// What `sim run` is told.

@@ -33,6 +33,7 @@ use crate::limit::Clock;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Duplex, Hosts, Mode, Settings, Way};
 use crate::topology::{Role, Topology};
+use farlink_gateway::IfaceId;
 use farlink_gateway::flow_trace::Collector;
 
 /// One-way delay of the cable between two nodes, of the order of a veth pair and two kernels.
@@ -527,13 +528,14 @@ fn router(
         return Ok(node::Kind::Router);
     }
     let text = config_text(topology, number, settings, Path::new("/run/farlink/simulated.sock"))?;
-    let Read { gateway: mut config, whole } =
+    let Read { gateway: mut config, whole, whole_when_known } =
         read_config(&text).with_context(|| format!("the configuration of {name}:\n{text}"))?;
     config.seed = settings.seed ^ number as u64;
     // What arrives at one instant is one super-segment, as from a network card with receive
     // offload.
-    let whole = whole.into_iter().map(|iface| usize::from(iface.0)).collect();
-    Ok(node::Kind::Gateway(Box::new(GatewayNode::new(config, Some(Duration::ZERO)).with_whole(whole))))
+    let ports = |ids: Vec<IfaceId>| ids.into_iter().map(|iface| usize::from(iface.0)).collect();
+    let node = GatewayNode::new(config, Some(Duration::ZERO));
+    Ok(node::Kind::Gateway(Box::new(node.with_whole(ports(whole), ports(whole_when_known)))))
 }
 
 fn host_config(settings: &Settings, host: &str) -> Result<LinuxConfig> {

@@ -47,6 +47,9 @@ pub struct DivertConfig {
     pub rule_priority: u32,
     /// Which traffic is diverted.
     pub selections: Vec<Selection>,
+    /// Interfaces of which everything that leaves by them is taken, too, once the rate of their
+    /// link is known.
+    pub whole_when_known: Vec<String>,
     /// By which means.
     pub method: Method,
     /// Interfaces that get a bump, where that is the means; none: the links.
@@ -62,6 +65,7 @@ impl Default for DivertConfig {
             table_base: 51_000,
             rule_priority: 500,
             selections: Selection::tcp(),
+            whole_when_known: Vec::new(),
             method: Method::default(),
             attach: Vec::new(),
         }
@@ -242,7 +246,8 @@ impl Plan {
                 config.capacity()
             )));
         }
-        config.whole_interfaces().try_for_each(check_name)?;
+        let awaited = config.whole_when_known.iter().map(String::as_str);
+        config.whole_interfaces().chain(awaited).try_for_each(check_name)?;
         for one in interfaces {
             [&one.interface, &one.tun].into_iter().try_for_each(|name| check_name(name))?;
             if interfaces.iter().filter(|o| o.interface == one.interface).count() > 1 {

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub attach: Vec<String>,
     /// Names of interfaces of which everything is taken that leaves by them.
     pub whole: Vec<String>,
+    /// The same once the rate of their link is known.
+    pub whole_when_known: Vec<String>,
 }
 
 impl Attendance<'_> {
@@ -42,9 +44,8 @@ impl Driver {
         if self.maker.attach_to(wanted.attach, &self.finders) {
             done.applied.push("attach".to_owned());
         }
-        if self.maker.take_all_of(&wanted.whole) {
-            self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
-        }
+        self.maker.divert.whole_when_known = wanted.whole_when_known;
+        self.take_all_of(wanted.whole);
         self.follow_configuration();
         let Self { gateway, link_states, .. } = self;
         link_states.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
@@ -59,6 +60,39 @@ impl Driver {
         self.look_at = Some(now);
         self.follow_ports();
         done
+    }
+
+    /// Everything that leaves by these interfaces, and by those of `whole_when_known` whose link
+    /// has a known rate. Returns whether that is something else.
+    fn take_all_of(&mut self, mut whole: Vec<String>) -> bool {
+        let known = self.maker.divert.whole_when_known.iter().filter(|name| self.gateway.knows_rate_of(name));
+        whole.extend(known.cloned());
+        let is_new = self.maker.take_all_of(&whole);
+        if is_new {
+            self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
+        }
+        is_new
+    }
+
+    /// A rate that has become known is that of the link: all that leaves by it passes its queue.
+    pub(super) fn follow_known_rates(&mut self) {
+        let known: Vec<String> =
+            self.maker.awaited().filter(|name| self.gateway.knows_rate_of(name)).map(str::to_owned).collect();
+        if known.is_empty() {
+            return;
+        }
+        for interface in &known {
+            tracing::info!(
+                interface,
+                "the rate of the link is known: everything that leaves by it passes its queue from now on"
+            );
+        }
+        let before = self.maker.divert.whole_interfaces().map(str::to_owned);
+        let whole = before.chain(known).collect::<Vec<_>>();
+        if self.take_all_of(whole) {
+            self.ports_changed = true;
+            self.follow_ports();
+        }
     }
 
     /// Numbers in rules that stand for patterns: those that are known keep theirs.

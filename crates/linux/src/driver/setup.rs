@@ -41,7 +41,7 @@ pub(super) struct Setup {
 /// What it takes to make devices.
 #[derive(Debug)]
 pub(super) struct Maker {
-    divert: DivertConfig,
+    pub(super) divert: DivertConfig,
     queue_packets: u32,
     pub(super) pulse: Arc<Pulse>,
     bump: Option<Arc<Bump>>,
@@ -136,6 +136,13 @@ impl Maker {
         let before = self.divert.selections.clone();
         self.divert.take_all_of(whole);
         self.divert.selections != before
+    }
+
+    /// So far nobody knows the rate of these links: all that leaves by them is taken once it is
+    /// known.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &str> {
+        let is_taken = |name: &&str| self.divert.whole_interfaces().any(|whole| whole == *name);
+        self.divert.whole_when_known.iter().map(String::as_str).filter(move |name| !is_taken(name))
     }
 
     /// The same of an interface that has a bump.
