@@ -131,6 +131,12 @@ impl<P> Egress<P> {
         victims
     }
 
+    /// Something of this flow waits, in this lane.
+    #[must_use]
+    pub fn is_waiting(&self, flow: u64, lane: impl Into<Lane>) -> bool {
+        self.groups.find(lane.into(), flow).is_some_and(|at| self.groups.waits(at))
+    }
+
     /// The packet of a flow that joined the queue last, if it has this size and still waits:
     /// another one of the same size may take its place.
     pub fn newest_mut(

@@ -56,6 +56,10 @@ const PROBE_PARTS: u32 = 64;
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
+/// A search of which nothing is told for so many round trips is over, and for so long at least.
+/// What only others send then is not held to what it has found so far.
+const SEARCH_ROUNDS: u32 = 4;
+const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Less than this part of it is another rate. A smaller error is made up for
 /// by what waits before the link.
 const DECLARED_PERCENT: u64 = 98;
@@ -64,6 +68,9 @@ const WAIT_MIN: Duration = Duration::from_millis(2);
 /// Nor are those that wait for less than this, where the rate is declared: the machine,
 /// or the medium, may be late.
 const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
+/// A rate that is declared anew, and is another by no more than this part (one over it), says
+/// nothing new of a link that carries less.
+const SAME_PARTS: u64 = 8;
 /// A link carries this part of what is declared at least (one over it), whatever is reported: who
 /// reports may lie.
 const LEAST_PART: u64 = 16;
@@ -112,6 +119,8 @@ pub struct RateEstimate {
     confirmed_at: Instant,
     /// The estimate is only what the link has carried so far; it has not been full yet.
     searching: bool,
+    /// When a search was told of last.
+    told_at: Instant,
     rtt: Option<Duration>,
     /// Percent of the estimate at which the queue is to send.
     gain: u32,
@@ -177,10 +186,18 @@ impl RateEstimate {
     }
 
     /// The operator says that it is this from now on, in bits per second. Where it is what was said
-    /// before, what has been found stays. Else it is held against what arrives anew, but what is
-    /// known of the way to those who report stays: bytes that wait before the link now still wait.
+    /// before, or about that and the link carries less, what has been found stays. Else it is held
+    /// against what arrives anew, but what is known of the way to those who report stays: bytes
+    /// that wait before the link now still wait.
     pub fn declare(&mut self, now: Instant, rate_bps: u64) {
         if self.is_declared && self.most_bps == Some(rate_bps) {
+            return;
+        }
+        // A modem may round it now in this way, now in that.
+        let is_about = |most: u64| rate_bps.abs_diff(most) <= most / SAME_PARTS;
+        let carries_less = self.rate_bps.is_some_and(|carries| carries < rate_bps) && !self.is_as_declared();
+        if self.is_declared && carries_less && self.most_bps.is_some_and(is_about) {
+            self.most_bps = Some(rate_bps);
             return;
         }
         *self = Self {
@@ -215,6 +232,12 @@ impl RateEstimate {
     #[must_use]
     pub fn rate_bps(&self) -> Option<u64> {
         self.rate_bps
+    }
+
+    /// It is known, and no longer only what the link has carried so far.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.rate_bps.is_some() && !self.searching
     }
 
     /// The rate at which to send now.
@@ -330,7 +353,7 @@ impl RateEstimate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
-        [self.probe_until, self.gain_until, forget].into_iter().flatten().min()
+        [self.probe_until, self.gain_until, forget, self.search_until()].into_iter().flatten().min()
     }
 
     /// Time has come.
@@ -346,6 +369,9 @@ impl RateEstimate {
             // Nobody has told anything since: what stood before the link may be gone.
             (self.gain, self.gain_until, self.draining) = (100, None, None);
             self.changed_at = now;
+        }
+        if self.search_until().is_some_and(|at| at <= now) {
+            (self.rate_bps, self.searching) = (None, false);
         }
         if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + self.lifetime() <= now {
             *self = match self.most_bps {
@@ -370,6 +396,11 @@ impl RateEstimate {
             }
         }
         total
+    }
+
+    fn search_until(&self) -> Option<Instant> {
+        let silence = (self.round() * SEARCH_ROUNDS).max(SEARCH_SILENCE_MIN);
+        self.searching.then_some(self.told_at + silence)
     }
 
     fn lifetime(&self) -> Duration {
@@ -412,11 +443,12 @@ impl RateEstimate {
             } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
                 self.confirmed_at = now;
                 self.rate_bps = Some(rate);
-                self.searching = true;
+                (self.searching, self.told_at) = (true, now);
             }
             return;
         };
         if self.searching {
+            self.told_at = now;
             if sample.saturated {
                 self.found(now, rate);
             } else if rate > old {

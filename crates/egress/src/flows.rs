@@ -181,6 +181,10 @@ impl<P> Flows<P> {
         self.by_id.get(&(class, id)).copied()
     }
 
+    pub(crate) fn get(&self, slot: usize) -> Option<&Flow<P>> {
+        self.slots.get(slot)
+    }
+
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Flow<P>> {
         self.slots.get_mut(slot)
     }

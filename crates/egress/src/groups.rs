@@ -268,6 +268,10 @@ impl<P> Groups<P> {
         self.groups.get(at.group).map(|group| group.id)
     }
 
+    pub(crate) fn waits(&self, at: At) -> bool {
+        self.groups.get(at.group).and_then(|group| group.flows.get(at.slot)).is_some_and(Flow::waits)
+    }
+
     pub(crate) fn flow_mut(&mut self, at: At) -> Option<&mut Flow<P>> {
         self.groups.get_mut(at.group)?.flows.get_mut(at.slot)
     }

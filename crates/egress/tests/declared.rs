@@ -119,6 +119,25 @@ fn who_declares_the_same_again_changes_nothing() {
     assert!(m.waited_max < Duration::from_millis(45), "{:?}", m.waited_max);
 }
 
+/// Nor who tells it a little higher or lower each time.
+#[test]
+fn who_declares_about_the_same_again_does_not_undo_what_was_found() {
+    let mut m = declared(110);
+    m.run(Duration::from_secs(5));
+    m.waited_max = Duration::ZERO;
+    for n in 0..60 {
+        m.estimate.declare(m.now, RATE_BPS / 100 * (110 + n % 3));
+        m.run(Duration::from_secs(1));
+        assert!((96..=101).contains(&m.percent()), "{} %", m.percent());
+    }
+    assert!(m.waited_max < Duration::from_millis(45), "{:?}", m.waited_max);
+    // What it carries, or less, holds at once.
+    m.estimate.declare(m.now, RATE_BPS);
+    assert_eq!(m.estimate.sending_bps(), Some(RATE_BPS));
+    m.estimate.declare(m.now, RATE_BPS / 2);
+    assert_eq!(m.estimate.sending_bps(), Some(RATE_BPS / 2));
+}
+
 /// What stands before it may be less than it seems, each time.
 #[test]
 fn a_link_that_comes_and_goes_is_not_left_idle_for_a_queue() {

@@ -164,6 +164,40 @@ fn what_nobody_confirms_is_forgotten() {
     assert_eq!((m.estimate.rate_bps(), m.estimate.poll_timeout()), (None, None));
 }
 
+/// Too little was sent to fill the link. What others send later is not held to that.
+#[test]
+fn a_search_of_which_nothing_more_is_told_is_over() {
+    // 5,000 bytes in an eighth of a round trip: 640 kbit/s.
+    let report = |at: Instant, n: u32| Report {
+        peer: 1,
+        arrived_us: (at - Duration::from_millis(250)).since(Instant::ZERO).as_micros() as u32,
+        received_bytes: 5_000 * n,
+        sent_at: Some(at - Duration::from_millis(500)),
+        sent_again: false,
+        min_rtt: Some(Duration::from_millis(500)),
+        of_host: false,
+    };
+    let mut estimate = RateEstimate::default();
+    let at = |n: u32| Instant::from_millis(1_000) + Duration::from_micros(62_500) * n;
+    for n in 0..100 {
+        estimate.note_sent(at(n), u64::from(5_000 * n), 0);
+        estimate.on_report(at(n), &report(at(n), n), None);
+        estimate.handle_timeout(at(n));
+    }
+    assert!(estimate.rate_bps().is_some() && !estimate.is_known(), "the link was never full");
+    assert_eq!(estimate.sending_bps(), Some(96_000 * 8 * 2), "so much in a round trip at least");
+    let over = estimate.poll_timeout().unwrap();
+    assert!((at(98)..=at(99)).contains(&(over - Duration::from_secs(2))), "{over:?}");
+    estimate.handle_timeout(over);
+    assert_eq!((estimate.sending_bps(), estimate.poll_timeout()), (None, None));
+    // The next transfer begins another one.
+    for n in 200..220 {
+        estimate.note_sent(at(n), u64::from(5_000 * n), 0);
+        estimate.on_report(at(n), &report(at(n), n), None);
+    }
+    assert!(estimate.sending_bps().is_some());
+}
+
 /// The far gateway starts again, by a name that it had before: its clock begins anew.
 #[test]
 fn a_clock_that_begins_anew_is_noticed_at_once() {

@@ -233,8 +233,9 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Declare an interface as a hard link; without --interface, TCP of all other interfaces that
-    /// forward is diverted too. With --rate, UDP, ICMP and tunnels that leave by it pass its queue,
-    /// too: they wait there for a bounded time, and may be dropped
+    /// forward is diverted too. Once its rate is known, by --rate or by the gateway at the other
+    /// end, UDP, ICMP and tunnels that leave by it pass its queue, too: they wait there for a
+    /// bounded time, and may be dropped
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
     /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'

@@ -570,8 +570,14 @@ fn everything_is_taken_once_the_rate_of_a_link_is_known() {
         bed.splits("TCP and all else");
         set("unknown");
         bed.takes_datagrams("what has begun stays so", true);
-        assert_eq!(text(&bed.ask(&["reload"])), "holds now: link.to-server.traffic\n");
-        bed.takes_datagrams("nobody knows the rate any more", false);
+        assert_eq!(text(&bed.ask(&["reload"])), "nothing differs\n");
+        bed.takes_datagrams("and beyond a reload", true);
+        let tcp = format!("{nobody_knows}traffic = \"tcp\"\n");
+        for (file, wanted) in [(&tcp, false), (&nobody_knows, false), (&NAMES.to_owned(), true)] {
+            bed.configure(file);
+            assert!(bed.ask(&["reload"]).status.success());
+            bed.takes_datagrams(file, wanted);
+        }
         bed.ends(daemon, &before);
     });
 }

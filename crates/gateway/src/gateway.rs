@@ -466,6 +466,11 @@ impl Gateway {
     pub fn packets_forwarded(&self) -> u64 {
         self.outlet.traffic.packets_forwarded
     }
+    /// Nothing is in custody any more: what still waits is only forwarded.
+    #[must_use]
+    pub fn holds_nothing(&self) -> bool {
+        self.engine.is_drained()
+    }
     /// Whether draining is complete: the gateway may be dropped without harm.
     #[must_use]
     pub fn is_drained(&self) -> bool {

@@ -51,7 +51,7 @@ impl Gateway {
     /// The rate of the link at this interface is known: it was said, or has been found out.
     #[must_use]
     pub fn knows_rate_of(&self, interface: &str) -> bool {
-        self.declared().any(|link| link.interface() == interface && link.rate_bps().is_some())
+        self.declared().any(|link| link.interface() == interface && link.is_rate_known())
     }
 
     /// A link or an ordinary interface is down or silent, or has been until just now.

@@ -124,6 +124,11 @@ impl LinkRate {
         found.and_then(RateEstimate::rate_bps).unwrap_or(0)
     }
 
+    /// It is known what the link carries; `None`: nothing is looked at.
+    pub fn is_known(&self) -> Option<bool> {
+        self.estimate.as_ref().map(RateEstimate::is_known)
+    }
+
     /// What the link is thought to carry, bits per second; `None`: nothing is looked at.
     pub fn carried_bps(&self) -> Option<u64> {
         self.estimate.as_ref().and_then(RateEstimate::rate_bps)

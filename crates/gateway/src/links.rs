@@ -185,9 +185,9 @@ impl LinkQueue {
         &self.interface
     }
 
-    /// The rate in force for all that leaves by it, bits per second.
-    pub fn rate_bps(&self) -> Option<u64> {
-        self.rate_bps
+    /// It is known what the link carries: somebody has said it, or it has been found out.
+    pub fn is_rate_known(&self) -> bool {
+        self.rate.is_known().unwrap_or(self.rate_bps.is_some())
     }
 
     /// Its interface has this name now.
@@ -203,8 +203,16 @@ impl LinkQueue {
     /// A forwarded packet joins the queue. The victims of a full queue go back to the pool.
     pub fn enqueue(&mut self, now: Instant, waiting: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
-        let Some(waiting) = self.filter(waiting, size, pool) else { return };
-        let (flow, egress) = (waiting.hash | FORWARDED, &mut self.egress);
+        let Some(mut waiting) = self.filter(waiting, size, pool) else { return };
+        let egress = &mut self.egress;
+        let host = place::host_of(waiting.packet.bytes());
+        if waiting.class == Class::Control
+            && waiting.kind == Kind::Icmp
+            && !self.others.lets_error_go_first(now, size.bytes, self.rate_bps)
+        {
+            (waiting.class, waiting.hash) = (Class::Bulk, host);
+        }
+        let flow = waiting.hash | FORWARDED;
         let victims = match &mut self.router {
             Some(router) => {
                 let lane = router.arrive(now, &waiting.packet, waiting.class, egress);
@@ -212,6 +220,7 @@ impl LinkQueue {
             }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
+                let flow = self.others.flow((flow, host | FORWARDED), lane, egress);
                 match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
                     Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),
                     None => egress.enqueue(now, flow, lane, size, waiting),

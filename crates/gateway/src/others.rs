@@ -6,6 +6,9 @@
 //! more flows of it wait than of what is split, it has a flow's share for each. An operator may
 //! choose other shares.
 //!
+//! Where very many flows wait, they are those of hosts that scan, or flood with ports of all kinds.
+//! Then a host is one flow, and where hosts are many they share a few.
+//!
 //! Its queue stands here, and nobody in front of it is told to slow down but by it. So each flow's
 //! packets wait for a bounded time (CoDel, RFC 8289). What is split needs no such thing: its source
 //! waits when our buffers are full. TCP that is forwarded is given more time: how long its sender
@@ -39,6 +42,15 @@ const ACK_PARTS: u64 = 20;
 const TCP_RTT: Duration = Duration::from_millis(500);
 /// What a flow that does not listen waits for.
 const BOUND: Duration = Duration::from_millis(10);
+/// From so many flows that wait on, those that join them are told apart by their hosts alone.
+const CROWD: usize = 64;
+/// From so many on, hosts share this number of flows.
+const CROWD_OF_HOSTS: usize = 128;
+const CROWD_FLOWS: u64 = 64;
+/// ICMP errors go first as long as they take no more than this part of the link (one over it).
+const ERRORS_PARTS: u64 = 16;
+/// And so many bytes of them at once, in any case.
+const ERRORS_BURST_BYTES: u64 = 16_000;
 /// An empty group costs others a little with each packet: it goes after so long.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -50,6 +62,9 @@ pub struct Others {
     used_at: Instant,
     /// What an operator has chosen.
     chosen: Option<Weights>,
+    /// Bytes of ICMP errors that have gone first, as far as they have not had their time since, and
+    /// when that was reckoned.
+    errors: (u64, Instant),
 }
 
 impl Others {
@@ -86,6 +101,33 @@ impl Others {
         }
         // Without the group it waits with the others.
         Lane { class, group: group::OTHERS }
+    }
+
+    /// The flow in which a packet of this connection and this host waits. One that waits already
+    /// goes on where it is, so that packets keep their order.
+    pub fn flow<P>(&self, (connection, host): (u64, u64), lane: Lane, egress: &Egress<P>) -> u64 {
+        if lane.class == Class::Control || egress.is_waiting(connection, lane) {
+            return connection;
+        }
+        let few = (host & (1 << 63)) | (host % CROWD_FLOWS);
+        let waiting = egress.waiting_in(lane.group);
+        match [few, host].into_iter().find(|flow| egress.is_waiting(*flow, lane)) {
+            Some(flow) => flow,
+            None if waiting >= CROWD_OF_HOSTS => few,
+            None if waiting >= CROWD => host,
+            None => connection,
+        }
+    }
+
+    /// An ICMP error of so many bytes goes before everything else. A flood of them does not.
+    pub fn lets_error_go_first(&mut self, now: Instant, bytes: u32, rate_bps: Option<u64>) -> bool {
+        let Some(rate_bps) = rate_bps else { return true };
+        let (taken, at) = self.errors;
+        let since = u128::from(rate_bps / 8 / ERRORS_PARTS) * now.since(at).as_nanos() / 1_000_000_000;
+        let taken = taken.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX));
+        let goes_first = taken <= ERRORS_BURST_BYTES;
+        self.errors = (taken + if goes_first { u64::from(bytes) } else { 0 }, now);
+        goes_first
     }
 
     fn share<P>(&mut self, now: Instant, weights: (u32, u32), egress: &mut Egress<P>) {
@@ -236,6 +278,69 @@ mod tests {
         assert_eq!(egress.take_packets(now).len(), 12);
         others.follow(now + Duration::from_secs(60), &mut egress);
         assert_eq!(others.weights, None);
+    }
+
+    #[test]
+    fn a_flood_of_flows_of_one_host_is_one_flow_and_delays_nobody_else() {
+        let mut egress = Egress::<u64>::new(farlink_egress::Config {
+            rate_bps: Some(8_000_000),
+            ..farlink_egress::Config::default()
+        });
+        let (mut others, mut now) = (Others::default(), Instant::from_millis(1_000));
+        let (flood, caller, mut worst) = (7_u64 << 40, 9_u64 << 40, 0);
+        let mut called = None;
+        // Twice what the link carries, each packet by another port; and a call all the while.
+        for n in 0..20_000_u64 {
+            let lane = others.lane(now, Class::Bulk, &mut egress);
+            let flow = others.flow((1 << 50 | n, flood), lane, &egress);
+            let managed = Managed { can_be_marked: false, is_tcp: false };
+            drop(egress.enqueue_managed(now, flow, lane, 1_200_u32, (n, managed)));
+            if n % 33 == 0 && called.is_none() {
+                let flow = others.flow((1 << 51, caller), lane, &egress);
+                drop(egress.enqueue_managed(now, flow, lane, 200_u32, (u64::MAX, managed)));
+                called = Some(n);
+            }
+            now += Duration::from_micros(600);
+            others.follow(now, &mut egress);
+            while let Some(farlink_egress::Grant::Packet(packet)) = egress.next_grant(now) {
+                if packet == u64::MAX {
+                    worst = worst.max(called.take().map_or(0, |at| n - at));
+                }
+            }
+            egress.take_dropped().for_each(drop);
+        }
+        assert!(called.is_none_or(|at| at > 19_000) && worst < 170, "{worst} packets: a tenth of a second");
+        assert!(egress.waiting_in(group::OTHERS) <= CROWD + 2, "{}", egress.waiting_in(group::OTHERS));
+    }
+
+    #[test]
+    fn very_many_hosts_share_a_few_flows() {
+        let mut egress = Egress::<u64>::new(farlink_egress::Config {
+            rate_bps: Some(8_000_000),
+            ..farlink_egress::Config::default()
+        });
+        let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
+        for n in 0..3_000_u64 {
+            let lane = others.lane(now, Class::Bulk, &mut egress);
+            let flow = others.flow((1 << 50 | n, n << 20 | n), lane, &egress);
+            drop(egress.enqueue(now, flow, lane, 100_u32, n));
+        }
+        let most = CROWD_OF_HOSTS + CROWD_FLOWS as usize;
+        assert!(egress.waiting_in(group::OTHERS) <= most, "{}", egress.waiting_in(group::OTHERS));
+    }
+
+    #[test]
+    fn a_flood_of_icmp_errors_does_not_go_first() {
+        let mut others = Others::default();
+        let mut first = 0;
+        // As much as the link carries, for a second.
+        for n in 0..1_000 {
+            let now = Instant::from_millis(1_000 + n);
+            first += u64::from(others.lets_error_go_first(now, 1_000, Some(8_000_000)));
+        }
+        assert!((62..=62 + 18).contains(&first), "{first}");
+        assert!(others.lets_error_go_first(Instant::from_millis(9_000), 1_000, Some(8_000_000)));
+        assert!(others.lets_error_go_first(Instant::from_millis(9_000), 1_000, None));
     }
 
     #[test]

@@ -119,6 +119,16 @@ fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
     Some(Label { src, dst, protocol, ports, dscp: ip::traffic_class(bytes)? >> 2 })
 }
 
+/// The host that a packet comes from, as far as queues go: of IPv6 its network of 64 bits, in which
+/// it may have any address.
+pub fn host_of(bytes: &[u8]) -> u64 {
+    match ip::addresses(bytes) {
+        Some((IpAddr::V4(src), _)) => mix(4, src.to_bits().into()),
+        Some((IpAddr::V6(src), _)) => mix(6, (src.to_bits() >> 64) as u64),
+        None => 0,
+    }
+}
+
 /// Which direction does not matter in a queue that only one of them uses.
 fn of_addresses(src: IpAddr, dst: IpAddr) -> u64 {
     let addr = |a: IpAddr| match a {

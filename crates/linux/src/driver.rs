@@ -3,6 +3,7 @@
 
 mod connection_log;
 mod connections;
+mod ending;
 mod face;
 mod faces;
 mod link_events;
@@ -37,7 +38,7 @@ pub(crate) use pulse::{PortPulse, Traffic};
 pub use pulse::{Position, Pulse};
 pub use reconfigure::Wanted;
 pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
-pub use wanted::{By, Finder, found_by, matches};
+pub use wanted::{By, Finder, found_by, matches, that_forward};
 
 use crate::bump::Bump;
 use crate::clock;
@@ -68,9 +69,6 @@ const EVENTS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
 /// Flows that the journal has room for, unless the flow table is smaller.
 const JOURNAL_SLOTS_MAX: usize = 1 << 20;
-/// How long the last packets in the TUNs are waited for after diversion has been taken back.
-const LAST_PACKETS: Duration = Duration::from_millis(20);
-
 /// What the driver is told.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
@@ -352,6 +350,7 @@ impl Driver {
                 self.take_events()?;
             }
             self.follow_leaving(began);
+            self.follow_drain(began);
             let packets = self.read_all()?;
             self.work();
             self.watch_processor(began, packets);
@@ -501,83 +500,6 @@ impl Driver {
         } else {
             self.gateway.end_drain();
         }
-    }
-
-    fn signal(&mut self, signal: i32) {
-        if !matches!(signal, libc::SIGTERM | libc::SIGINT) {
-            self.is_reload_wanted |= signal == libc::SIGHUP;
-            return;
-        }
-        match self.phase {
-            Phase::Running => self.start_drain(),
-            Phase::Draining { .. } | Phase::Quitting => {
-                tracing::warn!("told to end a second time: what is not delivered is given up");
-                self.phase = Phase::Quitting;
-            }
-        }
-    }
-
-    fn start_drain(&mut self) {
-        if self.phase != Phase::Running {
-            return;
-        }
-        let now = clock::now();
-        tracing::info!(
-            timeout_s = self.drain_timeout.as_secs_f64(),
-            "draining: nothing new is split, custody is delivered"
-        );
-        self.gateway.drain();
-        self.pulse.is_draining.store(true, Ordering::Relaxed);
-        self.phase = Phase::Draining { until: now + self.drain_timeout };
-        self.work();
-    }
-
-    fn is_over(&self) -> bool {
-        match self.phase {
-            Phase::Running => false,
-            Phase::Draining { until } => self.gateway.is_drained() || clock::now() >= until,
-            Phase::Quitting => true,
-        }
-    }
-
-    /// Takes the diversion back, forwards what is still in the TUNs, and goes.
-    fn finish(mut self) -> Result<End> {
-        let end = if self.gateway.is_drained() {
-            End::Drained
-        } else {
-            End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
-        };
-        self.watchdog = None;
-        self.bump_guard = None;
-        self.maker.wait();
-        if let Some(bump) = &self.bump {
-            bump.take_nothing();
-        }
-        let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
-        let until = clock::now() + LAST_PACKETS;
-        // Nothing follows them, so there is an end.
-        while self.read_all()? > 0 || clock::now() < until {
-            self.work();
-            // What waits in the queue of a link leaves at its rate.
-            let due = self.gateway.poll_timeout().map_or(until, |due| due.at.min(until));
-            self.poller.wait(Some(due))?;
-        }
-        if let Some(journal) = self.net.journal.take() {
-            journal.remove();
-        }
-        if let Some(log) = self.net.connection_log.take() {
-            log.end_all(clock::now());
-        }
-        match end {
-            End::Drained => tracing::info!("drained: every byte in custody was delivered"),
-            End::Abandoned(connections) => {
-                tracing::warn!(
-                    connections,
-                    "ended before the drain was complete: these connections were reset"
-                );
-            }
-        }
-        outcome.map(|()| end)
     }
 
     fn diversion(&self) -> DiversionStatus {

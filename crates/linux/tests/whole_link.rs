@@ -245,3 +245,38 @@ fn what_a_firewall_keeps_from_coming_out_takes_the_ordinary_way() {
     });
     assert_eq!(daemon.drain(), End::Drained);
 }
+
+/// UDP that fills the queue of the link for ever holds no drain up: nothing is in custody.
+#[test]
+fn a_drain_ends_although_datagrams_fill_the_link() {
+    if skipped("a_drain_ends_although_datagrams_fill_the_link") {
+        return;
+    }
+    let path = Path::new();
+    let before = configuration(&path.router);
+    for method in methods() {
+        let mut config = gateway(true, method);
+        config.drain_timeout = Duration::from_secs(600);
+        let daemon = Daemon::start(&path.router, config);
+        let (from, _to) = datagrams(&path, SERVERS[0]);
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let flood = std::thread::spawn({
+            let goes_on = Arc::clone(&goes_on);
+            move || {
+                // Three times what the link carries.
+                while goes_on.load(Ordering::Relaxed) {
+                    (0..3).for_each(|_| drop(from.send(&[7; 1_000])));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        eventually("the queue fills", || daemon.status().0.links[0].backlog_bytes > 0);
+        let began = Instant::now();
+        assert_eq!(daemon.drain(), End::Drained);
+        let took = began.elapsed();
+        goes_on.store(false, Ordering::Relaxed);
+        flood.join().unwrap();
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        assert_restored(&path.router, &before);
+    }
+}

@@ -5,7 +5,6 @@ use core::net::IpAddr;
 
 use farlink_wire::{Duration, Instant};
 
-use super::clients::place;
 use super::{Clock, Link, LinkReport, Links, REPORTS_MAX, RateSource};
 use crate::net::Way;
 use crate::peer::{Arrived, Identity};
@@ -131,9 +130,9 @@ pub(super) struct WayBack {
 
 /// Hosts are told apart by this; that two share it is rare, and no harm.
 fn number_of(host: IpAddr) -> Identity {
-    let bits = match place(host) {
+    let bits = match host {
         IpAddr::V4(host) => u128::from(host.to_bits()),
         IpAddr::V6(host) => host.to_bits(),
     };
-    Identity::from((bits ^ (bits >> 64) ^ (bits >> 96)) as u32)
+    Identity::from((bits ^ (bits >> 32) ^ (bits >> 64) ^ (bits >> 96)) as u32)
 }

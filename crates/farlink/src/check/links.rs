@@ -32,7 +32,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let too_high = declared_too_high(link);
         let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
-        found.extend(past::findings(earlier, link, after, seconds));
+        found.extend(past::findings(earlier, link, (before, after), seconds));
         found.extend(far_end(link, flows));
         found.extend(elsewhere(link, flows));
     }

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use farlink_linux::divert::{self, Count};
-use farlink_linux::driver::{By, Finder, found_by};
+use farlink_linux::driver::that_forward;
 use farlink_linux::netlink::Socket;
 use serde_json::Value;
 
 use super::Running;
 use crate::admin::client::ask_within;
 use crate::admin::protocol::Request;
+use crate::view::{list, text};
 
 /// How long the gateway may take for an answer: the whole check must end two seconds after it has
 /// listened.
@@ -29,37 +30,57 @@ pub struct Sample {
     pub status: Value,
     /// Connections, some of them; nothing at the beginning.
     pub flows: Value,
-    /// Nothing at the beginning.
+    /// What of this machine passes the gateway by.
     pub machine: Machine,
 }
 
-/// Interfaces beside those that are diverted.
+/// Interfaces, as far as the gateway does not see what they carry.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// They forward, and are not diverted.
-    pub left_out: Vec<String>,
+    /// They forward and are not diverted, with the packets that have come in by each.
+    pub left_out: Vec<(String, u64)>,
     /// Interfaces that stand on others (VLANs), each with the other one.
     pub stands_on: Vec<(String, String)>,
+    /// Names of those by which everything that leaves is taken.
+    pub whole: Vec<String>,
 }
 
 impl Machine {
-    /// Nothing, where the kernel does not answer.
-    fn look(running: &Running) -> Self {
-        let is_diverted = |name: &String| running.interfaces.iter().any(|i| i.name == *name);
-        let forwarding = [Finder { by: By::Forwarding, domain: 0, attach: false, divert: true }];
-        let left_out = found_by(&forwarding).unwrap_or_default();
+    /// Little, where the kernel does not answer. An interface that was renamed has its new name in
+    /// the `status`.
+    fn look(running: &Running, status: &Value) -> Self {
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
+        let called = |i: &Value| ["/called", "/name"].map(|key| text(i, key));
+        let diverted: Vec<String> = list(status, "/interfaces").iter().flat_map(called).collect();
+        let left_out = that_forward(&links).filter(|link| !diverted.contains(&link.name));
         let name_of = |index| links.iter().find(|l| l.index == index).map(|l| l.name.clone());
         let stands_on = links.iter().filter_map(|l| Some((l.name.clone(), name_of(l.parent?)?)));
+        let whole = running.whole.iter().flat_map(|called| {
+            let is_it = |i: &&Value| text(i, "/called") == *called;
+            let name = list(status, "/interfaces").iter().find(is_it).map(|i| text(i, "/name"));
+            name.into_iter().chain([called.clone()])
+        });
         Self {
-            left_out: left_out.into_iter().filter(|name| !is_diverted(name)).collect(),
+            left_out: left_out.map(|link| (link.name.clone(), link.rx_packets)).collect(),
             stands_on: stands_on.collect(),
+            whole: whole.collect(),
         }
     }
 
     /// What stands on this interface.
     pub fn standing_on(&self, interface: &str) -> Vec<String> {
         self.stands_on.iter().filter(|(_, on)| on == interface).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// By these packets have come in since, that are not diverted: the busiest first.
+    pub fn busy_since(&self, before: &Self) -> Vec<String> {
+        let grown = |(name, now): &(String, u64)| {
+            let then = before.left_out.iter().find(|(of, _)| of == name).map_or(*now, |(_, then)| *then);
+            Some((now.saturating_sub(then), name.clone())).filter(|(grown, _)| *grown > 0)
+        };
+        let mut busy: Vec<_> = self.left_out.iter().filter_map(grown).collect();
+        busy.sort_by(|a, b| b.cmp(a));
+        busy.into_iter().map(|(_, name)| name).collect()
     }
 }
 
@@ -69,14 +90,15 @@ pub fn listen(socket: &Path, running: &Running, seconds: u64) -> anyhow::Result<
     std::thread::sleep(Duration::from_secs(seconds));
     let mut after = sample(socket, running)?;
     after.flows = ask_within(socket, &Request::Flows { limit: FLOWS_MAX }, PATIENCE)?;
-    after.machine = Machine::look(running);
     Ok((before, after))
 }
 
 fn sample(socket: &Path, running: &Running) -> anyhow::Result<Sample> {
+    let status = ask_within(socket, &Request::Status {}, PATIENCE)?;
     Ok(Sample {
         counters: divert::counters(&running.divert()).ok(),
-        status: ask_within(socket, &Request::Status {}, PATIENCE)?,
-        ..Sample::default()
+        machine: Machine::look(running, &status),
+        status,
+        flows: Value::Null,
     })
 }

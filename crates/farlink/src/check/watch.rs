@@ -49,7 +49,6 @@ fn found(socket: &Path) -> anyhow::Result<Vec<Diagnosis>> {
     if running.has_bumps() {
         found.extend(farlink_linux::divert::diagnose(&running.divert(), &interfaces));
     }
-    found.retain(|d| d.severity >= Severity::Warning);
     Ok(found)
 }
 
@@ -80,13 +79,16 @@ impl Known {
     }
 
     fn update(&mut self, found: Vec<Diagnosis>, mut say: impl FnMut(Change<'_>)) {
-        let is_found = |seen: &Seen| found.iter().any(|d| Self::is_same(d, &seen.finding));
+        let is_loud = |d: &Diagnosis| d.severity >= Severity::Warning;
+        // What was told, and is only worth a note now, has not gone.
+        let counts = |d: &Diagnosis, seen: &Seen| is_loud(d) || seen.times >= TIMES;
+        let is_found = |seen: &Seen| found.iter().any(|d| Self::is_same(d, &seen.finding) && counts(d, seen));
         for gone in self.0.extract_if(.., |seen| !is_found(seen)) {
             if gone.times >= TIMES {
                 say(Change::Ends(&gone.finding));
             }
         }
-        for finding in found {
+        for finding in found.into_iter().filter(is_loud) {
             match self.0.iter_mut().find(|seen| Self::is_same(&seen.finding, &finding)) {
                 Some(seen) => {
                     seen.times = seen.times.saturating_add(1);
@@ -131,5 +133,25 @@ mod tests {
             });
         }
         assert_eq!(said, ["+ geo carries 5", "+ lan0 is down", "- lan0 is down", "- geo carries 4"]);
+    }
+
+    #[test]
+    fn what_becomes_a_note_has_not_gone() {
+        let mut known = Known::default();
+        let mut said = Vec::new();
+        let past = |percent: u32| {
+            let severity = if percent < 25 { Severity::Note } else { Severity::Warning };
+            Diagnosis::new("past-the-queue", severity, format!("{percent} %")).seen("link", "geo")
+        };
+        for percent in [24, 26, 24, 26, 27, 24, 26, 0] {
+            let found = Some(past(percent)).filter(|_| percent > 0).into_iter().collect();
+            known.update(found, |change| {
+                said.push(match change {
+                    Change::Begins(d) => format!("+ {}", d.text),
+                    Change::Ends(d) => format!("- {}", d.text),
+                });
+            });
+        }
+        assert_eq!(said, ["+ 27 %", "- 26 %"]);
     }
 }

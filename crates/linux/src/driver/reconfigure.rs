@@ -3,7 +3,7 @@
 use farlink_gateway::{Config, IfaceId, Reconfigured, SELECTORS_FROM};
 
 use super::wanted::Finder;
-use super::{Attendance, Driver};
+use super::{Attendance, Driver, Phase};
 use crate::clock;
 
 /// What another configuration wants of the driver.
@@ -63,10 +63,11 @@ impl Driver {
     }
 
     /// Everything that leaves by these interfaces, and by those of `whole_when_known` whose link
-    /// has a known rate. Returns whether that is something else.
+    /// has a known rate, or had: what has begun stays so. Returns whether that is something else.
     fn take_all_of(&mut self, mut whole: Vec<String>) -> bool {
-        let known = self.maker.divert.whole_when_known.iter().filter(|name| self.gateway.knows_rate_of(name));
-        whole.extend(known.cloned());
+        let is_taken = |name: &String| self.maker.divert.whole_interfaces().any(|taken| taken == name);
+        let known = |name: &&String| is_taken(name) || self.gateway.knows_rate_of(name);
+        whole.extend(self.maker.divert.whole_when_known.iter().filter(known).cloned());
         let is_new = self.maker.take_all_of(&whole);
         if is_new {
             self.net.ports.iter().for_each(|port| self.maker.follow_selection(port));
@@ -76,6 +77,9 @@ impl Driver {
 
     /// A rate that has become known is that of the link: all that leaves by it passes its queue.
     pub(super) fn follow_known_rates(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
         let known: Vec<String> =
             self.maker.awaited().filter(|name| self.gateway.knows_rate_of(name)).map(str::to_owned).collect();
         if known.is_empty() {
@@ -87,9 +91,8 @@ impl Driver {
                 "the rate of the link is known: everything that leaves by it passes its queue from now on"
             );
         }
-        let before = self.maker.divert.whole_interfaces().map(str::to_owned);
-        let whole = before.chain(known).collect::<Vec<_>>();
-        if self.take_all_of(whole) {
+        let before = self.maker.said_whole();
+        if self.take_all_of(before) {
             self.ports_changed = true;
             self.follow_ports();
         }

@@ -138,6 +138,12 @@ impl Maker {
         self.divert.selections != before
     }
 
+    /// Interfaces of which everything is taken because somebody has said so.
+    pub(super) fn said_whole(&self) -> Vec<String> {
+        let is_said = |name: &&str| !self.divert.whole_when_known.iter().any(|known| known == name);
+        self.divert.whole_interfaces().filter(is_said).map(str::to_owned).collect()
+    }
+
     /// So far nobody knows the rate of these links: all that leaves by them is taken once it is
     /// known.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &str> {

@@ -69,6 +69,13 @@ pub fn found_by(finders: &[Finder]) -> Result<Vec<String>> {
     Ok(found.map(|link| link.name).collect())
 }
 
+/// Those of these interfaces that are up, that are none of Farlink's own, and by which the kernel
+/// forwards what comes in.
+pub fn that_forward(links: &[Link]) -> impl Iterator<Item = &Link> {
+    let forwarding = [Finder { by: By::Forwarding, domain: 0, attach: false, divert: true }];
+    links.iter().filter(move |link| finder_of(&forwarding, link, false).is_some())
+}
+
 /// The kernel forwards what comes in by this interface, in one family at least.
 fn forwards(interface: &str) -> bool {
     let says = |family| sysctl::read_number(&[family, "conf", interface, "forwarding"]);

@@ -48,6 +48,8 @@ pub struct Link {
     pub up: bool,
     /// There is a carrier (IFF_LOWER_UP).
     pub carrier: bool,
+    /// Packets that have come in by it.
+    pub rx_packets: u64,
     /// Packets that its transmit queue dropped.
     pub tx_dropped: u64,
     /// Its hardware address, where its packets have Ethernet headers.
@@ -83,10 +85,12 @@ impl Link {
         let flags = u32_at(fixed, 8)?;
         let kind = fixed.get(2..4).map(|k| u16::from_ne_bytes([k[0], k[1]]));
         let address = attributes.find(IFLA_ADDRESS).and_then(|a| <[u8; 6]>::try_from(a).ok());
-        // struct rtnl_link_stats64: the eighth counter is tx_dropped.
-        let tx_dropped = attributes
-            .find(IFLA_STATS64)
-            .and_then(|s| s.get(56..64)?.first_chunk().map(|b| u64::from_ne_bytes(*b)));
+        // struct rtnl_link_stats64: the first counter is rx_packets, the eighth tx_dropped.
+        let counters = attributes.find(IFLA_STATS64);
+        let counter = |at: usize| {
+            let bytes = counters.and_then(|all| all.get(8 * at..8 * at + 8)?.first_chunk());
+            bytes.map_or(0, |b| u64::from_ne_bytes(*b))
+        };
         let info = attributes.find(IFLA_LINKINFO).map(Attributes::new);
         let kind_of = |what| info.and_then(|info| info.find_str(what));
         Some(Self {
@@ -103,7 +107,8 @@ impl Link {
             mtu: attributes.find_u32(IFLA_MTU).unwrap_or(0),
             up: flags & libc::IFF_UP.cast_unsigned() != 0,
             carrier: flags & libc::IFF_LOWER_UP.cast_unsigned() != 0,
-            tx_dropped: tx_dropped.unwrap_or(0),
+            rx_packets: counter(0),
+            tx_dropped: counter(7),
             ethernet: address.filter(|_| kind == Some(libc::ARPHRD_ETHER)),
         })
     }
