@@ -1,7 +1,9 @@
 //! Where a forwarded packet stands in the queue of a link: its class, and what tells its connection
 //! apart.
 
+use core::hash::Hasher;
 use core::net::IpAddr;
+use std::hash::DefaultHasher;
 
 use farlink_egress::Class;
 use farlink_engine::classes::Label;
@@ -131,15 +133,19 @@ pub fn host_of(bytes: &[u8]) -> u64 {
 
 /// Which direction does not matter in a queue that only one of them uses.
 fn of_addresses(src: IpAddr, dst: IpAddr) -> u64 {
-    let addr = |a: IpAddr| match a {
-        IpAddr::V4(a) => u64::from(a.to_bits()),
-        IpAddr::V6(a) => (a.to_bits() >> 64) as u64 ^ a.to_bits() as u64,
+    let with = |h: u64, a: IpAddr| match a {
+        IpAddr::V4(a) => mix(h, a.to_bits().into()),
+        IpAddr::V6(a) => mix(mix(h, (a.to_bits() >> 64) as u64), a.to_bits() as u64),
     };
-    mix(mix(0, addr(src)), addr(dst))
+    with(with(0, src), dst)
 }
 
+/// SipHash: nobody can choose addresses and ports so that his packets stand in another's place.
 fn mix(h: u64, v: u64) -> u64 {
-    (h ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(h);
+    hasher.write_u64(v);
+    hasher.finish()
 }
 
 #[cfg(test)]

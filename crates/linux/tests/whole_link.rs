@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -278,5 +279,42 @@ fn a_drain_ends_although_datagrams_fill_the_link() {
         flood.join().unwrap();
         assert!(took < Duration::from_secs(60), "{took:?}");
         assert_restored(&path.router, &before);
+    }
+}
+
+/// Datagrams that a host hands to the kernel as one (UDP_SEGMENT, as QUIC libraries do) arrive as
+/// what they are, in their order, whether they cross the gateway in one piece or not.
+#[test]
+fn datagrams_of_a_super_segment_arrive_one_by_one() {
+    if skipped("datagrams_of_a_super_segment_arrive_one_by_one") {
+        return;
+    }
+    const SEGMENT: i32 = 1_000;
+    let path = Path::new();
+    for method in methods() {
+        let daemon = Daemon::start(&path.router, gateway(true, method));
+        for server in SERVERS {
+            let (from, to) = datagrams(&path, server);
+            // SAFETY: the option's value is an int, which lives until the call returns.
+            let outcome = unsafe {
+                let value: *const i32 = &SEGMENT;
+                libc::setsockopt(from.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value.cast(), 4)
+            };
+            assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+            for round in 0..5 {
+                let data: Vec<u8> = (0..10_400).map(|n| common::pattern(n + round)).collect();
+                from.send(&data).unwrap();
+                let mut buffer = [0; 2_000];
+                for piece in data.chunks(SEGMENT as usize) {
+                    let n = to.recv(&mut buffer).unwrap();
+                    assert!(buffer[..n] == *piece, "{server}: {n} of {} bytes", piece.len());
+                }
+            }
+        }
+        let (gateway, driver) = daemon.status();
+        let bad = driver.counters;
+        assert_eq!((bad.writes_refused, bad.writes_lost), (0, 0), "{bad:?}");
+        assert!(gateway.traffic.packets_other >= 2 * 5, "they pass through the gateway");
+        assert_eq!(daemon.drain(), End::Drained);
     }
 }

@@ -99,6 +99,31 @@ fn forwarded_packets_do_not_come_out_after_hours() {
     t.play("b < other, 29 bytes\n ~1000\n quiet");
 }
 
+/// A stream is not behind by an outage: of each flow its newest 64 KiB go out.
+#[test]
+fn of_datagrams_that_an_outage_held_the_newest_go_out() {
+    let mut t = two_ways(None);
+    t.set_carrier(TO_B, false);
+    let call = |marker: u8| {
+        let mut p = datagram(marker);
+        p.resize(1_024, 7);
+        (p[2..4]).copy_from_slice(&1_024_u16.to_be_bytes());
+        (p[10..12]).copy_from_slice(&[0; 2]);
+        let sum = !farlink_wire::checksum::sum(&p[..20]);
+        p[10..12].copy_from_slice(&sum.to_be_bytes());
+        p
+    };
+    for _ in 0..200 {
+        t.inject(Host::A, call(1), Offload::default());
+    }
+    t.inject(Host::A, call(2), Offload::default());
+    t.play("~1000\n quiet");
+    t.set_carrier(TO_B, true);
+    t.play("~2000\n drop");
+    let udp = t.with_gateway(|g, _, _| g.status()).links[0].carried["udp"];
+    assert_eq!((udp.packets, udp.dropped_packets), (64 + 1, 200 - 64));
+}
+
 /// The link has gone, nobody says so, and the gateway at its other end is not heard.
 fn silent() -> Script {
     let mut t = Script::with(|s| {
