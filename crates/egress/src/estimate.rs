@@ -56,8 +56,8 @@ const PROBE_PARTS: u32 = 64;
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
-/// A search of which nothing is told for so many round trips is over, and for so long at least.
-/// What only others send then is not held to what it has found so far.
+/// A search of which nothing is told for so many round trips, and for so long at least, is over if
+/// others send meanwhile: they are not held to what it has found so far.
 const SEARCH_ROUNDS: u32 = 4;
 const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Less than this part of it is another rate. A smaller error is made up for
@@ -119,8 +119,14 @@ pub struct RateEstimate {
     confirmed_at: Instant,
     /// The estimate is only what the link has carried so far; it has not been full yet.
     searching: bool,
-    /// When a search was told of last.
+    /// When a search was told of last, or looked at.
     told_at: Instant,
+    /// What the last search had found when it was over, bits per second, and when that was.
+    searched: Option<(Instant, u64)>,
+    /// What was declared when the link was found to carry less, bits per second, and the most that
+    /// was since.
+    said_bps: u64,
+    said_most_bps: u64,
     rtt: Option<Duration>,
     /// Percent of the estimate at which the queue is to send.
     gain: u32,
@@ -178,6 +184,8 @@ impl RateEstimate {
             rate_bps: Some(rate_bps),
             most_bps: Some(rate_bps),
             full_bps: rate_bps,
+            said_bps: rate_bps,
+            said_most_bps: rate_bps,
             is_declared: true,
             gain: 100,
             probe_gain: PROBE_GAIN,
@@ -194,10 +202,15 @@ impl RateEstimate {
             return;
         }
         // A modem may round it now in this way, now in that.
-        let is_about = |most: u64| rate_bps.abs_diff(most) <= most / SAME_PARTS;
+        let is_about = rate_bps.abs_diff(self.said_bps) <= self.said_bps / SAME_PARTS;
         let carries_less = self.rate_bps.is_some_and(|carries| carries < rate_bps) && !self.is_as_declared();
-        if self.is_declared && carries_less && self.most_bps.is_some_and(is_about) {
+        if self.is_declared && carries_less && is_about {
             self.most_bps = Some(rate_bps);
+            if rate_bps > self.said_most_bps {
+                // There may be more.
+                self.said_most_bps = rate_bps;
+                (self.probe_gap, self.next_probe_at) = (0, now);
+            }
             return;
         }
         *self = Self {
@@ -371,7 +384,7 @@ impl RateEstimate {
             self.changed_at = now;
         }
         if self.search_until().is_some_and(|at| at <= now) {
-            (self.rate_bps, self.searching) = (None, false);
+            self.look_at_search(now);
         }
         if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + self.lifetime() <= now {
             *self = match self.most_bps {
@@ -398,6 +411,18 @@ impl RateEstimate {
         total
     }
 
+    /// Nothing has been told for a while.
+    fn look_at_search(&mut self, now: Instant) {
+        let others_then = self.uncounted.total_by(self.told_at, now).unwrap_or(0);
+        if self.uncounted.total_bytes().saturating_sub(others_then) < u64::from(SEARCH_BYTES) {
+            self.told_at = now;
+            return;
+        }
+        self.searched = self.rate_bps.map(|rate| (now, rate));
+        (self.rate_bps, self.searching) = (None, false);
+    }
+
+    /// When it is looked at next whether a search is over.
     fn search_until(&self) -> Option<Instant> {
         let silence = (self.round() * SEARCH_ROUNDS).max(SEARCH_SILENCE_MIN);
         self.searching.then_some(self.told_at + silence)
@@ -442,7 +467,9 @@ impl RateEstimate {
                 self.found(now, rate);
             } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
                 self.confirmed_at = now;
-                self.rate_bps = Some(rate);
+                // So much has been carried before.
+                let before = self.searched.filter(|(at, _)| now.since(*at) < LIFETIME);
+                self.rate_bps = Some(before.map_or(rate, |(_, before)| before.max(rate)));
                 (self.searching, self.told_at) = (true, now);
             }
             return;

@@ -131,6 +131,13 @@ fn who_declares_about_the_same_again_does_not_undo_what_was_found() {
         assert!((96..=101).contains(&m.percent()), "{} %", m.percent());
     }
     assert!(m.waited_max < Duration::from_millis(45), "{:?}", m.waited_max);
+    // Step by step it is another rate in the end.
+    let mut declared_bps = RATE_BPS / 100 * 110;
+    while declared_bps < RATE_BPS * 2 {
+        declared_bps += declared_bps / 10;
+        m.estimate.declare(m.now, declared_bps);
+    }
+    assert_eq!(m.estimate.rate_bps(), Some(declared_bps));
     // What it carries, or less, holds at once.
     m.estimate.declare(m.now, RATE_BPS);
     assert_eq!(m.estimate.sending_bps(), Some(RATE_BPS));

@@ -31,6 +31,7 @@ mod links;
 mod network;
 mod ordinary;
 mod others;
+mod outage;
 mod outlet;
 mod pairs;
 mod place;

@@ -1,27 +1,16 @@
 //! Links that come and go, and routes that move: who says so, and what becomes of everything that
 //! waits.
 
-use std::collections::BTreeMap;
-
 use farlink_engine::ReadyId;
 use farlink_engine::link::{Change, Evidence, State, Witness};
 use farlink_engine::net::{IfaceId, Way};
-use farlink_wire::{Duration, Instant, ip};
+use farlink_wire::{Instant, ip};
 
 use crate::gateway::Gateway;
-use crate::kinds::Kind;
 use crate::links::Waiting;
 use crate::network::Network;
 use crate::outlet::Grants;
 use crate::place::Place;
-
-/// A forwarded packet waits so long for a link that is down. Its source has long repeated it then,
-/// and what comes after two minutes may meet another connection of the same ports (RFC 9293 section
-/// 3.4.1, MSL).
-const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Of each flow that is no TCP so much goes out when the link is back, the newest. A measurement
-/// that was sent once is not lost, and a call does not wait for what it has said meanwhile.
-const KEPT_BYTES: usize = 64 << 10;
 
 impl Gateway {
     /// The carrier of an interface came or went.
@@ -103,15 +92,8 @@ impl Gateway {
     fn link_back(&mut self, now: Instant, way: Way, net: &mut dyn Network) {
         let pool = self.engine.pool();
         if let Some(link) = self.outlet.link_mut(way) {
-            let waiting = link.egress.take_packets(now);
-            let is_kept = newest(&waiting);
-            for (waiting, is_kept) in waiting.into_iter().zip(is_kept) {
-                if !is_kept || now.since(waiting.since) > WAIT_MAX {
-                    link.note_dropped(waiting.kind);
-                    waiting.packet.recycle(pool);
-                } else {
-                    link.enqueue(now, waiting, pool);
-                }
+            for waiting in link.take_waiting(now, pool) {
+                link.enqueue(now, waiting, pool);
             }
         }
         self.engine.restart(now, way, &mut self.outlet.exit(now, net, Grants::Unasked));
@@ -135,7 +117,7 @@ impl Gateway {
             if link.egress.is_link_up() {
                 continue;
             }
-            for waiting in link.egress.take_packets(now) {
+            for waiting in link.take_waiting(now, self.engine.pool()) {
                 let ends = ip::addresses(waiting.packet.bytes());
                 let out = ends.and_then(|(src, dst)| net.route(waiting.via, src, dst)).map(|r| r.iface);
                 match out.filter(|out| *out != link.iface()) {
@@ -150,17 +132,4 @@ impl Gateway {
         }
         self.engine.reroute(now, &mut self.outlet.exit(now, net, Grants::Unasked));
     }
-}
-
-/// Of these packets, those of a flow in their order, which are among its newest; of TCP all are.
-fn newest(waiting: &[Waiting]) -> Vec<bool> {
-    let mut bytes: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut is_newest = |waiting: &Waiting| {
-        let sum = bytes.entry(waiting.hash).or_default();
-        *sum += waiting.packet.len();
-        waiting.kind == Kind::Tcp || *sum <= KEPT_BYTES
-    };
-    let mut all: Vec<bool> = waiting.iter().rev().map(&mut is_newest).collect();
-    all.reverse();
-    all
 }

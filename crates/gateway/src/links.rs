@@ -20,6 +20,7 @@ use crate::kinds::{Kind, Kinds};
 use crate::link_rate::LinkRate;
 use crate::network::Network;
 use crate::others::{self, Others};
+use crate::outage;
 use crate::pairs::group_of;
 use crate::place;
 use crate::status::LinkStatus;
@@ -206,11 +207,13 @@ impl LinkQueue {
         let Some(mut waiting) = self.filter(waiting, size, pool) else { return };
         let egress = &mut self.egress;
         let host = place::host_of(waiting.packet.bytes());
+        // One that waits already has been counted.
         if waiting.class == Class::Control
             && waiting.kind == Kind::Icmp
+            && waiting.since == now
             && !self.others.lets_error_go_first(now, size.bytes, self.rate_bps)
         {
-            (waiting.class, waiting.hash) = (Class::Bulk, host);
+            (waiting.class, waiting.hash) = (Class::Bulk, place::of_errors_from(host));
         }
         let flow = waiting.hash | FORWARDED;
         let victims = match &mut self.router {
@@ -220,7 +223,8 @@ impl LinkQueue {
             }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
-                let flow = self.others.flow((flow, host | FORWARDED), lane, egress);
+                let host = place::in_crowd(host, waiting.kind == Kind::Tcp) | FORWARDED;
+                let flow = self.others.flow(now, (flow, host), lane, egress);
                 match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
                     Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),
                     None => egress.enqueue(now, flow, lane, size, waiting),
@@ -241,8 +245,26 @@ impl LinkQueue {
 
     fn let_go(&mut self, victim: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(victim.packet.bytes(), &victim.packet.offload);
+        self.others.note_left(victim.hash | FORWARDED);
         self.kinds.note_dropped(victim.kind, size.packets);
         victim.packet.recycle(pool);
+    }
+
+    /// All packets that wait, those of one flow in their order. Of those that an outage has held
+    /// longest some are let go.
+    pub fn take_waiting(&mut self, now: Instant, pool: &mut Pool) -> Vec<Waiting> {
+        let waiting = self.egress.take_packets(now);
+        let mut kept = Vec::with_capacity(waiting.len());
+        let is_newest = outage::newest(&waiting);
+        for (waiting, is_newest) in waiting.into_iter().zip(is_newest) {
+            if is_newest && now.since(waiting.since) <= outage::WAIT_MAX {
+                self.others.note_left(waiting.hash | FORWARDED);
+                kept.push(waiting);
+            } else {
+                self.let_go(waiting, pool);
+            }
+        }
+        kept
     }
 
     /// An acknowledgement that says all that the one before it says takes the place of that one.
@@ -290,6 +312,7 @@ impl LinkQueue {
     pub fn release(&mut self, now: Instant, waiting: &mut Waiting) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
         self.note_sent(waiting.kind, size, now.since(waiting.since));
+        self.others.note_left(waiting.hash | FORWARDED);
         if let Some(router) = &mut self.router {
             router.depart(now, &mut waiting.packet, waiting.class, &self.egress);
         }

@@ -15,6 +15,9 @@
 //! needs to react is not known here, and it always does in the end. Where few acknowledgements fit
 //! the way back it is left alone: it would be long before it had repaired what was dropped.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use farlink_egress::{Aqm, Class, Egress, Lane, MAX_WEIGHT, Managed, Share};
 use farlink_engine::config::Weights;
 use farlink_wire::{Duration, Instant, edit, ip};
@@ -43,9 +46,11 @@ const TCP_RTT: Duration = Duration::from_millis(500);
 /// What a flow that does not listen waits for.
 const BOUND: Duration = Duration::from_millis(10);
 /// From so many flows that wait on, those that join them are told apart by their hosts alone.
-const CROWD: usize = 64;
+const CROWD: usize = 32;
+/// And for so long afterwards: a flood whose packets are dropped looks like few flows.
+const CROWD_FOR: Duration = Duration::from_secs(10);
 /// From so many on, hosts share this number of flows.
-const CROWD_OF_HOSTS: usize = 128;
+const CROWD_OF_HOSTS: usize = 96;
 const CROWD_FLOWS: u64 = 64;
 /// ICMP errors go first as long as they take no more than this part of the link (one over it).
 const ERRORS_PARTS: u64 = 16;
@@ -62,9 +67,13 @@ pub struct Others {
     used_at: Instant,
     /// What an operator has chosen.
     chosen: Option<Weights>,
-    /// Bytes of ICMP errors that have gone first, as far as they have not had their time since, and
-    /// when that was reckoned.
-    errors: (u64, Instant),
+    /// Very many flows waited last.
+    crowded_at: Option<Instant>,
+    /// ICMP errors that have gone first have had their time by then.
+    errors_until: Instant,
+    /// Connections of which packets wait in a flow that they share with others: which, and how
+    /// many.
+    shared: BTreeMap<u64, (u64, u32)>,
 }
 
 impl Others {
@@ -103,30 +112,55 @@ impl Others {
         Lane { class, group: group::OTHERS }
     }
 
-    /// The flow in which a packet of this connection and this host waits. One that waits already
-    /// goes on where it is, so that packets keep their order.
-    pub fn flow<P>(&self, (connection, host): (u64, u64), lane: Lane, egress: &Egress<P>) -> u64 {
+    /// The flow in which a packet of this connection and this host waits. One of which packets wait
+    /// already goes on where they are, so that they keep their order.
+    pub fn flow<P>(
+        &mut self,
+        now: Instant,
+        (connection, host): (u64, u64),
+        lane: Lane,
+        egress: &Egress<P>,
+    ) -> u64 {
         if lane.class == Class::Control || egress.is_waiting(connection, lane) {
             return connection;
         }
-        let few = (host & (1 << 63)) | (host % CROWD_FLOWS);
         let waiting = egress.waiting_in(lane.group);
-        match [few, host].into_iter().find(|flow| egress.is_waiting(*flow, lane)) {
-            Some(flow) => flow,
-            None if waiting >= CROWD_OF_HOSTS => few,
-            None if waiting >= CROWD => host,
-            None => connection,
+        if waiting >= CROWD {
+            self.crowded_at = Some(now);
+        }
+        let is_crowded = self.crowded_at.is_some_and(|at| now.since(at) < CROWD_FOR);
+        let (flow, packets) = match self.shared.get(&connection) {
+            Some(shared) => *shared,
+            None if !is_crowded => return connection,
+            None if waiting < CROWD_OF_HOSTS => (host, 0),
+            None => ((host & (1 << 63)) | (host % CROWD_FLOWS), 0),
+        };
+        self.shared.insert(connection, (flow, packets + 1));
+        flow
+    }
+
+    /// A packet of this connection waits no longer.
+    pub fn note_left(&mut self, connection: u64) {
+        if let Entry::Occupied(mut shared) = self.shared.entry(connection) {
+            shared.get_mut().1 -= 1;
+            if shared.get().1 == 0 {
+                shared.remove();
+            }
         }
     }
 
     /// An ICMP error of so many bytes goes before everything else. A flood of them does not.
     pub fn lets_error_go_first(&mut self, now: Instant, bytes: u32, rate_bps: Option<u64>) -> bool {
         let Some(rate_bps) = rate_bps else { return true };
-        let (taken, at) = self.errors;
-        let since = u128::from(rate_bps / 8 / ERRORS_PARTS) * now.since(at).as_nanos() / 1_000_000_000;
-        let taken = taken.saturating_sub(u64::try_from(since).unwrap_or(u64::MAX));
-        let goes_first = taken <= ERRORS_BURST_BYTES;
-        self.errors = (taken + if goes_first { u64::from(bytes) } else { 0 }, now);
+        let time_of = |bytes: u64| {
+            let ns = u128::from(bytes * ERRORS_PARTS * 8) * 1_000_000_000 / u128::from(rate_bps.max(1));
+            Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX / 2))
+        };
+        let taken_until = self.errors_until.max(now);
+        let goes_first = taken_until.since(now) <= time_of(ERRORS_BURST_BYTES);
+        if goes_first {
+            self.errors_until = taken_until + time_of(bytes.into());
+        }
         goes_first
     }
 
@@ -292,25 +326,66 @@ mod tests {
         // Twice what the link carries, each packet by another port; and a call all the while.
         for n in 0..20_000_u64 {
             let lane = others.lane(now, Class::Bulk, &mut egress);
-            let flow = others.flow((1 << 50 | n, flood), lane, &egress);
+            let flow = others.flow(now, (1 << 50 | n, flood), lane, &egress);
             let managed = Managed { can_be_marked: false, is_tcp: false };
-            drop(egress.enqueue_managed(now, flow, lane, 1_200_u32, (n, managed)));
+            let victims = egress.enqueue_managed(now, flow, lane, 1_200_u32, (1 << 50 | n, managed));
+            victims.into_iter().for_each(|connection| others.note_left(connection));
             if n % 33 == 0 && called.is_none() {
-                let flow = others.flow((1 << 51, caller), lane, &egress);
-                drop(egress.enqueue_managed(now, flow, lane, 200_u32, (u64::MAX, managed)));
+                let flow = others.flow(now, (1 << 51, caller), lane, &egress);
+                drop(egress.enqueue_managed(now, flow, lane, 200_u32, (1 << 51, managed)));
                 called = Some(n);
             }
             now += Duration::from_micros(600);
             others.follow(now, &mut egress);
+            let mut left: Vec<u64> = Vec::new();
             while let Some(farlink_egress::Grant::Packet(packet)) = egress.next_grant(now) {
-                if packet == u64::MAX {
+                if packet == 1 << 51 {
                     worst = worst.max(called.take().map_or(0, |at| n - at));
                 }
+                left.push(packet);
             }
-            egress.take_dropped().for_each(drop);
+            left.extend(egress.take_dropped());
+            left.into_iter().for_each(|connection| others.note_left(connection));
         }
         assert!(called.is_none_or(|at| at > 19_000) && worst < 170, "{worst} packets: a tenth of a second");
         assert!(egress.waiting_in(group::OTHERS) <= CROWD + 2, "{}", egress.waiting_in(group::OTHERS));
+        // When it is over, everybody has his own flow again.
+        egress.take_packets(now).into_iter().for_each(|connection| others.note_left(connection));
+        assert!(others.shared.is_empty());
+        now += CROWD_FOR;
+        let lane = others.lane(now, Class::Bulk, &mut egress);
+        assert_eq!(others.flow(now, (1 << 50, flood), lane, &egress), 1 << 50);
+    }
+
+    #[test]
+    fn a_connection_keeps_its_flow_as_long_as_its_packets_wait() {
+        let mut egress = Egress::<u64>::new(farlink_egress::Config {
+            rate_bps: Some(8_000_000),
+            ..farlink_egress::Config::default()
+        });
+        let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
+        let mut packet = |others: &mut Others, connection: u64, host: u64| {
+            let lane = others.lane(now, Class::Bulk, &mut egress);
+            let flow = others.flow(now, (connection, host), lane, &egress);
+            assert!(egress.enqueue(now, flow, lane, 100_u32, connection).is_empty());
+            flow
+        };
+        let (early, late, host) = (7, 1 << 40, 5 << 20);
+        assert_eq!(packet(&mut others, early, host), early);
+        for n in 0..100 {
+            packet(&mut others, 1 << 50 | n, 9 << 20);
+        }
+        assert_eq!(packet(&mut others, late, host), host);
+        for n in 0..200 {
+            packet(&mut others, 1 << 51 | n, n << 20 | n);
+        }
+        // By now hosts share a few.
+        assert!(packet(&mut others, 1 << 52, 3 << 20 | 3) < CROWD_FLOWS);
+        assert_eq!((packet(&mut others, early, host), packet(&mut others, late, host)), (early, host));
+        for _ in 0..2 {
+            others.note_left(late);
+        }
+        assert!(packet(&mut others, late, host) < CROWD_FLOWS, "all of it has left");
     }
 
     #[test]
@@ -322,7 +397,7 @@ mod tests {
         let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
         for n in 0..3_000_u64 {
             let lane = others.lane(now, Class::Bulk, &mut egress);
-            let flow = others.flow((1 << 50 | n, n << 20 | n), lane, &egress);
+            let flow = others.flow(now, (1 << 50 | n, n << 20 | n), lane, &egress);
             drop(egress.enqueue(now, flow, lane, 100_u32, n));
         }
         let most = CROWD_OF_HOSTS + CROWD_FLOWS as usize;
@@ -339,6 +414,11 @@ mod tests {
             first += u64::from(others.lets_error_go_first(now, 1_000, Some(8_000_000)));
         }
         assert!((62..=62 + 18).contains(&first), "{first}");
+        // However short the times in between are.
+        let mut others = Others::default();
+        let at = |n: u64| Instant::from_millis(1_000) + Duration::from_micros(10 * n);
+        let first = (0..100_000).filter(|n| others.lets_error_go_first(at(*n), 64, Some(8_000_000))).count();
+        assert!((970..=970 + 260).contains(&first), "{first}");
         assert!(others.lets_error_go_first(Instant::from_millis(9_000), 1_000, Some(8_000_000)));
         assert!(others.lets_error_go_first(Instant::from_millis(9_000), 1_000, None));
     }

@@ -140,7 +140,17 @@ fn of_addresses(src: IpAddr, dst: IpAddr) -> u64 {
     with(with(0, src), dst)
 }
 
-/// SipHash: nobody can choose addresses and ports so that his packets stand in another's place.
+/// ICMP errors from this host that are too many.
+pub fn of_errors_from(host: u64) -> u64 {
+    mix(host, 1)
+}
+
+/// The host of a packet, in the crowd: TCP waits for longer than what is none, so they wait apart.
+pub fn in_crowd(host: u64, is_tcp: bool) -> u64 {
+    mix(host, if is_tcp { 3 } else { 2 })
+}
+
+/// SipHash: nobody can reckon which addresses and ports have the place of another.
 fn mix(h: u64, v: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(h);

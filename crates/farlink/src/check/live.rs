@@ -72,11 +72,12 @@ impl Machine {
         self.stands_on.iter().filter(|(_, on)| on == interface).map(|(name, _)| name.clone()).collect()
     }
 
-    /// By these packets have come in since, that are not diverted: the busiest first.
-    pub fn busy_since(&self, before: &Self) -> Vec<String> {
+    /// By these so many packets or more have come in since, that are not diverted: the busiest
+    /// first.
+    pub fn busy_since(&self, before: &Self, packets_min: u64) -> Vec<String> {
         let grown = |(name, now): &(String, u64)| {
             let then = before.left_out.iter().find(|(of, _)| of == name).map_or(*now, |(_, then)| *then);
-            Some((now.saturating_sub(then), name.clone())).filter(|(grown, _)| *grown > 0)
+            Some((now.saturating_sub(then), name.clone())).filter(|(grown, _)| *grown >= packets_min.max(1))
         };
         let mut busy: Vec<_> = self.left_out.iter().filter_map(grown).collect();
         busy.sort_by(|a, b| b.cmp(a));

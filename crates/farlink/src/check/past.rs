@@ -13,6 +13,8 @@ const WORD_MIN_BYTES: u64 = 5_000;
 /// So much of the link's rate is a reason to warn.
 const WARN_PERCENT: u64 = 25;
 
+/// Interfaces by which less has come in than this part of it (one over it) are not named.
+const PARTS: u64 = 10;
 /// So many interfaces are named.
 const NAMED_MAX: usize = 3;
 
@@ -43,7 +45,9 @@ fn metered(
     let rate_bps = number(link, "/rate_bps");
     let takes_all = after.machine.whole.contains(&text(link, "/interface"));
     let is_diverted = after.status.pointer("/diversion/everything") == Some(&Value::Bool(true));
-    let left_out = after.machine.busy_since(&before.machine);
+    // A broadcast now and then is not what leaves here.
+    let packets = grown(earlier, link, "/beside_packets");
+    let left_out = after.machine.busy_since(&before.machine, packets / PARTS);
     let left_out = left_out.get(..NAMED_MAX).unwrap_or(&left_out);
     let why = match (takes_all, rate_bps) {
         (false, 0) => "its rate is not known, so that only TCP passes it".to_owned(),
@@ -140,7 +144,7 @@ mod tests {
     /// `everything`: `None`: of this link only TCP is taken.
     fn past(unseen: u64, everything: Option<bool>, left_out: &[(&str, u64)]) -> Vec<Diagnosis> {
         let left_out = left_out.iter().map(|(name, came)| ((*name).to_owned(), *came)).collect();
-        let after = json!({"sent_bytes": 300_000, "beside_bytes": unseen});
+        let after = json!({"sent_bytes": 300_000, "beside_bytes": unseen, "beside_packets": 10});
         let whole = everything.iter().map(|_| "sat0".to_owned()).collect();
         // Of another link everything is taken.
         let everything = everything.unwrap_or(true);

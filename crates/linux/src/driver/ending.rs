@@ -80,11 +80,11 @@ impl Driver {
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
         let began = clock::now();
         let waits = |driver: &Self| {
-            let most = if driver.gateway.is_drained() { LAST_PACKETS } else { LAST_QUEUE };
-            clock::now() < began + most
+            let has_time = matches!(end, End::Drained) && !driver.gateway.is_drained();
+            clock::now() < began + if has_time { LAST_QUEUE } else { LAST_PACKETS }
         };
-        // Nothing follows them, so there is an end.
-        while self.read_all()? > 0 || waits(&self) {
+        // Nothing follows them, unless the diversion cannot be taken back.
+        while clock::now() < began + 2 * LAST_QUEUE && (self.read_all()? > 0 || waits(&self)) {
             self.work();
             // What waits in the queue of a link leaves at its rate.
             let until = clock::now() + LAST_PACKETS;
