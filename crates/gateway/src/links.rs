@@ -206,14 +206,14 @@ impl LinkQueue {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
         let Some(mut waiting) = self.filter(waiting, size, pool) else { return };
         let egress = &mut self.egress;
-        let host = place::host_of(waiting.packet.bytes());
         // One that waits already has been counted.
         if waiting.class == Class::Control
             && waiting.kind == Kind::Icmp
             && waiting.since == now
             && !self.others.lets_error_go_first(now, size.bytes, self.rate_bps)
         {
-            (waiting.class, waiting.hash) = (Class::Bulk, place::of_errors_from(host));
+            let hash = place::of_errors_from(place::host_of(waiting.packet.bytes()));
+            (waiting.class, waiting.hash) = (Class::Bulk, hash);
         }
         let flow = waiting.hash | FORWARDED;
         let victims = match &mut self.router {
@@ -223,7 +223,10 @@ impl LinkQueue {
             }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
-                let host = place::in_crowd(host, waiting.kind == Kind::Tcp) | FORWARDED;
+                let host = || {
+                    let host = place::host_of(waiting.packet.bytes());
+                    place::in_crowd(host, waiting.kind == Kind::Tcp) | FORWARDED
+                };
                 let flow = self.others.flow(now, (flow, host), lane, egress);
                 match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
                     Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),
@@ -261,6 +264,7 @@ impl LinkQueue {
                 self.others.note_left(waiting.hash | FORWARDED);
                 kept.push(waiting);
             } else {
+                self.refused += 1;
                 self.let_go(waiting, pool);
             }
         }

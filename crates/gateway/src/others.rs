@@ -117,7 +117,7 @@ impl Others {
     pub fn flow<P>(
         &mut self,
         now: Instant,
-        (connection, host): (u64, u64),
+        (connection, host): (u64, impl FnOnce() -> u64),
         lane: Lane,
         egress: &Egress<P>,
     ) -> u64 {
@@ -132,8 +132,11 @@ impl Others {
         let (flow, packets) = match self.shared.get(&connection) {
             Some(shared) => *shared,
             None if !is_crowded => return connection,
-            None if waiting < CROWD_OF_HOSTS => (host, 0),
-            None => ((host & (1 << 63)) | (host % CROWD_FLOWS), 0),
+            None if waiting < CROWD_OF_HOSTS => (host(), 0),
+            None => {
+                let host = host();
+                ((host & (1 << 63)) | (host % CROWD_FLOWS), 0)
+            }
         };
         self.shared.insert(connection, (flow, packets + 1));
         flow
@@ -267,6 +270,12 @@ pub fn mark(packet: &mut [u8]) {
 mod tests {
     use super::*;
 
+    /// The queue of a link of 8 Mbit/s.
+    fn egress<P>() -> Egress<P> {
+        let rate_bps = Some(8_000_000);
+        Egress::new(farlink_egress::Config { rate_bps, ..farlink_egress::Config::default() })
+    }
+
     #[test]
     fn what_is_not_split_has_half_at_least_and_a_share_for_each_flow() {
         assert_eq!(weights_of(1, (1, 1)), (1, 1));
@@ -291,10 +300,7 @@ mod tests {
 
     #[test]
     fn the_group_exists_while_somebody_uses_it() {
-        let mut egress = Egress::<u8>::new(farlink_egress::Config {
-            rate_bps: Some(8_000_000),
-            ..farlink_egress::Config::default()
-        });
+        let mut egress = egress::<u8>();
         let mut others = Others::default();
         let now = Instant::from_millis(1_000);
         assert_eq!(others.lane(now, Class::Control, &mut egress), Class::Control.into());
@@ -316,22 +322,19 @@ mod tests {
 
     #[test]
     fn a_flood_of_flows_of_one_host_is_one_flow_and_delays_nobody_else() {
-        let mut egress = Egress::<u64>::new(farlink_egress::Config {
-            rate_bps: Some(8_000_000),
-            ..farlink_egress::Config::default()
-        });
+        let mut egress = egress::<u64>();
         let (mut others, mut now) = (Others::default(), Instant::from_millis(1_000));
         let (flood, caller, mut worst) = (7_u64 << 40, 9_u64 << 40, 0);
         let mut called = None;
         // Twice what the link carries, each packet by another port; and a call all the while.
         for n in 0..20_000_u64 {
             let lane = others.lane(now, Class::Bulk, &mut egress);
-            let flow = others.flow(now, (1 << 50 | n, flood), lane, &egress);
+            let flow = others.flow(now, (1 << 50 | n, || flood), lane, &egress);
             let managed = Managed { can_be_marked: false, is_tcp: false };
             let victims = egress.enqueue_managed(now, flow, lane, 1_200_u32, (1 << 50 | n, managed));
             victims.into_iter().for_each(|connection| others.note_left(connection));
             if n % 33 == 0 && called.is_none() {
-                let flow = others.flow(now, (1 << 51, caller), lane, &egress);
+                let flow = others.flow(now, (1 << 51, || caller), lane, &egress);
                 drop(egress.enqueue_managed(now, flow, lane, 200_u32, (1 << 51, managed)));
                 called = Some(n);
             }
@@ -354,19 +357,16 @@ mod tests {
         assert!(others.shared.is_empty());
         now += CROWD_FOR;
         let lane = others.lane(now, Class::Bulk, &mut egress);
-        assert_eq!(others.flow(now, (1 << 50, flood), lane, &egress), 1 << 50);
+        assert_eq!(others.flow(now, (1 << 50, || flood), lane, &egress), 1 << 50);
     }
 
     #[test]
     fn a_connection_keeps_its_flow_as_long_as_its_packets_wait() {
-        let mut egress = Egress::<u64>::new(farlink_egress::Config {
-            rate_bps: Some(8_000_000),
-            ..farlink_egress::Config::default()
-        });
+        let mut egress = egress::<u64>();
         let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
         let mut packet = |others: &mut Others, connection: u64, host: u64| {
             let lane = others.lane(now, Class::Bulk, &mut egress);
-            let flow = others.flow(now, (connection, host), lane, &egress);
+            let flow = others.flow(now, (connection, || host), lane, &egress);
             assert!(egress.enqueue(now, flow, lane, 100_u32, connection).is_empty());
             flow
         };
@@ -390,14 +390,11 @@ mod tests {
 
     #[test]
     fn very_many_hosts_share_a_few_flows() {
-        let mut egress = Egress::<u64>::new(farlink_egress::Config {
-            rate_bps: Some(8_000_000),
-            ..farlink_egress::Config::default()
-        });
+        let mut egress = egress::<u64>();
         let (mut others, now) = (Others::default(), Instant::from_millis(1_000));
         for n in 0..3_000_u64 {
             let lane = others.lane(now, Class::Bulk, &mut egress);
-            let flow = others.flow(now, (1 << 50 | n, n << 20 | n), lane, &egress);
+            let flow = others.flow(now, (1 << 50 | n, || n << 20 | n), lane, &egress);
             drop(egress.enqueue(now, flow, lane, 100_u32, n));
         }
         let most = CROWD_OF_HOSTS + CROWD_FLOWS as usize;

@@ -120,8 +120,10 @@ fn of_datagrams_that_an_outage_held_the_newest_go_out() {
     t.play("~1000\n quiet");
     t.set_carrier(TO_B, true);
     t.play("~2000\n drop");
-    let udp = t.with_gateway(|g, _, _| g.status()).links[0].carried["udp"];
+    let link = &t.with_gateway(|g, _, _| g.status()).links[0];
+    let udp = link.carried["udp"];
     assert_eq!((udp.packets, udp.dropped_packets), (64 + 1, 200 - 64));
+    assert_eq!(link.dropped_packets, 200 - 64);
 }
 
 /// The link has gone, nobody says so, and the gateway at its other end is not heard.
