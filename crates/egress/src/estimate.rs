@@ -567,10 +567,14 @@ impl RateEstimate {
     }
 
     fn start_probe(&mut self, now: Instant) {
-        let samples = self.rate_bps.map(|rate| time_of(2 * u64::from(SAMPLE_BYTES_MIN), rate));
-        let probe = (self.round() / 8 * 3).max(PROBE_TIME_MIN).max(samples.unwrap_or_default());
+        let probe = self.probe_time();
         self.probe_until = Some(now + probe);
         self.next_probe_at = now + probe / 3 * PROBE_PARTS;
+    }
+
+    fn probe_time(&self) -> Duration {
+        let samples = self.rate_bps.map(|rate| time_of(2 * u64::from(SAMPLE_BYTES_MIN), rate));
+        (self.round() / 8 * 3).max(PROBE_TIME_MIN).max(samples.unwrap_or_default())
     }
 
     /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it

@@ -87,6 +87,12 @@ impl RateEstimate {
             return;
         }
         let left = left.unwrap_or(waited);
+        let may_probe = busy && self.may_probe(now, waited.max(left));
+        if may_probe && self.is_mistaken() && now.since(self.lowered.0) > self.beat() {
+            // It will most likely be in vain: what it adds shall find nothing before the link.
+            self.next_probe_at = now + self.probe_time();
+            self.lowered = (self.next_probe_at, 200 - PROBE_GAIN_DECLARED);
+        }
         let lowering = self.lowering(now, sample.waited);
         let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
             true => 100,
@@ -100,12 +106,7 @@ impl RateEstimate {
         let rounds = if self.is_declared { SILENCE_ROUNDS_DECLARED } else { SILENCE_ROUNDS };
         let left = left.min(SILENCE_ROUNDS * self.beat());
         self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
-        if busy
-            && !self.is_as_declared()
-            && self.probe_until.is_none()
-            && now >= self.next_probe_at
-            && waited.max(left) < self.waiting_wanted() * if self.is_mistaken() { 1 } else { 2 }
-        {
+        if may_probe && now >= self.next_probe_at {
             self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
             self.start_probe(now);
             if self.is_declared {
@@ -114,6 +115,12 @@ impl RateEstimate {
                 self.probe_gap = (2 * gap).min(PROBE_GAP_MAX);
             }
         }
+    }
+
+    /// It is time to try whether the link carries more, where bytes wait for so long before it.
+    fn may_probe(&self, now: Instant, waits: Duration) -> bool {
+        let most = self.waiting_wanted() * if self.is_mistaken() { 1 } else { 2 };
+        !self.is_as_declared() && self.probe_until.is_none() && now >= self.next_probe_at && waits < most
     }
 
     /// What is declared is somewhat too high, a trial has failed, and others are likely to. A link
