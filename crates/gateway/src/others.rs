@@ -51,7 +51,7 @@ const CROWD: usize = 32;
 const CROWD_FOR: Duration = Duration::from_secs(10);
 /// From so many on, hosts share this number of flows.
 const CROWD_OF_HOSTS: usize = 96;
-const CROWD_FLOWS: u64 = 64;
+pub const CROWD_FLOWS: u64 = 64;
 /// ICMP errors go first as long as they take no more than this part of the link (one over it).
 const ERRORS_PARTS: u64 = 16;
 /// And so many bytes of them at once, in any case.

@@ -145,9 +145,10 @@ pub fn of_errors_from(host: u64) -> u64 {
     mix(host, 1)
 }
 
-/// The host of a packet, in the crowd: TCP waits for longer than what is none, so they wait apart.
+/// The host of a packet, in the crowd: TCP waits for longer than what is none, so they wait apart,
+/// and still do where many hosts have one place (the lowest bit tells them apart).
 pub fn in_crowd(host: u64, is_tcp: bool) -> u64 {
-    mix(host, if is_tcp { 3 } else { 2 })
+    (mix(host, 2) & !1) | u64::from(is_tcp)
 }
 
 /// SipHash: nobody can reckon which addresses and ports have the place of another.
@@ -161,6 +162,7 @@ fn mix(h: u64, v: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::others::CROWD_FLOWS;
 
     #[test]
     fn fragments_of_tcp_wait_with_the_data_and_by_their_addresses() {
@@ -183,6 +185,12 @@ mod tests {
             ShimProtocols::USUAL,
         );
         assert_eq!(class, Class::Bulk, "garbage goes before nobody");
+    }
+
+    #[test]
+    fn tcp_and_what_is_none_share_no_place_in_a_crowd() {
+        let places = |is_tcp: bool| (0..1_000).map(move |host| in_crowd(host, is_tcp) % CROWD_FLOWS);
+        assert!(places(true).all(|tcp| places(false).all(|other| other != tcp)));
     }
 
     #[test]

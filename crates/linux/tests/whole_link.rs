@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use common::daemon::{Daemon, config};
 use common::{
-    Path, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped, transfer,
+    Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, missing, skipped,
+    transfer,
 };
 use farlink_gateway::cc;
 use farlink_gateway::config::{LegConfig, Link, XcpContext};
 use farlink_linux::divert::{Method, Selection};
-use farlink_linux::driver::{DriverConfig, End};
+use farlink_linux::driver::{Driver, DriverConfig, End};
 
 const RATE_BPS: u64 = 8_000_000;
 const SERVERS: [&str; 2] = ["10.2.0.1", "fd02::1"];
@@ -81,6 +82,11 @@ fn all_kinds_pass(path: &Path, server: &str) {
     path.client
         .sh(&format!("ping -n -c 2 -i 0.2 -W 2 {server} && ping -n -c 2 -i 0.2 -W 2 -s 3000 {server}"));
     transfer(path, server, 300_000);
+    // The gateway is no hop: one more than the router, and it is there.
+    let exceeded = format!("ping -n -c 1 -W 2 -t 1 {server} | grep -i exceeded");
+    let router = if ip(server).is_ipv4() { "10.1.0.2" } else { "fd01::2" };
+    assert!(path.client.sh(&exceeded).contains(router), "{server}: the router answers");
+    path.client.sh(&format!("ping -n -c 1 -W 2 -t 2 {server}"));
 }
 
 #[test]
@@ -103,8 +109,9 @@ fn udp_ping_and_tcp_pass_with_the_selection_and_without() {
             let bad = driver.counters;
             assert_eq!((bad.writes_refused, bad.writes_lost, bad.route_errors), (0, 0, 0), "{bad:?}");
             let came = gateway.traffic.packets_other - other;
-            // Two datagrams, one in four fragments; four pings, two in three fragments.
-            let expected = if everything { 1 + 4 + 2 + 2 * 3 } else { 0 };
+            // Two datagrams, one in four fragments; five pings, two in three fragments. One more
+            // gets no further than the router.
+            let expected = if everything { 1 + 4 + 2 + 2 * 3 + 1 } else { 0 };
             assert_eq!(came, expected, "{server}");
             assert_eq!(driver.diversion.everything, everything.then_some(true));
             assert!(driver.diversion.found.is_empty(), "{:?}", driver.diversion);
@@ -166,11 +173,11 @@ fn datagrams_go_on(method: Method) {
     let path = Path::new();
     // IPv6 addresses are not usable at once.
     eventually("the path is there", || datagram_arrives(&path.client, &path.server, SERVERS[1]));
-    let (from, to) = datagrams(&path, SERVERS[1]);
     let over = Arc::new(AtomicBool::new(false));
-    let sender = std::thread::spawn({
+    let streams = SERVERS.map(|server| {
+        let (from, to) = datagrams(&path, server);
         let over = Arc::clone(&over);
-        move || {
+        let sender = std::thread::spawn(move || {
             let mut sent = 0u32;
             while !over.load(Ordering::Relaxed) {
                 from.send(&sent.to_be_bytes()).unwrap();
@@ -178,28 +185,108 @@ fn datagrams_go_on(method: Method) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             sent
-        }
-    });
-    let receiver = std::thread::spawn(move || {
-        let (mut got, mut buffer) = (Vec::new(), [0; 8]);
-        while to.recv(&mut buffer).is_ok() {
-            got.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
-        }
-        got
+        });
+        let receiver = std::thread::spawn(move || {
+            let (mut got, mut buffer) = (0, [0; 8]);
+            while to.recv(&mut buffer).is_ok() {
+                got += 1;
+            }
+            got
+        });
+        (server, sender, receiver)
     });
     for _ in 0..3 {
         let daemon = Daemon::start(&path.router, gateway(true, method));
-        eventually("datagrams are diverted", || daemon.status().0.traffic.packets_other > 20);
+        eventually("datagrams are diverted", || daemon.status().0.traffic.packets_other > 40);
         assert_eq!(daemon.drain(), End::Drained);
         std::thread::sleep(Duration::from_millis(50));
     }
     over.store(true, Ordering::Relaxed);
-    let sent = sender.join().unwrap();
-    let got = receiver.join().unwrap();
-    let lost = sent as usize - got.len();
-    common::say(&format!("{lost} of {sent} datagrams were lost over three starts and ends"));
-    // Nothing follows a change of rules faster than a packet that is under way.
-    assert!(lost <= 6, "{lost} of {sent}");
+    for (server, sender, receiver) in streams {
+        let sent: u32 = sender.join().unwrap();
+        let lost = sent - receiver.join().unwrap();
+        common::say(&format!("{server}: {lost} of {sent} datagrams were lost over three starts and ends"));
+        // Nothing follows a change of rules faster than a packet that is under way.
+        assert!(lost <= 6, "{server}: {lost} of {sent}");
+    }
+}
+
+#[test]
+fn child_with_a_whole_link() {
+    let Some(by) = std::env::var_os("FARLINK_TEST_WHOLE_LINK") else { return };
+    let method = if by == "policy" { Method::Policy } else { Method::Bump };
+    let driver = Driver::start(gateway(true, method)).unwrap();
+    common::say("READY");
+    driver.run(None, |_| {}).unwrap();
+}
+
+#[test]
+fn what_is_not_split_goes_on_when_it_is_killed() {
+    let name = "what_is_not_split_goes_on_when_it_is_killed";
+    if skipped(name) || missing(name, "ping") {
+        return;
+    }
+    methods().into_iter().for_each(outlives_a_kill);
+}
+
+fn outlives_a_kill(method: Method) {
+    let path = Path::new();
+    // IPv6 addresses are not usable at once.
+    eventually("the path is there", || datagram_arrives(&path.client, &path.server, SERVERS[1]));
+    let before = configuration(&path.router);
+    let log = std::env::temp_dir().join(format!("flw{}-{method:?}", std::process::id()));
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["child_with_a_whole_link", "--exact", "--nocapture", "--test-threads=1"])
+        .env("FARLINK_TEST_WHOLE_LINK", if method == Method::Policy { "policy" } else { "bump" })
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap());
+    let mut child = Running(path.router.0.exec(command).unwrap());
+    eventually("it diverts", || std::fs::read_to_string(&log).unwrap().contains("READY"));
+    let _ = std::fs::remove_file(&log);
+    // What has come in by the devices of the gateway.
+    let diverted = || {
+        let count =
+            "cat /sys/class/net/farlink*/statistics/rx_packets /sys/class/net/farlink*/statistics/tx_packets";
+        path.router.sh(count).lines().map(|n| n.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let none = diverted();
+    SERVERS.iter().for_each(|server| all_kinds_pass(&path, server));
+    assert!(diverted() > none + 50, "{method:?}: it passes through the gateway");
+
+    let ways = SERVERS.map(|server| datagrams(&path, server));
+    let (mut sent, mut got, mut buffer) = (0, [0, 0], [0; 8]);
+    ways.iter().for_each(|(_, to)| to.set_nonblocking(true).unwrap());
+    let mut exchange = |rounds: u32| {
+        for _ in 0..rounds {
+            ways.iter().for_each(|(from, _)| drop(from.send(b"a call")));
+            sent += 1;
+            std::thread::sleep(Duration::from_millis(5));
+            for ((_, to), got) in ways.iter().zip(&mut got) {
+                while to.recv(&mut buffer).is_ok() {
+                    *got += 1;
+                }
+            }
+        }
+        got.map(|got| sent - got)
+    };
+    let pings = SERVERS.map(|server| path.client.start(&format!("ping -n -q -c 60 -i 0.02 -W 2 {server}")));
+    exchange(100);
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    let lost = exchange(100);
+    common::say(&format!("{method:?}: {lost:?} of {sent} datagrams were lost when it was killed"));
+    assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?} of {sent}: not longer than a fifth of a second");
+    for mut ping in pings {
+        assert!(ping.0.wait().unwrap().success(), "pings are answered");
+    }
+    // Whatever comes now takes the ordinary way, and the next start finds nothing in its way.
+    SERVERS.iter().for_each(|server| all_kinds_pass(&path, server));
+    let daemon = Daemon::start(&path.router, gateway(true, method));
+    SERVERS.iter().for_each(|server| all_kinds_pass(&path, server));
+    assert!(daemon.status().0.traffic.packets_other > 0);
+    assert_eq!(daemon.drain(), End::Drained);
+    assert_restored(&path.router, &before);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is not plain TCP passes as it is: other protocols, fragments, IP options, extension
 //! headers.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -17,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("raw-protocols", "IP protocols 50, 253, 47, 51 and 132, both ways", raw_protocols),
     Case::new("udp", "datagrams of 0 to 60,000 bytes both ways; a closed port", udp),
     Case::new("ping", "ICMP echo of several sizes", ping),
+    Case::new("traceroute", "who answers datagrams that may pass one router, two, three", traceroute),
     Case::new("udp-fragments", "fragments arrive as they were sent", udp_fragments),
     Case::new("tcp-fragments", "a host that sends its TCP segments in IP fragments", tcp_fragments)
         .lasting(5),
@@ -126,6 +128,58 @@ fn ping(ctx: &Ctx<'_>) -> Result<()> {
         ctx.fact(Side::Client, format!("echo of {size} bytes"), answer);
     }
     Ok(())
+}
+
+/// Routers say that a datagram may go no further (ICMP time exceeded), and the host that nobody
+/// wants it there. Both quote it.
+fn traceroute(ctx: &Ctx<'_>) -> Result<()> {
+    const HOPS_MAX: i32 = 8;
+    let (protocol, level, hops) = match ctx.family {
+        Family::V4 => (libc::IPPROTO_ICMP, libc::IPPROTO_IP, libc::IP_TTL),
+        Family::V6 => (libc::IPPROTO_ICMPV6, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    };
+    let errors = Sock::raw(ctx.client, ctx.family, protocol)?;
+    let sock = Sock::udp(ctx.client, ctx.family)?;
+    sock.bind(ctx.client_at(0))?;
+    for hop in 1..=HOPS_MAX {
+        sock.set(level, hops, hop)?;
+        // Each has a length of its own, so that late answers are told apart.
+        let data = ctx.pattern(3).bytes(100 + hop as usize);
+        sock.send_to(&data, ctx.server_at(0), 0)?;
+        let answer = answer_to(ctx, &errors, &data)?;
+        let text = answer.as_ref().map_or("nobody answers", |(_, text)| text);
+        ctx.fact(Side::Client, format!("may pass {hop} hops"), text);
+        if answer.is_some_and(|(source, _)| source == ctx.server_ip()) {
+            return Ok(());
+        }
+    }
+    ctx.must(false, "the datagram got there in the end");
+    Ok(())
+}
+
+/// Who sends an ICMP error about this datagram, of which type, and what it quotes.
+fn answer_to(ctx: &Ctx<'_>, errors: &Sock, data: &[u8]) -> Result<Option<(IpAddr, String)>> {
+    let deadline = Instant::now() + LIMIT;
+    let mut buffer = vec![0; 1 << 16];
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        if errors.poll(libc::POLLIN, left)? == 0 {
+            break;
+        }
+        let (len, source) = errors.recv_from(&mut buffer)?;
+        // IPv4 raw sockets deliver the header too.
+        let header = ctx.family.pick(usize::from(buffer[0] & 15) * 4, 0);
+        let Some(message) = buffer.get(header..len).filter(|message| message.len() > 8) else { continue };
+        let quoted = &message[8 + ctx.family.pick(20, 40).min(message.len() - 8)..];
+        let ports = [ctx.client_at(0), ctx.server_at(0)].map(|at| at.port().to_be_bytes()).concat();
+        if quoted.starts_with(&ports) && quoted.get(8..) == Some(data) {
+            let (kind, code) = (message[0], message[1]);
+            let hops = message[8 + ctx.family.pick(8, 7)];
+            let source = source.context("no source address")?.ip();
+            let text = format!("{source} type {kind} code {code}, quoted with {hops} hops left");
+            return Ok(Some((source, text)));
+        }
+    }
+    Ok(None)
 }
 
 fn udp_fragments(ctx: &Ctx<'_>) -> Result<()> {
