@@ -21,6 +21,8 @@ pub struct Coverage {
     kept: Vec<u8>,
     is_contradicted: bool,
     is_lost: bool,
+    /// Of some bytes only the number is known.
+    has_unseen: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl Coverage {
     /// Takes bytes that stand at `start` of which only the number is known: where, but not what
     /// they are.
     pub fn add_unseen(&mut self, start: u64, bytes: u64) {
+        self.has_unseen |= bytes > 0;
         self.cover(start, bytes, None);
     }
 
@@ -165,10 +168,12 @@ impl Coverage {
     }
 
     /// The start of a block in which both saw the same places and yet not the same bytes. Of what
-    /// was said in two ways nothing is known.
+    /// was said in two ways nothing is known, nor where parts of a block have not been seen: one
+    /// may have seen this part and the other one that.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
-        if self.is_lost || other.is_lost || self.is_contradicted || other.is_contradicted {
+        let says_nothing = |c: &Self| c.is_lost || c.is_contradicted || c.has_unseen;
+        if says_nothing(self) || says_nothing(other) {
             return None;
         }
         self.blocks.iter().zip(&other.blocks).zip(0u64..).find_map(|((a, b), number)| {
@@ -201,6 +206,19 @@ mod tests {
             coverage.add(*a as u64, &data[*a..*b]);
         }
         coverage
+    }
+
+    /// As of a capture that keeps the headers: of short packets it has all, and each side of a
+    /// gateway has others.
+    #[test]
+    fn what_was_seen_in_part_is_no_difference() {
+        let data = data(20_000);
+        let short_at = |at: usize| {
+            let mut coverage = of(&[(at, at + 100)], &data);
+            coverage.add_unseen(0, 20_000);
+            coverage
+        };
+        assert_eq!(short_at(300).first_difference(&short_at(700)), None);
     }
 
     #[test]
