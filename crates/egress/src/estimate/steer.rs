@@ -88,7 +88,8 @@ impl RateEstimate {
         }
         let left = left.unwrap_or(waited);
         let may_probe = busy && self.may_probe(now, waited.max(left));
-        if may_probe && self.is_mistaken() && now.since(self.lowered.0) > self.beat() {
+        let prepares = may_probe && self.is_mistaken() && now.since(self.lowered.0) > self.beat();
+        if prepares {
             // It will most likely be in vain: what it adds shall find nothing before the link.
             self.next_probe_at = now + self.probe_time();
             self.lowered = (self.next_probe_at, 200 - PROBE_GAIN_DECLARED);
@@ -106,7 +107,7 @@ impl RateEstimate {
         let rounds = if self.is_declared { SILENCE_ROUNDS_DECLARED } else { SILENCE_ROUNDS };
         let left = left.min(SILENCE_ROUNDS * self.beat());
         self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
-        if may_probe && now >= self.next_probe_at {
+        if may_probe && !prepares {
             self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
             self.start_probe(now);
             if self.is_declared {

@@ -61,20 +61,26 @@ fn raw_protocols(ctx: &Ctx<'_>) -> Result<()> {
 /// The next raw datagram from `from`, without IP header.
 fn receive_raw(ctx: &Ctx<'_>, sock: &Sock, from: Side) -> Result<Option<Vec<u8>>> {
     let deadline = Instant::now() + LIMIT;
-    let mut buffer = vec![0; 1 << 16];
-    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-        if sock.poll(libc::POLLIN, left)? == 0 {
-            break;
+    while let Some((source, got)) = next_raw(ctx, sock, deadline)? {
+        if source == ctx.ip_of(from) {
+            return Ok(Some(got));
         }
-        let (len, source) = sock.recv_from(&mut buffer)?;
-        if source.is_none_or(|source| source.ip() != ctx.ip_of(from)) {
-            continue;
-        }
-        // IPv4 raw sockets deliver the header too.
-        let header = ctx.family.pick(usize::from(buffer[0] & 15) * 4, 0);
-        return Ok(buffer.get(header..len).map(<[u8]>::to_vec));
     }
     Ok(None)
+}
+
+/// The next raw datagram, from whomever, without IP header.
+fn next_raw(ctx: &Ctx<'_>, sock: &Sock, deadline: Instant) -> Result<Option<(IpAddr, Vec<u8>)>> {
+    let mut buffer = vec![0; 1 << 16];
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() || sock.poll(libc::POLLIN, left)? == 0 {
+        return Ok(None);
+    }
+    let (len, source) = sock.recv_from(&mut buffer)?;
+    // IPv4 raw sockets deliver the header too.
+    let header = ctx.family.pick(usize::from(buffer[0] & 15) * 4, 0);
+    let got = buffer.get(header..len).context("shorter than its header")?;
+    Ok(Some((source.context("no source address")?.ip(), got.to_vec())))
 }
 
 fn udp(ctx: &Ctx<'_>) -> Result<()> {
@@ -160,21 +166,12 @@ fn traceroute(ctx: &Ctx<'_>) -> Result<()> {
 /// Who sends an ICMP error about this datagram, of which type, and what it quotes.
 fn answer_to(ctx: &Ctx<'_>, errors: &Sock, data: &[u8]) -> Result<Option<(IpAddr, String)>> {
     let deadline = Instant::now() + LIMIT;
-    let mut buffer = vec![0; 1 << 16];
-    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-        if errors.poll(libc::POLLIN, left)? == 0 {
-            break;
-        }
-        let (len, source) = errors.recv_from(&mut buffer)?;
-        // IPv4 raw sockets deliver the header too.
-        let header = ctx.family.pick(usize::from(buffer[0] & 15) * 4, 0);
-        let Some(message) = buffer.get(header..len).filter(|message| message.len() > 8) else { continue };
-        let quoted = &message[8 + ctx.family.pick(20, 40).min(message.len() - 8)..];
-        let ports = [ctx.client_at(0), ctx.server_at(0)].map(|at| at.port().to_be_bytes()).concat();
+    let ports = [ctx.client_at(0), ctx.server_at(0)].map(|at| at.port().to_be_bytes()).concat();
+    while let Some((source, message)) = next_raw(ctx, errors, deadline)? {
+        let quoted = message.get(8 + ctx.family.pick(20, 40)..).unwrap_or_default();
         if quoted.starts_with(&ports) && quoted.get(8..) == Some(data) {
             let (kind, code) = (message[0], message[1]);
             let hops = message[8 + ctx.family.pick(8, 7)];
-            let source = source.context("no source address")?.ip();
             let text = format!("{source} type {kind} code {code}, quoted with {hops} hops left");
             return Ok(Some((source, text)));
         }
