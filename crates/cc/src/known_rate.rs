@@ -5,9 +5,10 @@
 //! the path goes on beyond it, through networks of others. So this controller sends at the link's
 //! rate as long as nothing speaks against it, and looks for a bottleneck elsewhere:
 //!
-//! - Segments wait somewhere, and ever longer: in two trains of acknowledgements in a row every RTT
-//!   is well above the smallest and still growing, and the trains arrive more slowly than the link
-//!   sends. A link that corrupts has no queue, so random losses alone say nothing.
+//! - Segments wait somewhere, and ever longer: for a while every RTT is well above the smallest and
+//!   still growing, also in its second half, and acknowledgements arrive more slowly than the link
+//!   sends. A link that corrupts has no queue, so random losses alone say nothing. Delay that jitters
+//!   grows, too, but not for long: it has to grow by more than it varies from train to train.
 //! - More is lost than corruption explains: a third of a round trip, or a tenth of two in a row.
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
@@ -32,8 +33,22 @@ const QUEUE_PARTS: u32 = 16;
 const WATCHED_QUEUE_PARTS: u32 = 4;
 /// And by so much at least, beyond the time of a packet on the link.
 const QUEUE_MIN: Duration = Duration::from_millis(5);
-/// Trains with a queue, one after the other, that show a bottleneck.
+/// Trains without a queue, one after the other, that show that there is room.
 const TRAINS: u32 = 2;
+/// Segments wait ever longer for so long, at least, where there is a bottleneck.
+const GROWS_MIN: Duration = Duration::from_millis(100);
+/// In the second half of this they wait by so much longer, beyond what the rates explain.
+const GROWTH_MIN: Duration = Duration::from_millis(10);
+/// A bottleneck of less than half of the rate shows as soon as they wait by so much longer: its
+/// buffer may be short.
+const MUCH_GROWTH: Duration = Duration::from_millis(40);
+/// The RTT varies by so many mean differences between trains.
+const SPREAD_DIFFERENCES: u32 = 4;
+/// The mean difference follows the newest one by this part (one over it).
+const DIFFERENCE_PARTS: u32 = 8;
+/// What the RTT has beyond the smallest one, and is no bottleneck's, is at most as much as that and
+/// this.
+const LATER_MAX: Duration = Duration::from_millis(50);
 /// What arrives at less than this share of the rate that is sent at, percent, has been held up.
 const SLOW_PERCENT: u64 = 95;
 /// Loss of this share of a round trip, percent, is not corruption.
@@ -70,6 +85,8 @@ pub(crate) struct KnownRate {
     draining_rounds: u32,
     /// Acknowledged so far.
     delivered: u64,
+    /// Bytes and segments lost so far.
+    lost: (u64, u64),
     /// Trains without a queue, one after the other, since the beginning: with two of them the
     /// window is open.
     free: u32,
@@ -77,8 +94,12 @@ pub(crate) struct KnownRate {
     base: Option<Duration>,
     rounds: Rounds,
     train: Train,
-    /// Trains with a queue so far, and the fastest of them.
-    queued: (u32, u64),
+    /// Mean difference of the smallest RTTs of trains that follow each other.
+    difference: Duration,
+    /// Where the last train began.
+    train_began: Option<Mark>,
+    /// Segments have waited since then.
+    waiting: Option<Waiting>,
     /// Largest rate at which something arrived in this round trip.
     arrived_bps: u64,
     /// The next trial comes after so many round trips.
@@ -115,6 +136,37 @@ struct Rounds {
     lossy: bool,
     /// A segment came without having waited.
     unqueued: bool,
+    /// The smallest RTT of this round trip, and of the one before.
+    min_rtt: Option<Duration>,
+    min_rtt_before: Option<Duration>,
+}
+
+/// Trains of segments that have all waited.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    begin: Mark,
+    /// Where the second half of the least time begins.
+    middle: Option<Mark>,
+    end: Mark,
+}
+
+/// Where a train ended.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    /// How long its last segment took.
+    rtt: Duration,
+    delivered: u64,
+    /// Bytes and segments that were lost.
+    lost: (u64, u64),
+}
+
+impl Mark {
+    /// What has arrived since another one, bits per second.
+    fn rate_bps_since(&self, before: &Self) -> u64 {
+        let bits = u128::from(self.delivered.saturating_sub(before.delivered)) * 8 * SECOND_NS;
+        u64::try_from(bits / self.at.since(before.at).as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
 }
 
 /// Acknowledgements that have come in since the last judgement.
@@ -124,18 +176,20 @@ struct Train {
     bytes: u64,
     min_rtt: Option<Duration>,
     last_rtt: Option<Duration>,
-    /// The last one of the train before.
+    /// The last and the smallest one of the train before.
     rtt_before: Option<Duration>,
+    min_rtt_before: Option<Duration>,
 }
 
 /// What a train has shown.
 struct Shown {
-    rate_bps: u64,
     has_queue: bool,
     /// By how much more the last segment had waited than the last one of the train before, and how
     /// long the train was.
     grown: Duration,
     took: Duration,
+    begin: Mark,
+    end: Mark,
 }
 
 impl KnownRate {
@@ -150,11 +204,14 @@ impl KnownRate {
             is_watched: false,
             draining_rounds: 0,
             delivered: 0,
+            lost: (0, 0),
             free: 0,
             base: config.handshake_rtt.filter(|rtt| !rtt.is_zero()),
             rounds: Rounds::default(),
             train: Train::default(),
-            queued: (0, 0),
+            difference: Duration::ZERO,
+            train_began: None,
+            waiting: None,
             arrived_bps: 0,
             patience_rounds: TRIAL_ROUNDS,
             state: State::Link(0),
@@ -168,6 +225,7 @@ impl KnownRate {
     }
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
+        self.lost = (self.lost.0 + lost.bytes, self.lost.1 + lost.segments);
         self.rounds.lost += lost.bytes;
         self.rounds.lost_segments += lost.segments;
         if let State::Beyond(bbr, _) = &mut self.state {
@@ -178,6 +236,7 @@ impl KnownRate {
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt.filter(|rtt| !rtt.is_zero()) {
             self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
+            self.rounds.min_rtt = Some(self.rounds.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         self.arrived_bps = self.arrived_bps.max(ack.sample.rate_bps.unwrap_or(0));
         self.rounds.delivered += ack.acked_bytes;
@@ -204,7 +263,8 @@ impl KnownRate {
                     *calm = if calm_now { *calm + 1 } else { 0 };
                     let (rate, waited) = (bbr.bandwidth_bps(), *calm);
                     self.base = bbr.min_rtt().or(self.base);
-                    if rate >= self.link_bps / 100 * SLOW_PERCENT && calm_now {
+                    // Delay that jitters is never calm, and what arrives as fast as the link sends finds room.
+                    if rate >= self.link_bps / 100 * SLOW_PERCENT && !heavy_loss {
                         self.state = State::Link(0);
                     } else if waited >= self.patience_rounds {
                         self.start_trial(rate / 2 * 3);
@@ -213,7 +273,8 @@ impl KnownRate {
             }
         }
         if ack.round_start {
-            self.rounds = Rounds { lossy: self.rounds.lossy, ..Rounds::default() };
+            let Rounds { lossy, min_rtt, min_rtt_before, .. } = self.rounds;
+            self.rounds = Rounds { lossy, min_rtt_before: min_rtt.or(min_rtt_before), ..Rounds::default() };
             self.arrived_bps = ack.sample.rate_bps.unwrap_or(0);
         }
     }
@@ -268,7 +329,7 @@ impl KnownRate {
         self.link_bps = payload_bps;
         self.config.fixed_rate_bps = Some(payload_bps);
         self.train = Train::default();
-        self.queued = (0, 0);
+        self.waiting = None;
         if falls && watched {
             // All that were heard have waited: it was for the link.
             self.draining_rounds = DRAINING_ROUNDS;
@@ -323,7 +384,7 @@ impl KnownRate {
     /// link, and only the end until something has come through without waiting.
     pub(crate) fn copies(&self) -> Copies {
         match self.state {
-            State::Link(_) if self.queued.0 > 0 => Copies::None,
+            State::Link(_) if self.waiting.is_some() => Copies::None,
             State::Link(_) if self.free < TRAINS => Copies::End,
             State::Link(_) => Copies::All,
             State::Trial(_) | State::Beyond(..) => Copies::None,
@@ -349,7 +410,9 @@ impl KnownRate {
         let Some(base) = self.base.filter(|_| self.free >= TRAINS) else {
             return self.initial_window.saturating_add(self.delivered).min(self.config.window_limit_bytes);
         };
-        let answered = base + self.config.acks_wait;
+        // Delay that jitters is later than its smallest all the time, where much is under way.
+        let usual = self.rounds.min_rtt_before.unwrap_or(base).clamp(base, base * 2 + LATER_MAX);
+        let answered = usual + self.config.acks_wait;
         let holds = u128::from(rate_bps) * answered.as_nanos() / 8 / SECOND_NS;
         let twice = u64::try_from(holds.saturating_mul(2)).unwrap_or(u64::MAX);
         twice.max(self.initial_window).min(self.config.window_limit_bytes)
@@ -362,7 +425,12 @@ impl KnownRate {
         let packet = Duration::from_nanos(u64::try_from(packet).unwrap_or(u64::MAX));
         let late = self.config.acks_wait;
         let parts = if self.is_watched { WATCHED_QUEUE_PARTS } else { QUEUE_PARTS };
-        self.base.map(|base| base + (base / parts).max(QUEUE_MIN) + packet + late)
+        self.base.map(|base| base + (base / parts).max(QUEUE_MIN).max(self.spread()) + packet + late)
+    }
+
+    /// How much RTTs vary from train to train.
+    fn spread(&self) -> Duration {
+        self.difference * SPREAD_DIFFERENCES
     }
 
     /// What a train shows that is complete now.
@@ -384,16 +452,24 @@ impl KnownRate {
             return None;
         }
         let rtt_before = self.train.last_rtt.or(self.train.rtt_before);
-        let next = Train { since: ack.now, rtt_before, ..Train::default() };
+        let min_rtt_before = self.train.min_rtt.or(self.train.min_rtt_before);
+        let next = Train { since: ack.now, rtt_before, min_rtt_before, ..Train::default() };
         let train = core::mem::replace(&mut self.train, next);
         // Without an RTT, as of what has been sent twice, it says nothing.
         let (min_rtt, last_rtt) = train.min_rtt.zip(train.last_rtt)?;
-        let bits = u128::from(train.bytes) * 8 * SECOND_NS / took.as_nanos().max(1);
+        if let Some(before) = train.min_rtt_before {
+            let parts = DIFFERENCE_PARTS;
+            self.difference = self.difference / parts * (parts - 1) + min_rtt.abs_diff(before) / parts;
+        }
+        let first_rtt = train.rtt_before.or(self.base).unwrap_or(last_rtt);
+        let delivered = self.delivered;
+        let begin_delivered = delivered.saturating_sub(train.bytes);
         Some(Shown {
-            rate_bps: u64::try_from(bits).unwrap_or(u64::MAX),
             has_queue: min_rtt >= from,
-            grown: last_rtt.saturating_sub(train.rtt_before.or(self.base).unwrap_or(last_rtt)),
+            grown: last_rtt.saturating_sub(first_rtt),
             took,
+            begin: Mark { at: train.since, rtt: first_rtt, delivered: begin_delivered, lost: self.lost },
+            end: Mark { at: ack.now, rtt: last_rtt, delivered, lost: self.lost },
         })
     }
 
@@ -406,23 +482,61 @@ impl KnownRate {
             State::Trial(trial) => trial.rate_bps,
             _ => self.link_bps,
         };
-        let slow = shown.rate_bps < sent_at / 100 * SLOW_PERCENT;
-        let excused = self.draining_rounds > 0;
-        if excused
-            || !shown.has_queue
-            || !slow
-            || shown.grown <= shown.took / 100 * (100 - SLOW_PERCENT as u32)
-        {
-            self.queued = (0, 0);
-            if let State::Trial(trial) = &mut self.state
-                && trial.rounds > 0
-            {
-                trial.trains += 1;
-            }
+        // What waits now may have begun to with the train before.
+        let begin = self.train_began.replace(shown.begin).unwrap_or(shown.begin);
+        if self.draining_rounds > 0 || !shown.has_queue {
+            self.waiting = None;
+            self.note_room(1);
             return false;
         }
-        self.queued = (self.queued.0 + 1, self.queued.1.max(shown.rate_bps));
-        self.queued.0 >= TRAINS
+        let least = GROWS_MIN.max(self.spread() * 2);
+        let slow_bps = sent_at / 100 * SLOW_PERCENT;
+        let begun = Waiting { begin, middle: None, end: shown.end };
+        let waiting = self.waiting.get_or_insert(begun);
+        waiting.end = shown.end;
+        let grown = shown.end.rtt.saturating_sub(waiting.begin.rtt);
+        let much = MUCH_GROWTH + self.difference * SPREAD_DIFFERENCES;
+        if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
+            return true;
+        }
+        // Who waits and is lost has found a full buffer.
+        let lost = (shown.end.lost.0 - waiting.begin.lost.0, shown.end.lost.1 - waiting.begin.lost.1);
+        let came = shown.end.delivered.saturating_sub(waiting.begin.delivered);
+        if lost.1 >= LOST_SEGMENTS_MIN && lost.0 * 100 > (lost.0 + came) * LOSS_AGAIN_PERCENT {
+            return true;
+        }
+        if shown.end.at.since(waiting.begin.at) < least / 2 {
+            return false;
+        }
+        let middle = *waiting.middle.get_or_insert(shown.end);
+        let took = shown.end.at.since(middle.at);
+        if took < least / 2 {
+            return false;
+        }
+        let grown = shown.end.rtt.saturating_sub(middle.rtt);
+        let explained = took / 100 * (100 - SLOW_PERCENT as u32);
+        let is_slow = shown.end.rate_bps_since(&middle) < slow_bps;
+        if is_slow && grown > explained + GROWTH_MIN.max(self.difference * SPREAD_DIFFERENCES) {
+            return true;
+        }
+        if !is_slow {
+            self.note_room(TRAINS);
+        }
+        if took > least * 2 {
+            // It does not grow any more: from here on anew.
+            let begin = middle;
+            self.waiting = Some(Waiting { begin, middle: Some(shown.end), end: shown.end });
+        }
+        false
+    }
+
+    /// So many trains of a trial have found room.
+    fn note_room(&mut self, trains: u32) {
+        if let State::Trial(trial) = &mut self.state
+            && trial.rounds > 0
+        {
+            trial.trains += trains;
+        }
     }
 
     /// A round trip has passed: whether it lost more than a link corrupts.
@@ -438,7 +552,8 @@ impl KnownRate {
 
     /// BBR goes on from what has arrived.
     fn give_way(&mut self, now: Instant) {
-        let rate = if self.queued.1 > 0 { self.queued.1 } else { self.arrived_bps };
+        let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
+        let rate = seen.unwrap_or(self.arrived_bps);
         let rate = rate.min(self.link_bps);
         if !matches!(self.state, State::Link(PROVEN_ROUNDS..)) {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
@@ -452,7 +567,7 @@ impl KnownRate {
                 ..self.config
             }),
         };
-        self.queued = (0, 0);
+        self.waiting = None;
         self.train = Train::default();
         // What follows has been found out.
         self.free = TRAINS;
@@ -460,7 +575,7 @@ impl KnownRate {
     }
 
     fn start_trial(&mut self, rate_bps: u64) {
-        self.queued = (0, 0);
+        self.waiting = None;
         self.train = Train::default();
         self.rounds.lossy = false;
         self.state = if rate_bps >= self.link_bps {
@@ -482,7 +597,7 @@ impl KnownRate {
             State::Trial(trial) => {
                 // What left after the rate had changed is acknowledged in the second round trip.
                 trial.rounds = trial.rounds.saturating_add(1);
-                if trial.rounds >= 2 && trial.trains >= TRAINS && self.queued.0 == 0 {
+                if trial.rounds >= 2 && trial.trains >= TRAINS {
                     let next = trial.rate_bps / 2 * 3;
                     self.start_trial(next);
                 }
@@ -542,7 +657,7 @@ mod tests {
     /// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
     /// RTT on.
     fn wait(cc: &mut KnownRate, from_ms: u64) {
-        for n in 0..32 {
+        for n in 0..64 {
             let (now, rtt) = (Instant::from_millis(5_000 + from_ms + 3 * n), from_ms + n + n / 2);
             cc.on_ack(&Ack {
                 now,

@@ -18,7 +18,9 @@
 //! declared rate is tried again, after each failure half as often.
 
 mod hosts;
+mod moving;
 mod peer;
+mod spread;
 mod steer;
 
 use std::collections::VecDeque;
@@ -27,8 +29,10 @@ use farlink_wire::time::{Duration, Instant};
 
 use crate::sent::SentLog;
 use hosts::Hosts;
-use peer::{Mark, Peer, Sample, Sent, Terms, is_less, micros};
-use steer::{Draining, Presence};
+use moving::Moving;
+use peer::{Mark, Newest, Peer, Sample, Sent, Terms, is_less, micros};
+use spread::Spread;
+use steer::{Drained, Draining, Presence};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -166,6 +170,14 @@ pub struct RateEstimate {
     presence: Presence,
     /// Less is sent than the link carries.
     draining: Option<Draining>,
+    /// Its rate moves, perhaps.
+    moving: Moving,
+    /// When the newest packet left that has been reported.
+    newest_sent_at: Instant,
+    /// The rate at which to send so that enough is under way, bits per second.
+    filling_bps: Option<u64>,
+    /// And whether what stands before it goes.
+    drained: Option<Drained>,
     /// Hosts tell of the link, for want of a gateway.
     hosts: Hosts,
 }
@@ -247,6 +259,12 @@ impl RateEstimate {
         self.rate_bps
     }
 
+    /// Bits per second that connections may count on: the most of late, where it moves.
+    #[must_use]
+    pub fn offered_bps(&self, now: Instant) -> Option<u64> {
+        self.rate_bps.map(|rate| self.best_bps(now).map_or(rate, |best| best.max(rate)))
+    }
+
     /// It is known, and no longer only what the link has carried so far.
     #[must_use]
     pub fn is_known(&self) -> bool {
@@ -264,6 +282,9 @@ impl RateEstimate {
             return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
+        if let Some(filling_bps) = self.filling_bps {
+            return Some(filling_bps);
+        }
         let least = self.most_bps.filter(|_| self.is_declared).map_or(1, |most| most / LEAST_SENT_PART);
         let sent = |rate: u64| self.at_most(rate.saturating_mul(u64::from(gain)) / 100);
         self.rate_bps.map(|rate| sent(rate).max(least.min(rate)).max(1))
@@ -285,6 +306,7 @@ impl RateEstimate {
         let apart = self.round() / LOG_PARTS;
         self.sent.note(now, total_bytes, apart);
         self.uncounted.note(now, uncounted_bytes, apart);
+        self.filling_bps = self.wants_more_under_way(now);
     }
 
     /// The same before anything else, where nothing has been noted yet.
@@ -333,6 +355,7 @@ impl RateEstimate {
             self.rtt = Some(rtt);
         }
         let Some(sent_at) = report.sent_at else { return };
+        self.newest_sent_at = self.newest_sent_at.max(sent_at);
         if !self.admit(now, report) {
             return;
         }
@@ -345,6 +368,9 @@ impl RateEstimate {
             is_declared: self.is_declared,
             is_slowed: self.gain < 100,
             sent: self.sent_by(now, sent_at),
+            now,
+            rtt: self.round(),
+            rate_bps: self.rate_bps,
         };
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
@@ -512,7 +538,7 @@ impl RateEstimate {
                 self.start_probe(now);
                 return;
             }
-        } else if let Some(less) = self.fallen(now, old, sample.took)
+        } else if let Some(less) = self.fallen(now, old, sample)
             && self.believes(less)
         {
             self.confirmed_at = now;
@@ -525,6 +551,9 @@ impl RateEstimate {
             self.rate_bps = Some(self.at_most(less.max(least).max(8_000)));
         } else if busy && rate > old / 10 * 9 {
             self.confirmed_at = now;
+        }
+        if sample.saturated || busy {
+            self.follow_moves(now, sample);
         }
         self.steer(now, sample, busy);
     }
@@ -539,10 +568,10 @@ impl RateEstimate {
 
     /// What the link carries, where all that has been told for a while says that it is full and
     /// carries less than was thought.
-    fn fallen(&self, now: Instant, rate_bps: u64, took: Duration) -> Option<u64> {
+    fn fallen(&self, now: Instant, rate_bps: u64, sample: &Sample) -> Option<u64> {
         let most = |time: Duration| {
             // Three samples, at least, however long they take.
-            let time = time.max(took / 2 * 5);
+            let time = time.max(sample.took / 2 * 5).max(Spread::fall_time(sample.spread));
             let lately = || self.recent.iter().rev().take_while(|(at, _)| now.since(*at) <= time);
             let full = lately().count() >= 3 && lately().all(|(_, s)| s.saturated);
             lately().map(|(_, s)| s.rate_bps).max().filter(|_| full)
@@ -621,7 +650,12 @@ impl RateEstimate {
                     waited: Duration::ZERO,
                     sent,
                 },
-                newest: (sent_at, Duration::ZERO),
+                newest: Newest {
+                    sent_at,
+                    waited: Duration::ZERO,
+                    total_bytes: sent.and_then(|sent| sent.total_bytes),
+                },
+                spread: Spread::default(),
                 unbroken: true,
                 delay_us,
                 delay_before_us: None,

@@ -96,12 +96,13 @@ impl LinkRate {
     }
 
     /// What follows for the connections; `None`: nothing is looked at.
-    pub fn news(&self) -> Option<Change> {
+    pub fn news(&self, now: Instant) -> Option<Change> {
         let estimate = self.estimate.as_ref()?;
+        let offered_bps = estimate.offered_bps(now);
         Some(if estimate.is_declared() {
-            Change::Carried(estimate.rate_bps().filter(|_| !estimate.is_as_declared()))
+            Change::Carried(offered_bps.filter(|_| !estimate.is_as_declared()))
         } else {
-            let found = estimate.rate_bps().zip(estimate.rtt());
+            let found = offered_bps.zip(estimate.rtt());
             Change::Estimate(found.map(|(rate_bps, rtt)| LinkEstimate { rate_bps, rtt }))
         })
     }

@@ -469,7 +469,7 @@ impl LinkQueue {
         if self.rate_bps != sending_bps {
             self.set_rate(now, sending_bps);
         }
-        self.rate.news()
+        self.rate.news(now)
     }
 
     /// When [`Self::follow_rate`] or the queue wants attention.

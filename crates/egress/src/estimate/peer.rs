@@ -3,7 +3,13 @@
 
 use farlink_wire::time::{Duration, Instant};
 
+use super::spread::Spread;
 use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
+
+/// A link may carry so much more than it is thought to, or less, percent, without its delay being
+/// taken to vary.
+const FASTER_PERCENT: u64 = 125;
+const SLOWER_PERCENT: u64 = 80;
 
 /// Where the rate is declared, packets have to arrive faster or more slowly than they left by this
 /// part (one over it), or they show no rate.
@@ -60,6 +66,20 @@ pub(super) struct Terms {
     /// A rate is taken over so long at least.
     pub(super) took_min: Duration,
     pub(super) sent: Option<Sent>,
+    pub(super) now: Instant,
+    pub(super) rtt: Duration,
+    /// What the link is thought to carry, bits per second.
+    pub(super) rate_bps: Option<u64>,
+}
+
+/// The newest packet that was reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) sent_at: Instant,
+    /// Above the smallest one-way delay.
+    pub(super) waited: Duration,
+    /// Bytes that had been sent by then; `None`: not known.
+    pub(super) total_bytes: Option<u64>,
 }
 
 /// One gateway at the other end.
@@ -70,8 +90,8 @@ pub(super) struct Peer {
     pub(super) is_host: bool,
     pub(super) heard_at: Instant,
     pub(super) last: Mark,
-    /// When the packet of the newest report left, and how long it waited before the link.
-    pub(super) newest: (Instant, Duration),
+    pub(super) newest: Newest,
+    pub(super) spread: Spread,
     /// Every packet that was told of since the last mark had left before the one told of before it
     /// had gone over the link: the link has not been idle.
     pub(super) unbroken: bool,
@@ -93,8 +113,9 @@ pub(super) struct Sample {
     pub(super) counted_bps: Option<u64>,
     /// The link was the bottleneck in between.
     pub(super) saturated: bool,
-    /// How long the last byte waited before the link.
+    /// How long the last byte waited before the link, beyond the spread of its delay.
     pub(super) waited: Duration,
+    pub(super) spread: Duration,
     pub(super) sent_at: Instant,
     pub(super) bytes: u32,
     /// The time in which they came.
@@ -120,7 +141,7 @@ impl Peer {
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
-        let Terms { patience, wait_min, strong_only, is_declared, is_slowed, took_min, sent } = *terms;
+        let Terms { patience, wait_min, strong_only, is_declared, is_slowed, took_min, sent, .. } = *terms;
         let base_us = match self.delay_before_us {
             Some(before) if is_less(before, self.delay_us) => before,
             _ => self.delay_us,
@@ -137,8 +158,8 @@ impl Peer {
             return None;
         }
         let took = Duration::from_micros(u64::from(took_us));
-        let (newest_sent_at, newest_waited) = core::mem::replace(&mut self.newest, (sent_at, waited));
-        self.unbroken &= sent_at.since(newest_sent_at) <= newest_waited;
+        let spread = self.follow_spread(sent_at, waited, terms);
+        let took_min = took_min.max(Spread::rate_time(spread, terms.rtt));
         let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
         let sending = sent_at.since(self.last.sent_at);
         let grown = took.saturating_sub(sending);
@@ -169,14 +190,34 @@ impl Peer {
             }
         };
         let some = time_of(6_000, rate_bps).max(wait_min);
-        let waiting = waited > some && (before.waited > some / 2 || grown > took / 8);
+        let waiting =
+            waited > some + spread && (before.waited > some / 2 + spread || grown > took / 8 + spread);
         // What arrives as fast as it was sent shows how fast it was sent.
         let shows = !(is_declared || is_slowed) || took.abs_diff(sending) > took / SHOWS_PARTS;
         let saturated = (waiting && shows) || (strong_only && burst);
         let all_bytes = now.total_bytes.zip(then.total_bytes).map(|(now, then)| now.saturating_sub(then));
         let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);
         let by = self.id;
-        Some(Sample { rate_bps, counted_bps, saturated, waited, sent_at, bytes, took, by, beside })
+        let waited = waited.saturating_sub(spread);
+        Some(Sample { rate_bps, counted_bps, saturated, waited, spread, sent_at, bytes, took, by, beside })
+    }
+
+    /// A packet waited so long that left then. Returns how much the delay varies by itself.
+    fn follow_spread(&mut self, sent_at: Instant, waited: Duration, terms: &Terms) -> Duration {
+        let total_bytes = terms.sent.and_then(|sent| sent.total_bytes);
+        let before = core::mem::replace(&mut self.newest, Newest { sent_at, waited, total_bytes });
+        let apart = sent_at.since(before.sent_at);
+        self.unbroken &= apart <= before.waited;
+        let added = total_bytes.zip(before.total_bytes).zip(terms.rate_bps);
+        if let Some(((total, total_before), rate_bps)) = added {
+            let added = total.saturating_sub(total_before);
+            let queue_at = |percent: u64| {
+                (before.waited + time_of(added, rate_bps / 100 * percent)).saturating_sub(apart)
+            };
+            let queue = (queue_at(FASTER_PERCENT), queue_at(SLOWER_PERCENT));
+            self.spread.note(terms.now, waited, queue, terms.rtt);
+        }
+        self.spread.now(terms.now)
     }
 }
 

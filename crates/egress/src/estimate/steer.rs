@@ -18,6 +18,8 @@ const MISTAKEN_PERCENT: u64 = 75;
 /// What waits for so many round trips, though less is sent than the link carries, does not wait:
 /// the path has become longer.
 const DRAIN_ROUNDS: u32 = 4;
+/// And in so many round trips it is looked at whether that helps.
+const VERIFY_ROUNDS: u32 = 4;
 /// Where bytes have waited for so long without a break, a little less is sent for a while than the
 /// link carries. Else the queue that stands would be taken for a part of the path, and another one
 /// be built on it.
@@ -49,6 +51,18 @@ pub(super) struct Draining {
     waited: Duration,
     /// The time in which a change showed then.
     beat: Duration,
+}
+
+/// Less is sent, so that what stands before the link goes: whether it does is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drained {
+    since: Instant,
+    /// Bytes that had left by then.
+    total_bytes: u64,
+    /// So long they waited.
+    waited: Duration,
+    /// And so much arrived, bits per second.
+    carried_bps: u64,
 }
 
 /// Whether the link has been there all the time.
@@ -87,6 +101,7 @@ impl RateEstimate {
             return;
         }
         let left = left.unwrap_or(waited);
+        self.verify_drained(now, sample, left.max(waited));
         let may_probe = busy && self.may_probe(now, waited.max(left));
         let prepares = may_probe && self.is_mistaken() && now.since(self.lowered.0) > self.beat();
         if prepares {
@@ -150,6 +165,36 @@ impl RateEstimate {
         }
         let (until, gain) = self.lowered;
         if now < until { gain } else { u32::MAX }
+    }
+
+    /// Less has been sent than arrived before, by as much as stood before the link. Where what has
+    /// left since waits as long as ever, it was no queue: bytes need so much longer.
+    fn verify_drained(&mut self, now: Instant, sample: &Sample, waits: Duration) {
+        let Some(drained) = self.drained else {
+            if self.gain < 100 && waits > self.waiting_wanted() {
+                let carried_bps = self.carried_of_late(sample).or(self.rate_bps).unwrap_or(1);
+                let total_bytes = self.sent.total_bytes();
+                self.drained = Some(Drained { since: now, total_bytes, waited: waits, carried_bps });
+            }
+            return;
+        };
+        let has_gone = sample.waited < drained.waited / 2;
+        let grows = sample.waited > drained.waited / 4 * 5;
+        if has_gone || grows || now.since(drained.since) > VERIFY_ROUNDS * self.beat() {
+            self.drained = None;
+            return;
+        }
+        let Some(total) = self.sent.total_by(sample.sent_at, now) else { return };
+        let sent = super::time_of(total.saturating_sub(drained.total_bytes), drained.carried_bps);
+        let gone = sample.sent_at.since(drained.since).saturating_sub(sent);
+        let most = drained.waited / 4 * 3;
+        if gone >= most && sample.waited >= most {
+            self.drained = None;
+            let longer = sample.waited;
+            self.peers.iter_mut().for_each(|peer| peer.rebase(now, longer));
+            self.recent.clear();
+            (self.gain, self.gain_until, self.draining) = (100, None, None);
+        }
     }
 
     /// What waits seems to wait for as long as it did before less was sent than the link carries.
