@@ -17,6 +17,7 @@
 //! bytes wait before the link and it takes longer; then so much is sent as it carries, and the
 //! declared rate is tried again, after each failure half as often.
 
+mod burst;
 mod hosts;
 mod moving;
 mod peer;
@@ -28,6 +29,7 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::sent::SentLog;
+use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
 use peer::{Mark, Newest, Peer, Sample, Sent, Terms, is_less, micros};
@@ -170,6 +172,10 @@ pub struct RateEstimate {
     presence: Presence,
     /// Less is sent than the link carries.
     draining: Option<Draining>,
+    /// What the first burst has shown so far.
+    burst: Burst,
+    /// How much its delay varies by itself, by the newest sample.
+    spread: Duration,
     /// Its rate moves, perhaps.
     moving: Moving,
     /// When the newest packet left that has been reported.
@@ -375,6 +381,7 @@ impl RateEstimate {
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
+        self.spread = sample.spread;
         if !report.of_host || !self.is_as_declared() {
             self.waited = (sample.sent_at, sample.waited);
         }
@@ -483,7 +490,7 @@ impl RateEstimate {
     fn waiting_wanted(&self) -> Duration {
         let packets = self.rate_bps.map_or(Duration::ZERO, |rate| time_of(3_000, rate));
         let least = if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN };
-        (self.round() / 50).clamp(least, Duration::from_millis(20)) + packets
+        (self.round() / 50).clamp(least, Duration::from_millis(20)) + packets + self.spread
     }
 
     fn learn(&mut self, now: Instant, sample: &Sample, busy_since: Option<Instant>) {
@@ -491,6 +498,7 @@ impl RateEstimate {
         let Some(old) = self.rate_bps else {
             if sample.saturated {
                 self.found(now, rate);
+                self.burst = Burst::new(now + self.round() / 2, &sample.with_rate(rate));
             } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
                 self.confirmed_at = now;
                 // So much has been carried before.
@@ -500,6 +508,9 @@ impl RateEstimate {
             }
             return;
         };
+        if self.burst_goes_on(now, sample) {
+            return;
+        }
         if self.searching {
             self.told_at = now;
             if sample.saturated {

@@ -113,6 +113,8 @@ pub(super) struct Sample {
     pub(super) counted_bps: Option<u64>,
     /// The link was the bottleneck in between.
     pub(super) saturated: bool,
+    /// What was sent at once has been drawn apart.
+    pub(super) is_burst: bool,
     /// How long the last byte waited before the link, beyond the spread of its delay.
     pub(super) waited: Duration,
     pub(super) spread: Duration,
@@ -124,6 +126,13 @@ pub(super) struct Sample {
     pub(super) by: u32,
     /// Much of what left in between was not of TCP.
     pub(super) beside: bool,
+}
+
+impl Sample {
+    /// The same with another rate, bits per second.
+    pub(super) fn with_rate(self, rate_bps: u64) -> Self {
+        Self { rate_bps, ..self }
+    }
 }
 
 impl Peer {
@@ -199,7 +208,20 @@ impl Peer {
         let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);
         let by = self.id;
         let waited = waited.saturating_sub(spread);
-        Some(Sample { rate_bps, counted_bps, saturated, waited, spread, sent_at, bytes, took, by, beside })
+        let is_burst = burst;
+        Some(Sample {
+            rate_bps,
+            counted_bps,
+            saturated,
+            is_burst,
+            waited,
+            spread,
+            sent_at,
+            bytes,
+            took,
+            by,
+            beside,
+        })
     }
 
     /// A packet waited so long that left then. Returns how much the delay varies by itself.
