@@ -176,8 +176,9 @@ pub struct RateEstimate {
     burst: Burst,
     /// How much its delay varies by itself, by the newest sample.
     spread: Duration,
-    /// Its rate moves, perhaps.
+    /// Its rate moves, perhaps, and so does its delay.
     moving: Moving,
+    moves: bool,
     /// When the newest packet left that has been reported.
     newest_sent_at: Instant,
     /// The rate at which to send so that enough is under way, bits per second.
@@ -382,6 +383,7 @@ impl RateEstimate {
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
         self.spread = sample.spread;
+        self.moves = self.moving.is_likely(now);
         if !report.of_host || !self.is_as_declared() {
             self.waited = (sample.sent_at, sample.waited);
         }
@@ -489,7 +491,7 @@ impl RateEstimate {
     /// that the link never runs dry for want of a few packets.
     fn waiting_wanted(&self) -> Duration {
         let packets = self.rate_bps.map_or(Duration::ZERO, |rate| time_of(3_000, rate));
-        let least = if self.is_declared { DECLARED_WAIT_MIN } else { WAIT_MIN };
+        let least = if self.is_declared || self.moves { DECLARED_WAIT_MIN } else { WAIT_MIN };
         (self.round() / 50).clamp(least, Duration::from_millis(20)) + packets + self.spread
     }
 

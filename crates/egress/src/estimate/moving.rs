@@ -38,6 +38,13 @@ pub(super) struct Moving {
     wanted_bytes: u64,
 }
 
+impl Moving {
+    /// Nobody knows that it is steady.
+    pub(super) fn is_likely(&self, now: Instant) -> bool {
+        self.about_bps == 0 || now < self.until
+    }
+}
+
 impl RateEstimate {
     /// The link has been full of late, and carried so much.
     pub(super) fn follow_moves(&mut self, now: Instant, sample: &Sample) {
