@@ -524,7 +524,7 @@ impl RateEstimate {
             return;
         }
         let busy = busy_since.is_some_and(|since| since <= sample.sent_at);
-        let lately = self.round().max(sample.took * 4);
+        let lately = self.round().max(sample.took * 4).max(self.fall_time(sample));
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > lately)
             || self.recent.len() >= RECENT_MAX
         {
@@ -582,11 +582,14 @@ impl RateEstimate {
     /// What the link carries, where all that has been told for a while says that it is full and
     /// carries less than was thought.
     fn fallen(&self, now: Instant, rate_bps: u64, sample: &Sample) -> Option<u64> {
+        let spread_time = self.fall_time(sample);
         let most = |time: Duration| {
             // Three samples, at least, however long they take.
-            let time = time.max(sample.took / 2 * 5).max(Spread::fall_time(sample.spread));
+            let time = time.max(sample.took / 2 * 5).max(spread_time);
             let lately = || self.recent.iter().rev().take_while(|(at, _)| now.since(*at) <= time);
-            let full = lately().count() >= 3 && lately().all(|(_, s)| s.saturated);
+            let covers =
+                lately().last().is_some_and(|(at, s)| now.since(*at) + s.took >= spread_time / 4 * 3);
+            let full = covers && lately().count() >= 3 && lately().all(|(_, s)| s.saturated);
             lately().map(|(_, s)| s.rate_bps).max().filter(|_| full)
         };
         let round = self.round();
@@ -594,6 +597,12 @@ impl RateEstimate {
         let percent = if self.is_as_declared() { DECLARED_PERCENT } else { 100 };
         let is_less = |most: &u64| most.saturating_mul(100) < rate_bps.saturating_mul(percent);
         much_less.or_else(|| most(round / 8 * 5).filter(is_less))
+    }
+
+    /// The link has to seem slower for so long, at least.
+    fn fall_time(&self, sample: &Sample) -> Duration {
+        let least = if self.hosts.tell { hosts::FALL_TIME_MIN } else { Duration::ZERO };
+        Spread::fall_time(sample.spread).max(least)
     }
 
     /// The link was full for the first time.

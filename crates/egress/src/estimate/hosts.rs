@@ -23,6 +23,9 @@ const LEAST_PERCENT: u64 = 45;
 pub(super) const WAIT_MIN: Duration = Duration::from_millis(20);
 /// A rate is taken over so long at least: hosts acknowledge in bunches.
 const TOOK_MIN: Duration = Duration::from_millis(40);
+/// And a lower one has to show for so long: their acknowledgements, and what lies behind the link,
+/// jitter.
+pub(super) const FALL_TIME_MIN: Duration = Duration::from_millis(500);
 /// As long as the link is believed to carry what is declared no less is sent than so much of it,
 /// percent, whatever comes late.
 pub(super) const GAIN_MIN_AS_DECLARED: u32 = 95;
