@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::leg::Leg;
-use crate::link::{Expired, Link, Links, State};
+use crate::link::{Expired, Link, Links, State, covered};
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::sender::Question;
@@ -94,7 +94,10 @@ impl Split<'_> {
         // An answer is here before the next question leaves: else it would count as the answer to
         // that one, and would have come too soon (RFC 8985 6.2 step 2).
         let rtt = link.rtt_in_force().unwrap_or(RTT_UNKNOWN);
-        let apart = (rtt + rtt / QUESTION_SLACK_PARTS).max(cx.config.timers.rto_min);
+        // The question may be a full segment.
+        let late = link.packet_time().of_answer(self.relays.get(to.other()).tx.mss().into());
+        let late = late.saturating_sub(covered(cx.config.timers.rto_min));
+        let apart = (rtt + rtt / QUESTION_SLACK_PARTS + late).max(cx.config.timers.rto_min);
         // What was answered a round trip after the timer was set has left later than what this one
         // waits for.
         if link.answered_at() + after >= cx.now + apart {

@@ -13,29 +13,47 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
+    /// The smallest sample without the time that its packet took.
+    min_without_packet: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
+    /// How much of SRTT is the time that the packets of the samples took.
+    packets_took: Duration,
     backoff: u32,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min_rtt: Duration::MAX, expected: None, backoff: 0 }
+        Self {
+            srtt: None,
+            rttvar: Duration::ZERO,
+            min_rtt: Duration::MAX,
+            min_without_packet: Duration::MAX,
+            expected: None,
+            packets_took: Duration::ZERO,
+            backoff: 0,
+        }
     }
 }
 
 impl RttEstimator {
-    /// A sample from a segment that was sent once (Karn).
-    pub fn sample(&mut self, rtt: Duration) {
+    /// A sample from a segment that was sent once (Karn), and took so much of it on its way into
+    /// the link.
+    pub fn sample(&mut self, rtt: Duration, packet_took: Duration) {
+        let took = packet_took.min(rtt);
         self.min_rtt = self.min_rtt.min(rtt);
+        self.min_without_packet = self.min_without_packet.min(rtt - took);
         self.backoff = 0;
         match self.srtt {
             None => {
                 self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
+                self.rttvar = (rtt - took) / 2;
+                self.packets_took = took;
             }
             Some(srtt) => {
-                let delta = srtt.abs_diff(rtt);
+                // That packets differ in size is no variation of the path.
+                let delta = srtt.saturating_sub(self.packets_took).abs_diff(rtt - took);
+                self.packets_took = (self.packets_took * 7 + took) / 8;
                 self.rttvar = (self.rttvar * 3 + delta) / 4;
                 self.srtt = Some((srtt * 7 + rtt) / 8);
             }
@@ -46,6 +64,11 @@ impl RttEstimator {
     pub fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
+    /// How much of SRTT is the time that packets took.
+    #[must_use]
+    pub fn packets_took(&self) -> Duration {
+        self.packets_took
+    }
     /// SRTT, or the initial RTO's guess.
     #[must_use]
     pub fn srtt_or_default(&self) -> Duration {
@@ -55,6 +78,11 @@ impl RttEstimator {
     #[must_use]
     pub fn min_rtt(&self) -> Duration {
         if self.srtt.is_some() { self.min_rtt } else { Duration::ZERO }
+    }
+    /// The smallest round trip of a packet that takes no time; `None` before the first sample.
+    #[must_use]
+    pub fn min_without_packet(&self) -> Option<Duration> {
+        self.srtt.map(|_| self.min_without_packet)
     }
     /// RTO with back-off, within the bounds.
     #[must_use]
@@ -76,6 +104,11 @@ impl RttEstimator {
             (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min)),
             (None, None) => RTO_INITIAL,
         }
+    }
+    /// What is expected before the first sample.
+    #[must_use]
+    pub fn expected(&self) -> Option<Duration> {
+        self.expected
     }
     /// Before the first sample this is expected.
     pub fn expect(&mut self, rtt: Option<Duration>) {
@@ -103,9 +136,9 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         assert_eq!(e.rto_over_own_link(min, max), Duration::from_secs(1));
-        e.sample(Duration::from_millis(500));
+        e.sample(Duration::from_millis(500), Duration::ZERO);
         assert_eq!((e.rto(min, max).as_millis(), e.rto_over_own_link(min, max).as_millis()), (1500, 950));
-        (0..30).for_each(|_| e.sample(Duration::from_millis(500)));
+        (0..30).for_each(|_| e.sample(Duration::from_millis(500), Duration::ZERO));
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
         e.back_off();
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
@@ -121,7 +154,7 @@ mod tests {
         }
         e.back_off();
         assert_eq!(e.rto(min, max), Duration::from_millis(6400));
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
     }
 
@@ -130,7 +163,7 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         assert_eq!(e.rto(min, max), Duration::from_secs(1));
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.srtt(), Some(Duration::from_millis(100)));
         // 100 + max(200, 4 * 50)
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
@@ -140,7 +173,7 @@ mod tests {
             e.back_off();
         }
         assert_eq!(e.rto(min, max), max);
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.backoff, 0);
         assert_eq!(e.min_rtt(), Duration::from_millis(100));
     }

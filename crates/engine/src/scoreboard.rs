@@ -212,7 +212,10 @@ impl Scoreboard {
                 acked.late = acked.late.max(Some(now.since(r.sent_at)));
             }
             let rtt = now.since(r.sent_at);
-            acked.rtt = Some(acked.rtt.map_or(rtt, |x: Duration| x.min(rtt)));
+            if acked.rtt.is_none_or(|least| rtt < least) {
+                acked.rtt = Some(rtt);
+                acked.rtt_bytes = r.end.since(r.seq).min(r.unit_bytes);
+            }
         } else if r.repeats == 1 && r.copied_at.is_none() {
             let ages = (now.since(r.sent_at), now.since(r.original_at));
             acked.repeated_once = Some(acked.repeated_once.map_or(ages, |a| a.min(ages)));

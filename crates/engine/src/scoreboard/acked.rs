@@ -13,6 +13,8 @@ pub struct Acked {
     pub sacked_bytes: u64,
     /// RTT sample from the newest segment acknowledged that was sent once.
     pub rtt: Option<Duration>,
+    /// Payload of that segment, bytes.
+    pub rtt_bytes: u32,
     /// Send time and end of the most recently sent segment acknowledged (RACK.xmit_ts,
     /// RACK.end_seq).
     pub newest: Option<(Instant, SeqNum, bool)>,

@@ -43,7 +43,8 @@ impl Sender {
             happened.progress = true;
         }
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        self.flight.measure(now, &acked, advanced, of_old_way);
+        let took = self.packet_took(acked.rtt_bytes);
+        self.flight.measure(now, &acked, advanced, of_old_way, took);
         let min_rtt = self.flight.rtt().min_rtt();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
@@ -163,11 +164,17 @@ impl Sender {
     }
 
     /// The first acknowledgement after a timeout decides whether that was spurious. Without SACK
-    /// the bytes behind the repeated one may have been there all the time.
+    /// the bytes behind the repeated one may have been there all the time. One that comes sooner
+    /// than any answer can was not for the repetition (RFC 3522), and shows how long a round trip
+    /// may be (RFC 4015 section 3.2 step 6).
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
-        let original = acked.original && advanced && self.flight.has_sack();
+        let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
+        let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original) {
             self.flight.unmark_lost();
+            if let Some(took) = too_soon.filter(|_| !self.flight.is_after_outage()) {
+                self.flight.sample_rtt(took);
+            }
         }
     }
 

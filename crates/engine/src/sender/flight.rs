@@ -231,7 +231,7 @@ impl Flight {
     }
     /// An RTT that is known from elsewhere.
     pub fn sample_rtt(&mut self, rtt: Duration) {
-        self.rtt.sample(rtt);
+        self.rtt.sample(rtt, Duration::ZERO);
     }
     /// Segments are so large from now on.
     pub fn set_mss(&mut self, mss: u32) {
@@ -329,9 +329,10 @@ impl Flight {
     }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
     /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
-    pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
+    /// `took`: so much of it is the time that the packet took.
+    pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool, took: Duration) {
         if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
-            self.rtt.sample(rtt);
+            self.rtt.sample(rtt, took);
         } else if advanced {
             self.rtt.reset_backoff();
         }
@@ -340,6 +341,14 @@ impl Flight {
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }
+    }
+    /// An answer to a segment that had been sent again once, which cannot be for the repetition:
+    /// how long the original took. `took`: so long a segment takes into the link, if the rate is
+    /// right.
+    pub fn answered_too_soon(&self, acked: &Acked, took: Duration) -> Option<Duration> {
+        let (again, first) = acked.repeated_once?;
+        let empty = self.rtt.min_without_packet().or(self.declared_rtt).or(self.rtt.expected())?;
+        (again < empty / 4 * 3 + took / 2).then_some(first)
     }
     /// What it tells of the rate.
     pub fn sample_rate(&mut self, now: Instant, acked: &Acked) -> RateSample {

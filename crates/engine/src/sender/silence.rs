@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::timer::HOLE_RTOS;
 use super::{Plan, Purpose, Sender, Supply};
+use crate::link::PacketTime;
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller
 /// would allow.
@@ -31,6 +32,8 @@ pub(super) struct Expected {
     pub is_lossy: bool,
     /// Acknowledgements may come later by so much: they have little room on the way back.
     pub acks_late_by: Duration,
+    /// How long packets take on it.
+    pub packet_time: PacketTime,
 }
 
 /// How long nothing has been heard of what was sent.

@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Instant};
 use super::silence::Expected;
 use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
-use crate::link::Link;
+use crate::link::{Link, covered};
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
@@ -107,7 +107,7 @@ impl Sender {
             return;
         }
         let Some(srtt) = self.rtt().srtt() else { return };
-        let mut pto = (srtt * 2).max(PTO_MIN) + self.silence.expected.acks_late_by;
+        let mut pto = (srtt * 2).max(PTO_MIN) + self.answers_late_by();
         // A few small ones are acknowledged without delay.
         if self.flight.is_one_segment() {
             pto += MAX_ACK_DELAY;
@@ -164,18 +164,21 @@ impl Sender {
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
             acks_late_by: link.map_or(Duration::ZERO, Link::acks_late_by),
+            packet_time: link.map(Link::packet_time).unwrap_or_default(),
         };
     }
 
     /// The first of what is under way leaves, and nothing has been heard yet.
     pub fn expect_late_acks(&mut self, link: Option<&Link>) {
         self.silence.expected.acks_late_by = link.map_or(Duration::ZERO, Link::acks_late_by);
+        self.silence.expected.packet_time = link.map(Link::packet_time).unwrap_or_default();
     }
 
     /// Since a timer was set others may have begun to send, and the acknowledgements of all take
-    /// turns on a slow way back: what is due waits until it would be due now.
+    /// turns on a slow way back, or the link may have been found to be slower: what is due waits
+    /// until it would be due now.
     pub fn wait_for_late_acks(&mut self, now: Instant) {
-        let late_by = self.silence.expected.acks_late_by;
+        let late_by = self.answers_late_by();
         let is_due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if late_by.is_zero() || self.silence.timeouts > 0 {
             return;
@@ -265,6 +268,26 @@ impl Sender {
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.flight.rto(self.silence.expected.is_lossy) + self.silence.expected.acks_late_by
+        self.flight.rto(self.silence.expected.is_lossy) + self.answers_late_by()
+    }
+
+    /// By how much the answer to what is under way may come later than round trips so far let
+    /// expect: acknowledgements take turns, and packets take their time. What samples have shown of
+    /// that is in the round trip already, and a little is in the lower bound of the timeout.
+    pub(super) fn answers_late_by(&self) -> Duration {
+        let Expected { acks_late_by, packet_time, .. } = self.silence.expected;
+        let largest = self.flight.in_flight_bytes().min(u64::from(self.mss()));
+        let shown = self.rtt().packets_took() + self.covered_time();
+        acks_late_by + packet_time.of_answer(largest).saturating_sub(shown)
+    }
+
+    /// How long a segment with so much payload took into the link, where that is much.
+    pub(super) fn packet_took(&self, payload_bytes: u32) -> Duration {
+        let took = self.silence.expected.packet_time.of_segment(payload_bytes.into());
+        if took > self.covered_time() { took } else { Duration::ZERO }
+    }
+
+    fn covered_time(&self) -> Duration {
+        covered(self.flight.rto_bounds().min)
     }
 }
