@@ -17,6 +17,8 @@ pub struct RttEstimator {
     min_without_packet: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
+    /// The link was said to be so fast that nothing else makes a round trip longer.
+    is_certain: bool,
     /// How much of SRTT is the time that the packets of the samples took.
     packets_took: Duration,
     backoff: u32,
@@ -29,7 +31,7 @@ impl Default for RttEstimator {
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
             min_without_packet: Duration::MAX,
-            expected: None,
+            expected: None, is_certain: false,
             packets_took: Duration::ZERO,
             backoff: 0,
         }
@@ -101,7 +103,10 @@ impl RttEstimator {
         match (self.srtt, self.expected) {
             (Some(srtt), _) => (srtt + (self.rttvar * 4).max(min)).max(min),
             // As if that had been the first sample, and never later than without it.
-            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min)),
+            (None, Some(rtt)) if self.is_certain => {
+                (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min))
+            }
+            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).max(RTO_INITIAL),
             (None, None) => RTO_INITIAL,
         }
     }
@@ -110,9 +115,11 @@ impl RttEstimator {
     pub fn expected(&self) -> Option<Duration> {
         self.expected
     }
-    /// Before the first sample this is expected.
-    pub fn expect(&mut self, rtt: Option<Duration>) {
+    /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
+    /// that no queue there makes it longer.
+    pub fn expect(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.expected = rtt;
+        self.is_certain = is_certain;
     }
     fn backed_off(&self, base: Duration, max: Duration) -> Duration {
         base.saturating_mul(1 << self.backoff.min(BACKOFF_MAX)).min(max.max(base))
@@ -149,7 +156,7 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         for (rtt_ms, rto_ms) in [(1, 201), (150, 450), (500, 1000), (3000, 3200)] {
-            e.expect(Some(Duration::from_millis(rtt_ms)));
+            e.expect(Some(Duration::from_millis(rtt_ms)), true);
             assert_eq!(e.rto(min, max), Duration::from_millis(rto_ms));
         }
         e.back_off();

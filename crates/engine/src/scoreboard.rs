@@ -201,6 +201,7 @@ impl Scoreboard {
             return;
         }
         acked.delivered_bytes += r.len();
+        acked.age = now.since(r.original_at);
         // It may be a copy that arrived.
         let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
         let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);

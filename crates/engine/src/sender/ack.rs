@@ -3,9 +3,14 @@
 use farlink_cc::{Ack, Congestion};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
+use super::flight::Told;
 use super::{Happened, Sender};
 use crate::rate::RateSample;
 use crate::scoreboard::Acked;
+
+/// Segments of new data that may be sent while it is not clear whether a timeout was spurious (RFC
+/// 5682 step 2b).
+const NEW_IN_DOUBT: u32 = 2;
 
 impl Sender {
     /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns
@@ -43,8 +48,8 @@ impl Sender {
             happened.progress = true;
         }
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        let took = self.packet_took(acked.rtt_bytes);
-        self.flight.measure(now, &acked, advanced, of_old_way, took);
+        let told = Told { advanced, of_old_way, took: self.packet_took(acked.rtt_bytes) };
+        self.flight.measure(now, &acked, told, self.silence.expected.is_unsaid);
         let min_rtt = self.flight.rtt().min_rtt();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
@@ -84,8 +89,18 @@ impl Sender {
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
         if acked.delivered_bytes > 0 || self.flight.is_empty() {
             self.arm(now);
+            self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// What left together comes one after the other: the next acknowledgement is not farther away
+    /// than the first one was.
+    fn wait_for_verdict(&mut self, now: Instant, acked: &Acked) {
+        if self.governor.awaits_verdict().is_some() && !self.flight.is_after_outage() {
+            let age = acked.age.min(self.flight.rto_bounds().max);
+            self.timers.rto = self.timers.rto.max(Some(now + age + age / 4));
+        }
     }
 
     fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
@@ -170,7 +185,8 @@ impl Sender {
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
         let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
         let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
-        if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original) {
+        let doubtful_bytes = advanced.then(|| self.mss() * NEW_IN_DOUBT);
+        if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
             if let Some(took) = too_soon.filter(|_| !self.flight.is_after_outage()) {
                 self.flight.sample_rtt(took);

@@ -15,6 +15,17 @@ use super::RtoBounds;
 /// A receiver tells of what came twice within a window of where it stands, bytes.
 const COPIES_REMEMBERED: i32 = 1 << 30;
 
+/// What an acknowledgement tells beside what it covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// More is acknowledged without a gap.
+    pub advanced: bool,
+    /// What it acknowledges went another way than segments do now.
+    pub of_old_way: bool,
+    /// So much of its round trip is the time that the packet took.
+    pub took: Duration,
+}
+
 /// What is under way on a leg.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -226,8 +237,8 @@ impl Flight {
         self.declared_rtt = rtt;
     }
     /// Before the first sample this RTT is expected.
-    pub fn expect_rtt(&mut self, rtt: Option<Duration>) {
-        self.rtt.expect(rtt);
+    pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
+        self.rtt.expect(rtt, is_certain);
     }
     /// An RTT that is known from elsewhere.
     pub fn sample_rtt(&mut self, rtt: Duration) {
@@ -329,11 +340,13 @@ impl Flight {
     }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
     /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
-    /// `took`: so much of it is the time that the packet took.
-    pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool, took: Duration) {
+    /// `keeps_backoff`: a queue may be longer than the timeout, so that only a round trip that is
+    /// certain ends what has been backed off (RFC 6298 section 5.7).
+    pub fn measure(&mut self, now: Instant, acked: &Acked, told: Told, keeps_backoff: bool) {
+        let Told { advanced, of_old_way, took } = told;
         if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
             self.rtt.sample(rtt, took);
-        } else if advanced {
+        } else if advanced && !keeps_backoff {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();

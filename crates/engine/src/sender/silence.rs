@@ -24,6 +24,8 @@ const ASK_AFTER_LOSSES: u32 = 5;
 pub(super) struct Expected {
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
+    /// Nobody has said the rate of the link: a queue there may be longer than any timeout.
+    pub is_unsaid: bool,
     /// The link's rate is declared, and its queue is the clock here.
     pub is_clocked: bool,
     /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.

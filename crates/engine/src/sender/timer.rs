@@ -158,8 +158,11 @@ impl Sender {
         // A link that carries less than was said has a queue, too.
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
         let is_own = is_said && !queues;
+        let is_unsaid = link.is_some_and(|link| !link.is_rate_declared());
+        self.governor.expect_queues(is_unsaid);
         self.silence.expected = Expected {
             may_wait: kind.goes_by_link_rate() && !is_said,
+            is_unsaid,
             is_clocked: is_said,
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
