@@ -56,6 +56,8 @@ use silence::{Probe, Silence};
 /// A link delivers while it has told of something within its round trip, or within this where that
 /// is shorter: a gateway acknowledges about twelve times a second where little comes in.
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
+/// Payload of a full segment, bytes.
+const FULL_BYTES: u64 = 1_448;
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -580,7 +582,8 @@ impl Link {
 
     /// How long the link may be silent and still deliver.
     fn patience(&self) -> Duration {
-        self.measured_rtt().unwrap_or_default().max(DELIVERS_MIN)
+        let packet = self.packet_time().of_segment(FULL_BYTES);
+        self.measured_rtt().unwrap_or_default().max(DELIVERS_MIN).max(packet * 2)
     }
 
     /// A connection has measured its leg: the link, and what lies behind it.

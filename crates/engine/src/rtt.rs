@@ -31,7 +31,8 @@ impl Default for RttEstimator {
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
             min_without_packet: Duration::MAX,
-            expected: None, is_certain: false,
+            expected: None,
+            is_certain: false,
             packets_took: Duration::ZERO,
             backoff: 0,
         }

@@ -45,12 +45,14 @@ impl PacketTime {
     /// By how much the answer to a segment with so much payload may come later than a round trip in
     /// which packets take no time: the segment goes its way, and the acknowledgement comes behind a
     /// packet of others. Our own queue is the clock of what goes out, so nothing stands before the
-    /// segment, but for a packet of the other direction where both share a medium.
+    /// segment. Where both directions share a medium they take turns: the segment waits for a packet
+    /// of the other one, and each of the two on the way back for one of ours.
     #[must_use]
     pub fn of_answer(&self, payload_bytes: u64) -> Duration {
         let back = self.time(self.in_bps, ACK_BYTES) + self.time(self.in_bps, OTHERS_BYTES);
-        let turn = if self.is_half_duplex { self.time(self.in_bps, OTHERS_BYTES) } else { Duration::ZERO };
-        self.of_segment(payload_bytes) + turn + back
+        let turns = self.time(self.in_bps, OTHERS_BYTES) + self.time(self.out_bps, OTHERS_BYTES) * 2;
+        let turns = if self.is_half_duplex { turns } else { Duration::ZERO };
+        self.of_segment(payload_bytes) + turns + back
     }
 
     fn time(&self, rate_bps: Option<u64>, bytes: u64) -> Duration {
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_packet_takes_seconds_on_a_slow_line_and_nothing_on_a_fast_one() {
-        assert_eq!((ms(2_400, false), ms(2_400, true)), (10_266, 15_266));
+        assert_eq!((ms(2_400, false), ms(2_400, true)), (10_266, 25_266));
         assert_eq!((ms(8_000_000, false), ms(40_000_000_000, true)), (3, 0));
         assert_eq!(ms(300, false), 82_133);
         let unknown = PacketTime::default();

@@ -141,7 +141,8 @@ impl Sender {
     /// The silence is over, by an acknowledgement of something new. What is found lost of its time
     /// is no measure of the leg.
     pub(super) fn end_silence(&mut self) {
-        if self.silence.asks() {
+        // Where nobody has said the rate it may have been a queue as well: that is a round trip.
+        if self.silence.asks() && !self.silence.expected.is_unsaid {
             self.flight.note_outage();
         }
         self.silence = self.silence.over();
