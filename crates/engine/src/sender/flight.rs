@@ -164,9 +164,9 @@ impl Flight {
     pub fn rto_bounds(&self) -> RtoBounds {
         self.rto_bounds
     }
-    /// The RTT as measured, or declared.
+    /// The RTT as measured, or declared, or as the handshake took it.
     pub fn known_rtt(&self) -> Option<Duration> {
-        self.rtt.srtt().or(self.declared_rtt)
+        self.rtt.srtt().or(self.declared_rtt).or(self.rtt.expected())
     }
     /// The smallest that has been measured, or what is declared.
     pub fn shortest_rtt(&self) -> Option<Duration> {
@@ -326,7 +326,8 @@ impl Flight {
     /// What an acknowledgement covers is under way no longer.
     pub fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
         let unknown = self.rtt.srtt().is_none();
-        self.board.set_min_rtt(self.declared_rtt.filter(|_| unknown).unwrap_or(self.rtt.min_rtt()));
+        let expected = self.declared_rtt.or(self.rtt.expected()).filter(|_| unknown);
+        self.board.set_min_rtt(expected.unwrap_or(self.rtt.min_rtt()));
         self.board.acknowledge(now, ack, sack)
     }
     /// Everything before `ack` has arrived.
