@@ -188,8 +188,8 @@ impl Sender {
         let doubtful_bytes = advanced.then(|| self.mss() * NEW_IN_DOUBT);
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
-            if let Some(took) = too_soon.filter(|_| !self.flight.is_after_outage()) {
-                self.flight.sample_rtt(took);
+            if let Some(rtt) = too_soon {
+                self.flight.note_too_soon(rtt);
             }
         }
     }
