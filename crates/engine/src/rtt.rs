@@ -5,7 +5,7 @@ use farlink_wire::Duration;
 /// The RTO before the first sample (RFC 6298 2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Back-off stops doubling here; `rto_max` bounds it anyway.
-const BACKOFF_MAX: u32 = 16;
+const BACKOFF_MAX: u8 = 16;
 
 /// Smoothed RTT of one leg.
 #[derive(Clone, Copy, Debug)]
@@ -13,15 +13,15 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
-    /// The smallest sample without the time that its packet took.
-    min_without_packet: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
     /// The link was said to be so fast that nothing else makes a round trip longer.
     is_certain: bool,
     /// How much of SRTT is the time that the packets of the samples took.
-    packets_took: Duration,
-    backoff: u32,
+    packets_took_us: u32,
+    backoff: u8,
+    /// An answer has come too soon for a repetition since the last sample.
+    was_too_soon: bool,
 }
 
 impl Default for RttEstimator {
@@ -30,11 +30,12 @@ impl Default for RttEstimator {
             srtt: None,
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
-            min_without_packet: Duration::MAX,
+
             expected: None,
             is_certain: false,
-            packets_took: Duration::ZERO,
+            packets_took_us: 0,
             backoff: 0,
+            was_too_soon: false,
         }
     }
 }
@@ -45,18 +46,18 @@ impl RttEstimator {
     pub fn sample(&mut self, rtt: Duration, packet_took: Duration) {
         let took = packet_took.min(rtt);
         self.min_rtt = self.min_rtt.min(rtt);
-        self.min_without_packet = self.min_without_packet.min(rtt - took);
         self.backoff = 0;
+        self.was_too_soon = false;
         match self.srtt {
             None => {
                 self.srtt = Some(rtt);
                 self.rttvar = (rtt - took) / 2;
-                self.packets_took = took;
+                self.packets_took_us = micros(took);
             }
             Some(srtt) => {
                 // That packets differ in size is no variation of the path.
-                let delta = srtt.saturating_sub(self.packets_took).abs_diff(rtt - took);
-                self.packets_took = (self.packets_took * 7 + took) / 8;
+                let delta = srtt.saturating_sub(self.packets_took()).abs_diff(rtt - took);
+                self.packets_took_us = micros((self.packets_took() * 7 + took) / 8);
                 self.rttvar = (self.rttvar * 3 + delta) / 4;
                 self.srtt = Some((srtt * 7 + rtt) / 8);
             }
@@ -70,7 +71,7 @@ impl RttEstimator {
     /// How much of SRTT is the time that packets took.
     #[must_use]
     pub fn packets_took(&self) -> Duration {
-        self.packets_took
+        Duration::from_micros(self.packets_took_us.into())
     }
     /// SRTT, or the initial RTO's guess.
     #[must_use]
@@ -85,7 +86,16 @@ impl RttEstimator {
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
     pub fn min_without_packet(&self) -> Option<Duration> {
-        self.srtt.map(|_| self.min_without_packet)
+        self.srtt.map(|_| self.min_rtt.saturating_sub(self.packets_took()))
+    }
+    /// An answer has come too soon for a repetition.
+    pub fn note_too_soon(&mut self) {
+        self.was_too_soon = true;
+    }
+    /// It has, since the last sample.
+    #[must_use]
+    pub fn was_too_soon(&self) -> bool {
+        self.was_too_soon
     }
     /// RTO with back-off, within the bounds.
     #[must_use]
@@ -133,6 +143,10 @@ impl RttEstimator {
     pub fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -23,55 +23,74 @@ pub fn covered(rto_min: Duration) -> Duration {
     rto_min / COVERED_PARTS
 }
 
-/// The rates of a link, as far as they are known, bits per second of IP packets. The default is one
-/// of which nothing is known: packets take no time.
+/// A way back that is so many times slower is starved (`ack_ration.rs`).
+const STARVED_TIMES: u64 = 5;
+
+/// How long packets take on a link, as far as its rates are known. Each sender has one, so it is
+/// small. The default is a link of which nothing is known: packets take no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PacketTime {
-    out_bps: Option<u64>,
-    in_bps: Option<u64>,
-    /// What the link layer adds to a packet, bytes.
-    overhead_bytes: u64,
-    /// Both directions take turns on one medium.
-    is_half_duplex: bool,
+    /// A byte on its way into the link, nanoseconds.
+    byte_ns: u32,
+    /// What else an answer takes, microseconds.
+    beside_us: u32,
 }
 
 impl PacketTime {
+    /// Of these rates, bits per second, where the link layer adds so many bytes to a packet.
+    ///
+    /// The acknowledgement comes behind a packet of others. Our own queue is the clock of what goes
+    /// out, so nothing stands before the segment. Where both directions share a medium they take
+    /// turns: the segment waits for a packet of the other one, and each of the two on the way back
+    /// for one of ours. Where the way back is starved, acknowledgements take turns anyway, which is
+    /// reckoned with elsewhere ([`Link::acks_late_by`]).
+    #[must_use]
+    pub fn new(
+        (out_bps, in_bps): (Option<u64>, Option<u64>),
+        overhead_bytes: u32,
+        is_half_duplex: bool,
+    ) -> Self {
+        let [out_ns, in_ns] = [byte_ns(out_bps), byte_ns(in_bps)];
+        let time = |ns: u64, bytes: u64| ns.saturating_mul(bytes.saturating_add(overhead_bytes.into()));
+        let [others, ours] = [in_ns, out_ns].map(|ns| time(ns, OTHERS_BYTES));
+        let is_starved = in_ns > out_ns.saturating_mul(STARVED_TIMES);
+        let before = if is_starved { 0 } else { others };
+        let turns = if is_half_duplex { others.saturating_add(ours.saturating_mul(2)) } else { 0 };
+        let parts = [turns, before, time(in_ns, ACK_BYTES), time(out_ns, 0)];
+        let beside_us = parts.into_iter().fold(0_u64, u64::saturating_add) / 1_000;
+        Self { byte_ns: small(out_ns), beside_us: small(beside_us) }
+    }
+
     /// How long a segment with so much payload takes into the link.
     #[must_use]
-    pub fn of_segment(&self, payload_bytes: u64) -> Duration {
-        self.time(self.out_bps, HEADER_BYTES.saturating_add(payload_bytes))
+    pub fn of_segment(self, payload_bytes: u64) -> Duration {
+        let bytes = HEADER_BYTES.saturating_add(payload_bytes);
+        Duration::from_nanos(bytes.saturating_mul(self.byte_ns.into()))
     }
 
     /// By how much the answer to a segment with so much payload may come later than a round trip in
-    /// which packets take no time: the segment goes its way, and the acknowledgement comes behind a
-    /// packet of others. Our own queue is the clock of what goes out, so nothing stands before the
-    /// segment. Where both directions share a medium they take turns: the segment waits for a packet
-    /// of the other one, and each of the two on the way back for one of ours.
+    /// which packets take no time.
     #[must_use]
-    pub fn of_answer(&self, payload_bytes: u64) -> Duration {
-        let back = self.time(self.in_bps, ACK_BYTES) + self.time(self.in_bps, OTHERS_BYTES);
-        let turns = self.time(self.in_bps, OTHERS_BYTES) + self.time(self.out_bps, OTHERS_BYTES) * 2;
-        let turns = if self.is_half_duplex { turns } else { Duration::ZERO };
-        self.of_segment(payload_bytes) + turns + back
+    pub fn of_answer(self, payload_bytes: u64) -> Duration {
+        self.of_segment(payload_bytes) + Duration::from_micros(self.beside_us.into())
     }
+}
 
-    fn time(&self, rate_bps: Option<u64>, bytes: u64) -> Duration {
-        let Some(rate) = rate_bps.filter(|rate| *rate > 0) else { return Duration::ZERO };
-        let bits = u128::from(bytes.saturating_add(self.overhead_bytes)) * 8;
-        Duration::from_nanos(u64::try_from(bits * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX))
-    }
+/// How long a byte takes at this rate, nanoseconds; 0: nobody knows it, or next to no time.
+fn byte_ns(rate_bps: Option<u64>) -> u64 {
+    8_000_000_000_u64.checked_div(rate_bps.unwrap_or(0)).unwrap_or(0)
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl Link {
     /// How long packets take on it.
     #[must_use]
     pub fn packet_time(&self) -> PacketTime {
-        PacketTime {
-            out_bps: self.rate_in_force_bps(),
-            in_bps: self.rate_in_bps(),
-            overhead_bytes: self.overhead_bytes().into(),
-            is_half_duplex: self.is_half_duplex,
-        }
+        let rates = (self.rate_in_force_bps(), self.rate_in_bps());
+        PacketTime::new(rates, self.overhead_bytes(), self.is_half_duplex)
     }
 }
 
@@ -80,8 +99,7 @@ mod tests {
     use super::*;
 
     fn ms(rate_bps: u64, is_half_duplex: bool) -> u128 {
-        let (out_bps, in_bps) = (Some(rate_bps), Some(rate_bps));
-        let line = PacketTime { out_bps, in_bps, overhead_bytes: 0, is_half_duplex };
+        let line = PacketTime::new((Some(rate_bps), Some(rate_bps)), 0, is_half_duplex);
         line.of_answer(1_448).as_millis().into()
     }
 
@@ -90,6 +108,7 @@ mod tests {
         assert_eq!((ms(2_400, false), ms(2_400, true)), (10_266, 25_266));
         assert_eq!((ms(8_000_000, false), ms(40_000_000_000, true)), (3, 0));
         assert_eq!(ms(300, false), 82_133);
+        assert_eq!(PacketTime::new((None, Some(0)), 20, true), PacketTime::default());
         let unknown = PacketTime::default();
         assert_eq!((unknown.of_segment(1_448), unknown.of_answer(1_448)), (Duration::ZERO, Duration::ZERO));
     }

@@ -185,7 +185,8 @@ impl Sender {
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
         let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
         let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
-        let doubtful_bytes = advanced.then(|| self.mss() * NEW_IN_DOUBT);
+        let may_wait = advanced && self.silence.expected.is_unsaid;
+        let doubtful_bytes = may_wait.then(|| self.mss() * NEW_IN_DOUBT);
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
             if let Some(rtt) = too_soon {

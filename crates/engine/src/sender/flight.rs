@@ -42,8 +42,6 @@ pub(super) struct Flight {
     board: Scoreboard,
     rtt: RttEstimator,
     rto_bounds: RtoBounds,
-    /// An answer has come too soon since a round trip was measured.
-    was_too_soon: bool,
     /// RTT of the link as its owner has declared it.
     declared_rtt: Option<Duration>,
     rack: Rack,
@@ -81,7 +79,6 @@ impl Flight {
             board: Scoreboard::default(),
             rtt: RttEstimator::default(),
             rto_bounds,
-            was_too_soon: false,
             declared_rtt: None,
             rack: Rack::default(),
             rate: RateSampler::default(),
@@ -350,7 +347,6 @@ impl Flight {
         let Told { advanced, of_old_way, took } = told;
         if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
             self.rtt.sample(rtt, took);
-            self.was_too_soon = false;
         } else if advanced && !keeps_backoff {
             self.rtt.reset_backoff();
         }
@@ -364,16 +360,16 @@ impl Flight {
     /// how long the original took. `took`: so long a segment takes into the link, if the rate is
     /// right. It is believed once: the path may have become shorter.
     pub fn answered_too_soon(&self, acked: &Acked, took: Duration) -> Option<Duration> {
-        let (again, first) = acked.repeated_once.filter(|_| !self.was_too_soon)?;
+        let (again, first) = acked.repeated_once.filter(|_| !self.rtt.was_too_soon())?;
         let empty = self.rtt.min_without_packet().or(self.declared_rtt).or(self.rtt.expected())?;
         (again < empty / 4 * 3 + took / 2).then_some(first)
     }
     /// That was so: timers go by it.
     pub fn note_too_soon(&mut self, rtt: Duration) {
-        self.was_too_soon = true;
         if !self.is_after_outage() && rtt <= self.rto_bounds.max {
             self.rtt.sample(rtt, Duration::ZERO);
         }
+        self.rtt.note_too_soon();
     }
     /// What it tells of the rate.
     pub fn sample_rate(&mut self, now: Instant, acked: &Acked) -> RateSample {

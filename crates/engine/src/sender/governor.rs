@@ -14,8 +14,6 @@ use crate::recovery::{Prr, Recovery, Verdict};
 pub(super) struct Governor {
     cc: Box<Controller>,
     recovery: Recovery,
-    /// Segments may wait in a queue that is not ours, longer than a timeout.
-    may_wait: bool,
     pacer: Pacer,
     /// Until an RTT is known: what is sent is spread over this one.
     start_paced_over: Option<Duration>,
@@ -39,7 +37,6 @@ impl Governor {
         Self {
             cc: Box::new(cc),
             recovery: Recovery::Open,
-            may_wait: false,
             pacer: Pacer::default(),
             start_paced_over: None,
             paced_until: None,
@@ -269,19 +266,23 @@ impl Governor {
         self.recovery = Recovery::Fast { recover: next, prr };
     }
     /// A timeout: `pipe_bytes` of what is in flight are not taken for lost.
-    pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64, next: SeqNum) {
+    ///
+    /// `may_wait`: segments may wait in a queue that is not ours, longer than a timeout.
+    pub fn on_rto(
+        &mut self,
+        now: Instant,
+        (in_flight_bytes, pipe_bytes): (u64, u64),
+        next: SeqNum,
+        may_wait: bool,
+    ) {
         self.cc.on_rto(now, in_flight_bytes, pipe_bytes);
         let verdict = match self.recovery {
             // Nothing has been acknowledged since the last one: that may still come.
-            Recovery::Timeout { verdict: Verdict::Open, .. } if self.may_wait => Verdict::Open,
+            Recovery::Timeout { verdict: Verdict::Open, .. } if may_wait => Verdict::Open,
             Recovery::Timeout { .. } => Verdict::Given,
             Recovery::Open | Recovery::Fast { .. } => Verdict::Open,
         };
         self.recovery = Recovery::Timeout { recover: next, verdict };
-    }
-    /// Segments may wait in a queue that is not ours, longer than a timeout.
-    pub fn expect_queues(&mut self, may_wait: bool) {
-        self.may_wait = may_wait;
     }
     /// After a timeout one more acknowledgement is waited for: so much new data may draw it, bytes.
     pub fn awaits_verdict(&self) -> Option<u32> {
@@ -302,7 +303,7 @@ impl Governor {
     /// Returns whether it was.
     pub fn decide_timeout(&mut self, now: Instant, original: bool, doubtful_bytes: Option<u32>) -> bool {
         let Recovery::Timeout { verdict, .. } = &mut self.recovery else { return false };
-        let doubtful = doubtful_bytes.filter(|_| *verdict == Verdict::Open && self.may_wait && !original);
+        let doubtful = doubtful_bytes.filter(|_| *verdict == Verdict::Open && !original);
         let next = doubtful.map_or(Verdict::Given, |new_bytes| Verdict::Awaited { new_bytes });
         let is_spurious = core::mem::replace(verdict, next) != Verdict::Given && original;
         if is_spurious {

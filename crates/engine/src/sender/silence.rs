@@ -32,8 +32,9 @@ pub(super) struct Expected {
     pub is_own: bool,
     /// Such a link loses whole bursts.
     pub is_lossy: bool,
-    /// Acknowledgements may come later by so much: they have little room on the way back.
-    pub acks_late_by: Duration,
+    /// Acknowledgements may come later by so many microseconds: they have little room on the way
+    /// back.
+    pub acks_late_us: u32,
     /// How long packets take on it.
     pub packet_time: PacketTime,
 }

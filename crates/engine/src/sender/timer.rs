@@ -159,21 +159,20 @@ impl Sender {
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
         let is_own = is_said && !queues;
         let is_unsaid = link.is_some_and(|link| !link.is_rate_declared());
-        self.governor.expect_queues(is_unsaid);
         self.silence.expected = Expected {
             may_wait: kind.goes_by_link_rate() && !is_said,
             is_unsaid,
             is_clocked: is_said,
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
-            acks_late_by: link.map_or(Duration::ZERO, Link::acks_late_by),
+            acks_late_us: acks_late_us(link),
             packet_time: link.map(Link::packet_time).unwrap_or_default(),
         };
     }
 
     /// The first of what is under way leaves, and nothing has been heard yet.
     pub fn expect_late_acks(&mut self, link: Option<&Link>) {
-        self.silence.expected.acks_late_by = link.map_or(Duration::ZERO, Link::acks_late_by);
+        self.silence.expected.acks_late_us = acks_late_us(link);
         self.silence.expected.packet_time = link.map(Link::packet_time).unwrap_or_default();
     }
 
@@ -255,7 +254,8 @@ impl Sender {
         self.report_losses(now);
         self.note_rate_before_silence(now);
         let flight = &self.flight;
-        self.governor.on_rto(now, flight.in_flight_bytes(), flight.board().pipe(), flight.next());
+        let bytes = (flight.in_flight_bytes(), flight.board().pipe());
+        self.governor.on_rto(now, bytes, flight.next(), self.silence.expected.is_unsaid);
         self.timers.probe = None;
         self.timers.reorder = None;
         self.probe_wanted = false;
@@ -278,10 +278,10 @@ impl Sender {
     /// expect: acknowledgements take turns, and packets take their time. What samples have shown of
     /// that is in the round trip already, and a little is in the lower bound of the timeout.
     pub(super) fn answers_late_by(&self) -> Duration {
-        let Expected { acks_late_by, packet_time, .. } = self.silence.expected;
+        let Expected { acks_late_us, packet_time, .. } = self.silence.expected;
         let largest = self.flight.in_flight_bytes().min(u64::from(self.mss()));
         let shown = self.rtt().packets_took() + self.covered_time();
-        acks_late_by + packet_time.of_answer(largest).saturating_sub(shown)
+        Duration::from_micros(acks_late_us.into()) + packet_time.of_answer(largest).saturating_sub(shown)
     }
 
     /// How long a segment with so much payload took into the link, where that is much.
@@ -293,4 +293,10 @@ impl Sender {
     fn covered_time(&self) -> Duration {
         covered(self.flight.rto_bounds().min)
     }
+}
+
+/// By how much acknowledgements may be late, microseconds: each sender has this, so it is small.
+fn acks_late_us(link: Option<&Link>) -> u32 {
+    let late = link.map_or(Duration::ZERO, Link::acks_late_by);
+    u32::try_from(late.as_micros()).unwrap_or(u32::MAX)
 }
