@@ -2,7 +2,7 @@
 //! receiver. Where it is known to be there and to answer round us, all that is held goes to it
 //! blindly.
 
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::{Instant, SeqNum};
 
 use super::timer::HOLE_RTOS;
 use super::{Plan, Purpose, Sender, Supply};
