@@ -100,7 +100,7 @@ mod tests {
 
     fn ms(rate_bps: u64, is_half_duplex: bool) -> u128 {
         let line = PacketTime::new((Some(rate_bps), Some(rate_bps)), 0, is_half_duplex);
-        line.of_answer(1_448).as_millis().into()
+        line.of_answer(1_448).as_millis()
     }
 
     #[test]
