@@ -56,8 +56,6 @@ use silence::{Probe, Silence};
 /// A link delivers while it has told of something within its round trip, or within this where that
 /// is shorter: a gateway acknowledges about twelve times a second where little comes in.
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
-/// Payload of a full segment, bytes.
-const FULL_BYTES: u64 = 1_448;
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -534,11 +532,6 @@ impl Link {
         self.overhead_bytes
     }
 
-    /// Both directions share one medium from now on, or no longer.
-    pub(crate) fn set_half_duplex(&mut self, is_half_duplex: bool) {
-        self.is_half_duplex = is_half_duplex;
-    }
-
     /// The initial window of connections that begin.
     #[must_use]
     pub fn initial_window(&self) -> InitialWindow {
@@ -578,12 +571,6 @@ impl Link {
     /// It has been told.
     pub(crate) fn note_reported(&mut self, now: Instant) {
         self.meter.told(now, self.patience());
-    }
-
-    /// How long the link may be silent and still deliver.
-    fn patience(&self) -> Duration {
-        let packet = self.packet_time().of_segment(FULL_BYTES);
-        self.measured_rtt().unwrap_or_default().max(DELIVERS_MIN).max(packet * 2)
     }
 
     /// A connection has measured its leg: the link, and what lies behind it.

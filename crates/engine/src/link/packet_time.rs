@@ -10,6 +10,8 @@ use super::Link;
 const HEADER_BYTES: u64 = 52;
 /// An acknowledgement of a gateway, with a message of usual length (`ack_ration.rs`). Bytes.
 const ACK_BYTES: u64 = 80;
+/// Payload of a full segment, bytes.
+const FULL_BYTES: u64 = 1_448;
 /// What others send fills a packet of this size. Bytes.
 const OTHERS_BYTES: u64 = 1_500;
 
@@ -86,6 +88,17 @@ fn small(number: u64) -> u32 {
 }
 
 impl Link {
+    /// Both directions share one medium from now on, or no longer.
+    pub(crate) fn set_half_duplex(&mut self, is_half_duplex: bool) {
+        self.is_half_duplex = is_half_duplex;
+    }
+
+    /// How long the link may be silent and still deliver.
+    pub(super) fn patience(&self) -> Duration {
+        let packet = self.packet_time().of_segment(FULL_BYTES);
+        self.measured_rtt().unwrap_or_default().max(super::DELIVERS_MIN).max(packet * 2)
+    }
+
     /// How long packets take on it.
     #[must_use]
     pub fn packet_time(&self) -> PacketTime {
