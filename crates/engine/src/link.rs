@@ -11,6 +11,7 @@ mod far_end;
 mod losses;
 mod memory;
 mod meter;
+mod packet_time;
 mod pairs;
 mod returns;
 mod round_trip;
@@ -33,6 +34,7 @@ pub use change::Change;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use far_end::LinkReport;
+pub use packet_time::{PacketTime, covered};
 pub use pairs::{PairId, PairShare};
 pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
@@ -75,6 +77,8 @@ pub struct Link {
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
     measured_rtt: Option<Duration>,
     overhead_bytes: u32,
+    /// Both directions share one medium.
+    is_half_duplex: bool,
     oversize: Oversize,
     initial_window: InitialWindow,
     unfair_window_bytes: Option<u64>,
@@ -361,6 +365,7 @@ impl Link {
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
+            is_half_duplex: declared.is_half_duplex,
             rate_in_bps: declared.rate_in_bps,
             oversize: declared.oversize,
             initial_window: declared.leg.initial_window,
@@ -566,11 +571,6 @@ impl Link {
     /// It has been told.
     pub(crate) fn note_reported(&mut self, now: Instant) {
         self.meter.told(now, self.patience());
-    }
-
-    /// How long the link may be silent and still deliver.
-    fn patience(&self) -> Duration {
-        self.measured_rtt().unwrap_or_default().max(DELIVERS_MIN)
     }
 
     /// A connection has measured its leg: the link, and what lies behind it.

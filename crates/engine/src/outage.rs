@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::leg::Leg;
-use crate::link::{Expired, Link, Links, State};
+use crate::link::{Expired, Link, Links, State, covered};
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::sender::Question;
@@ -24,6 +24,9 @@ use crate::world::World;
 
 /// The round trip of a link of which none is known (the initial RTO, RFC 6298 2.1).
 const RTT_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// A full packet on the slowest line, 300 bit/s.
+const SLOWEST_PACKET: Duration = Duration::from_secs(40);
 
 /// The next question to a silent link leaves a round trip after the last one, and this part of it.
 const QUESTION_SLACK_PARTS: u32 = 64;
@@ -91,10 +94,19 @@ impl Split<'_> {
         if self.is_exempt(to) {
             return;
         }
+        let tx = &self.relays.get(to.other()).tx;
+        // Of a link of which nothing is known yet a packet may take this long.
+        let is_new = link.rate_in_force_bps().is_none() && tx.rtt().srtt().is_none();
+        if is_new && cx.now.since(tx.progress_at()) < SLOWEST_PACKET {
+            return;
+        }
         // An answer is here before the next question leaves: else it would count as the answer to
         // that one, and would have come too soon (RFC 8985 6.2 step 2).
         let rtt = link.rtt_in_force().unwrap_or(RTT_UNKNOWN);
-        let apart = (rtt + rtt / QUESTION_SLACK_PARTS).max(cx.config.timers.rto_min);
+        // The question may be a full segment.
+        let late = link.packet_time().of_answer(tx.mss().into());
+        let late = late.saturating_sub(covered(cx.config.timers.rto_min));
+        let apart = (rtt + rtt / QUESTION_SLACK_PARTS + late).max(cx.config.timers.rto_min);
         // What was answered a round trip after the timer was set has left later than what this one
         // waits for.
         if link.answered_at() + after >= cx.now + apart {

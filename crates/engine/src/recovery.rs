@@ -180,6 +180,21 @@ impl Prr {
     }
 }
 
+/// What is known of a timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing has been acknowledged since.
+    Open,
+    /// What was acknowledged first may have been the original or the repetition. The next one
+    /// tells, and until then nothing but so much new data is sent (RFC 5682 step 2b).
+    Awaited {
+        /// Payload, bytes.
+        new_bytes: u32,
+    },
+    /// It has been decided.
+    Given,
+}
+
 /// Which kind of recovery a sender is in.
 #[derive(Clone, Copy, Debug)]
 pub enum Recovery {
@@ -196,8 +211,8 @@ pub enum Recovery {
     Timeout {
         /// SND.NXT when it began.
         recover: SeqNum,
-        /// No acknowledgement has told yet whether it was spurious (F-RTO, RFC 5682).
-        undecided: bool,
+        /// Whether it was spurious (F-RTO, RFC 5682).
+        verdict: Verdict,
     },
 }
 

@@ -121,8 +121,8 @@ impl Relay {
         }
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
-        let known = link.filter(|link| link.is_rate_declared());
-        tx.expect_rtt(known.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force())));
+        let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()));
+        tx.expect_rtt(expected, link.is_some_and(Link::is_rate_declared));
         Self {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes()),

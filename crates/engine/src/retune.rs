@@ -78,6 +78,13 @@ impl Engine {
         }
     }
 
+    /// Both directions of a link share one medium from now on, or no longer.
+    pub fn set_half_duplex(&mut self, way: Way, is_half_duplex: bool) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_half_duplex(is_half_duplex);
+        }
+    }
+
     /// Open connections are split from now on, or in custody mode, as their rules and links say
     /// now. What has been promised stays owed.
     pub fn follow_actions(&mut self, now: Instant, net: &mut dyn World) {

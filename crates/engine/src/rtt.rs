@@ -5,7 +5,7 @@ use farlink_wire::Duration;
 /// The RTO before the first sample (RFC 6298 2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Back-off stops doubling here; `rto_max` bounds it anyway.
-const BACKOFF_MAX: u32 = 16;
+const BACKOFF_MAX: u8 = 16;
 
 /// Smoothed RTT of one leg.
 #[derive(Clone, Copy, Debug)]
@@ -15,27 +15,49 @@ pub struct RttEstimator {
     min_rtt: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
-    backoff: u32,
+    /// The link was said to be so fast that nothing else makes a round trip longer.
+    is_certain: bool,
+    /// How much of SRTT is the time that the packets of the samples took.
+    packets_took_us: u32,
+    backoff: u8,
+    /// An answer has come too soon for a repetition since the last sample.
+    was_too_soon: bool,
 }
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min_rtt: Duration::MAX, expected: None, backoff: 0 }
+        Self {
+            srtt: None,
+            rttvar: Duration::ZERO,
+            min_rtt: Duration::MAX,
+
+            expected: None,
+            is_certain: false,
+            packets_took_us: 0,
+            backoff: 0,
+            was_too_soon: false,
+        }
     }
 }
 
 impl RttEstimator {
-    /// A sample from a segment that was sent once (Karn).
-    pub fn sample(&mut self, rtt: Duration) {
+    /// A sample from a segment that was sent once (Karn), and took so much of it on its way into
+    /// the link.
+    pub fn sample(&mut self, rtt: Duration, packet_took: Duration) {
+        let took = packet_took.min(rtt);
         self.min_rtt = self.min_rtt.min(rtt);
         self.backoff = 0;
+        self.was_too_soon = false;
         match self.srtt {
             None => {
                 self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
+                self.rttvar = (rtt - took) / 2;
+                self.packets_took_us = micros(took);
             }
             Some(srtt) => {
-                let delta = srtt.abs_diff(rtt);
+                // That packets differ in size is no variation of the path.
+                let delta = srtt.saturating_sub(self.packets_took()).abs_diff(rtt - took);
+                self.packets_took_us = micros((self.packets_took() * 7 + took) / 8);
                 self.rttvar = (self.rttvar * 3 + delta) / 4;
                 self.srtt = Some((srtt * 7 + rtt) / 8);
             }
@@ -46,6 +68,11 @@ impl RttEstimator {
     pub fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
+    /// How much of SRTT is the time that packets took.
+    #[must_use]
+    pub fn packets_took(&self) -> Duration {
+        Duration::from_micros(self.packets_took_us.into())
+    }
     /// SRTT, or the initial RTO's guess.
     #[must_use]
     pub fn srtt_or_default(&self) -> Duration {
@@ -55,6 +82,20 @@ impl RttEstimator {
     #[must_use]
     pub fn min_rtt(&self) -> Duration {
         if self.srtt.is_some() { self.min_rtt } else { Duration::ZERO }
+    }
+    /// The smallest round trip of a packet that takes no time; `None` before the first sample.
+    #[must_use]
+    pub fn min_without_packet(&self) -> Option<Duration> {
+        self.srtt.map(|_| self.min_rtt.saturating_sub(self.packets_took()))
+    }
+    /// An answer has come too soon for a repetition.
+    pub fn note_too_soon(&mut self) {
+        self.was_too_soon = true;
+    }
+    /// It has, since the last sample.
+    #[must_use]
+    pub fn was_too_soon(&self) -> bool {
+        self.was_too_soon
     }
     /// RTO with back-off, within the bounds.
     #[must_use]
@@ -73,13 +114,23 @@ impl RttEstimator {
         match (self.srtt, self.expected) {
             (Some(srtt), _) => (srtt + (self.rttvar * 4).max(min)).max(min),
             // As if that had been the first sample, and never later than without it.
-            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min)),
+            (None, Some(rtt)) if self.is_certain => {
+                (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min))
+            }
+            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).max(RTO_INITIAL),
             (None, None) => RTO_INITIAL,
         }
     }
-    /// Before the first sample this is expected.
-    pub fn expect(&mut self, rtt: Option<Duration>) {
+    /// What is expected before the first sample.
+    #[must_use]
+    pub fn expected(&self) -> Option<Duration> {
+        self.expected
+    }
+    /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
+    /// that no queue there makes it longer.
+    pub fn expect(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.expected = rtt;
+        self.is_certain = is_certain;
     }
     fn backed_off(&self, base: Duration, max: Duration) -> Duration {
         base.saturating_mul(1 << self.backoff.min(BACKOFF_MAX)).min(max.max(base))
@@ -94,6 +145,10 @@ impl RttEstimator {
     }
 }
 
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,9 +158,9 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         assert_eq!(e.rto_over_own_link(min, max), Duration::from_secs(1));
-        e.sample(Duration::from_millis(500));
+        e.sample(Duration::from_millis(500), Duration::ZERO);
         assert_eq!((e.rto(min, max).as_millis(), e.rto_over_own_link(min, max).as_millis()), (1500, 950));
-        (0..30).for_each(|_| e.sample(Duration::from_millis(500)));
+        (0..30).for_each(|_| e.sample(Duration::from_millis(500), Duration::ZERO));
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
         e.back_off();
         assert_eq!(e.rto(min, max), e.rto_over_own_link(min, max));
@@ -116,12 +171,12 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         for (rtt_ms, rto_ms) in [(1, 201), (150, 450), (500, 1000), (3000, 3200)] {
-            e.expect(Some(Duration::from_millis(rtt_ms)));
+            e.expect(Some(Duration::from_millis(rtt_ms)), true);
             assert_eq!(e.rto(min, max), Duration::from_millis(rto_ms));
         }
         e.back_off();
         assert_eq!(e.rto(min, max), Duration::from_millis(6400));
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
     }
 
@@ -130,7 +185,7 @@ mod tests {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
         assert_eq!(e.rto(min, max), Duration::from_secs(1));
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.srtt(), Some(Duration::from_millis(100)));
         // 100 + max(200, 4 * 50)
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
@@ -140,7 +195,7 @@ mod tests {
             e.back_off();
         }
         assert_eq!(e.rto(min, max), max);
-        e.sample(Duration::from_millis(100));
+        e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.backoff, 0);
         assert_eq!(e.min_rtt(), Duration::from_millis(100));
     }

@@ -201,6 +201,7 @@ impl Scoreboard {
             return;
         }
         acked.delivered_bytes += r.len();
+        acked.age = now.since(r.original_at);
         // It may be a copy that arrived.
         let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
         let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
@@ -212,7 +213,10 @@ impl Scoreboard {
                 acked.late = acked.late.max(Some(now.since(r.sent_at)));
             }
             let rtt = now.since(r.sent_at);
-            acked.rtt = Some(acked.rtt.map_or(rtt, |x: Duration| x.min(rtt)));
+            if acked.rtt.is_none_or(|least| rtt < least) {
+                acked.rtt = Some(rtt);
+                acked.rtt_bytes = r.end.since(r.seq).min(r.unit_bytes);
+            }
         } else if r.repeats == 1 && r.copied_at.is_none() {
             let ages = (now.since(r.sent_at), now.since(r.original_at));
             acked.repeated_once = Some(acked.repeated_once.map_or(ages, |a| a.min(ages)));

@@ -262,9 +262,10 @@ impl Sender {
     pub fn declare_rtt(&mut self, rtt: Option<Duration>) {
         self.flight.declare_rtt(rtt);
     }
-    /// Before the first sample its timers go by this RTT.
-    pub fn expect_rtt(&mut self, rtt: Option<Duration>) {
-        self.flight.expect_rtt(rtt);
+    /// Before the first sample its timers go by this RTT. `is_certain`: no queue of others makes it
+    /// longer.
+    pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
+        self.flight.expect_rtt(rtt, is_certain);
     }
     /// The leg has had this RTT before.
     pub fn remember_rtt(&mut self, rtt: Duration) {
@@ -347,6 +348,7 @@ impl Sender {
             }
         }
         self.flight.on_sent_new(now, plan.seq, len, plan.fin);
+        self.governor.note_new(len);
         self.ahead.note_sent(plan.seq + len, self.peer.edge());
         self.peer.on_sent_new();
     }

@@ -13,6 +13,8 @@ pub struct Acked {
     pub sacked_bytes: u64,
     /// RTT sample from the newest segment acknowledged that was sent once.
     pub rtt: Option<Duration>,
+    /// Payload of that segment, bytes.
+    pub rtt_bytes: u32,
     /// Send time and end of the most recently sent segment acknowledged (RACK.xmit_ts,
     /// RACK.end_seq).
     pub newest: Option<(Instant, SeqNum, bool)>,
@@ -28,6 +30,8 @@ pub struct Acked {
     /// Of segments that had been sent again once, the one whose repetition is youngest: how long
     /// ago that and the original were sent.
     pub repeated_once: Option<(Duration, Duration)>,
+    /// How long ago the one of them was sent first that was sent last.
+    pub age: Duration,
     /// Some segment that was acknowledged had been sent only once.
     pub original: bool,
     /// Of the newest segment: when it left, and what the leg had done by then.

@@ -3,9 +3,14 @@
 use farlink_cc::{Ack, Congestion};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
+use super::flight::Told;
 use super::{Happened, Sender};
 use crate::rate::RateSample;
 use crate::scoreboard::Acked;
+
+/// Segments of new data that may be sent while it is not clear whether a timeout was spurious (RFC
+/// 5682 step 2b).
+const NEW_IN_DOUBT: u32 = 2;
 
 impl Sender {
     /// A window by a segment at `seq` that acknowledges `ack`, see `PeerWindow::update`. Returns
@@ -43,7 +48,8 @@ impl Sender {
             happened.progress = true;
         }
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        self.flight.measure(now, &acked, advanced, of_old_way);
+        let told = Told { advanced, of_old_way, took: self.packet_took(acked.rtt_bytes) };
+        self.flight.measure(now, &acked, told, self.silence.expected.is_unsaid);
         let min_rtt = self.flight.rtt().min_rtt();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
@@ -83,8 +89,18 @@ impl Sender {
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
         if acked.delivered_bytes > 0 || self.flight.is_empty() {
             self.arm(now);
+            self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// What left together comes one after the other: the next acknowledgement is not farther away
+    /// than the first one was.
+    fn wait_for_verdict(&mut self, now: Instant, acked: &Acked) {
+        if self.governor.awaits_verdict().is_some() && !self.flight.is_after_outage() {
+            let age = acked.age.min(self.flight.rto_bounds().max);
+            self.timers.rto = self.timers.rto.max(Some(now + age + age / 4));
+        }
     }
 
     fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
@@ -163,11 +179,19 @@ impl Sender {
     }
 
     /// The first acknowledgement after a timeout decides whether that was spurious. Without SACK
-    /// the bytes behind the repeated one may have been there all the time.
+    /// the bytes behind the repeated one may have been there all the time. One that comes sooner
+    /// than any answer can was not for the repetition (RFC 3522), and shows how long a round trip
+    /// may be (RFC 4015 section 3.2 step 6).
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
-        let original = acked.original && advanced && self.flight.has_sack();
-        if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original) {
+        let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
+        let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
+        let may_wait = advanced && self.silence.expected.is_unsaid;
+        let doubtful_bytes = may_wait.then(|| self.mss() * NEW_IN_DOUBT);
+        if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
+            if let Some(rtt) = too_soon {
+                self.flight.note_too_soon(rtt);
+            }
         }
     }
 

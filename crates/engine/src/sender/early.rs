@@ -73,7 +73,10 @@ impl Sender {
     pub(super) fn early_after_sending(&mut self, now: Instant, tail: bool) {
         self.timers.early = None;
         self.early = Early { up: self.flight.una(), down: self.flight.next(), ..Early::default() };
-        if let Some(rtt) = self.flight.known_rtt().filter(|rtt| tail && *rtt >= RTT_MIN) {
+        // A round of copies that take long costs more than the round trip that one may save.
+        let takes = self.silence.expected.packet_time.of_segment(self.mss().into()) * ROUND_PARTS;
+        let is_worth = |rtt: &Duration| tail && *rtt >= RTT_MIN.max(takes);
+        if let Some(rtt) = self.flight.known_rtt().filter(is_worth) {
             let first = self.flight.board().first().map_or(now, |r| r.sent_at);
             // A single copy takes its time: the queue that had no room for the last segment of a
             // burst has some then.

@@ -15,6 +15,17 @@ use super::RtoBounds;
 /// A receiver tells of what came twice within a window of where it stands, bytes.
 const COPIES_REMEMBERED: i32 = 1 << 30;
 
+/// What an acknowledgement tells beside what it covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// More is acknowledged without a gap.
+    pub advanced: bool,
+    /// What it acknowledges went another way than segments do now.
+    pub of_old_way: bool,
+    /// So much of its round trip is the time that the packet took.
+    pub took: Duration,
+}
+
 /// What is under way on a leg.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -153,9 +164,9 @@ impl Flight {
     pub fn rto_bounds(&self) -> RtoBounds {
         self.rto_bounds
     }
-    /// The RTT as measured, or declared.
+    /// The RTT as measured, or declared, or as the handshake took it.
     pub fn known_rtt(&self) -> Option<Duration> {
-        self.rtt.srtt().or(self.declared_rtt)
+        self.rtt.srtt().or(self.declared_rtt).or(self.rtt.expected())
     }
     /// The smallest that has been measured, or what is declared.
     pub fn shortest_rtt(&self) -> Option<Duration> {
@@ -226,12 +237,12 @@ impl Flight {
         self.declared_rtt = rtt;
     }
     /// Before the first sample this RTT is expected.
-    pub fn expect_rtt(&mut self, rtt: Option<Duration>) {
-        self.rtt.expect(rtt);
+    pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
+        self.rtt.expect(rtt, is_certain);
     }
     /// An RTT that is known from elsewhere.
     pub fn sample_rtt(&mut self, rtt: Duration) {
-        self.rtt.sample(rtt);
+        self.rtt.sample(rtt, Duration::ZERO);
     }
     /// Segments are so large from now on.
     pub fn set_mss(&mut self, mss: u32) {
@@ -315,7 +326,8 @@ impl Flight {
     /// What an acknowledgement covers is under way no longer.
     pub fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {
         let unknown = self.rtt.srtt().is_none();
-        self.board.set_min_rtt(self.declared_rtt.filter(|_| unknown).unwrap_or(self.rtt.min_rtt()));
+        let expected = self.declared_rtt.or(self.rtt.expected()).filter(|_| unknown);
+        self.board.set_min_rtt(expected.unwrap_or(self.rtt.min_rtt()));
         self.board.acknowledge(now, ack, sack)
     }
     /// Everything before `ack` has arrived.
@@ -329,10 +341,13 @@ impl Flight {
     }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
     /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
-    pub fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
+    /// `keeps_backoff`: a queue may be longer than the timeout, so that only a round trip that is
+    /// certain ends what has been backed off (RFC 6298 section 5.7).
+    pub fn measure(&mut self, now: Instant, acked: &Acked, told: Told, keeps_backoff: bool) {
+        let Told { advanced, of_old_way, took } = told;
         if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
-            self.rtt.sample(rtt);
-        } else if advanced {
+            self.rtt.sample(rtt, took);
+        } else if advanced && !keeps_backoff {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();
@@ -340,6 +355,21 @@ impl Flight {
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }
+    }
+    /// An answer to a segment that had been sent again once, which cannot be for the repetition:
+    /// how long the original took. `took`: so long a segment takes into the link, if the rate is
+    /// right. It is believed once: the path may have become shorter.
+    pub fn answered_too_soon(&self, acked: &Acked, took: Duration) -> Option<Duration> {
+        let (again, first) = acked.repeated_once.filter(|_| !self.rtt.was_too_soon())?;
+        let empty = self.rtt.min_without_packet().or(self.declared_rtt).or(self.rtt.expected())?;
+        (again < empty / 4 * 3 + took / 2).then_some(first)
+    }
+    /// That was so: timers go by it.
+    pub fn note_too_soon(&mut self, rtt: Duration) {
+        if !self.is_after_outage() && rtt <= self.rto_bounds.max {
+            self.rtt.sample(rtt, Duration::ZERO);
+        }
+        self.rtt.note_too_soon();
     }
     /// What it tells of the rate.
     pub fn sample_rate(&mut self, now: Instant, acked: &Acked) -> RateSample {

@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
 use crate::checked::{Checked, all_hold};
 use crate::pacing::Pacer;
-use crate::recovery::{Prr, Recovery};
+use crate::recovery::{Prr, Recovery, Verdict};
 
 /// What lets a sender send, and what slows it down.
 #[derive(Debug)]
@@ -266,17 +266,46 @@ impl Governor {
         self.recovery = Recovery::Fast { recover: next, prr };
     }
     /// A timeout: `pipe_bytes` of what is in flight are not taken for lost.
-    pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64, next: SeqNum) {
+    ///
+    /// `may_wait`: segments may wait in a queue that is not ours, longer than a timeout.
+    pub fn on_rto(
+        &mut self,
+        now: Instant,
+        (in_flight_bytes, pipe_bytes): (u64, u64),
+        next: SeqNum,
+        may_wait: bool,
+    ) {
         self.cc.on_rto(now, in_flight_bytes, pipe_bytes);
-        let undecided = !matches!(self.recovery, Recovery::Timeout { .. });
-        self.recovery = Recovery::Timeout { recover: next, undecided };
+        let verdict = match self.recovery {
+            // Nothing has been acknowledged since the last one: that may still come.
+            Recovery::Timeout { verdict: Verdict::Open, .. } if may_wait => Verdict::Open,
+            Recovery::Timeout { .. } => Verdict::Given,
+            Recovery::Open | Recovery::Fast { .. } => Verdict::Open,
+        };
+        self.recovery = Recovery::Timeout { recover: next, verdict };
+    }
+    /// After a timeout one more acknowledgement is waited for: so much new data may draw it, bytes.
+    pub fn awaits_verdict(&self) -> Option<u32> {
+        match self.recovery {
+            Recovery::Timeout { verdict: Verdict::Awaited { new_bytes }, .. } => Some(new_bytes),
+            _ => None,
+        }
+    }
+    /// New data has left.
+    pub fn note_new(&mut self, bytes: u32) {
+        if let Recovery::Timeout { verdict: Verdict::Awaited { new_bytes }, .. } = &mut self.recovery {
+            *new_bytes = new_bytes.saturating_sub(bytes);
+        }
     }
     /// F-RTO (RFC 5682, SACK-enhanced): the first acknowledgement after a timeout decides whether
-    /// that was spurious, by whether it covers something never sent again (`original`). Returns
-    /// whether it was.
-    pub fn decide_timeout(&mut self, now: Instant, original: bool) -> bool {
-        let Recovery::Timeout { undecided, .. } = &mut self.recovery else { return false };
-        let is_spurious = core::mem::take(undecided) && original;
+    /// that was spurious, by whether it covers something never sent again (`original`). Where
+    /// queues are to be expected the next one may do so, after so much new data: `doubtful_bytes`.
+    /// Returns whether it was.
+    pub fn decide_timeout(&mut self, now: Instant, original: bool, doubtful_bytes: Option<u32>) -> bool {
+        let Recovery::Timeout { verdict, .. } = &mut self.recovery else { return false };
+        let doubtful = doubtful_bytes.filter(|_| *verdict == Verdict::Open && !original);
+        let next = doubtful.map_or(Verdict::Given, |new_bytes| Verdict::Awaited { new_bytes });
+        let is_spurious = core::mem::replace(verdict, next) != Verdict::Given && original;
         if is_spurious {
             self.undo_timeout(now);
         }

@@ -84,7 +84,7 @@ impl Sender {
             Some(_) => self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max),
             None => first? * 2 + FIRST_LATE_MIN,
         };
-        Some(self.to_be_answered()?.max(heard_at) + usual + spared + self.silence.expected.acks_late_by)
+        Some(self.to_be_answered()?.max(heard_at) + usual + spared + self.answers_late_by())
     }
 
     /// An answer is later than all were of late. Nothing new leaves then until one comes, or it is
@@ -93,7 +93,7 @@ impl Sender {
         if self.governor.held_until(self.snd_nxt()).is_some_and(|until| now < until) {
             return true;
         }
-        let is_prompt = self.silence.expected.acks_late_by.is_zero();
+        let is_prompt = self.answers_late_by().is_zero();
         let is_near = is_prompt && self.rtt().srtt().is_some_and(AckPolicy::is_near);
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
         self.silence.expected.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)

@@ -67,7 +67,11 @@ impl Sender {
         if self.asks_link() || self.probe_wanted || self.peer.has_question() {
             return true;
         }
-        let lost = self.flight.has_lost();
+        let in_doubt = self.governor.awaits_verdict();
+        if in_doubt == Some(0) {
+            return false;
+        }
+        let lost = self.flight.has_lost() && in_doubt.is_none();
         if self.waits_for_answer() || (!lost && (!self.has_new(supply) || self.pauses(now))) {
             return false;
         }
@@ -98,7 +102,8 @@ impl Sender {
         let mss = self.flight.mss();
         let budget = if self.silence.asks() && !self.blind.on { mss } else { budget };
         let paced = self.pacing_rate();
-        let has_lost = self.flight.has_lost();
+        let in_doubt = self.governor.awaits_verdict();
+        let has_lost = self.flight.has_lost() && in_doubt.is_none();
         if (has_lost || self.has_new(supply)) && paced.is_some() && self.governor.waits_for_pace(now) {
             return None;
         }
@@ -123,7 +128,13 @@ impl Sender {
             let len = self.within_urgent(supply, seq, self.within_window(seq, len));
             return Some(self.with_fin(seq, len, supply, Purpose::Retransmit));
         }
-        if let Some(plan) = self.plan_mtu_probe(supply, room) {
+        let max = in_doubt.map_or(max, |bytes| max.min(bytes));
+        if max == 0 {
+            return None;
+        }
+        if in_doubt.is_none()
+            && let Some(plan) = self.plan_mtu_probe(supply, room)
+        {
             return Some(plan);
         }
         if self.pauses(now) { None } else { self.plan_new(now, supply, max, room) }

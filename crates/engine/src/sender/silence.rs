@@ -2,10 +2,11 @@
 //! receiver. Where it is known to be there and to answer round us, all that is held goes to it
 //! blindly.
 
-use farlink_wire::{Duration, Instant, SeqNum};
+use farlink_wire::{Instant, SeqNum};
 
 use super::timer::HOLE_RTOS;
 use super::{Plan, Purpose, Sender, Supply};
+use crate::link::PacketTime;
 
 /// Timeouts in a row after which no more is sent than one segment each, whatever the controller
 /// would allow.
@@ -23,14 +24,19 @@ const ASK_AFTER_LOSSES: u32 = 5;
 pub(super) struct Expected {
     /// Segments may wait in a queue that is not ours.
     pub may_wait: bool,
+    /// Nobody has said the rate of the link: a queue there may be longer than any timeout.
+    pub is_unsaid: bool,
     /// The link's rate is declared, and its queue is the clock here.
     pub is_clocked: bool,
     /// They wait in ours alone: a gateway is at the other end of the link, and its rate is known.
     pub is_own: bool,
     /// Such a link loses whole bursts.
     pub is_lossy: bool,
-    /// Acknowledgements may come later by so much: they have little room on the way back.
-    pub acks_late_by: Duration,
+    /// Acknowledgements may come later by so many microseconds: they have little room on the way
+    /// back.
+    pub acks_late_us: u32,
+    /// How long packets take on it.
+    pub packet_time: PacketTime,
 }
 
 /// How long nothing has been heard of what was sent.
@@ -136,7 +142,8 @@ impl Sender {
     /// The silence is over, by an acknowledgement of something new. What is found lost of its time
     /// is no measure of the leg.
     pub(super) fn end_silence(&mut self) {
-        if self.silence.asks() {
+        // Where nobody has said the rate it may have been a queue as well: that is a round trip.
+        if self.silence.asks() && !self.silence.expected.is_unsaid {
             self.flight.note_outage();
         }
         self.silence = self.silence.over();

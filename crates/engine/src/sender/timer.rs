@@ -7,7 +7,7 @@ use farlink_wire::{Duration, Instant};
 use super::silence::Expected;
 use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
-use crate::link::Link;
+use crate::link::{Link, covered};
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
@@ -107,7 +107,7 @@ impl Sender {
             return;
         }
         let Some(srtt) = self.rtt().srtt() else { return };
-        let mut pto = (srtt * 2).max(PTO_MIN) + self.silence.expected.acks_late_by;
+        let mut pto = (srtt * 2).max(PTO_MIN) + self.answers_late_by();
         // A few small ones are acknowledged without delay.
         if self.flight.is_one_segment() {
             pto += MAX_ACK_DELAY;
@@ -158,24 +158,29 @@ impl Sender {
         // A link that carries less than was said has a queue, too.
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
         let is_own = is_said && !queues;
+        let is_unsaid = link.is_some_and(|link| !link.is_rate_declared());
         self.silence.expected = Expected {
             may_wait: kind.goes_by_link_rate() && !is_said,
+            is_unsaid,
             is_clocked: is_said,
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
-            acks_late_by: link.map_or(Duration::ZERO, Link::acks_late_by),
+            acks_late_us: acks_late_us(link),
+            packet_time: link.map(Link::packet_time).unwrap_or_default(),
         };
     }
 
     /// The first of what is under way leaves, and nothing has been heard yet.
     pub fn expect_late_acks(&mut self, link: Option<&Link>) {
-        self.silence.expected.acks_late_by = link.map_or(Duration::ZERO, Link::acks_late_by);
+        self.silence.expected.acks_late_us = acks_late_us(link);
+        self.silence.expected.packet_time = link.map(Link::packet_time).unwrap_or_default();
     }
 
     /// Since a timer was set others may have begun to send, and the acknowledgements of all take
-    /// turns on a slow way back: what is due waits until it would be due now.
+    /// turns on a slow way back, or the link may have been found to be slower: what is due waits
+    /// until it would be due now.
     pub fn wait_for_late_acks(&mut self, now: Instant) {
-        let late_by = self.silence.expected.acks_late_by;
+        let late_by = self.answers_late_by();
         let is_due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if late_by.is_zero() || self.silence.timeouts > 0 {
             return;
@@ -249,7 +254,8 @@ impl Sender {
         self.report_losses(now);
         self.note_rate_before_silence(now);
         let flight = &self.flight;
-        self.governor.on_rto(now, flight.in_flight_bytes(), flight.board().pipe(), flight.next());
+        let bytes = (flight.in_flight_bytes(), flight.board().pipe());
+        self.governor.on_rto(now, bytes, flight.next(), self.silence.expected.is_unsaid);
         self.timers.probe = None;
         self.timers.reorder = None;
         self.probe_wanted = false;
@@ -265,6 +271,32 @@ impl Sender {
     /// The retransmission timeout, backed off as it is.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.flight.rto(self.silence.expected.is_lossy) + self.silence.expected.acks_late_by
+        self.flight.rto(self.silence.expected.is_lossy) + self.answers_late_by()
     }
+
+    /// By how much the answer to what is under way may come later than round trips so far let
+    /// expect: acknowledgements take turns, and packets take their time. What samples have shown of
+    /// that is in the round trip already, and a little is in the lower bound of the timeout.
+    pub(super) fn answers_late_by(&self) -> Duration {
+        let Expected { acks_late_us, packet_time, .. } = self.silence.expected;
+        let largest = self.flight.in_flight_bytes().min(u64::from(self.mss()));
+        let shown = self.rtt().packets_took() + self.covered_time();
+        Duration::from_micros(acks_late_us.into()) + packet_time.of_answer(largest).saturating_sub(shown)
+    }
+
+    /// How long a segment with so much payload took into the link, where that is much.
+    pub(super) fn packet_took(&self, payload_bytes: u32) -> Duration {
+        let took = self.silence.expected.packet_time.of_segment(payload_bytes.into());
+        if took > self.covered_time() { took } else { Duration::ZERO }
+    }
+
+    fn covered_time(&self) -> Duration {
+        covered(self.flight.rto_bounds().min)
+    }
+}
+
+/// By how much acknowledgements may be late, microseconds: each sender has this, so it is small.
+fn acks_late_us(link: Option<&Link>) -> u32 {
+    let late = link.map_or(Duration::ZERO, Link::acks_late_by);
+    u32::try_from(late.as_micros()).unwrap_or(u32::MAX)
 }
