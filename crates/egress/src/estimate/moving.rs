@@ -48,7 +48,7 @@ impl Moving {
 impl RateEstimate {
     /// The link has been full of late, and carried so much.
     pub(super) fn follow_moves(&mut self, now: Instant, sample: &Sample) {
-        let Some(rate_bps) = self.carried_of_late(sample) else { return };
+        let Some((rate_bps, was_full)) = self.carried_of_late(sample) else { return };
         let rtt = self.round();
         let moving = &mut self.moving;
         while moving.best.front().is_some_and(|(at, _)| now.since(*at) > HORIZON) {
@@ -67,8 +67,8 @@ impl RateEstimate {
             moving.until = now + HORIZON;
         }
         // Who sends little does not show a slower link.
-        if !is_same && (rate_bps > moving.about_bps || sample.saturated) {
-            (moving.about_bps, moving.was_full) = (rate_bps, sample.saturated);
+        if !is_same && (rate_bps > moving.about_bps || was_full) {
+            (moving.about_bps, moving.was_full) = (rate_bps, was_full);
         }
         let best = self.best_bps(now).unwrap_or(0);
         let time = self.round() + sample.spread;
@@ -89,15 +89,18 @@ impl RateEstimate {
         (under_way < self.moving.wanted_bytes).then_some(best)
     }
 
-    /// What the link has carried in the last samples, where it was full; `None`: they are too few.
-    pub(super) fn carried_of_late(&self, sample: &Sample) -> Option<u64> {
+    /// What the link has carried in the last samples, bits per second, and whether it was full all
+    /// the time; `None`: they are too few.
+    pub(super) fn carried_of_late(&self, sample: &Sample) -> Option<(u64, bool)> {
+        let mut was_full = true;
         let (mut bits, mut time) = (0_u128, Duration::ZERO);
         let least = (self.round() / 2).max(Spread::rate_time(sample.spread, self.round()));
         for (_, s) in self.recent.iter().rev().filter(|(_, s)| s.by == sample.by) {
             bits += u128::from(s.rate_bps) * s.took.as_nanos();
             time += s.took;
+            was_full &= s.saturated;
             if time >= least {
-                return u64::try_from(bits / time.as_nanos().max(1)).ok();
+                return Some((u64::try_from(bits / time.as_nanos().max(1)).ok()?, was_full));
             }
         }
         None

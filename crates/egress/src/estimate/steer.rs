@@ -172,7 +172,8 @@ impl RateEstimate {
     fn verify_drained(&mut self, now: Instant, sample: &Sample, waits: Duration) {
         let Some(drained) = self.drained else {
             if self.gain < 100 && waits > self.waiting_wanted() {
-                let carried_bps = self.carried_of_late(sample).or(self.rate_bps).unwrap_or(1);
+                let carried_bps =
+                    self.carried_of_late(sample).map(|(rate, _)| rate).or(self.rate_bps).unwrap_or(1);
                 let total_bytes = self.sent.total_bytes();
                 self.drained = Some(Drained { since: now, total_bytes, waited: waits, carried_bps });
             }
