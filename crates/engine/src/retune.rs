@@ -78,6 +78,13 @@ impl Engine {
         }
     }
 
+    /// Both directions of a link take turns, or not: the gateway at its other end hears it.
+    pub fn set_half_duplex(&mut self, way: Way, is_half_duplex: bool) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_half_duplex(is_half_duplex);
+        }
+    }
+
     /// Open connections are split from now on, or in custody mode, as their rules and links say
     /// now. What has been promised stays owed.
     pub fn follow_actions(&mut self, now: Instant, net: &mut dyn World) {
@@ -170,6 +177,14 @@ impl Engine {
     pub fn follow_link_rtt(&mut self, way: Way) {
         if let Some(link) = self.links.get_mut(way) {
             link.follow_rtt();
+        }
+    }
+
+    /// What a link brings may have been told, or found out, since this was last called: open
+    /// connections go by it from now on.
+    pub fn follow_link_rate_in(&mut self, way: Way) {
+        if self.links.get_mut(way).is_some_and(Link::is_rate_in_news) {
+            self.tell_all(Changed::Brings(way));
         }
     }
 

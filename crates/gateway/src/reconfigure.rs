@@ -237,6 +237,7 @@ impl Gateway {
             if let Some(link) = self.outlet.link_mut(way) {
                 link.set_half_duplex(after.is_half_duplex);
             }
+            self.engine.set_half_duplex(way, after.is_half_duplex);
             self.follow_duplex(now, way);
         });
         done.apply(before.xcp_weights != after.xcp_weights, &key("xcp_weights"), || {

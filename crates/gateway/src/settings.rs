@@ -440,6 +440,7 @@ impl Gateway {
         if let Some(link) = self.outlet.link_mut(way) {
             link.set_half_duplex(is_half_duplex);
         }
+        self.engine.set_half_duplex(way, is_half_duplex);
         self.follow_duplex(now, way);
         Ok(())
     }
