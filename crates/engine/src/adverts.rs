@@ -8,8 +8,8 @@ use crate::side::Side;
 use crate::split::Split;
 
 impl Split<'_> {
-    /// What the gateway there is to hear of the link to it. What is held above a gap goes before. It
-    /// need not have been heard yet: a client's request takes it along.
+    /// What the gateway there is to hear of the link to it. What is held above a gap goes before.
+    /// It need not have been heard yet: a client's request takes it along.
     pub(crate) fn advert_to_tell(&self, cx: &Cx<'_>, to: Side) -> Option<Advert> {
         let (leg, inbound) = (self.legs.get(to), self.relays.get(to));
         let hello = leg.peer.hello().filter(|hello| hello.reads_frames())?;

@@ -239,12 +239,12 @@ pub struct RunArgs {
     /// bounded time, and may be dropped
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
-    /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'. With
-    /// a second one after a `/`, as in 8M/32k, that is the rate of what comes in by them
+    /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'.
+    /// With a second one after a `/`, as in 8M/32k, that is the rate of what comes in by them
     #[arg(short, long, value_name = "OUT[/IN]", requires = "links")]
     pub rate: Option<Rates>,
-    /// Rate of what comes in by the interfaces named by --link, where it is another one than --rate:
-    /// a gateway at the other end tells it, too
+    /// Rate of what comes in by the interfaces named by --link, where it is another one than
+    /// --rate: a gateway at the other end advertises it, too
     #[arg(long, value_name = "RATE", requires = "links")]
     pub rate_in: Option<Rate>,
     /// Divert forwarded TCP that comes in by this interface, or by all of a pattern such as 'wan*'

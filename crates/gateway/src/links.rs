@@ -569,6 +569,8 @@ impl LinkQueue {
             beside_bytes: self.beside.total().bytes,
             declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
             estimated_bps: self.rate.found_bps(),
+            rate_in_bps: known.and_then(Link::rate_in_bps).unwrap_or(0),
+            rate_in_source: known.and_then(Link::rate_in).map(|known| known.source.name()),
             carried: self.kinds.named().collect(),
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),

@@ -308,7 +308,7 @@ mod tests {
     /// What is recognised in so many seconds.
     fn recognise(path: Path, seconds: u64) -> Recogniser {
         let mut recogniser = Recogniser::default();
-        let ns = |bits: u64, bps: u64| if bps == 0 { 0 } else { bits * 1_000_000_000 / bps };
+        let ns = |bits: u64, bps: u64| (bits * 1_000_000_000).checked_div(bps).unwrap_or(0);
         let (mut now, mut free, mut acked, mut got, mut last, mut noise) = (0u64, 0u64, 0, 0, 0, 1u64);
         let end = seconds * 1_000_000_000;
         while now < end {

@@ -33,8 +33,8 @@ impl RoundTrip {
 }
 
 impl Link {
-    /// Round-trip time: as the operator says, else as estimated, else as measured, else as a gateway
-    /// at the other end says.
+    /// Round-trip time: as the operator says, else as estimated, else as measured, else as a
+    /// gateway at the other end says.
     #[must_use]
     pub fn rtt_in_force(&self) -> Option<Duration> {
         self.declared_rtt

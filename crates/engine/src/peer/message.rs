@@ -66,8 +66,9 @@ impl Message {
     }
 
     /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
-    /// runs, which the next acknowledgement repeats, then what is known of the link, the report, the
-    /// number of headers, the soft part of the window, the window, the far host's acknowledgement.
+    /// runs, which the next acknowledgement repeats, then what is known of the link, the report,
+    /// the number of headers, the soft part of the window, the window, the far host's
+    /// acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {

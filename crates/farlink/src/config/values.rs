@@ -16,7 +16,8 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
-/// What the command line says of a link: the rate out of its interface, and, after a `/`, the one in.
+/// What the command line says of a link: the rate out of its interface, and, after a `/`, the one
+/// in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rates {
     /// What leaves by the interface.
